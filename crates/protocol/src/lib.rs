@@ -4,6 +4,7 @@
 //! the source, the departures, the argument for serializability and what can wait.
 
 pub mod dbx;
+pub mod htcc;
 pub mod nowait;
 mod registry;
 mod shared;

@@ -10,6 +10,7 @@ macro_rules! for_each_protocol {
             nowait => $crate::nowait::NoWait,
             wait_die => $crate::wait_die::WaitDie,
             tictoc => $crate::tictoc::TicToc,
+            htcc => $crate::htcc::Htcc,
         }
     };
 }
@@ -33,6 +34,7 @@ const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     assert!(matches!(added::<crate::silo::Silo>(), [16, 0]));
     assert!(matches!(added::<crate::nowait::NoWait>(), [24, 0]));
     assert!(matches!(added::<crate::wait_die::WaitDie>(), [24, 0]));
+    assert!(matches!(added::<crate::htcc::Htcc>(), [24, 0]));
     assert!(matches!(added::<crate::tictoc::TicToc>(), [24, 0]));
     assert!(matches!(added::<crate::dbx::Dbx>(), [24, 24]));
 };

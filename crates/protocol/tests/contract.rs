@@ -1,5 +1,6 @@
 //! What the contract promises, held against every protocol where it does not show through the public API.
 
+mod all_hot;
 mod common;
 
 #[path = "contract/gc.rs"]
@@ -240,3 +241,8 @@ macro_rules! under_every_protocol {
     };
 }
 for_each_protocol!(under_every_protocol);
+
+/// As the others, with every record hot.
+mod hot {
+    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+}

@@ -1,6 +1,7 @@
 //! `peek_committed`, under every protocol: a reader without a transaction sees committed versions with their own TIDs, each newer
 //! than the last, and nothing of an open transaction.
 
+mod all_hot;
 #[expect(dead_code, reason = "the sketches use all of it")]
 mod common;
 
@@ -282,6 +283,13 @@ macro_rules! under_every_protocol {
     };
 }
 for_each_protocol!(under_every_protocol);
+
+/// As the others, with every record hot.
+mod hot {
+    use super::*;
+
+    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+}
 
 #[test]
 fn a_careless_peek_is_caught() {

@@ -1,6 +1,8 @@
 //! Recovery's way into the tables, under every protocol: whatever the order in which versions come, the newest stands, nothing else
 //! is left, and transactions go on from there.
 
+mod all_hot;
+
 use std::collections::BTreeMap;
 
 use seriatim_base::{Epoch, Rng, TableId, Tid, rng, thread};
@@ -498,3 +500,8 @@ macro_rules! under_every_protocol {
     };
 }
 for_each_protocol!(under_every_protocol);
+
+/// As the others, with every record hot.
+mod hot {
+    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+}

@@ -6,6 +6,7 @@
 //! Where a protocol can hold transactions, each case runs with none of them held, all, and every second one from the first or the
 //! second on.
 
+mod all_hot;
 mod common;
 #[path = "turns/histories.rs"]
 mod histories;
@@ -585,75 +586,80 @@ macro_rules! under_every_protocol {
 
                 #[test]
                 fn a_read_is_of_one_version_and_all_reads_of_one_state() {
-                    super::however_held::<Protocol>(super::reads_across_a_commit::<Protocol>);
+                    crate::however_held::<Protocol>(crate::reads_across_a_commit::<Protocol>);
                 }
 
                 #[test]
                 fn who_looks_amid_a_commit_sees_what_was_or_what_comes() {
-                    super::however_held::<Protocol>(super::looks_amid_a_commit::<Protocol>);
+                    crate::however_held::<Protocol>(crate::looks_amid_a_commit::<Protocol>);
                 }
 
                 #[test]
                 fn no_update_is_lost() {
-                    super::however_held::<Protocol>(super::updates_of_one_row::<Protocol>);
+                    crate::however_held::<Protocol>(crate::updates_of_one_row::<Protocol>);
                 }
 
                 #[test]
                 fn of_two_who_write_unless_the_other_did_one_does() {
-                    super::however_held::<Protocol>(super::write_skew::<Protocol>);
+                    crate::however_held::<Protocol>(crate::write_skew::<Protocol>);
                 }
 
                 #[test]
                 fn of_two_who_insert_unless_the_other_did_one_does() {
-                    super::however_held::<Protocol>(super::insert_skew::<Protocol>);
+                    crate::however_held::<Protocol>(crate::insert_skew::<Protocol>);
                 }
 
                 #[test]
                 fn of_two_of_which_one_inserts_and_deletes_what_the_other_inserts_one_writes() {
-                    super::however_held::<Protocol>(super::fleeting_insert_skew::<Protocol>);
+                    crate::however_held::<Protocol>(crate::fleeting_insert_skew::<Protocol>);
                 }
 
                 #[test]
                 fn of_two_of_which_one_inserts_what_a_third_takes_back_one_writes() {
-                    super::however_held::<Protocol>(super::taken_back_insert_skew::<Protocol>);
+                    crate::however_held::<Protocol>(crate::taken_back_insert_skew::<Protocol>);
                 }
 
                 #[test]
                 fn a_deleted_row_that_comes_back_is_noticed() {
-                    super::however_held::<Protocol>(super::rebirth_skew::<Protocol>);
+                    crate::however_held::<Protocol>(crate::rebirth_skew::<Protocol>);
                 }
 
                 #[test]
                 fn a_row_deleted_anew_waits_for_those_who_may_see_it() {
-                    super::however_held::<Protocol>(super::deleted_anew::<Protocol>);
+                    crate::however_held::<Protocol>(crate::deleted_anew::<Protocol>);
                 }
 
                 #[test]
                 fn what_is_held_when_it_should_be_unlinked_is_unlinked_later() {
-                    super::however_held::<Protocol>(super::looks_that_come_too_early::<Protocol>);
+                    crate::however_held::<Protocol>(crate::looks_that_come_too_early::<Protocol>);
                 }
 
                 #[test]
                 fn who_misses_its_own_row_does_not_tell() {
-                    super::own_rows_that_are_unlinked::<Protocol>();
+                    crate::own_rows_that_are_unlinked::<Protocol>();
                 }
 
                 #[test]
                 fn the_tids_of_a_worker_are_in_its_order() {
-                    super::however_held::<Protocol>(super::own_order::<Protocol>);
+                    crate::however_held::<Protocol>(crate::own_order::<Protocol>);
                 }
 
                 #[test]
                 fn threads_that_take_turns_lose_nothing() {
-                    super::turns_by_seeds::<Protocol>(60);
+                    crate::turns_by_seeds::<Protocol>(60);
                 }
 
                 #[test]
                 fn random_programs_of_threads_that_take_turns_are_serializable() {
-                    super::histories::random_programs::<Protocol>(100);
+                    crate::histories::random_programs::<Protocol>(100);
                 }
             }
         )*
     };
 }
 for_each_protocol!(under_every_protocol);
+
+/// As the others, with every record hot.
+mod hot {
+    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+}

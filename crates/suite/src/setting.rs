@@ -21,6 +21,8 @@ pub struct Setting {
     pub queued: bool,
     /// Whether those of a batch are made in a random order.
     pub shuffled: bool,
+    /// Whether all records are hot, under a protocol that has hot ones.
+    pub hot: bool,
 }
 
 /// Seeds the next order of a batch that is shuffled. [`matrix_of_threads`] sets it.
@@ -32,10 +34,28 @@ const BATCH_MAX: usize = 4;
 /// The option of protocols that wait.
 const WAIT_MAX: &str = "wait_max_us";
 
+/// Options of protocols that lock hot records: which are hot, and that those that are contended become so as soon as can be, and cold
+/// again.
+const HOT: &str = "hot";
+/// All of them, and where one thread has several transactions it would wait for itself.
+const HOT_ALL: [(&str, u64); 2] = [(HOT, 2), ("lock_steps", 6)];
+const HOT_SOON: [(&str, u64); 3] = [("hot_period", 1), ("hot_failures", 1), ("hot_failures_kept", 2)];
+
 impl Setting {
     /// A protocol on a back end, as it is by default.
     pub fn new(protocol: &ProtocolInfo, htm: HtmMode) -> Setting {
-        Setting { protocol: protocol.name, htm, strict: protocol.capabilities.strict, queued: false, shuffled: false }
+        let strict = protocol.capabilities.strict;
+        Setting { protocol: protocol.name, htm, strict, queued: false, shuffled: false, hot: false }
+    }
+
+    /// The same with every record hot, if the protocol has hot records.
+    pub fn all_hot(&self) -> Option<Setting> {
+        self.has_option(HOT).then(|| Setting { hot: true, ..self.clone() })
+    }
+
+    fn has_option(&self, option: &str) -> bool {
+        let known = protocols().iter().find(|known| known.name == self.protocol);
+        known.is_some_and(|known| known.options.iter().any(|knob| knob.name == option))
     }
 
     /// The same with queued decisions, if the protocol holds transactions.
@@ -53,9 +73,13 @@ impl Setting {
     pub fn builder(&self) -> Builder {
         let builder = Database::builder().protocol(self.protocol).htm(self.htm);
         // Where one thread has several transactions it would wait for itself.
-        let waits = protocols().iter().find(|known| known.name == self.protocol);
-        let waits = waits.is_some_and(|known| known.options.iter().any(|knob| knob.name == WAIT_MAX));
-        let builder = if waits { builder.protocol_option(WAIT_MAX, 1000) } else { builder };
+        let builder = if self.has_option(WAIT_MAX) { builder.protocol_option(WAIT_MAX, 1000) } else { builder };
+        let hot: &[(&str, u64)] = match self.hot {
+            true => &HOT_ALL,
+            false if self.has_option(HOT) => &HOT_SOON,
+            false => &[],
+        };
+        let builder = hot.iter().fold(builder, |builder, &(option, value)| builder.protocol_option(option, value));
         let builder = if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder };
         if !self.shuffled {
             return builder;
@@ -89,17 +113,21 @@ impl Setting {
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let queued = if self.queued { ", queued" } else { "" };
-        write!(f, "{} on {}{queued}{}", self.protocol, self.htm, if self.shuffled { ", shuffled" } else { "" })
+        let (shuffled, hot) =
+            (if self.shuffled { ", shuffled" } else { "" }, if self.hot { " with all records hot" } else { "" });
+        write!(f, "{}{hot} on {}{queued}{shuffled}", self.protocol, self.htm)
     }
 }
 
 /// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names. On the first of them also with queued decisions, where the protocol holds transactions.
+/// [`given`] names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
+/// the protocol holds transactions.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
+    let hot = |htm: HtmMode| of(htm).filter_map(|setting| setting.all_hot());
     let queued = of(backends[0]).filter_map(|setting| setting.queued());
-    backends.iter().copied().flat_map(of).chain(queued).collect()
+    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm))).chain(queued).collect()
 }
 
 /// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes
@@ -111,12 +139,14 @@ pub fn matrix_of_threads(seed: u64) -> Vec<Setting> {
     settings.into_iter().chain(shuffled).collect()
 }
 
-/// As [`matrix`], for tests in which one thread takes all steps: on emulated regions only protocols that commit in them. Of the others
-/// the indexes alone enter regions, which are the same under all.
+/// As [`matrix`], for tests in which one thread takes all steps: on emulated regions only protocols that commit in them, and not with
+/// all records hot. Otherwise the indexes alone enter regions with something to do, which are the same under all.
 pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     let mut settings = matrix(seed);
     if given().is_none() {
-        settings.retain(|setting| !matches!(setting.htm, HtmMode::Emulated(_)) || setting.commits_in_regions());
+        settings.retain(|setting| {
+            !matches!(setting.htm, HtmMode::Emulated(_)) || (!setting.hot && setting.commits_in_regions())
+        });
     }
     settings
 }
@@ -162,8 +192,8 @@ mod tests {
             emulated.map(|setting| setting.protocol).collect()
         };
         if given().is_none() {
-            assert_eq!(emulated(matrix(7)).len(), protocols().len());
-            assert_eq!(emulated(matrix_of_steps(7)), ["dbx"]);
+            assert_eq!(emulated(matrix(7)).len(), protocols().len() + 1, "one of them with all records hot, too");
+            assert_eq!(emulated(matrix_of_steps(7)), ["dbx", "htcc"]);
         }
     }
 

@@ -1,43 +1,29 @@
-//! Commit (Algorithm 1): one body for the region and for the software path.
+//! Commit: what dbx adds to [the region](crate::shared::region), which are the versions that snapshots read.
 //!
-//! Steps, numbered as the README argues them:
-//! 1. lock every record to be written, from exactly the TID word its write builds on (lines 9–14 of the paper, and the
-//!    early subscription to the fallback's locks);
-//! 2. read the epoch E and the snapshot number S, once, together;
-//! 3. validate the read set and the node versions (lines 3–8);
-//! 4. install row version and TID word of every record written (lines 16–27).
-//!
-//! The serialization point is the end of step 2: all records written are locked (or the region is one instant), and whatever
-//! was read is found unchanged afterwards. Image headers are filled with guesses of E and S before the region begins, so that
-//! the region usually touches record headers and places of small rows only; after a wrong guess it fills them again, which is private
-//! memory.
+//! The snapshot number S is read with E (step 2 there). Headers of row versions are filled with guesses of both before the region
+//! begins; after a wrong guess it fills them again, which is private memory.
 
 use std::hint::cold_path;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{Epoch, Tid, abort_on_unwind};
-use seriatim_htm::{Access, Body, BodyError, NoLocks, Refused};
+use seriatim_base::{Epoch, Tid};
+use seriatim_htm::Access;
 use seriatim_memory::CountedVec;
-use seriatim_txn::{Cause, Core, Fault, OpError, Outcome, Phase, Reason, Redo};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Fault, OpError, Outcome, RecordLayout, Redo};
 
 use super::SnapshotNumber;
 use super::snapshot::{VersionHeader, deletion};
 use crate::shared::attempt::Attempt;
-use crate::shared::optimistic::{LockBit, NodeSetEntry, Optimistic, Read, ValidationFailure};
+use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::record;
 use crate::shared::record_header::{self, TidWord};
-use crate::shared::writes::{Link, WriteSet};
-
-/// A write set entry's record changed.
-const WRITE_CHANGED: u8 = 1;
-/// A record read, or a range, changed.
-const READ_CHANGED: u8 = 2;
+use crate::shared::region::{self, Rules};
+use crate::shared::writes::{Link, Write};
 
 /// What is installed for one write: found out before the region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Install {
-    /// The row version to publish, private before; zero for none: a deletion.
-    row_version: usize,
     /// The place in the record to which it is copied; zero where it stays where it is.
     place: usize,
     /// What the version word holds; zero for nothing.
@@ -48,6 +34,18 @@ pub(super) struct Install {
     previous: usize,
     /// Epoch and snapshot number of the version replaced: if they are E and S, nobody needs that version itself.
     made: Guess,
+}
+
+impl region::Install for Install {
+    #[inline(always)]
+    fn place(&self) -> usize {
+        self.place
+    }
+
+    #[inline(always)]
+    fn was(&self) -> usize {
+        self.was
+    }
 }
 
 impl Install {
@@ -77,7 +75,7 @@ pub(super) fn commit(
     redo: &mut dyn Redo,
 ) -> Result<Outcome, OpError> {
     if attempt.base.writes.is_empty() {
-        return attempt.commit_read_only();
+        return attempt.commit_read_only(&LockBit);
     }
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
         Ok(tid) => {
@@ -100,34 +98,11 @@ pub(super) fn commit(
 }
 
 fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumber) -> Result<Tid, OpError> {
-    let guess = Guess { epoch: attempt.base.core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
-    let Optimistic { base, reads, node_set } = attempt;
-    let Attempt { core, writes, newest, .. } = base;
-    let faults = Faults::of(core);
+    let core = &attempt.base.core;
+    let guess = Guess { epoch: core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
     let keeps_epochs = core.local.kept_until().is_some() && !core.injects(Fault::ForgetDurable);
-    let Core { agent, outside, epochs, .. } = core;
-    let (newest, epoch) = (*newest, epochs.word());
-    let mut body =
-        Commit { reads, node_set, writes, installs, newest, epoch, number, guess, failure: None, keeps_epochs, faults };
-    body.fill(guess);
-    // In direct mode a panic would leave records locked, for which snapshot readers wait without a bound.
-    let decided = abort_on_unwind("a commit", || agent.run(outside, &NoLocks, &mut body));
-    let failure = body.failure;
-    decided.map_err(|refused| why(attempt, refused, failure))
-}
-
-/// The cause of a refusal. A region that was rolled back took its findings with it: look again, outside.
-#[cold]
-fn why(attempt: &mut Optimistic, refused: Refused, failure: Option<ValidationFailure>) -> OpError {
-    match (refused, failure) {
-        (refused, _) if refused.is_busy() => attempt.base.record_lock_conflict(),
-        (Refused { code: WRITE_CHANGED }, Some(failure)) => attempt.record_conflict(Phase::Lock, failure),
-        (_, Some(failure)) => attempt.record_conflict(Phase::Validate, failure),
-        (_, None) => match attempt.validate() {
-            Err(error) => error,
-            Ok(()) => OpError::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
-        },
-    }
+    let numbers = Numbers { number, keeps_epochs };
+    region::decide(attempt, installs, &numbers, guess).map_err(|conflict| region::why(attempt, conflict))
 }
 
 /// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over. Outside the region:
@@ -143,8 +118,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
         } else {
             record_header::row_version(record_layout, write.record).load(Ordering::Acquire) as usize
         };
-        let mut install =
-            Install { row_version: write.row_version, place: 0, was, marker: 0, previous: 0, made: Guess::default() };
+        let mut install = Install { place: 0, was, marker: 0, previous: 0, made: Guess::default() };
         if write.is_nothing() || write.expected == TidWord::PLACEHOLDER {
             // There is no version before, or it stays.
         } else if write.expected.is_absent() {
@@ -178,168 +152,41 @@ struct Guess {
     snapshot: u64,
 }
 
-struct Commit<'a> {
-    reads: &'a [Read],
-    node_set: &'a [NodeSetEntry],
-    writes: &'a WriteSet,
-    installs: &'a [Install],
-    newest: Tid,
-    epoch: &'a AtomicU64,
+/// What dbx does in its own way: the versions that snapshots read.
+struct Numbers<'a> {
     number: &'a AtomicU64,
-    guess: Guess,
-    failure: Option<ValidationFailure>,
     /// Whether chains keep the last version of every epoch: for snapshots of the durable one.
     keeps_epochs: bool,
-    faults: Faults,
 }
 
-/// What canaries break; all `false`, and known to be at compile time, otherwise.
-#[derive(Clone, Copy, Debug)]
-struct Faults {
-    skip_validation: bool,
-    no_subscription: bool,
-    late_subscription: bool,
-    publish_early: bool,
-    reuse_tid: bool,
-    panic: bool,
-}
+impl Rules<()> for Numbers<'_> {
+    type Install = Install;
+    type Now = Guess;
 
-impl Faults {
-    fn of(core: &Core) -> Faults {
-        Faults {
-            skip_validation: core.injects(Fault::SkipValidation),
-            no_subscription: core.injects(Fault::NoSubscription),
-            late_subscription: core.injects(Fault::LateSubscription),
-            publish_early: core.injects(Fault::PublishEarly),
-            reuse_tid: core.injects(Fault::ReuseTid),
-            panic: core.injects(Fault::PanicInCommit),
-        }
-    }
-}
-
-impl Commit<'_> {
-    fn tid(&self, guess: Guess) -> Tid {
-        if self.faults.reuse_tid { self.newest } else { self.newest.next(Epoch(guess.epoch)) }
+    #[inline(always)]
+    fn now<A: Access>(&self, access: &mut A, epoch: &AtomicU64) -> Guess {
+        Guess { epoch: access.load(epoch), snapshot: access.load(self.number) }
     }
 
-    /// Writes the headers of the private row versions.
-    fn fill(&mut self, guess: Guess) {
-        let tid = self.tid(guess);
-        for (install, write) in self.installs.iter().zip(self.writes.entries()) {
+    #[inline(always)]
+    fn epoch(now: Guess) -> Epoch {
+        Epoch(now.epoch)
+    }
+
+    #[inline]
+    fn fill(&self, now: Guess, tid: Tid, installs: &[Install], writes: &[Write]) {
+        for (install, write) in installs.iter().zip(writes) {
             if write.row_version == 0 {
                 continue;
             }
-            let header = VersionHeader::new(tid, guess.snapshot, false, install.older(guess, self.keeps_epochs));
+            let header = VersionHeader::new(tid, now.snapshot, false, install.older(now, self.keeps_epochs));
             // SAFETY: not published yet.
-            unsafe { header.write(install.row_version) };
-        }
-        self.guess = guess;
-    }
-
-    /// Step 1. On failure nothing stays locked.
-    #[inline]
-    fn lock<A: Access>(&mut self, access: &mut A) -> Result<(), BodyError> {
-        for (i, write) in self.writes.entries().iter().enumerate() {
-            let word = record_header::tid_word(&write.table().record_layout, write.record);
-            if !access.lock(word, write.expected.0, write.expected.locked().0) {
-                let now = TidWord(access.load(word));
-                self.unlock(access, i);
-                // Locked, or let go of unchanged a moment ago.
-                if now.unlocked() == write.expected {
-                    return Err(BodyError::Busy);
-                }
-                self.failure = Some(ValidationFailure::Write(i));
-                return Err(BodyError::Refused(WRITE_CHANGED));
-            }
-        }
-        Ok(())
-    }
-
-    /// Step 3. On failure the first `locked` locks are given back.
-    #[inline]
-    fn validate<A: Access>(&mut self, access: &mut A, locked: usize) -> Result<(), BodyError> {
-        let Some(failure) = Optimistic::validation_failure(access, self.reads, self.node_set, self.writes) else {
-            return Ok(());
-        };
-        self.unlock(access, locked);
-        self.failure = Some(failure);
-        Err(BodyError::Refused(READ_CHANGED))
-    }
-
-    /// Step 4. Word by word in an order that readers outside can bear: the lock bit is set until the last.
-    #[inline]
-    fn install<A: Access>(&self, access: &mut A, tid: Tid) {
-        for (write, install) in self.writes.entries().iter().zip(self.installs) {
-            let record_layout = &write.table().record_layout;
-            if write.row_version != 0 {
-                if install.place != 0 {
-                    record::copy_to_place(access, write.table(), install.row_version, install.place);
-                }
-                let published = if install.place != 0 { install.place } else { install.row_version };
-                access.store(record_header::row_version(record_layout, write.record), published as u64);
-            } else if !write.is_nothing() {
-                // The version word stays: it is where readers of older snapshots go on.
-                access.store(deletion(record_layout, write.record), self.guess.snapshot);
-            }
-            let after = Attempt::after(write, tid);
-            access.store(record_header::tid_word(record_layout, write.record), after.0);
+            unsafe { header.write(write.row_version) };
         }
     }
 
-    /// Direct only: gives back the first `locked` locks.
-    fn unlock<A: Access>(&self, access: &mut A, locked: usize) {
-        if !A::REGION {
-            for (write, install) in self.writes.entries()[..locked].iter().zip(self.installs) {
-                if self.faults.publish_early {
-                    access.store(
-                        record_header::row_version(&write.table().record_layout, write.record),
-                        install.was as u64,
-                    );
-                }
-                access.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.0);
-            }
-        }
-    }
-}
-
-// SAFETY: header and version words belong to records noted while the worker was online, which it is until the commit returns; E
-// and S live as long as the database.
-unsafe impl Body for Commit<'_> {
-    type Output = Tid;
-
-    #[inline]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<Tid, BodyError> {
-        self.failure = None;
-        if self.faults.late_subscription {
-            self.validate(access, 0)?;
-            seriatim_base::thread::yield_now();
-        }
-        // Step 1.
-        if !self.faults.no_subscription {
-            self.lock(access)?;
-        }
-        let locked = self.writes.entries().len();
-        // Step 2.
-        if !A::REGION {
-            // ORDERING: partner of the SeqCst fetch_add that begins a snapshot.
-            fence(Ordering::SeqCst);
-        }
-        let now = Guess { epoch: access.load(self.epoch), snapshot: access.load(self.number) };
-        if now != self.guess {
-            self.fill(now);
-        }
-        let tid = self.tid(now);
-        if self.faults.publish_early {
-            self.install(access, tid);
-            seriatim_base::thread::yield_now();
-        }
-        // Step 3.
-        if !self.faults.skip_validation && !self.faults.late_subscription {
-            self.validate(access, locked)?;
-        }
-        assert!(!self.faults.panic, "a deliberate panic with locks held");
-        // Step 4.
-        self.install(access, tid);
-        Ok(tid)
+    #[inline(always)]
+    fn delete<A: Access>(&self, access: &mut A, now: Guess, record_layout: &RecordLayout, record: RecordPtr) {
+        access.store(deletion(record_layout, record), now.snapshot);
     }
 }

@@ -14,12 +14,13 @@ use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
+    Capabilities, Change, Core, Environment, Freshness, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
     ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, RowPtr, Scan, Table,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::record_header;
+use crate::shared::region;
 use crate::shared::restore::{self, Versions};
 use crate::shared::versions::read;
 use crate::shared::worker::{Variant, Worker};
@@ -35,39 +36,6 @@ pub struct Dbx {
     /// Of the regions of its workers, those of the indexes included.
     budget: Budget,
 }
-
-const PAPER: &str = "Wang et al., EuroSys 2014, §6.1";
-
-/// How often a region is begun again after an abort of one cause.
-const fn retries(name: &'static str, default: u32, about: &'static str, source: &'static str) -> Knob {
-    Knob { name, unit: "aborts", default: default as u64, min: 1, max: 1_000_000, about, source }
-}
-
-const BUDGET: Budget = Budget::PAPER;
-const CONFLICT_MAX: Knob = retries(
-    "region_conflict_max",
-    BUDGET.conflict,
-    "aborts of a region by conflicts before it runs under the fallback locks",
-    PAPER,
-);
-const CAPACITY_MAX: Knob = retries(
-    "region_capacity_max",
-    BUDGET.capacity,
-    "aborts of a region by its size before it runs under the fallback locks",
-    PAPER,
-);
-const SYSTEM_MAX: Knob = retries(
-    "region_system_max",
-    BUDGET.system,
-    "aborts of a region by interrupts and page faults before it runs under the fallback locks",
-    PAPER,
-);
-const HELD_MAX: Knob = retries(
-    "region_held_max",
-    BUDGET.explicit,
-    "aborts of a region that met a held lock before it runs under the fallback locks",
-    "ours: the paper names none; as likely to pass as a conflict",
-);
 
 impl Protocol for Dbx {
     const INFO: ProtocolInfo = ProtocolInfo {
@@ -85,7 +53,7 @@ impl Protocol for Dbx {
             detach: true,
             repair: false,
         },
-        options: &[CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX],
+        options: &region::KNOBS,
     };
     /// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
     const HEADER_BYTES: usize = record_header::bytes(1);
@@ -94,14 +62,7 @@ impl Protocol for Dbx {
     type Worker = Worker<State>;
 
     fn open(options: &Options, environment: &Environment) -> Dbx {
-        let given = |knob: &Knob, otherwise| options.given(knob).map_or(otherwise, |value| value as u32);
-        let database = environment.budget;
-        let budget = Budget {
-            conflict: given(&CONFLICT_MAX, database.conflict),
-            capacity: given(&CAPACITY_MAX, database.capacity),
-            system: given(&SYSTEM_MAX, database.system),
-            explicit: given(&HELD_MAX, database.explicit),
-        };
+        let budget = region::budget(options, environment);
         // Snapshot 0 is before every version.
         Dbx { snapshot: Arc::new(CacheAligned(AtomicU64::new(1))), budget }
     }

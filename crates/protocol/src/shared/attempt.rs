@@ -8,6 +8,7 @@ use seriatim_memory::OutOfMemory;
 use seriatim_store::{LeafHint, NodeVersion, RecordPtr, read_key};
 use seriatim_txn::{Cause, ConflictInfo, Core, OpError, Phase, Reason, Redo, Seen, Table};
 
+use super::access_locks::AccessLocks;
 use super::gc::{self, Claim};
 use super::origin::Origin;
 use super::prefetch::Prefetched;
@@ -153,7 +154,8 @@ impl<O: Origin> Attempt<O> {
         let pin = core.local.pinned();
         let expected = prefetched.find(table, key, pin).filter(|&record| {
             // Unlinked since: its key may live in another record.
-            !TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Relaxed)).is_removed()
+            let word = record_header::tid_word(&table.record_layout, record).load(Ordering::Relaxed);
+            !O::Locks::is_removed(TidWord(word))
         });
         match expected {
             Some(record) => Ok(record),

@@ -67,7 +67,7 @@ fn look_at(
     (expected, word): (TidWord, TidWord),
     claim: &impl Claim,
 ) -> bool {
-    debug_assert!(word.is_queued() && !word.is_removed());
+    debug_assert!(word.is_queued() && (!word.is_removed() || word.is_hot()));
     if !word.is_absent() {
         claim.give(core, table, target, word.looked_at());
         return true;

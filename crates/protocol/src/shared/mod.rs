@@ -1,5 +1,6 @@
 //! What several protocols have in common. Protocol folders import this, never each other.
 
+pub(crate) mod access_locks;
 pub(crate) mod attempt;
 pub(crate) mod gc;
 pub(crate) mod locking;
@@ -9,6 +10,7 @@ pub(crate) mod own;
 pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod record_header;
+pub(crate) mod region;
 pub(crate) mod restore;
 pub(crate) mod versions;
 pub(crate) mod worker;

@@ -17,6 +17,7 @@ use seriatim_txn::{
     Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
+use super::access_locks::{AccessLocks, For};
 use super::attempt::Attempt;
 use super::gc::Claim;
 use super::origin::Origin;
@@ -105,16 +106,18 @@ pub(crate) enum ValidationFailure {
 }
 
 /// State of one optimistic attempt.
-pub(crate) struct Optimistic<O = ()> {
+pub(crate) struct Optimistic<O: Origin = ()> {
     pub(crate) base: Attempt<O>,
     pub(crate) reads: CountedVec<Read<O>>,
     pub(crate) node_set: CountedVec<NodeSetEntry<O>>,
+    /// Locks taken when records were accessed.
+    pub(crate) locks: O::Locks,
 }
 
 impl<O: Origin> Optimistic<O> {
-    pub(crate) fn new(core: Core) -> Optimistic<O> {
+    pub(crate) fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
         let (reads, node_set) = (core.local.counted(256), core.local.counted(64));
-        Optimistic { base: Attempt::new(core), reads, node_set }
+        Optimistic { base: Attempt::new(core), reads, node_set, locks }
     }
 
     #[inline]
@@ -129,10 +132,12 @@ impl<O: Origin> Optimistic<O> {
         self.reads.rest();
         self.node_set.rest();
         self.base.writes.rest();
+        self.locks.rest();
     }
 
     #[cold]
     fn locked(&mut self, table: &Table, record: RecordPtr) -> OpError {
+        self.locks.failed(&self.base.core, table.id, record);
         self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
     }
 
@@ -150,9 +155,12 @@ impl<O: Origin> Optimistic<O> {
         Ok(())
     }
 
-    /// Notes a record with the TID word seen.
+    /// Notes a record with the TID word seen, if it can change.
     #[inline(always)]
     fn note_read(&mut self, table: &Table, record: RecordPtr, word: TidWord, by: O) -> Result<(), OpError> {
+        if O::Locks::is_locked_at_access(word) {
+            return Ok(());
+        }
         self.reads.try_push(Read::new(table, record, word, by)).map_err(record::full)
     }
 
@@ -189,12 +197,14 @@ impl<O: Origin> Optimistic<O> {
 
     /// The settled TID word of a record with its row version, noted as the version seen, and what an entry remembers of it.
     #[inline(always)]
-    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<(TidWord, usize, O), OpError> {
+    fn look(&mut self, table: &Table, record: RecordPtr, access: For) -> Result<(TidWord, usize, O), OpError> {
         let by = self.base.by.at(table, record);
-        let Some((word, row_version)) = record_header::settled_version(table, record) else {
-            return Err(self.locked(table, record));
+        let (word, row_version) = match self.locks.look(&self.base.core, table, record, access) {
+            Ok(found) => found,
+            Err(OpError::Abort(_)) => return Err(self.locked(table, record)),
+            Err(full) => return Err(full),
         };
-        if word.is_removed() {
+        if O::Locks::is_removed(word) {
             return Err(self.removed(table, record));
         }
         self.base.note_tid(table, word.tid());
@@ -217,7 +227,7 @@ impl<O: Origin> Optimistic<O> {
             self.base.note_own(&write);
             return Ok((write.row_version != 0).then(|| record::row_of(table, write.row_version)));
         }
-        let (word, row_version, by) = self.look(table, record)?;
+        let (word, row_version, by) = self.look(table, record, For::Reading)?;
         self.note_read(table, record, word, by)?;
         Ok((!word.is_absent()).then(|| record::row_of(table, row_version)))
     }
@@ -336,7 +346,8 @@ impl<O: Origin> Optimistic<O> {
                 (write.expected, row, self.base.by)
             }
             None => {
-                let (word, row_version, by) = match self.look(table, record) {
+                let access = if exists == OnExists::Replace { For::Writing } else { For::Reading };
+                let (word, row_version, by) = match self.look(table, record, access) {
                     Ok(seen) => seen,
                     Err(error) => {
                         record::discard(&mut self.base.core, table, staged);
@@ -384,7 +395,7 @@ impl<O: Origin> Optimistic<O> {
             self.base.writes.replace(own, row_version, self.base.by);
             return Ok(Some(Updating { before, after: record::row_of(table, row_version) }));
         }
-        let (word, seen, by) = self.look(table, record)?;
+        let (word, seen, by) = self.look(table, record, For::Writing)?;
         if word.is_absent() {
             return self.note_read(table, record, word, by).map(|()| None);
         }
@@ -413,7 +424,7 @@ impl<O: Origin> Optimistic<O> {
             self.base.writes.replace(own, 0, self.base.by);
             return Ok(Some(record::row_of(table, write.row_version)));
         }
-        let (word, seen, by) = self.look(table, record)?;
+        let (word, seen, by) = self.look(table, record, For::Writing)?;
         if word.is_absent() {
             return self.note_read(table, record, word, by).map(|()| None);
         }
@@ -474,7 +485,7 @@ impl<O: Origin> Optimistic<O> {
             let write = self.base.writes.undone[at];
             if write.link == Link::Deferred {
                 self.note_undone(&write);
-            } else if self.base.writes.find(write.record).is_none() {
+            } else if self.base.writes.find(write.record).is_none() && !O::Locks::is_locked_at_access(write.expected) {
                 self.reads.push(Read::new(write.table(), write.record, write.expected, write.by));
             }
         }
@@ -567,28 +578,40 @@ impl<O: Origin> Optimistic<O> {
 
     /// What it has read and is going to write, for the caller that orders the decisions of several transactions.
     pub(crate) fn prepared(&self) -> Prepared {
-        let Optimistic { base: Attempt { core, writes, .. }, reads, node_set } = self;
+        let Optimistic { base: Attempt { core, writes, .. }, reads, node_set, locks } = self;
         let there = || writes.entries().iter().filter(|write| write.link == Link::There);
         let seen = |write: &Write<O>| (write.record.addr(), write.expected.tid());
         let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
         let address = |node_version: &NodeVersion| node_version.address() as usize;
+        let read = |read: &Read<O>| (read.record().addr(), read.seen.tid());
+        let locked = locks.held().filter(|&(record, _)| writes.find(record).is_none());
+        let locked = locked.map(|(record, tid)| (record.addr(), tid));
         Prepared {
-            reads: reads.iter().map(|read| (read.record().addr(), read.seen.tid())).chain(there().map(seen)).collect(),
+            reads: reads.iter().map(read).chain(locked).chain(there().map(seen)).collect(),
             writes: there().map(|write| write.record.addr()).collect(),
             nodes: node_set.iter().map(|entry| address(&entry.node_version)).collect(),
             inserts: writes.deferred.iter().filter_map(place).map(|node_version| address(&node_version)).collect(),
         }
     }
 
+    /// Ends an attempt that failed.
+    pub(crate) fn abandon(&mut self, claim: &impl Claim) {
+        self.locks.release(&self.base.core);
+        self.base.abandon(claim);
+    }
+
     /// Commits an attempt that wrote nothing: its place is the start of validation, when every word noted was unchanged. One
     /// word alone needs no validation.
     #[inline]
-    pub(crate) fn commit_read_only(&mut self) -> Result<Outcome, OpError> {
-        if self.reads.len() + self.node_set.len() > 1 {
+    pub(crate) fn commit_read_only(&mut self, claim: &impl Claim) -> Result<Outcome, OpError> {
+        // What was noted before a lock was taken may have changed by then.
+        let locks = self.locks.held().next().is_some();
+        if self.reads.len() + self.node_set.len() > usize::from(!locks) {
             self.validate()?;
         }
         let newest = self.base.newest;
-        self.base.finish(&LockBit);
+        self.locks.release(&self.base.core);
+        self.base.finish(claim);
         Ok(Outcome::Committed(newest))
     }
 
@@ -605,10 +628,12 @@ impl<O: Origin> Optimistic<O> {
             ValidationFailure::Write(i) => {
                 let Write { record, .. } = self.base.writes.entries()[i];
                 let table = self.base.writes.entries()[i].table();
+                self.locks.failed(&self.base.core, table.id, record);
                 self.base.conflict_at(changed, table, record)
             }
             ValidationFailure::Read(i) => {
                 let read = self.reads[i];
+                self.locks.failed(&self.base.core, read.table(), read.record());
                 self.base.conflict_info =
                     Some(ConflictInfo { cause: changed, table: Some(read.table()), key: Some(read.key()) });
                 OpError::Abort(changed)

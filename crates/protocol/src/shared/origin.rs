@@ -7,9 +7,14 @@ use std::fmt::Debug;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Runs, Table};
 
+use super::access_locks::AccessLocks;
+
 /// What an entry remembers of where it comes from.
 pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
-    /// Whether it remembers anything.
+    /// Locks that are taken when records are accessed.
+    type Locks: AccessLocks;
+
+    /// Whether it remembers an operation.
     const CARRIED: bool;
 
     /// This run of this operation: as [`seriatim_txn::Repair::operation`] names it.
@@ -30,6 +35,8 @@ pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
 }
 
 impl Origin for () {
+    type Locks = ();
+
     const CARRIED: bool = false;
 
     fn of(_: u16, _: u32) {}
@@ -48,6 +55,8 @@ pub(crate) struct Run {
 }
 
 impl Origin for Run {
+    type Locks = ();
+
     const CARRIED: bool = true;
 
     fn of(operation: u16, iteration: u32) -> Run {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 63                                   4  3       2        1       0
-//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |
+//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |      REMOVED without ABSENT: HOT
 //! ```
 //! A record's life. Each step is one change of the TID word by a committer or a garbage collector that holds it LOCKED,
 //! or by a region:
@@ -31,6 +31,9 @@
 //! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a look, and
 //!    holds its address until then. Only that party unlinks it, so the address stays good. A transaction that revives or
 //!    deletes the record meanwhile leaves the mark and does not queue it again.
+//! 6. REMOVED without ABSENT means HOT, under `htcc` alone: a row that is contended. There is no other record that is REMOVED and not
+//!    ABSENT, and a word has no bit to spare. Who changes the word of a hot record holds its lock besides (`htcc/locks.rs`). It is a
+//!    part of the word that is validated, so that whoever saw the record before it became hot, or cold, fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,6 +47,8 @@ use super::record;
 const LOCKED: u64 = 1;
 const ABSENT: u64 = 2;
 const REMOVED: u64 = 4;
+/// Only of a record that is not ABSENT.
+const HOT: u64 = REMOVED;
 const QUEUED: u64 = 8;
 const FLAG_BITS: u32 = 4;
 const _TID_AND_FLAGS_FILL_A_WORD: () = assert!(Tid::BITS + FLAG_BITS == u64::BITS);
@@ -85,8 +90,26 @@ impl TidWord {
         self.0 & ABSENT != 0
     }
 
+    /// Of a word that is not hot.
     pub(crate) const fn is_removed(self) -> bool {
         self.0 & REMOVED != 0
+    }
+
+    /// Whether the record is contended (rule 6).
+    pub(crate) const fn is_hot(self) -> bool {
+        self.0 & (HOT | ABSENT) == HOT
+    }
+
+    /// The same version of a contended record.
+    pub(crate) const fn hot(self) -> TidWord {
+        debug_assert!(!self.is_absent());
+        TidWord(self.0 | HOT)
+    }
+
+    /// The same version of a record that is not contended any more.
+    pub(crate) const fn cold(self) -> TidWord {
+        debug_assert!(!self.is_absent());
+        TidWord(self.0 & !HOT)
     }
 
     pub(crate) const fn locked(self) -> TidWord {

@@ -147,7 +147,7 @@ fn overwrite(
 ) -> Result<Restored, OutOfMemory> {
     let word = TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Relaxed));
     let row_version = record_header::row_version(&table.record_layout, record).load(Ordering::Relaxed) as usize;
-    assert!(!word.is_locked() && !word.is_removed(), "a record that is being restored is in use");
+    assert!(!word.is_locked() && (!word.is_removed() || word.is_hot()), "a record that is being restored is in use");
     if word.tid() >= tid {
         return Ok(Restored::Older);
     }

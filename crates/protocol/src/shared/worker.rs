@@ -62,6 +62,10 @@ pub(crate) trait Variant: Send {
     /// As [`seriatim_txn::Worker::commit`].
     fn commit(&mut self, attempt: &mut Optimistic<Self::By>, redo: &mut dyn Redo) -> Result<Outcome, OpError>;
 
+    /// What is to be done now and then between two transactions.
+    #[inline(always)]
+    fn between(&mut self, _: &mut Core) {}
+
     /// Gives back what a large transaction made its scratch take.
     fn rest(&mut self);
 }
@@ -75,8 +79,16 @@ pub struct Worker<V: Variant> {
 
 #[allow(private_bounds, reason = "the trait is of this crate's protocols")]
 impl<V: Variant> Worker<V> {
-    pub(crate) fn new(core: Core, variant: V) -> Worker<V> {
-        Worker { attempt: Optimistic::new(core), variant }
+    pub(crate) fn new(core: Core, variant: V) -> Worker<V>
+    where
+        V::By: Origin<Locks = ()>,
+    {
+        Worker::with_locks(core, variant, ())
+    }
+
+    /// A worker that takes locks when it accesses records.
+    pub(crate) fn with_locks(core: Core, variant: V, locks: <V::By as Origin>::Locks) -> Worker<V> {
+        Worker { attempt: Optimistic::new(core, locks), variant }
     }
 }
 
@@ -174,7 +186,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn abort(&mut self) {
-        self.attempt.base.abandon(&V::Claim::default());
+        self.attempt.abandon(&V::Claim::default());
     }
 
     fn conflict_info(&self) -> Option<&ConflictInfo> {
@@ -184,6 +196,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     fn collect_garbage(&mut self, most: usize) {
         let due = self.attempt.base.due(most);
         gc::collect(&mut self.attempt.base.core, &V::Claim::default(), due);
+        self.variant.between(&mut self.attempt.base.core);
     }
 
     fn rest(&mut self) {

@@ -24,7 +24,7 @@ pub(super) fn commit<O: Origin>(
     redo: &mut dyn Redo,
 ) -> Result<Outcome, OpError> {
     if attempt.base.writes.is_empty() {
-        return attempt.commit_read_only();
+        return attempt.commit_read_only(&LockBit);
     }
     // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
     let tid = abort_on_unwind("a commit", || decide(attempt, state))?;

@@ -75,6 +75,8 @@ pub(super) fn of(table: &Table, record: RecordPtr) -> (Tid, bool) {
 pub(crate) struct ValidUpTo(Tid);
 
 impl Origin for ValidUpTo {
+    type Locks = ();
+
     const CARRIED: bool = false;
 
     fn of(_: u16, _: u32) -> ValidUpTo {

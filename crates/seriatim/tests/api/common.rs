@@ -11,6 +11,8 @@ pub(crate) struct Setting {
     pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
     queued: Queued,
+    /// All records are hot, under the protocol that has hot ones.
+    hot: bool,
 }
 
 /// Whether decisions are queued, and in which order those of a batch are made.
@@ -25,6 +27,7 @@ impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
         let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4);
+        let builder = if self.hot { builder.protocol_option("hot", 2) } else { builder };
         match self.queued {
             Queued::No => builder,
             Queued::Arrival => builder.queue_decisions(4, Duration::ZERO),
@@ -55,17 +58,21 @@ pub(crate) fn protocols() -> Vec<ProtocolInfo> {
     all.iter().copied().chain([ProtocolInfo { name: COPYING, ..*default }]).collect()
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then; and with queued
-/// decisions, in either order, where the protocol holds transactions.
+/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then, also with all records
+/// hot where the protocol has hot ones; and with queued decisions, in either order, where the protocol holds transactions.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     let (auto, emulated) = (HtmMode::Auto, HtmMode::Emulated(emulation));
     let queues = [Queued::Arrival, Queued::Reversed].map(|queued| (auto, queued));
     for (htm, queued) in [(auto, Queued::No), (emulated, Queued::No)].into_iter().chain(queues) {
         let direct = queued == Queued::No;
-        for protocol in protocols().into_iter().filter(|protocol| protocol.capabilities.detach || direct) {
-            let setting = Setting { protocol, htm, queued };
-            eprintln!("under {} on {htm}, queued: {queued:?}", protocol.name);
+        let protocols = protocols().into_iter().filter(|protocol| protocol.capabilities.detach || direct);
+        let has_hot = |protocol: &ProtocolInfo| direct && protocol.name == "htcc";
+        for (protocol, hot) in protocols
+            .flat_map(|protocol| [(protocol, false)].into_iter().chain(has_hot(&protocol).then_some((protocol, true))))
+        {
+            let setting = Setting { protocol, htm, queued, hot };
+            eprintln!("under {} on {htm}, queued: {queued:?}, all hot: {hot}", protocol.name);
             test(&setting);
         }
     }

@@ -1,0 +1,164 @@
+//! Commit (Figure 4): cold records are validated and installed in a region, hot ones installed and unlocked after it.
+//!
+//! 1. Set the lock bit of each hot record that is to be written, whose lock the attempt has held since it accessed the record.
+//! 2. [The region](crate::shared::region) locks and validates what is cold, reads the epoch, and installs what is cold.
+//! 3. Install the hot records, which takes the lock bit away, and then let go of all locks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{Epoch, Tid, abort_on_unwind};
+use seriatim_htm::Access;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{OpError, Outcome, RecordLayout, Redo};
+
+use super::State;
+use super::locks::{Entry, HotClaim};
+use crate::shared::access_locks::AccessLocks;
+use crate::shared::attempt::Attempt;
+use crate::shared::optimistic::Optimistic;
+use crate::shared::record;
+use crate::shared::record_header::{self, Plain, TidWord};
+use crate::shared::region::{self, Rules as _};
+use crate::shared::writes::{Link, Write};
+
+/// What is installed for one write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Install {
+    place: usize,
+    was: usize,
+}
+
+impl region::Install for Install {
+    #[inline(always)]
+    fn place(&self) -> usize {
+        self.place
+    }
+
+    #[inline(always)]
+    fn was(&self) -> usize {
+        self.was
+    }
+}
+
+/// How records become hot by commits.
+struct Rules {
+    /// All that have rows are.
+    all: bool,
+}
+
+impl region::Rules<Entry> for Rules {
+    type Install = Install;
+    type Now = u64;
+
+    #[inline(always)]
+    fn now<A: Access>(&self, access: &mut A, epoch: &AtomicU64) -> u64 {
+        access.load(epoch)
+    }
+
+    #[inline(always)]
+    fn epoch(now: u64) -> Epoch {
+        Epoch(now)
+    }
+
+    #[inline(always)]
+    fn delete<A: Access>(&self, access: &mut A, _: u64, record_layout: &RecordLayout, record: RecordPtr) {
+        access.store(record_header::row_version(record_layout, record), 0);
+    }
+
+    #[inline(always)]
+    fn is_apart(write: &Write<Entry>) -> bool {
+        write.expected.is_hot()
+    }
+
+    /// A record stays what it is. Without a row it is cold.
+    #[inline(always)]
+    fn after(&self, write: &Write<Entry>, tid: Tid) -> TidWord {
+        let after = Attempt::after(write, tid);
+        if write.row_version != 0 && (self.all || write.expected.is_hot()) { after.hot() } else { after }
+    }
+}
+
+pub(super) fn commit(
+    attempt: &mut Optimistic<Entry>,
+    state: &mut State,
+    redo: &mut dyn Redo,
+) -> Result<Outcome, OpError> {
+    if attempt.base.writes.is_empty() {
+        return attempt.commit_read_only(&HotClaim);
+    }
+    prepare(attempt, state);
+    // Who meets a locked record aborts again and again: a panic that left one behind would never end that.
+    let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
+    let State { installs, .. } = state;
+    for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
+        attempt.base.moved(entry, install.place);
+    }
+    attempt.base.report(tid, redo, |entry| installs[entry].was);
+    attempt.base.settle(tid, &HotClaim, |entry| installs[entry].was);
+    attempt.base.finish(&HotClaim);
+    Ok(Outcome::Committed(tid))
+}
+
+/// Finds out what each write replaces. Stable as long as the TID word is that which the write builds on.
+fn prepare(attempt: &mut Optimistic<Entry>, state: &mut State) {
+    let Attempt { core, writes, .. } = &mut attempt.base;
+    let horizon = core.horizon();
+    for write in writes.entries() {
+        let (table, record) = (write.table(), write.record);
+        let mut install = Install { place: 0, was: 0 };
+        if write.link == Link::There && !write.expected.is_absent() {
+            let row_version = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire);
+            install.was = row_version as usize;
+            if write.row_version != 0 {
+                let made = write.expected.tid().epoch();
+                install.place = record::free_place(table, record, install.was, made, horizon);
+            }
+        }
+        state.installs.push(install);
+    }
+}
+
+/// Steps 1 to 3: the TID, or the conflict. After a conflict hot records are locked still, until the attempt ends.
+fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, OpError> {
+    let rules = Rules { all: state.heat.is_all() };
+    mark(attempt, TidWord::locked);
+    let guess = attempt.base.core.epochs.current().0;
+    let tid = match region::decide(attempt, &state.installs, &rules, guess) {
+        Ok(tid) => tid,
+        Err(conflict) => {
+            mark(attempt, TidWord::unlocked);
+            if conflict.is_busy() {
+                locked_failed(attempt);
+            }
+            return Err(region::why(attempt, conflict));
+        }
+    };
+    for (write, install) in attempt.base.writes.entries().iter().zip(state.installs.iter()) {
+        if Rules::is_apart(write) {
+            region::install(&mut Plain, &rules, write, install, (guess, tid));
+        }
+    }
+    attempt.locks.release(&attempt.base.core);
+    Ok(tid)
+}
+
+/// Counts the failure of the region at records that others have locked.
+#[cold]
+fn locked_failed(attempt: &mut Optimistic<Entry>) {
+    let Optimistic { base, locks, .. } = attempt;
+    for write in base.writes.entries() {
+        let word = record_header::tid_word(&write.table().record_layout, write.record);
+        if TidWord(word.load(Ordering::Relaxed)).is_locked() {
+            locks.failed(&base.core, write.table().id, write.record);
+        }
+    }
+}
+
+/// Sets the TID words of the hot records to be written: rule 2 of `locks`.
+#[inline(always)]
+fn mark(attempt: &Optimistic<Entry>, with: fn(TidWord) -> TidWord) {
+    for write in attempt.base.writes.entries().iter().filter(|write| Rules::is_apart(write)) {
+        let word = record_header::tid_word(&write.table().record_layout, write.record);
+        Plain.store(word, with(write.expected).0);
+    }
+}

@@ -1,0 +1,287 @@
+//! Which records are hot: failures are counted in the records, and a helper makes those hot that had many, and cold again those that
+//! had few (§3.1).
+//!
+//! A failure is an access or a validation that met another transaction: a wait for a hot record's lock, or a cold record that was
+//! locked or changed. They are counted by periods, which are so many epochs long: the lock word has the count and the last bits
+//! of the number of the period that it is of. Who makes a count reach the bound puts the key on a list. The helper is no thread:
+//! in each period the first worker that comes by between two transactions does it. It looks up the keys on the list and those
+//! of hot records, so it holds on to no record.
+//!
+//! A flip changes the TID word of a record: of a cold one by a compare-and-swap from a word that is not locked, as a commit
+//! begins; of a hot one under its lock. So every transaction that saw the record before it, to read or to overwrite it, fails.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use seriatim_catalog::KeyBuf;
+use seriatim_htm::Htm;
+use seriatim_store::{RecordPtr, read_key};
+use seriatim_txn::{Core, Knob, Options, Table};
+
+use super::locks;
+use crate::shared::record_header::{self, TidWord};
+
+/// Which records are hot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hot {
+    None,
+    Auto,
+    /// From their first commit on.
+    All,
+}
+
+pub(super) const HOT: Knob = Knob {
+    name: "hot",
+    unit: "0: none, 1: automatic, 2: all",
+    default: 1,
+    min: 0,
+    max: 2,
+    about: "which records are hot: those that the counts of failures say, or for comparisons none or all",
+    source: "Wu and Tan, USENIX ATC 2016, §3.1; figure 17",
+};
+pub(super) const PERIOD: Knob = Knob {
+    name: "hot_period",
+    unit: "epochs",
+    default: 100,
+    min: 1,
+    max: 1_000_000,
+    about: "how long failures are counted before records become hot or cold",
+    source: "ours: a second with epochs of 10 ms, so that the hot set follows the load; the paper's example is 60 seconds",
+};
+pub(super) const FAILURES: Knob = Knob {
+    name: "hot_failures",
+    unit: "failures",
+    default: 100,
+    min: 1,
+    max: 1_000_000_000,
+    about: "how many failures in a period make a record hot",
+    source: "ours: not measured; the paper says the most contended records",
+};
+pub(super) const FAILURES_KEPT: Knob = Knob {
+    name: "hot_failures_kept",
+    unit: "failures",
+    default: 10,
+    min: 1,
+    max: 1_000_000_000,
+    about: "how many failures in a period keep a record hot",
+    source: "ours: not measured; below hot_failures, as those who wait for a lock fail less often than those who are refuted",
+};
+pub(super) const RECORDS_MAX: Knob = Knob {
+    name: "hot_max",
+    unit: "records",
+    default: 10_000,
+    min: 0,
+    max: 1_000_000,
+    about: "how many records are hot at most, where that is automatic",
+    source: "ours: bounds what the helper looks up in a period",
+};
+
+const FAILURES_BITS: u64 = u32::MAX as u64;
+const PERIOD_SHIFT: u32 = 32;
+const PERIOD_BITS: u64 = 0xFFFF << PERIOD_SHIFT;
+
+/// The count of failures of a record in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Count {
+    period: u16,
+    failures: u32,
+}
+
+impl Count {
+    const fn of(word: u64) -> Count {
+        Count { period: ((word & PERIOD_BITS) >> PERIOD_SHIFT) as u16, failures: (word & FAILURES_BITS) as u32 }
+    }
+
+    /// One more in this period.
+    fn more(self, period: u16) -> Count {
+        let failures = if self.period == period { self.failures.saturating_add(1) } else { 1 };
+        Count { period, failures }
+    }
+
+    /// The word with this count, and the lock as it is.
+    const fn in_word(self, word: u64) -> u64 {
+        (word & !(PERIOD_BITS | FAILURES_BITS)) | (self.period as u64) << PERIOD_SHIFT | self.failures as u64
+    }
+}
+
+/// A key whose record is to be looked at.
+#[derive(Debug)]
+struct Entry {
+    table: NonNull<Table>,
+    key: KeyBuf,
+}
+
+// SAFETY: tables are shared by all workers and live as long as the database.
+unsafe impl Send for Entry {}
+
+impl Entry {
+    /// The table, and the record that is linked there now.
+    fn find<'t>(&self, core: &Core) -> Option<(&'t Table, RecordPtr)> {
+        // SAFETY: tables live as long as the database.
+        let table: &Table = unsafe { self.table.as_ref() };
+        table.index.get(self.key.as_key(), core.local.pinned()).ok().map(|record| (table, record))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    /// The period in which the helper ran last.
+    period: u64,
+    /// Hot records.
+    hot: Vec<Entry>,
+    /// Records whose count has reached the bound.
+    suspects: Vec<Entry>,
+}
+
+/// What decides which records are hot.
+#[derive(Debug)]
+pub(crate) struct Heat {
+    hot: Hot,
+    lock_steps: u32,
+    epochs: u64,
+    failures: u32,
+    failures_kept: u32,
+    records_max: usize,
+    /// As in the lists.
+    period: AtomicU64,
+    lists: Mutex<Lists>,
+}
+
+impl Heat {
+    pub(super) fn new(options: &Options, lock_steps: &Knob) -> Heat {
+        let hot = [Hot::None, Hot::Auto, Hot::All][options.get(&HOT) as usize];
+        Heat {
+            hot,
+            lock_steps: options.get(lock_steps) as u32,
+            epochs: options.get(&PERIOD),
+            failures: options.get(&FAILURES) as u32,
+            failures_kept: options.get(&FAILURES_KEPT) as u32,
+            records_max: options.get(&RECORDS_MAX) as usize,
+            period: AtomicU64::new(0),
+            lists: Mutex::default(),
+        }
+    }
+
+    pub(super) fn lock_steps(&self) -> u32 {
+        self.lock_steps
+    }
+
+    /// Whether a record is hot as soon as it has a row.
+    pub(super) fn is_all(&self) -> bool {
+        self.hot == Hot::All
+    }
+
+    fn period(&self, core: &Core) -> u64 {
+        core.epochs.current().0 / self.epochs
+    }
+
+    /// Counts a failure of a record, which the caller may read.
+    pub(super) fn failed(&self, core: &Core, table: &Table, record: RecordPtr) {
+        if self.hot != Hot::Auto {
+            return;
+        }
+        let period = self.period(core) as u16;
+        let more = |word| Count::of(word).more(period);
+        let count = |word| Some(more(word).in_word(word));
+        let word = locks::word(&table.record_layout, record);
+        let counted = word.try_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        if counted.is_ok_and(|before| more(before).failures.is_multiple_of(self.failures)) {
+            self.suspect(table, record);
+        }
+    }
+
+    /// Puts a record's key on the list; if the helper is at work, the next of as many failures does.
+    #[cold]
+    fn suspect(&self, table: &Table, record: RecordPtr) {
+        let Some(mut lists) = self.try_lists() else { return };
+        if lists.suspects.len() < self.records_max {
+            // SAFETY: key words of a linked record never change; the caller is online.
+            let key = KeyBuf::from(unsafe { read_key(record, table.class) });
+            lists.suspects.push(Entry { table: table.into(), key });
+        }
+    }
+
+    fn try_lists(&self) -> Option<MutexGuard<'_, Lists>> {
+        match self.lists.try_lock() {
+            Ok(lists) => Some(lists),
+            Err(TryLockError::Poisoned(lists)) => Some(lists.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The helper, if its time has come and no other worker does it. The worker is offline before and after.
+    #[inline]
+    pub(super) fn help(&self, core: &mut Core) {
+        if self.hot == Hot::Auto && self.period(core) != self.period.load(Ordering::Relaxed) {
+            self.flip(core);
+        }
+    }
+
+    #[cold]
+    fn flip(&self, core: &mut Core) {
+        let Some(mut lists) = self.try_lists() else { return };
+        let period = self.period(core);
+        if lists.period == period {
+            return;
+        }
+        lists.period = period;
+        self.period.store(period, Ordering::Relaxed);
+        core.local.enter();
+        let Lists { hot, suspects, .. } = &mut *lists;
+        hot.retain(|entry| entry.find(core).is_some_and(|(table, record)| self.stays_hot(core, table, record)));
+        for suspect in suspects.drain(..) {
+            let found = suspect.find(core).filter(|_| hot.len() < self.records_max);
+            if found.is_some_and(|(table, record)| heat(&core.htm, table, record)) {
+                hot.push(suspect);
+            }
+        }
+        core.local.leave();
+    }
+
+    /// Makes a hot record cold if there were few failures; whether it is hot still.
+    fn stays_hot(&self, core: &Core, table: &Table, record: RecordPtr) -> bool {
+        let Count { period, failures } = Count::of(locks::word(&table.record_layout, record).load(Ordering::Relaxed));
+        // Nothing was counted since the period before the last: the failures are of that one, or of the one that has just begun.
+        let recent = (self.period(core) as u16).wrapping_sub(period) <= 1;
+        match recent && failures >= self.failures_kept {
+            true => TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Acquire)).is_hot(),
+            false => !cool(&core.htm, table, record),
+        }
+    }
+
+    /// The keys of hot records, where that is automatic.
+    #[cfg(test)]
+    pub(super) fn hot_keys(&self) -> Vec<KeyBuf> {
+        let lists = self.lists.lock().expect("no panic");
+        lists.hot.iter().map(|entry| KeyBuf::from(entry.key.as_key())).collect()
+    }
+}
+
+/// Makes a record hot; whether it is now. One that is locked, has no row, or is hot already is left alone.
+pub(super) fn heat(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
+    let word = record_header::tid_word(&table.record_layout, record);
+    let cold = TidWord(word.load(Ordering::Acquire));
+    if cold.is_locked() || cold.is_absent() || cold.is_hot() {
+        return false;
+    }
+    // ORDERING: as the lock of a commit; a region that read the word aborts.
+    let exchange = || word.compare_exchange(cold.0, cold.hot().0, Ordering::AcqRel, Ordering::Relaxed);
+    htm.outside(exchange).is_ok()
+}
+
+/// Makes a hot record cold if nobody holds it; whether it is now.
+pub(super) fn cool(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
+    let lock = locks::word(&table.record_layout, record);
+    if !locks::try_exclusive(lock) {
+        return false;
+    }
+    // Rule 2 of `locks`: while it is held the word of a hot record is ours to change.
+    let word = record_header::tid_word(&table.record_layout, record);
+    let hot = TidWord(word.load(Ordering::Acquire));
+    if hot.is_hot() {
+        htm.outside(|| word.store(hot.cold().0, Ordering::Release));
+    }
+    locks::let_go(lock, true);
+    true
+}

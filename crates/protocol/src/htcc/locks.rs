@@ -1,0 +1,308 @@
+//! Locks of hot records, taken when they are accessed, and the word that holds them.
+//!
+//! The protocol's own word of a record header:
+//!
+//! ```text
+//! 63       62       48 47      32 31         0
+//! | WRITER | readers  | period   | failures  |
+//! ```
+//! Access rules:
+//! 1. WRITER and readers change by atomic read-modify-write. They count for hot records only: who has got the lock looks at the
+//!    TID word, and lets go if the record is not hot.
+//! 2. The TID word of a hot record changes by the hand of its WRITER alone. So it stands still for those who hold the lock, in
+//!    either mode, until their end; and who saw the record before it became hot, or cold, finds another TID word.
+//! 3. Failures of a period are counted by whoever meets them ([`Heat`]).
+//!
+//! Nobody waits without a bound: a lock that is not had within so many steps ends the attempt, so deadlocks do (§3.2: no-wait).
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{Backoff, TableId, Tid};
+use seriatim_memory::{CountedVec, Local};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Core, OpError, Reason, RecordLayout, Runs, Table};
+
+use super::heat::Heat;
+use crate::shared::access_locks::{AccessLocks, For};
+use crate::shared::gc::Claim;
+use crate::shared::optimistic::LockBit;
+use crate::shared::origin::Origin;
+use crate::shared::own::OwnIndex;
+use crate::shared::record;
+use crate::shared::record_header::{self, TidWord};
+
+const WRITER: u64 = 1 << 63;
+const READER: u64 = 1 << 48;
+const READERS: u64 = WRITER - READER;
+
+/// The lock word of a record.
+#[inline]
+pub(super) fn word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    record_header::own::<0>(record_layout, record)
+}
+
+/// A record that nobody has met yet.
+pub(super) fn rest(table: &Table, record: RecordPtr) {
+    // ORDERING: linking publishes the record with release.
+    word(&table.record_layout, record).store(0, Ordering::Relaxed);
+}
+
+/// Whether anybody holds the lock.
+#[cfg(test)]
+pub(super) fn is_held(table: &Table, record: RecordPtr) -> bool {
+    word(&table.record_layout, record).load(Ordering::Relaxed) & (WRITER | READERS) != 0
+}
+
+/// Changes the word as `step` says; `false` if that is not at all.
+#[inline]
+fn turn(word: &AtomicU64, step: impl Fn(u64) -> Option<u64>) -> bool {
+    // ORDERING: acquire pairs with the release of the last holder.
+    word.try_update(Ordering::Acquire, Ordering::Relaxed, step).is_ok()
+}
+
+fn try_shared(word: &AtomicU64) -> bool {
+    turn(word, |now| (now & WRITER == 0 && now & READERS != READERS).then(|| now + READER))
+}
+
+pub(super) fn try_exclusive(word: &AtomicU64) -> bool {
+    turn(word, |now| (now & (WRITER | READERS) == 0).then_some(now | WRITER))
+}
+
+/// Of one of the readers.
+fn try_upgrade(word: &AtomicU64) -> bool {
+    turn(word, |now| (now & READERS == READER).then(|| (now - READER) | WRITER))
+}
+
+pub(super) fn let_go(word: &AtomicU64, exclusive: bool) {
+    // ORDERING: pairs with the acquire of the next holder.
+    word.fetch_sub(if exclusive { WRITER } else { READER }, Ordering::Release);
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    table: NonNull<Table>,
+    record: RecordPtr,
+    exclusive: bool,
+}
+
+impl Held {
+    fn layout<'t>(&self) -> &'t RecordLayout {
+        // SAFETY: tables live as long as the database, which outlives its workers' open transactions.
+        &unsafe { self.table.as_ref() }.record_layout
+    }
+
+    /// The TID word and the row version of the record: rule 2.
+    fn version(&self) -> (TidWord, usize) {
+        let tid_word = TidWord(record_header::tid_word(self.layout(), self.record).load(Ordering::Acquire));
+        (tid_word, record_header::row_version(self.layout(), self.record).load(Ordering::Acquire) as usize)
+    }
+}
+
+/// The locks that an attempt holds, and what its worker needs to take them.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    held: CountedVec<Held>,
+    own: OwnIndex,
+    heat: Arc<Heat>,
+    /// Tables that were accessed, by id: for failures of entries that only know that.
+    tables: Vec<Option<NonNull<Table>>>,
+}
+
+// SAFETY: tables are shared by all workers and live as long as the database; records are followed while online only.
+unsafe impl Send for Locks {}
+
+impl Locks {
+    pub(super) fn new(local: &Local, heat: Arc<Heat>) -> Locks {
+        Locks { held: local.counted(64), own: OwnIndex::new(local), heat, tables: Vec::new() }
+    }
+
+    #[inline]
+    fn find(&self, record: RecordPtr) -> Option<usize> {
+        self.own.find(record.addr(), |at| self.held[at].record.addr())
+    }
+
+    #[inline]
+    fn know(&mut self, table: &Table) {
+        if self.tables.get(table.id.index()).is_none_or(Option::is_none) {
+            self.meet(table);
+        }
+    }
+
+    #[cold]
+    fn meet(&mut self, table: &Table) {
+        let at = table.id.index();
+        self.tables.resize(self.tables.len().max(at + 1), None);
+        self.tables[at] = Some(table.into());
+    }
+
+    /// Tries to get a lock within the bound. Who had to wait, but no longer, has met contention.
+    fn get(&self, core: &Core, table: &Table, record: RecordPtr, step: fn(&AtomicU64) -> bool) -> bool {
+        let word = word(&table.record_layout, record);
+        if step(word) {
+            return true;
+        }
+        let mut backoff = Backoff::bounded(self.heat.lock_steps());
+        while backoff.wait() {
+            crate::step();
+            if step(word) {
+                self.heat.failed(core, table, record);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Locks a record that was found hot. If it is not any more, it is not locked either.
+    #[cold]
+    fn lock(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize), OpError> {
+        self.held.reserve_one().map_err(record::full)?;
+        let exclusive = access == For::Writing;
+        if !self.get(core, table, record, if exclusive { try_exclusive } else { try_shared }) {
+            return Err(OpError::execute(Reason::RecordLocked));
+        }
+        // Another worker may have made it cold, deleted or unlinked it meanwhile, and commit it without the lock.
+        let found = record_header::settled_version(table, record);
+        if found.is_some_and(|(tid_word, _)| tid_word.is_hot()) {
+            let Locks { held, own, .. } = self;
+            own.push(record.addr(), |at| held[at].record.addr());
+            held.push(Held { table: table.into(), record, exclusive });
+        } else {
+            let_go(word(&table.record_layout, record), exclusive);
+        }
+        found.ok_or(OpError::execute(Reason::RecordLocked))
+    }
+
+    /// A record that is locked already.
+    fn again(&mut self, core: &Core, table: &Table, at: usize, access: For) -> Result<(TidWord, usize), OpError> {
+        let Held { record, exclusive, .. } = self.held[at];
+        if access == For::Writing && !exclusive {
+            if !self.get(core, table, record, try_upgrade) {
+                return Err(OpError::execute(Reason::RecordLocked));
+            }
+            self.held[at].exclusive = true;
+        }
+        Ok(self.held[at].version())
+    }
+}
+
+impl AccessLocks for Locks {
+    #[inline(always)]
+    fn is_locked_at_access(word: TidWord) -> bool {
+        word.is_hot()
+    }
+
+    #[inline(always)]
+    fn is_removed(word: TidWord) -> bool {
+        word.is_removed() && !word.is_hot()
+    }
+
+    #[inline]
+    fn look(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize), OpError> {
+        self.know(table);
+        if !self.held.is_empty()
+            && let Some(at) = self.find(record)
+        {
+            return self.again(core, table, at, access);
+        }
+        let locked = OpError::execute(Reason::RecordLocked);
+        let (tid_word, row_version) = record_header::settled_version(table, record).ok_or(locked)?;
+        if tid_word.is_hot() {
+            return self.lock(core, table, record, access);
+        }
+        Ok((tid_word, row_version))
+    }
+
+    #[cold]
+    fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr) {
+        // A table whose records were only inserted: its records are not hot before they are committed.
+        let Some(table) = self.tables.get(table.index()).copied().flatten() else { return };
+        // SAFETY: as in `Held::layout`.
+        self.heat.failed(core, unsafe { table.as_ref() }, record);
+    }
+
+    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {
+        self.held.iter().map(|held| (held.record, held.version().0.tid()))
+    }
+
+    #[inline]
+    fn release(&mut self, _: &Core) {
+        for held in self.held.iter() {
+            let_go(word(held.layout(), held.record), held.exclusive);
+        }
+        self.held.clear();
+        self.own.clear();
+    }
+
+    fn rest(&mut self) {
+        self.held.rest();
+        self.own.rest();
+    }
+}
+
+/// What entries of an attempt remember: nothing, but records that it links have a lock word.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Entry;
+
+impl Origin for Entry {
+    type Locks = Locks;
+
+    const CARRIED: bool = false;
+
+    fn of(_: u16, _: u32) -> Entry {
+        Entry
+    }
+
+    fn is_of(self, _: Runs) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn prepare(table: &Table, record: RecordPtr) {
+        rest(table, record);
+    }
+}
+
+/// Looking at deleted records under the lock bit, and of hot ones, which were born again, under their lock as well.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HotClaim;
+
+impl Claim for HotClaim {
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
+        let tid_word = record_header::tid_word(&table.record_layout, record);
+        let lock = word(&table.record_layout, record);
+        let hot = TidWord(tid_word.load(Ordering::Relaxed)).is_hot();
+        if hot && !try_exclusive(lock) {
+            return None;
+        }
+        let seen = TidWord(tid_word.load(Ordering::Relaxed));
+        // A record that has become hot meanwhile is not to be touched without its lock; one that has become cold is free of it.
+        let exchange = || tid_word.compare_exchange(seen.0, seen.locked().0, Ordering::AcqRel, Ordering::Relaxed);
+        let taken = seen.is_hot() == hot && !seen.is_locked() && core.htm.outside(exchange).is_ok();
+        if hot && !taken {
+            let_go(lock, true);
+        }
+        taken.then_some(seen)
+    }
+
+    fn give(&self, core: &Core, table: &Table, record: RecordPtr, tid_word: TidWord) {
+        LockBit.give(core, table, record, tid_word);
+        // A hot record has a row: it is not unlinked, and stays what it was.
+        if tid_word.is_hot() {
+            let_go(word(&table.record_layout, record), true);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! HTCC: hot records are locked when they are accessed, cold ones validated and installed in one region at commit.
+//!
+//! Source: Wu and Tan, Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016, §3; `README.md` beside this file says
+//! what was built, what departs and why it is right. A transaction whose reads went stale is run again whole: the repair of §4 is
+//! not built.
+
+mod commit;
+mod heat;
+mod locks;
+
+use std::sync::Arc;
+
+use seriatim_base::{Backoff, Tid};
+use seriatim_catalog::Key;
+use seriatim_htm::Budget;
+use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
+    ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, Table,
+};
+
+use crate::shared::optimistic::Optimistic;
+use crate::shared::record_header;
+use crate::shared::region;
+use crate::shared::restore::{self, Versions};
+use crate::shared::worker::{Variant, Worker};
+use heat::Heat;
+use locks::{Entry, HotClaim, Locks};
+
+/// HTCC.
+#[derive(Debug)]
+pub struct Htcc {
+    heat: Arc<Heat>,
+    /// Of the regions of its workers, those of the indexes included.
+    budget: Budget,
+}
+
+/// How long an access waits for a hot record.
+const LOCK_STEPS: Knob = Knob {
+    name: "lock_steps",
+    unit: "steps",
+    default: Backoff::STEPS as u64,
+    min: 0,
+    max: 1_000_000,
+    about: "how often an access looks again at a hot record that another transaction has locked, before the attempt ends",
+    source: "ours: the paper waits for a certain time range (§3.2); the first 6 steps spin for 63 pauses, later ones yield",
+};
+
+const OPTIONS: [Knob; 10] = {
+    let [conflict, capacity, system, held] = region::KNOBS;
+    let (hot, period, failures) = (heat::HOT, heat::PERIOD, heat::FAILURES);
+    [hot, period, failures, heat::FAILURES_KEPT, heat::RECORDS_MAX, LOCK_STEPS, conflict, capacity, system, held]
+};
+
+impl Protocol for Htcc {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "htcc",
+        summary: "locks hot records when they are accessed, validates and installs cold ones in one region, or under record locks without",
+        source: "Wu and Tan, Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016",
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
+            ad_hoc: true,
+            snapshots: Freshness::None,
+            strict: true,
+            epoch_order: true,
+            column_groups: false,
+            pieces: false,
+            detach: true,
+            repair: false,
+        },
+        options: &OPTIONS,
+    };
+    /// TID word with the hot bit, version word, lock and failures.
+    const HEADER_BYTES: usize = record_header::bytes(1);
+    const VERSION_HEADER_BYTES: usize = 0;
+    type Worker = Worker<State>;
+
+    fn open(options: &Options, environment: &Environment) -> Htcc {
+        let budget = region::budget(options, environment);
+        Htcc { heat: Arc::new(Heat::new(options, &LOCK_STEPS)), budget }
+    }
+
+    fn worker(&self, mut core: Core) -> Worker<State> {
+        core.agent.set_budget(self.budget);
+        let locks = Locks::new(&core.local, Arc::clone(&self.heat));
+        let state = State { heat: Arc::clone(&self.heat), installs: core.local.counted(64) };
+        Worker::with_locks(core, state, locks)
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
+        record_header::peek(table, record)
+    }
+}
+
+impl Recover for Htcc {
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        near: Near<'_>,
+        tid: Tid,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { restore::restore(self, core, table, key, near, tid, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { restore::finish(core, table, &HotClaim) }
+    }
+}
+
+impl Versions for Htcc {
+    fn rest(&self, table: &Table, record: RecordPtr) {
+        locks::rest(table, record);
+    }
+}
+
+/// An HTCC worker's own state.
+#[derive(Debug)]
+pub struct State {
+    heat: Arc<Heat>,
+    /// Scratch of a commit.
+    installs: CountedVec<commit::Install>,
+}
+
+impl Variant for State {
+    type By = Entry;
+    type Claim = HotClaim;
+
+    #[inline]
+    fn begin(&mut self, _: &Core, _: Mode) {
+        self.installs.clear();
+    }
+
+    #[inline]
+    fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        commit::commit(attempt, self, redo)
+    }
+
+    #[inline]
+    fn between(&mut self, core: &mut Core) {
+        self.heat.help(core);
+    }
+
+    fn rest(&mut self) {
+        self.installs.rest();
+    }
+}
+
+#[cfg(test)]
+mod tests;

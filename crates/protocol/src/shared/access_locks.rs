@@ -1,0 +1,74 @@
+//! Locks that an optimistic attempt takes on some records when it accesses them, for protocols that lock those that are contended.
+//! For others it is `()`, which takes no room and no instruction.
+
+use seriatim_base::{TableId, Tid};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Core, OpError, Reason, Table};
+
+use super::record_header::{self, TidWord};
+
+/// What an access is for: who writes keeps others out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    Reading,
+    Writing,
+}
+
+/// The locks that an attempt holds. They are released together, at its end.
+pub(crate) trait AccessLocks: Send {
+    /// Whether a record with this TID word is read under a lock: as long as it is held the word does not change, and nothing has to be
+    /// validated.
+    fn is_locked_at_access(word: TidWord) -> bool;
+
+    /// Whether a record with this TID word left its index.
+    fn is_removed(word: TidWord) -> bool;
+
+    /// The settled TID word of a record and the row version it speaks of, as [`record_header::settled_version`] finds them, once the
+    /// record is locked if it has to be.
+    ///
+    /// # Errors
+    /// The memory limit, or another holds the record for longer than the bound.
+    fn look(&mut self, core: &Core, table: &Table, record: RecordPtr, access: For)
+    -> Result<(TidWord, usize), OpError>;
+
+    /// An access to a record failed, or its validation.
+    fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr);
+
+    /// The records that are locked, with the TIDs of their versions.
+    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)>;
+
+    /// Gives all locks back.
+    fn release(&mut self, core: &Core);
+
+    /// Gives back what a large transaction made the lists take: the worker rests.
+    fn rest(&mut self);
+}
+
+impl AccessLocks for () {
+    #[inline(always)]
+    fn is_locked_at_access(_: TidWord) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn is_removed(word: TidWord) -> bool {
+        word.is_removed()
+    }
+
+    #[inline(always)]
+    fn look(&mut self, _: &Core, table: &Table, record: RecordPtr, _: For) -> Result<(TidWord, usize), OpError> {
+        record_header::settled_version(table, record).ok_or(OpError::execute(Reason::RecordLocked))
+    }
+
+    #[inline(always)]
+    fn failed(&mut self, _: &Core, _: TableId, _: RecordPtr) {}
+
+    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {
+        std::iter::empty()
+    }
+
+    #[inline(always)]
+    fn release(&mut self, _: &Core) {}
+
+    fn rest(&mut self) {}
+}
