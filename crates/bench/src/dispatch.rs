@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use seriatim::{Database, Handle, Session};
 use seriatim_base::{Rng, TableId, say, talk};
-use seriatim_catalog::{ColumnSet, Key, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableKey};
+use seriatim_catalog::{ColumnSet, Key, NoOutOfLine, RowRef, RowWriter, TableKey};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_protocol::for_each_protocol;
@@ -32,15 +32,6 @@ struct Direct<P: Protocol> {
     table: Box<Table>,
     _protocol: P,
     _environment: Environment,
-}
-
-/// The table has no long text.
-struct NoOutOfLine;
-
-impl OutOfLineStore for NoOutOfLine {
-    fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
-        Err(OutOfMemory)
-    }
 }
 
 /// An error of a worker that is alone: a fault.

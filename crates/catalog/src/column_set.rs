@@ -4,6 +4,9 @@ use std::fmt;
 
 use seriatim_base::ColumnId;
 
+/// The bit that all columns from this one on have.
+const SHARED: u16 = 63;
+
 /// A set of columns of one table: bit `min(column, 63)`. Columns from the 64th on share a bit, so that two sets may be said to
 /// intersect when they do not, and never the other way round.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -18,7 +21,7 @@ impl ColumnSet {
     /// The set of one column.
     #[inline]
     pub const fn of(column: ColumnId) -> ColumnSet {
-        ColumnSet(1 << if column.0 < 63 { column.0 } else { 63 })
+        ColumnSet(1 << if column.0 < SHARED { column.0 } else { SHARED })
     }
 
     /// Columns in either set.
@@ -40,6 +43,12 @@ impl ColumnSet {
         self.intersects(Self::of(column))
     }
 
+    /// Whether every column of the set is in the other.
+    #[inline]
+    pub const fn is_subset(self, other: ColumnSet) -> bool {
+        self.0 & !other.0 == 0
+    }
+
     /// Adds a column.
     #[inline]
     pub const fn insert(&mut self, column: ColumnId) {
@@ -56,6 +65,51 @@ impl ColumnSet {
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
+    }
+}
+
+/// What an update does with columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColumnUse {
+    /// Those whose values it uses or sets.
+    pub used: ColumnSet,
+    /// Those that it adds to and does nothing else with: neither the value before nor the sum is used.
+    pub added: ColumnSet,
+}
+
+impl ColumnUse {
+    /// Any use of every column.
+    pub const ALL: ColumnUse = ColumnUse { used: ColumnSet::ALL, added: ColumnSet::EMPTY };
+
+    /// Additions to these columns, and no other use of any. Those that share a bit with others may be used in any way.
+    pub fn adding(columns: impl IntoIterator<Item = ColumnId>) -> ColumnUse {
+        let mut adding = ColumnUse::default();
+        for column in columns {
+            let kind = if column.0 < SHARED { &mut adding.added } else { &mut adding.used };
+            kind.insert(column);
+        }
+        adding
+    }
+
+    /// What both do.
+    #[must_use]
+    #[inline]
+    pub const fn union(self, other: ColumnUse) -> ColumnUse {
+        ColumnUse { used: self.used.union(other.used), added: self.added.union(other.added) }
+    }
+
+    /// The columns of either kind.
+    #[inline]
+    pub const fn either(self) -> ColumnSet {
+        self.used.union(self.added)
+    }
+}
+
+/// Of columns that may be used in any way.
+impl From<ColumnSet> for ColumnUse {
+    #[inline]
+    fn from(used: ColumnSet) -> ColumnUse {
+        ColumnUse { used, added: ColumnSet::EMPTY }
     }
 }
 

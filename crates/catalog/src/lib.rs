@@ -68,7 +68,7 @@ pub use addend::Addend;
 pub use bytes::{Bytes, TooLong};
 pub use codec::{KeyCodec, RowWord};
 pub use column::Column;
-pub use column_set::ColumnSet;
+pub use column_set::{ColumnSet, ColumnUse};
 pub use decimal::{Decimal, DecimalError};
 pub use error::{OutOfMemory, SchemaError};
 pub use kept::KeptRow;
@@ -87,4 +87,4 @@ pub use table::{IndexSpec, IndexedBy, OrderedTable, Table, TableColumn, TableCol
 pub use text::Text;
 pub use timestamp::Timestamp;
 pub use value::{Value, ValueError};
-pub use writer::{OutOfLineStore, RowWriter};
+pub use writer::{NoOutOfLine, OutOfLineStore, RowWriter};

@@ -21,6 +21,16 @@ pub trait OutOfLineStore {
     fn store(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
 }
 
+/// Of rows of which no long text is set.
+#[derive(Debug)]
+pub struct NoOutOfLine;
+
+impl OutOfLineStore for NoOutOfLine {
+    fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
+        Err(OutOfMemory)
+    }
+}
+
 /// Writes the columns of a private row version and notes which.
 pub struct RowWriter<'a> {
     row: *mut u8,

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use seriatim_catalog::wire::{DecodeError, Malformed, RowWire, Updated, write_varint, zigzag};
 use seriatim_catalog::{
-    ColumnDef, ColumnId, ColumnSet, ColumnType, Key, KeyCodec, Layout, OutOfMemory, TableDef, Value, desc,
+    ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key, KeyCodec, Layout, OutOfMemory, TableDef, Value, desc,
 };
 use shared::{Block, check, column_type, compare, same, value};
 
@@ -203,6 +203,109 @@ fn an_update_is_what_changed() {
         prop_assert!(same(&decoded.values(&table.columns), &after));
         Ok(())
     });
+}
+
+/// What an update does with a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Does {
+    Nothing,
+    Reads,
+    Sets,
+    Adds,
+}
+
+/// A table, a row of it, what an update makes of each column, and what another makes of it.
+#[allow(clippy::type_complexity, reason = "said above")]
+fn two_updates() -> impl Strategy<Value = (TableDef, [Vec<Value>; 3], Vec<Does>, Vec<bool>)> {
+    tables().prop_flat_map(|table| {
+        let columns = table.columns.len();
+        let does = prop_oneof![
+            6 => Just(Does::Nothing),
+            1 => Just(Does::Reads),
+            2 => Just(Does::Sets),
+            3 => Just(Does::Adds)
+        ];
+        let changes = prop_oneof![vec(prop::bool::weighted(0.1), columns), vec(any::<bool>(), columns)];
+        let rows = [rows_of(&table), rows_of(&table), rows_of(&table)];
+        (rows, vec(does, columns), changes, Just(table))
+            .prop_map(|(rows, does, changes, table)| (table, rows, does, changes))
+    })
+}
+
+#[test]
+fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
+    let counts = [const { std::cell::Cell::new(0) }; 3];
+    check(600, &two_updates(), |(table, [base, newer, ours], does, changes)| {
+        let (mut wanted, mut uses) = (Some(base.clone()), ColumnUse::default());
+        let base_row = row(&table, &base);
+        let (mut newer_row, mut after) = (base_row.block.copied(), base_row.block.copied());
+        let does = |at: usize| match does[at] {
+            _ if !table.is_updatable(ColumnId(at as u16)) => Does::Nothing,
+            Does::Adds if table.columns[at].nullable || integer(&base[at]).is_none() => Does::Sets,
+            does => does,
+        };
+        for at in 0..base.len() {
+            let column = ColumnId(at as u16);
+            match does(at) {
+                Does::Nothing => {}
+                Does::Reads | Does::Sets => uses.used.insert(column),
+                Does::Adds => uses = uses.union(ColumnUse::adding([column])),
+            }
+        }
+        for (at, column) in table.columns.iter().enumerate() {
+            let (id, mut value) = (ColumnId(at as u16), base[at].clone());
+            let changed = changes[at] && table.is_updatable(id) && compare(&base[at], &newer[at]).is_ne();
+            if changed {
+                prop_assert_eq!(newer_row.set_value(column, at, &newer[at]), Ok(()));
+                value = newer[at].clone();
+            }
+            if matches!(does(at), Does::Sets | Does::Adds) {
+                prop_assert_eq!(after.set_value(column, at, &ours[at]), Ok(()));
+            }
+            if changed && uses.used.contains(id) {
+                wanted = None;
+            } else if does(at) == Does::Sets || does(at) == Does::Adds && !changed {
+                value = ours[at].clone();
+            } else if does(at) == Does::Adds {
+                let [base, newer, ours] = [&base, &newer, &ours].map(|row| integer(&row[at]).expect("a number"));
+                let (_, low, high) = SUMS.into_iter().find(|sum| range(sum.0) == range(column.ty)).expect("a sum's");
+                let sum = Some(newer + ours - base).filter(|sum| (low..=high).contains(sum));
+                match sum.filter(|_| i64::try_from(ours - base).is_ok()) {
+                    Some(sum) => value = of_type(column.ty, sum),
+                    None => wanted = None,
+                }
+                counts[0].update(|count| count + 1);
+            }
+            if let Some(wanted) = &mut wanted {
+                wanted[at] = value;
+            }
+        }
+        let refutes = |at: usize| {
+            let column = ColumnId(at as u16);
+            let changed = changes[at] && table.is_updatable(column) && compare(&base[at], &newer[at]).is_ne();
+            changed && uses.used.contains(column)
+        };
+        let agree = !(0..base.len()).any(refutes);
+        // SAFETY: rows of the table, the last one private.
+        let (agreed, merged) = unsafe {
+            let (base, newer) = (base_row.block.row(), newer_row.row());
+            (base_row.wire.agree(base, newer, uses.used), base_row.wire.merge(base, newer, after.as_mut_ptr(), uses))
+        };
+        prop_assert_eq!(agreed, agree);
+        prop_assert_eq!(merged, wanted.is_some());
+        counts[usize::from(merged) + 1].update(|count| count + 1);
+        if let Some(wanted) = wanted {
+            prop_assert!(same(&after.values(&table.columns), &wanted));
+        }
+        Ok(())
+    });
+    let counts = counts.map(|count| count.get());
+    assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
+}
+
+/// A number's type without what does not bear on its range.
+fn range(ty: ColumnType) -> ColumnType {
+    if let ColumnType::Decimal { .. } = ty { ColumnType::I64 } else { ty }
 }
 
 /// Applies what an update was told by to the row before, and refuses what it was cut short to; which columns are set.

@@ -17,7 +17,7 @@ use std::hint::cold_path;
 use std::ops::{Bound, Sub};
 
 use seriatim_base::size::Size;
-use seriatim_catalog::{ColumnSet, Key, KeyClass, KeyCodec, RowRef, RowWord, Run, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyClass, KeyCodec, RowRef, RowWord, Run, TableDef};
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{Cause, Inserted, OnExists, Phase, Reason, RowPtr, Worker};
 
@@ -472,7 +472,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Ok(run);
         }
         let (table, encoded) = (&set.primary, cluster.key(key));
-        let updating = self.operate(|worker| worker.update(table, encoded, ColumnSet::ALL))?;
+        let updating = self.operate(|worker| worker.update(table, encoded, ColumnUse::ALL))?;
         self.note(table, encoded, ColumnSet::ALL);
         let Some(updating) = updating else { return Err(self.torn()) };
         self.wrote(table, encoded);
@@ -876,7 +876,7 @@ mod tests {
     fn increment(tx: &TxCore, lines: &DynHandle, order: u64, number: u64) -> Result<(), Abort> {
         let (set, place) = (&lines.set, lines.set.layout.places[2]);
         let key = set.primary.codec.encode_values(&key(order, number)).expect("a key");
-        tx.change_at(set, key.as_key(), ColumnSet::ALL, |mut writer| {
+        tx.change_at(set, key.as_key(), ColumnUse::ALL, |mut writer| {
             let amount = writer.get::<u64>(&place);
             writer.set::<u64>(&place, amount + 1).expect("a number");
             writer.dirty()

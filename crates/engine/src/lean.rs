@@ -9,7 +9,7 @@
 use std::any::TypeId;
 use std::ptr::NonNull;
 
-use seriatim_catalog::{ColumnSet, Key, OutOfMemory, RowWriter};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, OutOfMemory, RowWriter};
 use seriatim_txn::{OnExists, OpError, Protocol, RowPtr, Staged, Table, Worker};
 
 use crate::error::Abort;
@@ -35,7 +35,7 @@ pub trait Operations {
         &self,
         set: &TableSet,
         key: Key<'_>,
-        columns: ColumnSet,
+        columns: ColumnUse,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort>;
 
@@ -71,7 +71,7 @@ impl Operations for TxCore {
         &self,
         set: &TableSet,
         key: Key<'_>,
-        columns: ColumnSet,
+        columns: ColumnUse,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
         self.change_at(set, key, columns, change)
@@ -207,7 +207,7 @@ impl<W: Worker> Lean<'_, W> {
 
     /// The private row version of the row to be changed.
     #[inline(always)]
-    fn update(&self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+    fn update(&self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<RowPtr>, Abort> {
         let again = || {
             let key = key.anew();
             move |worker: &mut (dyn Worker + 'static)| worker.update(table, key, columns)
@@ -217,12 +217,12 @@ impl<W: Worker> Lean<'_, W> {
     }
 
     #[inline(never)]
-    fn update_word(&self, table: &Table, key: u64, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+    fn update_word(&self, table: &Table, key: u64, columns: ColumnUse) -> Result<Option<RowPtr>, Abort> {
         self.update(table, Key::Word8(key), columns)
     }
 
     #[inline(never)]
-    fn update_any(&self, table: &Table, key: &Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+    fn update_any(&self, table: &Table, key: &Key<'_>, columns: ColumnUse) -> Result<Option<RowPtr>, Abort> {
         self.update(table, *key, columns)
     }
 
@@ -257,7 +257,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
         &self,
         set: &TableSet,
         key: Key<'_>,
-        columns: ColumnSet,
+        columns: ColumnUse,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
         let row = if set.is_plain() {
@@ -275,7 +275,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
         if let Some(row) = row {
             let mut out_of_line_values = OutOfLineValues::of(self.core, set);
             // SAFETY: a private row version of the table's layout, which nobody reads before the body's next operation.
-            change(unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns));
+            change(unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns.either()));
         }
         Ok(())
     }

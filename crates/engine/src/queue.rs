@@ -352,7 +352,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::sync::mpsc;
 
-    use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, RowWriter, TableDef};
+    use seriatim_catalog::{ColumnDef, ColumnType, ColumnUse, Key, RowWriter, TableDef};
     use seriatim_store::Direction;
     use seriatim_txn::OnExists;
 
@@ -606,7 +606,7 @@ mod tests {
                 let inserter = scope.spawn(|| db.runner().transact(|tx| insert(tx, 500)).expect("decided last"));
                 let counted = db.runner().transact(|tx| {
                     let counted = count(tx)?;
-                    tx.change_at(&cells, Key::Word8(1), ColumnSet::ALL, |mut writer| {
+                    tx.change_at(&cells, Key::Word8(1), ColumnUse::ALL, |mut writer| {
                         writer.set::<u64>(&places[1], counted as u64).expect("a number");
                         writer.dirty()
                     })?;

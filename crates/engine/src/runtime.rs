@@ -235,7 +235,7 @@ impl TxCore {
         let key = self.key_of(set, key)?;
         // A body may ignore that a value does not fit: then no other value of this update stays either.
         self.whole(|| {
-            let updated = self.update_at(set, key.as_key(), named, |mut writer| {
+            let updated = self.update_at(set, key.as_key(), named.into(), |mut writer| {
                 let (defs, places) = (&set.definition.columns, &set.layout.places);
                 let write = |&(at, value): &(usize, &Value)| value.write(&defs[at], &places[at], &mut writer);
                 let result = columns.iter().try_for_each(write);

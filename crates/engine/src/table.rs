@@ -2,7 +2,7 @@
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnType, IndexDef, Layout, Organization, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnType, ColumnUse, IndexDef, Layout, Organization, TableDef};
 use seriatim_txn::{Core, Wire};
 
 use crate::cluster::Cluster;
@@ -131,9 +131,9 @@ impl TableSet {
     }
 
     /// The columns that an update of these columns reads or changes: also those of the indexes that follow it.
-    pub(crate) fn with_indexed(&self, columns: ColumnSet) -> ColumnSet {
-        let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns));
-        followed.fold(columns, |all, index| all.union(index.columns))
+    pub(crate) fn with_indexed(&self, columns: ColumnUse) -> ColumnUse {
+        let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.either()));
+        followed.fold(columns, |all, index| all.union(index.columns.into()))
     }
 
     /// The table and its indexes, in order of their ids.

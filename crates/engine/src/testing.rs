@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim_base::disk::FaultyDisk;
-use seriatim_catalog::{ColumnSet, Key, RowRef, Table, TableKey as _};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, RowRef, Table, TableKey as _};
 use seriatim_txn::OnExists;
 
 use crate::{Abort, Engine, Place, SchemaError, Settings, TableSet, TxCore};
@@ -64,7 +64,7 @@ impl TxCore {
     ) -> Result<Option<R>, Abort> {
         let mut value = None;
         key.encode(|key| {
-            self.change_at(&table.set, key, ColumnSet::ALL, |writer| {
+            self.change_at(&table.set, key, ColumnUse::ALL, |writer| {
                 let mut update = T::update(writer);
                 value = Some(change(&mut update));
                 T::finish(update)

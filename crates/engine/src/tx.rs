@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::{Backoff, Hold, Tid, thread};
-use seriatim_catalog::{ColumnSet, KeptRow, Key, KeyBuf, OutOfLineStore, RowRef, RowWriter, TableKey};
+use seriatim_catalog::{ColumnSet, ColumnUse, KeptRow, Key, KeyBuf, OutOfLineStore, RowRef, RowWriter, TableKey};
 use seriatim_memory::{Charge, OutOfMemory};
 use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
@@ -992,14 +992,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
         &self,
         set: &TableSet,
         key: Key<'_>,
-        columns: ColumnSet,
+        columns: ColumnUse,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
         let _call = self.call()?;
         let Some(row) = self.begin_update(set, key, columns)? else { return Ok(()) };
         let mut out_of_line_values = OutOfLineValues::of(self, set);
         // SAFETY: a private row version of the table's layout; access rule 2 keeps others away while it is written.
-        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns);
+        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns.either());
         let undo = UndoUpdate { tx: self, set };
         let dirty = change(writer);
         std::mem::forget(undo);
@@ -1008,7 +1008,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// The row to be changed, if there is one. Operations are refused until the update ends.
     #[inline(never)]
-    fn begin_update(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+    fn begin_update(&self, set: &TableSet, key: Key<'_>, columns: ColumnUse) -> Result<Option<RowPtr>, Abort> {
         self.own(set)?;
         self.writable()?;
         let position = if set.has_unique_index() { Some(self.position()?) } else { None };
@@ -1018,7 +1018,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let table = &set.primary;
             let columns = set.with_indexed(columns);
             let updating = self.operate(|worker| worker.update(table, key, columns))?;
-            self.note(table, key, columns);
+            self.note(table, key, columns.used);
             if updating.is_some() {
                 self.wrote(table, key);
             }
@@ -1072,7 +1072,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         &self,
         set: &TableSet,
         key: Key<'_>,
-        columns: ColumnSet,
+        columns: ColumnUse,
         change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
     ) -> Result<Option<R>, Abort> {
         let mut value = None;
@@ -1090,7 +1090,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         &self,
         set: &TableSet,
         key: Key<'_>,
-        columns: ColumnSet,
+        columns: ColumnUse,
         change: impl FnOnce(&mut RowWriter<'_>) -> Result<R, E>,
     ) -> Result<Option<Result<R, E>>, Abort> {
         self.update_at(set, key, columns, |mut writer| {
@@ -1119,8 +1119,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     fn add_unless_overflow(&self, set: &TableSet, key: Key<'_>, addition: Addition) -> Result<Added, Abort> {
-        let columns = ColumnSet::of(addition.column());
-        if set.cluster.is_on() || set.indexes.iter().any(|index| index.columns.intersects(columns)) {
+        let columns = addition.columns();
+        if set.cluster.is_on() || set.indexes.iter().any(|index| index.columns.intersects(columns.either())) {
             let mut added = Added::Missing;
             self.change_at(set, key, columns, |mut writer| {
                 added = addition.write(&set.layout, &mut writer);
@@ -1132,7 +1132,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let table = &self.own(set)?.primary;
         self.writable()?;
         let added = self.operate(|worker| worker.add(table, key, addition))?;
-        self.note(table, key, columns);
+        self.note(table, key, columns.used);
         if added != Added::Missing {
             self.wrote(table, key);
         }

@@ -18,6 +18,7 @@ use crate::htm::{Cpuid, Detection};
 use crate::locks::FallbackLocks;
 use seriatim_base::CacheAligned;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const STARTED: u32 = !0;
 const EXPLICIT: u32 = 1 << 0;
@@ -28,8 +29,10 @@ const HELD: u8 = 0xFF;
 const BUSY: u8 = 0xFE;
 const PANICKED: u8 = 0xFD;
 
-/// Attempts of the probe. A region of one word commits nearly always where any does; an interrupt may hit a few.
-const PROBE_ATTEMPTS: u32 = 1000;
+/// Attempts of the probe, with a pause after each round of them. A region of one word commits nearly always where any does; an interrupt
+/// may hit a few. In a virtual machine whose host is busy a thousand in a row have been seen to abort.
+const PROBE_ROUNDS: u32 = 20;
+const PROBE_ATTEMPTS: u32 = 500;
 
 /// What an abort status, one that is not [`STARTED`], says. A region that hit both its limits and another thread will hit its
 /// limits again: capacity comes first.
@@ -145,7 +148,12 @@ pub unsafe fn probe() -> bool {
     // SAFETY: the caller's promise.
     unsafe { instructions::touch() };
     let word = CacheAligned(AtomicU64::new(0));
-    (0..PROBE_ATTEMPTS).any(|_| {
+    (0..PROBE_ROUNDS * PROBE_ATTEMPTS).any(|attempt| {
+        if attempt > 0 && attempt % PROBE_ATTEMPTS == 0 {
+            seriatim_base::thread::sleep(Duration::from_millis(1));
+        }
+        // The page is mapped and writable, whatever the host did to it.
+        word.store(0, Ordering::Relaxed);
         // SAFETY: the caller's promise.
         if unsafe { instructions::begin() } != STARTED {
             return false;

@@ -22,7 +22,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `name`: the table's name; without it the struct's, `OrderLine` becoming `order_line`.
 /// - `ordered` (the default) or `hash`: how rows are found by key; only ordered tables are scanned.
 /// - `cluster(...)`: the first columns of the key, but not all: rows that agree in them are kept together, in one record as far as there
-///   is room. Transactions at rows of one record conflict. The key is made of numbers, and no column is long text.
+///   is room. Transactions at rows of one record conflict. The key is made of numbers, and no column is long text. In a database on
+///   disk a table that was declared otherwise is converted when it is opened by this type (`Database::table`).
 /// - `capacity`: how many rows to expect, an expression of type `usize`; a hint.
 /// - `index(name = ..., columns(...))`: a secondary index, with `unique` if two rows may not agree in all its columns, and
 ///   `ordered` (the default) or `hash`, which finds whole keys only. Rows with a NULL in one of the columns do not count as equal, as in

@@ -16,6 +16,7 @@ pub use registry::PROTOCOLS;
 
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
+#[allow(dead_code, reason = "no test uses all of it")]
 mod common;
 
 /// Before each access to the header of a record, reading, locking, validating and installing, and before a gap is locked: where

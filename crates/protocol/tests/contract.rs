@@ -1,6 +1,7 @@
 //! What the contract promises, held against every protocol where it does not show through the public API.
 
 mod all_hot;
+#[allow(dead_code, reason = "no test uses all of it")]
 mod common;
 
 #[path = "contract/gc.rs"]

@@ -2,7 +2,7 @@
 //! than the last, and nothing of an open transaction.
 
 mod all_hot;
-#[expect(dead_code, reason = "the sketches use all of it")]
+#[allow(dead_code, reason = "no test uses all of it")]
 mod common;
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Bench;
 use seriatim_base::{Rng, Tid, rng, thread};
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnUse, Key};
 use seriatim_htm::{Emulation, HtmMode};
 use seriatim_memory::Pinned;
 use seriatim_protocol::for_each_protocol;
@@ -132,7 +132,7 @@ fn write<P: Protocol>(
         if deletes && rng.below(3) == 0 {
             return Ok(worker.delete(&bench.cells, Key::Word8(id))?.map(|_| None));
         }
-        if let Some(updating) = worker.update(&bench.cells, Key::Word8(id), ColumnSet::ALL)? {
+        if let Some(updating) = worker.update(&bench.cells, Key::Word8(id), ColumnUse::ALL)? {
             bench.set(updating.after, value);
             return Ok(Some(Some(value)));
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use seriatim_base::{Epoch, Rng, TableId, Tid, rng, thread};
 use seriatim_catalog::{
-    ColumnDef, ColumnSet, ColumnType, Key, Organization, OutOfLineStore, RowRef, RowWriter, TableDef,
+    ColumnDef, ColumnSet, ColumnType, ColumnUse, Key, Organization, OutOfLineStore, RowRef, RowWriter, TableDef,
 };
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options, OutOfMemory};
@@ -309,7 +309,7 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row
                 let deleted = bench.key(id, |key| worker.delete(&bench.table, key)).expect("alone");
                 assert!(deleted.is_some());
             } else {
-                let updating = bench.key(id, |key| worker.update(&bench.table, key, ColumnSet::ALL)).expect("alone");
+                let updating = bench.key(id, |key| worker.update(&bench.table, key, ColumnUse::ALL)).expect("alone");
                 assert_eq!(updating.is_some(), step == 0 && was.is_some());
                 if let Some(updating) = updating {
                     let note = &bench.table.layout.places[bench.words + 1];

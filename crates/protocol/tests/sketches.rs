@@ -5,6 +5,7 @@
 //! drives the control flow that the contract must allow. What a sketch needed beyond the contract is a trait in its file, named
 //! there as an addition.
 
+#[allow(dead_code, reason = "no test uses all of it")]
 mod common;
 
 #[macro_use]

@@ -7,6 +7,7 @@
 //! second on.
 
 mod all_hot;
+#[allow(dead_code, reason = "no test uses all of it")]
 mod common;
 #[path = "turns/histories.rs"]
 mod histories;
@@ -19,7 +20,7 @@ use std::sync::Mutex;
 use common::Bench;
 use seriatim_base::thread::{interrupt, take_turns};
 use seriatim_base::{Rng, Tid};
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_htm::HtmMode;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Direction;
@@ -416,7 +417,7 @@ fn rebirth_skew<P: Protocol>() {
             let own = |bench: &Bench<P>, worker: &mut P::Worker| {
                 let free = match deletes {
                     true => !delete(bench, worker, 0)?,
-                    false => worker.update(&bench.cells, Key::Word8(0), ColumnSet::ALL)?.is_none(),
+                    false => worker.update(&bench.cells, Key::Word8(0), ColumnUse::ALL)?.is_none(),
                 };
                 if free {
                     bench.change(worker, 1, |_| 1)?;

@@ -8,9 +8,7 @@ use std::sync::Mutex;
 use seriatim_base::disk::{Disk, FaultyDisk, Opening};
 use seriatim_base::{ColumnId, Epoch, LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{
-    ColumnDef, ColumnType, Key, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableDef, Value,
-};
+use seriatim_catalog::{ColumnDef, ColumnType, Key, Layout, NoOutOfLine, RowRef, RowWriter, TableDef, Value};
 
 use crate::LogError;
 use crate::batch::{self, Header, Link, PAGE, Salt, padded};
@@ -35,14 +33,6 @@ pub(crate) enum Write {
     Update(u32, Account, Account),
     /// An amount added to the balance.
     Add(u32, i64),
-}
-
-struct NoOutOfLine;
-
-impl OutOfLineStore for NoOutOfLine {
-    fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
-        Err(OutOfMemory)
-    }
 }
 
 /// The accounts' table.

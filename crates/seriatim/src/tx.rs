@@ -477,15 +477,15 @@ impl Tx {
         change: impl FnOnce(&mut T::Update<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
         let mut value = None;
-        support::update(&self.core, table, key, columns, |update| {
+        support::update(&self.core, table, key, columns.into(), |update| {
             value = Some(change(update));
             Ok(())
         })?;
         Ok(value)
     }
 
-    /// Adds `delta` to a column of the row at `key` without reading the row; whether there is one. A protocol may let additions to one
-    /// column run at the same time; today each is an update.
+    /// Adds `delta` to a column of the row at `key` without reading the row; whether there is one. Under some
+    /// protocols (those that keep column groups apart, see `seriatim protocols`) additions to one column do not conflict.
     ///
     /// ```
     /// # use seriatim::{Database, Table, TransactError};

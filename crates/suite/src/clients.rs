@@ -52,6 +52,9 @@ struct TwoLists {
     id: u32,
     left: String,
     right: String,
+    /// By it a row is told from another that was inserted after its deletion.
+    #[column(immutable)]
+    since: u8,
 }
 
 impl TwoLists {
@@ -69,7 +72,7 @@ impl TwoLists {
     fn of(key: u32, list: String) -> TwoLists {
         let (id, is_right) = TwoLists::place(key);
         let (left, right) = if is_right { (String::new(), list) } else { (list, String::new()) };
-        TwoLists { id, left, right }
+        TwoLists { id, left, right, since: 0 }
     }
 
     /// Changes one list of a row, if there is one; what it was.

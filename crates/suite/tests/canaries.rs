@@ -15,6 +15,7 @@ use seriatim_suite::{Setting, given, seed};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
 use seriatim_workload::smallbank::{self, SmallBank};
+use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::{Loading, Workload};
 
@@ -156,6 +157,7 @@ fn broken_workload() {
                 let one_client = twelve_key::Options { clients: 1, multi: 100, ..twelve_key::Options::default() };
                 Box::new(TwelveKey::new(twelve_key::Options { rounds: Rounds::Two, ..one_client }))
             }
+            "tpcc" => Box::new(Tpcc::new(tpcc::Options::new(Scale::small(1), seed))),
             "five-five" => Box::new(FiveFive::new(five_five::Options { objects: 9, theta: 0.0 })),
             _ => Box::new(MultiKey::new(multi_key::Options { records: 10, theta: 0.0 })),
         };
@@ -286,6 +288,14 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
     for protocol in ["dbx", "silo", "tictoc"] {
         caught_by_schedules(protocol, Fault::SkipValidation, &write_skew());
         caught_by_histories(protocol, Fault::SkipValidation);
+    }
+}
+
+#[test]
+fn commits_that_go_on_regardless_are_caught_by_clients_and_sums() {
+    for protocol in ["dbx", "silo"] {
+        convicted_by_clients(DataModel::ListsInColumns, protocol, Fault::RebaseRegardless);
+        caught_by_workload(protocol, Fault::RebaseRegardless, "tpcc", "3.3.2.1");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Additions to a column that do not read it.
 
-use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, Layout, OutOfLineStore, OutOfMemory, RowWriter};
+use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, ColumnUse, Layout, NoOutOfLine, RowWriter};
 
 use crate::{RowPtr, Table};
 
@@ -33,6 +33,11 @@ impl Addition {
         Addition { column, ty, units }
     }
 
+    /// The column added to, as an update's.
+    pub fn columns(&self) -> ColumnUse {
+        ColumnUse::adding([self.column])
+    }
+
     /// The column added to.
     pub const fn column(&self) -> ColumnId {
         self.column
@@ -53,14 +58,5 @@ impl Addition {
     pub fn write(self, layout: &Layout, row: &mut RowWriter<'_>) -> Added {
         let place = &layout.places[self.column.index()];
         if row.add(self.ty, place, self.units) { Added::Done } else { Added::Overflow }
-    }
-}
-
-/// Of numbers, which have none.
-struct NoOutOfLine;
-
-impl OutOfLineStore for NoOutOfLine {
-    fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
-        Err(OutOfMemory)
     }
 }

@@ -20,14 +20,15 @@
 //! Rules for columns: a call names the columns whose values the transaction uses, or sets in an update; an insertion or deletion
 //! is of all. A protocol may leave changes of other columns out of its validation, and their places in the row may hold any
 //! value that was committed to them once. Whether there is a row is always used, even where no column is named. An update names
-//! also the other columns of each index that may have to follow it. The typed interface checks in builds with debug
+//! also the other columns of each index that may have to follow it, and apart from the others those that it only adds to: of these
+//! a protocol may add to another sum than the one it showed. The typed interface checks in builds with debug
 //! assertions that no other column is read or set (`seriatim_catalog::RowRef::only`).
 
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
@@ -71,7 +72,7 @@ pub struct Capabilities {
     /// of no earlier epoch. (That a transaction is of no earlier epoch than what it read or overwrote holds under every protocol.)
     pub epoch_order: bool,
     /// Transactions at columns of one row that are not of one group ([`Protocol::column_groups`]) do not conflict, unless one of them
-    /// inserts or deletes the row. Its histories are judged by groups, those of others by whole rows.
+    /// inserts or deletes the row, or conflicts have been rare. Its histories are judged by groups, those of others by whole rows.
     pub column_groups: bool,
     /// Publishes piece by piece ([`Pieces`]).
     pub pieces: bool,
@@ -323,11 +324,11 @@ pub trait Worker: Send {
     /// discard it.
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
 
-    /// Opens the row at `key` for update; `columns` are those that may be read or changed.
+    /// Opens the row at `key` for update; `columns` are those that may be read or changed, and how.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
-    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, OpError>;
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError>;
 
     /// Adds to one column of the row at `key`, blindly: the transaction learns whether there is a row and whether the sum fits, and uses
     /// neither the old value nor the new one. Unless a protocol does better it is an update of that column. An index that has the
@@ -336,7 +337,7 @@ pub trait Worker: Send {
     /// # Errors
     /// A conflict, or the lock to wait for.
     fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
-        let Some(rows) = self.update(table, key, ColumnSet::of(addition.column()))? else { return Ok(Added::Missing) };
+        let Some(rows) = self.update(table, key, addition.columns())? else { return Ok(Added::Missing) };
         // SAFETY: a private row version of the table's layout, until this returns.
         Ok(unsafe { addition.apply(table, rows.after) })
     }

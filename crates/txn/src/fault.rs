@@ -37,11 +37,13 @@ pub enum Fault {
     ReapInCall,
     /// Adds rows to runs of clustered tables where others read them, and writes no version.
     GrowSharedRuns,
+    /// Goes on from newer row versions whatever changed in them, and writes over them.
+    RebaseRegardless,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 15] = [
+    pub const ALL: [Fault; 16] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -57,5 +59,6 @@ impl Fault {
         Fault::ExtendOverwritten,
         Fault::ReapInCall,
         Fault::GrowSharedRuns,
+        Fault::RebaseRegardless,
     ];
 }

@@ -9,9 +9,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{LayoutId, TableId, Tid};
+use seriatim_base::{ColumnId, LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};
+use seriatim_catalog::{ColumnSet, IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};
 use seriatim_memory::{OutOfMemory, allocated_bytes};
 use seriatim_store::{Index, RecordPtr, StoreCx, key_bytes};
 
@@ -114,6 +114,9 @@ pub struct Table {
     pub index: Index,
     /// What has been unlinked from it.
     pub unlinked: Unlinked,
+    /// The columns that an update may change, where rows have a fixed part; none of other tables. By its fixed part a row is told
+    /// from another that was inserted after its deletion.
+    pub updatable: ColumnSet,
     /// How its rows are written to disk; `None` for a secondary index, which is not logged but rebuilt.
     pub wire: Option<Box<Wire>>,
 }
@@ -182,8 +185,23 @@ impl Table {
         let record_layout = RecordLayout::new(class, &layout, header_bytes, version_header_bytes);
         let Core { local, agent, outside, htm, .. } = core;
         let index = Index::new(organization, class, definition.capacity, htm, &mut StoreCx { local, agent, outside })?;
-        let wire = None;
-        Ok(Table { id, name, organization, class, codec, layout, has_runs, record_layout, index, unlinked, wire })
+        let has_fixed = index_is_none && record_layout.fixed_bytes > 0;
+        let can_change = |column: &ColumnId| has_fixed && definition.is_updatable(*column);
+        let updatable = (0..definition.columns.len() as u16).map(ColumnId).filter(can_change).collect();
+        Ok(Table {
+            id,
+            name,
+            organization,
+            class,
+            codec,
+            layout,
+            has_runs,
+            record_layout,
+            index,
+            unlinked,
+            updatable,
+            wire: None,
+        })
     }
 
     /// Whether rows carry a pointer to a fixed part (their first word).

@@ -18,6 +18,7 @@
 
 mod error;
 mod field;
+mod merge;
 mod varint;
 
 pub use error::{DecodeError, Malformed};

@@ -74,6 +74,11 @@ impl Block {
         unsafe { RowRef::from_raw(self.row.as_ptr().cast()) }
     }
 
+    /// The row version, private to the caller.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.row.as_mut_ptr().cast()
+    }
+
     pub(crate) fn inserting(&mut self) -> RowWriter<'_> {
         let fixed = match self.layout.fixed_bytes {
             0 => self.fixed.as_mut_ptr().cast(),

@@ -36,20 +36,23 @@ pub(crate) fn convert(
 ) -> Result<(), SchemaError> {
     let of_storage = |error| SchemaError::Storage(Box::new(error));
     persistence.change(|manifest| add_table(manifest, new, true)).map_err(of_storage)?;
-    let each_row = |act: &Act<'_>| each_row(inner, open, persistence, old, act);
-    let copied = each_row(&|tx, _, row| tx.insert_values(new, &DynRow::new(old, row).values()));
-    copied.map_err(|failed| match failed {
+    let each_row = |set: &TableSet, act: &Act<'_>| each_row(inner, open, persistence, set, act);
+    let copied = each_row(old, &|tx, _, row| tx.insert_values(new, &DynRow::new(old, row).values()));
+    let copied = copied.map_err(|failed| match failed {
         Failed::Transact(TransactError::OutOfMemory) => SchemaError::OutOfMemory,
         Failed::Transact(error) => {
             of_storage(StorageError::io(format!("converting table {}", old.definition.name))(io::Error::other(error)))
         }
         Failed::Stuck => unreachable!("nobody commits to the table"),
-    })?;
-    persistence.record().map_err(of_storage)?;
-    persistence.change(|manifest| manifest.replace_table(old.primary.id, new.primary.id)).map_err(of_storage)?;
-    // For the sake of their memory. What is not deleted goes with the database.
-    let _ = each_row(&|tx, key, _| tx.delete_at(old, key).map(drop));
-    Ok(())
+    });
+    let converted = copied.and_then(|()| {
+        persistence.record().map_err(of_storage)?;
+        persistence.change(|manifest| manifest.replace_table(old.primary.id, new.primary.id)).map_err(of_storage)
+    });
+    // The rows of the one that does not count, for the sake of their memory. What is not deleted goes with the database.
+    let left = if converted.is_ok() { old } else { new };
+    let _ = each_row(left, &|tx, key, _| tx.delete_at(left, key).map(drop));
+    converted
 }
 
 /// What is done with a row of a table in a transaction.

@@ -7,7 +7,9 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use seriatim_catalog::{ColumnId, ColumnSet, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value, ValueError};
+use seriatim_catalog::{
+    ColumnId, ColumnSet, ColumnUse, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value, ValueError,
+};
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
 use seriatim_procedure::{Datum, EvaluationError};
@@ -143,7 +145,7 @@ pub(super) struct Reference<'t> {
     pub(super) tx: &'t TxCore,
     pub(super) tables: &'t [Interpreted],
     /// Of each operation, those it may read and change; of those without an entry, all.
-    pub(super) columns: &'t [ColumnSet],
+    pub(super) columns: &'t [ColumnUse],
 }
 
 impl Reference<'_> {
@@ -152,8 +154,8 @@ impl Reference<'_> {
         found.ok_or_else(|| EvaluationError::Type(format!("there is no table {name:?}")).into())
     }
 
-    fn columns(&self, operation: &Operation) -> ColumnSet {
-        self.columns.get(operation.id.index()).copied().unwrap_or(ColumnSet::ALL)
+    fn columns(&self, operation: &Operation) -> ColumnUse {
+        self.columns.get(operation.id.index()).copied().unwrap_or(ColumnUse::ALL)
     }
 }
 
@@ -165,7 +167,7 @@ impl Operate for Reference<'_> {
         let (codec, target) = table.keys_of(operation)?;
         let values = table.values(target, &key)?;
         let key = codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))?;
-        let wanted = self.columns(operation);
+        let wanted = self.columns(operation).used;
         let row = match target {
             Target::Rows => self.tx.read_row(&table.set, key.as_key(), wanted)?,
             Target::Index(at) => self.tx.read_by(&table.set, at, key.as_key(), wanted)?,
@@ -185,7 +187,7 @@ impl Operate for Reference<'_> {
         let (columns, places) = (&table.set.definition.columns, &table.set.layout.places);
         let wanted = self.columns(operation);
         let updated = self.tx.try_update_at(&table.set, key.as_key(), wanted, |writer| {
-            let changes = body(table.row(writer.as_row(), wanted)?)?;
+            let changes = body(table.row(writer.as_row(), wanted.either())?)?;
             for (name, value) in &changes {
                 let (column, value) = table.column(name, value)?;
                 let at = column.index();
@@ -235,7 +237,7 @@ impl Operate for Reference<'_> {
             codec.range_of_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))
         };
         let (wanted, direction) =
-            (self.columns(operation), if reverse { Direction::Backward } else { Direction::Forward });
+            (self.columns(operation).used, if reverse { Direction::Backward } else { Direction::Forward });
         let is_hash = |at: usize| table.set.definition.indexes[at].organization == Organization::Hash;
         let scan = match (target, keys) {
             (Target::Index(at), Keys::Prefix(key)) if is_hash(at) => {
@@ -304,7 +306,7 @@ impl Runner {
         &mut self,
         mode: Mode,
         declaration: &Procedure,
-        columns: &[ColumnSet],
+        columns: &[ColumnUse],
         arguments: &Datum,
         convert: &mut dyn FnMut(&Datum) -> Result<(), EvaluationError>,
     ) -> Result<Committed<()>, TransactError> {

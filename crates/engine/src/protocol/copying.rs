@@ -10,7 +10,7 @@
 //! What a transaction writes (`Staged`, `Updating::after`), the fixed part of a row and its out-of-line values stay where they are.
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{Charge, Memory, OutOfMemory};
 use seriatim_txn::{
     Added, Addition, Before, Cause, Inserted, Mode, OnExists, OpError, Outcome, Peeked, Phase, Priority, Reason, Redo,
@@ -126,7 +126,7 @@ impl Worker for Copier {
         })
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         let Some(Updating { before, after }) = self.inner.update(table, key, columns)? else { return Ok(None) };
         Ok(Some(Updating { before: self.keep(table, before)?, after }))
     }
@@ -233,7 +233,7 @@ mod tests {
         for commits in [true, false] {
             let mut bench = Bench::open();
             let first = bench.read(3);
-            let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnSet::ALL);
+            let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnUse::ALL);
             let Updating { before, .. } = update.expect("nobody is about").expect("it is there");
             let deleted = bench.worker.delete(&bench.cells.set.primary, Key::Word8(2));
             let deleted = deleted.expect("nobody is about").expect("it is there");
@@ -340,7 +340,7 @@ mod tests {
         let places = bench.table().layout.places.clone();
         let mut gone = Vec::new();
         let mut redo = Hoarder { places, ..Hoarder::default() };
-        let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnSet::ALL);
+        let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnUse::ALL);
         let Updating { after, .. } = update.expect("nobody is about").expect("it is there");
         assert_eq!(bench.value(after), 30);
         // The copies live as long as the listener that makes them: look before that is gone.

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnId, ColumnSet, Key};
+use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
 use seriatim_memory::{Memory, OutOfMemory, Pinned};
 use seriatim_procedure::ir::OperationId;
 use seriatim_procedure::plan::{Kind, Plan};
@@ -84,7 +84,7 @@ pub struct Asked {
     /// The table, or, as `table.index`, the index.
     pub table: String,
     /// The columns.
-    pub columns: ColumnSet,
+    pub columns: ColumnUse,
 }
 
 thread_local! {
@@ -100,10 +100,10 @@ pub fn asked(work: impl FnOnce()) -> Vec<Asked> {
     ASKED.take().unwrap_or_default()
 }
 
-fn note(kind: Kind, table: &Table, columns: ColumnSet) {
+fn note(kind: Kind, table: &Table, columns: impl Into<ColumnUse>) {
     ASKED.with_borrow_mut(|asked| {
         if let Some(asked) = asked {
-            asked.push(Asked { kind, table: table.name.clone(), columns });
+            asked.push(Asked { kind, table: table.name.clone(), columns: columns.into() });
         }
     });
 }
@@ -274,13 +274,13 @@ impl Worker for Repairer {
         self.inner.read(table, key, columns)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         note(Kind::Update, table, columns);
         self.inner.update(table, key, columns)
     }
 
     fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
-        note(Kind::Update, table, ColumnSet::of(addition.column()));
+        note(Kind::Update, table, addition.columns());
         self.inner.add(table, key, addition)
     }
 

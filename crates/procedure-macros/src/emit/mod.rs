@@ -177,7 +177,7 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
         pub struct __Handles {
             #(#table_fields: ::seriatim::Handle<#tables>,)*
             #(#index_fields: #index_types,)*
-            #columns: [#library::support::ColumnSet; #operations],
+            #columns: [#library::support::ColumnUse; #operations],
         }
     };
     let of = quote! {
@@ -190,11 +190,11 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
             ::core::result::Result::Ok(__Handles {
                 #(#table_fields,)*
                 #(#index_fields,)*
-                #columns: [#library::support::ColumnSet::ALL; #operations],
+                #columns: [#library::support::ColumnUse::ALL; #operations],
             })
         }
 
-        fn set_columns(#handles: &mut Self::Handles, #columns: &[#library::support::ColumnSet]) {
+        fn set_columns(#handles: &mut Self::Handles, #columns: &[#library::support::ColumnUse]) {
             #handles.#columns.copy_from_slice(#columns);
         }
     };

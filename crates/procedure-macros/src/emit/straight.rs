@@ -324,7 +324,10 @@ impl<'p> Emitter<'p> {
 
     fn columns(&self, operation: &Operation) -> TokenStream {
         let (handles, columns, id) = (own("handles"), own("columns"), operation.id.index());
-        quote!(#handles.#columns[#id])
+        match operation.kind {
+            OperationKind::Update { .. } => quote!(#handles.#columns[#id]),
+            _ => quote!(#handles.#columns[#id].used),
+        }
     }
 
     fn index(&self, operation: &Operation) -> Option<TokenStream> {

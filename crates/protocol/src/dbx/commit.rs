@@ -77,24 +77,27 @@ pub(super) fn commit(
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only(&LockBit);
     }
-    match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
-        Ok(tid) => {
-            for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
-                attempt.base.moved(entry, install.place);
-            }
-            attempt.base.report(tid, redo, |entry| installs[entry].was);
-            // Snapshot readers that began before us may read what was replaced for a grace period more.
-            attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
-            attempt.base.finish(&LockBit);
-            Ok(Outcome::Committed(tid))
+    let tid = loop {
+        let error = match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
+            Ok(tid) => break tid,
+            Err(error) => error,
+        };
+        for install in installs.iter() {
+            record::release(&mut attempt.base.core, install.marker, VersionHeader::BYTES);
         }
-        Err(error) => {
-            for install in installs.iter() {
-                record::release(&mut attempt.base.core, install.marker, VersionHeader::BYTES);
-            }
-            Err(error)
+        if !attempt.rebase() {
+            return Err(error);
         }
+        installs.clear();
+    };
+    for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
+        attempt.base.moved(entry, install.place);
     }
+    attempt.base.report(tid, redo, |entry| installs[entry].was);
+    // Snapshot readers that began before us may read what was replaced for a grace period more.
+    attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
+    attempt.base.finish(&LockBit);
+    Ok(Outcome::Committed(tid))
 }
 
 fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumber) -> Result<Tid, OpError> {

@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{CacheAligned, Tid};
-use seriatim_catalog::Key;
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Change, Core, Environment, Freshness, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
+    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
     ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, RowPtr, Scan, Table,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
@@ -35,7 +36,13 @@ pub struct Dbx {
     snapshot: SnapshotNumber,
     /// Of the regions of its workers, those of the indexes included.
     budget: Budget,
+    rebases_max: u32,
 }
+
+const OPTIONS: [Knob; 5] = {
+    let [conflict, capacity, system, held] = region::KNOBS;
+    [conflict, capacity, system, held, REBASES_MAX]
+};
 
 impl Protocol for Dbx {
     const INFO: ProtocolInfo = ProtocolInfo {
@@ -48,12 +55,12 @@ impl Protocol for Dbx {
             snapshots: Freshness::Latest,
             strict: true,
             epoch_order: true,
-            column_groups: false,
+            column_groups: true,
             pieces: false,
             detach: true,
             repair: false,
         },
-        options: &region::KNOBS,
+        options: &OPTIONS,
     };
     /// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
     const HEADER_BYTES: usize = record_header::bytes(1);
@@ -64,13 +71,21 @@ impl Protocol for Dbx {
     fn open(options: &Options, environment: &Environment) -> Dbx {
         let budget = region::budget(options, environment);
         // Snapshot 0 is before every version.
-        Dbx { snapshot: Arc::new(CacheAligned(AtomicU64::new(1))), budget }
+        Dbx {
+            snapshot: Arc::new(CacheAligned(AtomicU64::new(1))),
+            budget,
+            rebases_max: options.get(&REBASES_MAX) as u32,
+        }
     }
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
         let state = State { snapshot: Arc::clone(&self.snapshot), reading: None, installs: core.local.counted(64) };
-        Worker::new(core, state)
+        Worker::rebasing(core, state, self.rebases_max)
+    }
+
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
+        rebase::column_groups(table)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
@@ -118,6 +133,7 @@ pub struct State {
 impl Variant for State {
     type By = ();
     type Claim = LockBit;
+    const REBASES: bool = true;
 
     #[inline]
     fn begin(&mut self, core: &Core, mode: Mode) {

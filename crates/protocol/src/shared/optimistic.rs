@@ -21,6 +21,7 @@ use super::access_locks::{AccessLocks, For};
 use super::attempt::Attempt;
 use super::gc::Claim;
 use super::origin::Origin;
+use super::rebase::Bases;
 use super::record;
 use super::record_header::{self, Plain, TidWord};
 use super::writes::{Deferred, Link, Write, WriteSet};
@@ -110,14 +111,16 @@ pub(crate) struct Optimistic<O: Origin = ()> {
     pub(crate) base: Attempt<O>,
     pub(crate) reads: CountedVec<Read<O>>,
     pub(crate) node_set: CountedVec<NodeSetEntry<O>>,
+    pub(crate) bases: Bases,
     /// Locks taken when records were accessed.
     pub(crate) locks: O::Locks,
 }
 
 impl<O: Origin> Optimistic<O> {
-    pub(crate) fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
-        let (reads, node_set) = (core.local.counted(256), core.local.counted(64));
-        Optimistic { base: Attempt::new(core), reads, node_set, locks }
+    pub(crate) fn new(core: Core, locks: O::Locks, rebases_max: u32) -> Optimistic<O> {
+        let (reads, node_set, bases) =
+            (core.local.counted(256), core.local.counted(64), Bases::new(&core.local, rebases_max));
+        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks }
     }
 
     #[inline]
@@ -125,12 +128,14 @@ impl<O: Origin> Optimistic<O> {
         self.base.begin();
         self.reads.clear();
         self.node_set.clear();
+        self.bases.begin();
     }
 
     /// Gives back what a large transaction made it take: the worker rests.
     pub(crate) fn rest(&mut self) {
         self.reads.rest();
         self.node_set.rest();
+        self.bases.rest();
         self.base.writes.rest();
         self.locks.rest();
     }
@@ -478,6 +483,7 @@ impl<O: Origin> Optimistic<O> {
         let writes = &mut self.base.writes;
         let undone = writes.undone.len();
         writes.rollback_to(savepoint);
+        self.bases.forget_writes();
         if self.base.core.injects(Fault::ForgetRolledBack) {
             return;
         }
@@ -504,6 +510,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// Drops what these runs read and wrote. What they found absent stays linked by their own insertions until the attempt ends.
     pub(crate) fn forget(&mut self, runs: Runs) {
+        self.bases.clear();
         self.reads.retain(|read| !read.by.is_of(runs));
         self.node_set.retain(|entry| !entry.by.is_of(runs));
         self.base.writes.forget(|by| by.is_of(runs));
@@ -544,12 +551,14 @@ impl<O: Origin> Optimistic<O> {
 
     /// Promise (g): validates without committing.
     pub(crate) fn validate(&mut self) -> Result<(), OpError> {
-        // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged since" is about one
-        // instant.
-        fence(Ordering::SeqCst);
-        match self.validation_failure_now() {
-            None => Ok(()),
-            Some(failure) => Err(self.record_conflict(Phase::Validate, failure)),
+        loop {
+            // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged since" is about one
+            // instant.
+            fence(Ordering::SeqCst);
+            let Some(failure) = self.validation_failure_now() else { return Ok(()) };
+            if !self.rebase() {
+                return Err(self.record_conflict(Phase::Validate, failure));
+            }
         }
     }
 
@@ -578,7 +587,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// What it has read and is going to write, for the caller that orders the decisions of several transactions.
     pub(crate) fn prepared(&self) -> Prepared {
-        let Optimistic { base: Attempt { core, writes, .. }, reads, node_set, locks } = self;
+        let Optimistic { base: Attempt { core, writes, .. }, reads, node_set, locks, .. } = self;
         let there = || writes.entries().iter().filter(|write| write.link == Link::There);
         let seen = |write: &Write<O>| (write.record.addr(), write.expected.tid());
         let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
@@ -618,6 +627,7 @@ impl<O: Origin> Optimistic<O> {
     /// The error for an entry that failed validation.
     #[cold]
     pub(crate) fn record_conflict(&mut self, phase: Phase, failure: ValidationFailure) -> OpError {
+        self.bases.encourage();
         let changed = Cause { phase, reason: Reason::RecordChanged };
         match failure {
             ValidationFailure::Node(i) => {

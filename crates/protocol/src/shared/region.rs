@@ -161,9 +161,9 @@ pub(crate) fn why<O: Origin>(attempt: &mut Optimistic<O>, conflict: Conflict) ->
         (refused, _) if refused.is_busy() => attempt.base.record_lock_conflict(),
         (Refused { code: WRITE_CHANGED }, Some(failure)) => attempt.record_conflict(Phase::Lock, failure),
         (_, Some(failure)) => attempt.record_conflict(Phase::Validate, failure),
-        (_, None) => match attempt.validate() {
-            Err(error) => error,
-            Ok(()) => OpError::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+        (_, None) => match attempt.validation_failure_now() {
+            Some(failure) => attempt.record_conflict(Phase::Validate, failure),
+            None => OpError::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
         },
     }
 }

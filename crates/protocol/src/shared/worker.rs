@@ -4,7 +4,7 @@
 //! worker is generic over it, so each protocol has one of its own once compiled.
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
     ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Prepared, Priority, Redo, Repair, RowPtr,
@@ -22,6 +22,8 @@ pub(crate) trait Variant: Send {
     type By: Origin;
     /// How records are claimed that are to be unlinked.
     type Claim: Claim + Default;
+    /// Whether its attempts note which columns they use, to be rebased.
+    const REBASES: bool = false;
 
     /// A transaction has begun; the worker is online.
     #[inline]
@@ -83,12 +85,37 @@ impl<V: Variant> Worker<V> {
     where
         V::By: Origin<Locks = ()>,
     {
-        Worker::with_locks(core, variant, ())
+        Worker { attempt: Optimistic::new(core, (), 0), variant }
+    }
+
+    /// A worker whose attempts may be rebased so often.
+    pub(crate) fn rebasing(core: Core, variant: V, rebases_max: u32) -> Worker<V>
+    where
+        V::By: Origin<Locks = ()>,
+    {
+        Worker { attempt: Optimistic::new(core, (), rebases_max), variant }
     }
 
     /// A worker that takes locks when it accesses records.
     pub(crate) fn with_locks(core: Core, variant: V, locks: <V::By as Origin>::Locks) -> Worker<V> {
-        Worker { attempt: Optimistic::new(core, locks), variant }
+        Worker { attempt: Optimistic::new(core, locks, 0), variant }
+    }
+}
+
+#[allow(private_bounds, reason = "as of the type")]
+impl<V: Variant> Worker<V> {
+    /// A row was read: notes the columns used, if updates change others, or if it is the transaction's own.
+    #[inline(always)]
+    fn note_used(&mut self, table: &Table, row: Option<RowPtr>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        if V::REBASES
+            && self.attempt.bases.are_noted()
+            && let Some(row) = row
+            && (!table.updatable.is_subset(columns) || self.attempt.base.seen.own)
+            && self.variant.may_write()
+        {
+            self.attempt.note_used(table, row, columns)?;
+        }
+        Ok(row)
     }
 }
 
@@ -110,8 +137,9 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     #[inline(always)]
-    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        self.variant.read(&mut self.attempt, table, key)
+    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        let row = self.variant.read(&mut self.attempt, table, key)?;
+        self.note_used(table, row, columns)
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, OpError> {
@@ -136,9 +164,17 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     #[inline(always)]
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.variant.may_write());
-        self.attempt.update(table, key)
+        let rows = self.attempt.update(table, key)?;
+        if V::REBASES
+            && self.attempt.bases.are_noted()
+            && let Some(Updating { before, .. }) = rows
+            && !table.updatable.is_subset(columns.used)
+        {
+            self.attempt.note_update(table, before, columns)?;
+        }
+        Ok(rows)
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
@@ -147,8 +183,9 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     #[inline]
-    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        self.variant.scan_next(&mut self.attempt, table, scan)
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        let row = self.variant.scan_next(&mut self.attempt, table, scan)?;
+        self.note_used(table, row, columns)
     }
 
     fn seen(&self) -> Seen {

@@ -242,6 +242,16 @@ impl<O: Origin> WriteSet<O> {
         self.entries[entry].by = by;
     }
 
+    /// The row versions that the attempt made for an entry.
+    pub(crate) fn row_versions(&self, entry: usize) -> usize {
+        1 + self.replaced.iter().filter(|replaced| replaced.entry as usize == entry).count()
+    }
+
+    /// An entry builds on the version with this TID word now.
+    pub(crate) fn rebased(&mut self, entry: usize, word: TidWord) {
+        self.entries[entry].expected = word;
+    }
+
     /// An entry as it was first: by it that which it builds on was seen.
     pub(crate) fn first(&self, entry: usize) -> Write<O> {
         let earliest = self.replaced.iter().find(|replaced| replaced.entry as usize == entry);

@@ -27,7 +27,14 @@ pub(super) fn commit<O: Origin>(
         return attempt.commit_read_only(&LockBit);
     }
     // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
-    let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
+    let tid = abort_on_unwind("a commit", || {
+        loop {
+            match decide(attempt, state) {
+                Err(_) if attempt.rebase() => state.order.clear(),
+                decided => break decided,
+            }
+        }
+    })?;
     attempt.base.report(tid, redo, |entry| state.replaced[entry]);
     attempt.base.settle(tid, &LockBit, |entry| state.replaced[entry]);
     attempt.base.finish(&LockBit);

@@ -6,7 +6,7 @@
 mod commit;
 
 use seriatim_base::{Backoff, Tid};
-use seriatim_catalog::Key;
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
@@ -15,6 +15,7 @@ use seriatim_txn::{
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
@@ -23,6 +24,7 @@ use crate::shared::worker::{Variant, Worker};
 #[derive(Debug)]
 pub struct Silo {
     lock_steps: u32,
+    rebases_max: u32,
 }
 
 /// How long a commit waits for a record of its write set. (The epoch's length belongs to the database.)
@@ -47,12 +49,12 @@ impl Protocol for Silo {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
-            column_groups: false,
+            column_groups: true,
             pieces: false,
             detach: true,
             repair: false,
         },
-        options: &[LOCK_STEPS],
+        options: &[LOCK_STEPS, REBASES_MAX],
     };
     /// TID word (the paper's TID word), version word.
     const HEADER_BYTES: usize = record_header::bytes(0);
@@ -60,12 +62,16 @@ impl Protocol for Silo {
     type Worker = Worker<State>;
 
     fn open(options: &Options, _: &Environment) -> Silo {
-        Silo { lock_steps: options.get(&LOCK_STEPS) as u32 }
+        Silo { lock_steps: options.get(&LOCK_STEPS) as u32, rebases_max: options.get(&REBASES_MAX) as u32 }
     }
 
     fn worker(&self, core: Core) -> Worker<State> {
         let state = State::new(self, &core);
-        Worker::new(core, state)
+        Worker::rebasing(core, state, self.rebases_max)
+    }
+
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
+        rebase::column_groups(table)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
@@ -117,6 +123,7 @@ impl State {
 impl Variant for State {
     type By = ();
     type Claim = LockBit;
+    const REBASES: bool = true;
 
     #[inline]
     fn begin(&mut self, _: &Core, _: Mode) {

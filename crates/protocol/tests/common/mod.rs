@@ -1,11 +1,12 @@
 //! What the tests of the contract share: a database of one table under any protocol.
 
-use seriatim_base::TableId;
-use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, Place, RowRef, TableDef};
+use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::wire::RowWire;
+use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, ColumnUse, Key, Place, RowRef, TableDef};
 use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_txn::{
-    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RowPtr, Table, Worker,
+    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RowPtr, Table, Wire, Worker,
 };
 
 /// A database of one table `cell(id, value)` under a protocol, built or sketched; its key may be of several words.
@@ -24,13 +25,12 @@ impl<P: Protocol> Bench<P> {
     }
 
     /// As [`Bench::open`], of rows with a fixed part.
-    #[allow(dead_code, reason = "the tests of places need it")]
     pub(crate) fn open_with_fixed(mode: HtmMode, values: &[i64]) -> Bench<P> {
         let fixed = ColumnDef::new("fixed", ColumnType::U64).immutable();
-        Bench::<P>::of(mode, &["id"], Some(fixed)).with_rows(values)
+        Bench::<P>::of(mode, &["id"], [fixed]).with_rows(values)
     }
 
-    fn with_rows(self, values: &[i64]) -> Bench<P> {
+    pub(crate) fn with_rows(self, values: &[i64]) -> Bench<P> {
         let bench = self;
         let mut loader = bench.worker();
         loader.begin(Mode::ReadWrite, Priority::NONE);
@@ -47,10 +47,11 @@ impl<P: Protocol> Bench<P> {
 
     /// Opens it without rows; the key has these columns.
     pub(crate) fn empty(mode: HtmMode, key: &[&'static str]) -> Bench<P> {
-        Bench::<P>::of(mode, key, None)
+        Bench::<P>::of(mode, key, [])
     }
 
-    fn of(mode: HtmMode, key: &[&'static str], further: Option<ColumnDef>) -> Bench<P> {
+    /// As [`Bench::empty`], with further columns.
+    pub(crate) fn of(mode: HtmMode, key: &[&'static str], further: impl IntoIterator<Item = ColumnDef>) -> Bench<P> {
         let htm = Htm::new(mode).expect("the mode is always available");
         let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
         let environment = Environment::new(htm, memory, Budget::default());
@@ -62,9 +63,11 @@ impl<P: Protocol> Bench<P> {
         let cells = further.into_iter().fold(cells, |cells, column| cells.column(column));
         let cells = cells.finish().expect("a valid table");
         core.local.enter();
-        let cells = Table::new(TableId(0), &cells, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);
+        let table = Table::new(TableId(0), &cells, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);
         core.local.leave();
-        let cells = Box::new(cells.expect("memory"));
+        let mut table = Box::new(table.expect("memory"));
+        table.wire = Some(Box::new(Wire { layout: LayoutId(0), rows: RowWire::new(&cells, &table.layout) }));
+        let cells = table;
         let value = cells.layout.places[key.len()];
         let protocol = P::open(&seriatim_txn::Options::default(), &environment);
         drop(core);
@@ -93,7 +96,7 @@ impl<P: Protocol> Bench<P> {
 
     /// Changes a cell in the worker's transaction; what it becomes.
     pub(crate) fn change(&self, worker: &mut P::Worker, id: u64, f: impl Fn(i64) -> i64) -> Result<i64, OpError> {
-        let updating = worker.update(&self.cells, Key::Word8(id), ColumnSet::ALL)?;
+        let updating = worker.update(&self.cells, Key::Word8(id), ColumnUse::ALL)?;
         let updating = updating.expect("the cell exists");
         let value = f(self.get(updating.before));
         self.set(updating.after, value);
@@ -113,7 +116,6 @@ impl<P: Protocol> Bench<P> {
 }
 
 /// The ways of running that tests are driven in.
-#[allow(dead_code, reason = "the tests of turns need direct mode")]
 pub(crate) fn modes() -> [HtmMode; 2] {
     [HtmMode::Absent, HtmMode::Emulated(Emulation { seed: 7, abort_one_in: 4, yields: false })]
 }

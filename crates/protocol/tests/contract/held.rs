@@ -4,7 +4,7 @@
 use std::ops::Bound;
 
 use seriatim_base::Rng;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_store::Direction;
 use seriatim_txn::{Inserted, Mode, OnExists, OpError, Priority, Protocol, Savepoint, Scan, Worker};
 
@@ -236,7 +236,7 @@ fn run<P: Protocol>(bench: &Bench<P>, seed: u64, held: bool) -> Vec<String> {
                 }
                 4 => format!("{:?}", bench.read(&mut worker, id)),
                 5 => {
-                    let updating = worker.update(&bench.cells, key, ColumnSet::ALL).expect("nobody is about");
+                    let updating = worker.update(&bench.cells, key, ColumnUse::ALL).expect("nobody is about");
                     updating.map_or("missing".to_owned(), |updating| {
                         bench.set(updating.after, value);
                         format!("updated {}", bench.get(updating.before))
@@ -301,7 +301,7 @@ pub(crate) fn memory_of_what_was_given_up_comes_back<P: Protocol>() {
             for id in 100..120 {
                 key(id, &mut |key| {
                     insert(&mut worker, key);
-                    assert!(worker.update(&bench.cells, key, ColumnSet::ALL).is_ok_and(|row| row.is_some()));
+                    assert!(worker.update(&bench.cells, key, ColumnUse::ALL).is_ok_and(|row| row.is_some()));
                 });
             }
             worker.rollback_to(savepoint);

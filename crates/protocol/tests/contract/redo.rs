@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use seriatim_base::{Rng, Tid, rng, thread};
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnUse, Key};
 use seriatim_txn::{Before, Mode, OnExists, OpError, Outcome, Priority, Protocol, Redo, RowPtr, Table, Worker};
 
 use crate::common::{Bench, modes};
@@ -37,7 +37,7 @@ fn change<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, rng: &mut Rng, 
     match rng.below(4) {
         0 => drop(worker.delete(&bench.cells, key)?),
         1 => {
-            if let Some(updating) = worker.update(&bench.cells, key, ColumnSet::ALL)? {
+            if let Some(updating) = worker.update(&bench.cells, key, ColumnUse::ALL)? {
                 bench.set(updating.after, value);
             }
         }

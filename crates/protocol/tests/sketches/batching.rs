@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
@@ -123,7 +123,7 @@ impl seriatim_txn::Worker for Worker {
         self.ground.insert(table, key, staged, exists)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnUse) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         let Some(before) = self.read_record(table, record)? else { return Ok(None) };
         let seen = self.ground.own(record).map(|own| own.seen);
@@ -132,7 +132,7 @@ impl seriatim_txn::Worker for Worker {
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        let Some(updating) = self.update(table, key, ColumnSet::ALL)? else { return Ok(None) };
+        let Some(updating) = self.update(table, key, ColumnUse::ALL)? else { return Ok(None) };
         self.ground.writes.last_mut().expect("an update writes").row_version = 0;
         Ok(Some(updating.before))
     }

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use seriatim_base::{Backoff, Tid};
-use seriatim_catalog::{ColumnSet, Key, KeyBuf};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyBuf};
 use seriatim_htm::HtmMode;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
@@ -195,7 +195,7 @@ impl seriatim_txn::Worker for Worker {
         self.ground.insert(table, key, staged, exists)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnUse) -> Result<Option<Updating>, OpError> {
         // Hot writes are buffered too and installed under their lock.
         let Some((record, seen, before)) = self.open(table, key)? else { return Ok(None) };
         self.ground.update_record(table, record, seen, before).map(Some)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
@@ -307,7 +307,7 @@ impl seriatim_txn::Worker for Worker {
         self.ground.insert(table, key, staged, exists)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnUse) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         if self.is_commutative() {
             let Some((seen, row_version)) = self.ground.look(table, record) else {
@@ -327,7 +327,7 @@ impl seriatim_txn::Worker for Worker {
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        let Some(updating) = self.update(table, key, ColumnSet::ALL)? else { return Ok(None) };
+        let Some(updating) = self.update(table, key, ColumnUse::ALL)? else { return Ok(None) };
         // A deletion is a version too, for the snapshots before it.
         let write = self.ground.writes.last().expect("deletes are not commutative");
         set_header(write.row_version, [DELETED, 0]);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
@@ -170,7 +170,7 @@ impl seriatim_txn::Worker for Worker {
         Ok(inserted)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnUse) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         let Some(before) = self.read_record(table, record)? else { return Ok(None) };
         let updating = self.ground.update_record(table, record, 0, before)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::take_turns;
 use seriatim_base::{Rng, TableId, Tid};
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_history::{Columns, History, Initial, Promises, Read, Saw, Transaction, Write, check, text};
 use seriatim_htm::HtmMode;
 use seriatim_store::{Direction, read_key};
@@ -86,7 +86,7 @@ impl<P: Protocol> Program<'_, P> {
                 !matches!(worker.insert(cells, Key::Word8(key), staged, exists)?, Inserted::Exists(_))
             }
             4 => {
-                let updating = worker.update(cells, Key::Word8(key), ColumnSet::ALL)?;
+                let updating = worker.update(cells, Key::Word8(key), ColumnUse::ALL)?;
                 if let Some(updating) = updating {
                     self.given.push((updating.before, self.bench.get(updating.before)));
                     self.bench.set(updating.after, self.values.next_u64() as i64);

@@ -3,17 +3,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use seriatim_base::{Epoch, rng};
-use seriatim_catalog::{ColumnDef, ColumnType, Layout, OutOfLineStore, OutOfMemory, RowWriter, TableDef, Value};
+use seriatim_catalog::{ColumnDef, ColumnType, Layout, NoOutOfLine, RowWriter, TableDef, Value};
 
 use super::*;
-
-struct NoOutOfLine;
-
-impl OutOfLineStore for NoOutOfLine {
-    fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
-        Err(OutOfMemory)
-    }
-}
 
 /// A table with rows of plain numbers, and the memory of such rows.
 struct Accounts {

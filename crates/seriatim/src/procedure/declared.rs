@@ -1,6 +1,6 @@
 //! What a declared procedure is to the engine, and sets of them.
 
-use seriatim_catalog::ColumnSet;
+use seriatim_catalog::ColumnUse;
 use seriatim_engine::Operations;
 use seriatim_procedure::ir;
 
@@ -32,7 +32,7 @@ pub trait Declared: Copy + Send + Sync + 'static {
 
     /// Notes the columns that each operation, by its id, may read and change, so that [`Declared::straight`] and
     /// [`Declared::scheduled`] ask for no others. Without it they are all columns.
-    fn set_columns(handles: &mut Self::Handles, columns: &[ColumnSet]) {
+    fn set_columns(handles: &mut Self::Handles, columns: &[ColumnUse]) {
         let _ = (handles, columns);
     }
 

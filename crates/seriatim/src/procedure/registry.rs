@@ -7,7 +7,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_catalog::ColumnSet;
+use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_engine::procedure::execution::{Passes, Repairs};
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
@@ -38,7 +38,7 @@ pub(crate) struct Entry {
     steps: Steps,
     pub(crate) plan: Arc<Plan>,
     /// What each operation may read and change of its rows, by its id.
-    pub(crate) columns: Box<[ColumnSet]>,
+    pub(crate) columns: Box<[ColumnUse]>,
     pub(crate) call_by_name: CallByName,
     pub(crate) interpret_by_name: CallByName,
 }
@@ -131,9 +131,10 @@ fn tells_footprint(plan: &Plan) -> bool {
 }
 
 /// The columns that an operation reads, replaces or adds to.
-fn columns(operation: &Operation) -> ColumnSet {
-    let own = operation.accesses.first();
-    own.into_iter().flat_map(|own| own.reads.iter().chain(own.writes.iter()).chain(own.commutes.iter())).collect()
+fn columns(operation: &Operation) -> ColumnUse {
+    let Some(own) = operation.accesses.first() else { return ColumnUse::default() };
+    let used: ColumnSet = own.reads.iter().chain(own.writes.iter()).collect();
+    ColumnUse::from(used).union(ColumnUse::adding(own.commutes.iter()))
 }
 
 impl Registry {
@@ -416,7 +417,7 @@ impl Database {
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
         let declaration = (procedure.declaration)();
         let (plan, steps) = analysis::analyse(&declaration, schema).map_err(RegisterError::Refused)?;
-        let columns: Box<[ColumnSet]> = plan.operations.iter().map(columns).collect();
+        let columns: Box<[ColumnUse]> = plan.operations.iter().map(columns).collect();
         let handles = (procedure.handles)(self, &columns).map_err(|error| RegisterError::Schema {
             procedure: procedure.name.to_owned(),
             span: declaration.span.clone(),

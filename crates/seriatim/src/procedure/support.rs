@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 
-pub use seriatim_catalog::ColumnSet;
+pub use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_catalog::{OutOfMemory, RowRef, Table, TableKey, kind};
 pub use seriatim_engine::Operations;
 use seriatim_engine::{TxCore, unless_failed};
@@ -20,7 +20,7 @@ pub use seriatim_catalog::watch::unwatched;
 pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>, TransactError>;
 
 /// Finds a procedure's tables and notes the columns of its operations.
-type MakeHandles = fn(&Database, &[ColumnSet]) -> Result<Box<dyn Any + Send + Sync>, SchemaError>;
+type MakeHandles = fn(&Database, &[ColumnUse]) -> Result<Box<dyn Any + Send + Sync>, SchemaError>;
 
 /// A declared procedure without its type.
 pub struct Erased {
@@ -73,7 +73,7 @@ pub fn update<O: Operations, T: Table>(
     operations: &O,
     table: &Handle<T>,
     key: &T::Key,
-    columns: ColumnSet,
+    columns: ColumnUse,
     change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
 ) -> Result<(), Abort> {
     let mut result = Ok(());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use seriatim::{Database, Handle, SchemaError, Table, Text};
+use seriatim::{Database, Durability, Handle, SchemaError, Table, Text};
 use seriatim_base::disk::FaultyDisk;
 
 use crate::accounts::{Account, names, small};
@@ -198,6 +198,41 @@ fn a_table_in_use_stays_as_it_is() {
     let db = Database::in_memory().expect("memory");
     drop(db.create::<Loose>().expect("the table is created"));
     refused(&db);
+}
+
+#[test]
+fn a_conversion_for_which_there_is_no_memory_leaves_the_table_as_it_was() {
+    for protocol in names() {
+        let (disk, mut rows) = (FaultyDisk::new(45), Rows::new());
+        let db = small(protocol, &disk).durability(Durability::Async).open().expect("a new database opens");
+        let lines = db.create::<Clustered>().expect("the table is created");
+        write(&db, &lines, 0..4_000, &mut rows);
+        db.close().expect("the disk works");
+        drop(lines);
+        let db = small(protocol, &disk).open().expect("it recovers");
+        let live = db.statistics().memory_bytes;
+        drop(db);
+        // Room for the rows as they are, and for a part of them once more.
+        let db = small(protocol, &disk).memory_limit(live + (1 << 19)).open().expect("it recovers");
+        for _ in 0..2 {
+            let refused = db.table::<Loose>().expect_err("there is no memory for it");
+            assert!(matches!(refused, SchemaError::OutOfMemory), "{protocol}: {refused}");
+            assert_eq!(cluster(&db), 1, "{protocol}");
+            // What was copied comes back.
+            (0..20).for_each(|_| db.step());
+            assert!(
+                db.statistics().memory_bytes < live + (1 << 18),
+                "{protocol}: {} {live}",
+                db.statistics().memory_bytes
+            );
+        }
+        let lines = db.table::<Clustered>().expect("it is there");
+        assert_eq!(Clustered::read(&db, &lines), rows, "{protocol}");
+        drop((lines, db));
+        let db = small(protocol, &disk).open().expect("it recovers");
+        let lines = db.table::<Loose>().expect("it is converted");
+        assert_eq!((Loose::read(&db, &lines), cluster(&db)), (rows, 0), "{protocol}");
+    }
 }
 
 /// A power cut at every other operation of an opening and a conversion, from this one on: all rows are there, kept the one way or the

@@ -131,7 +131,7 @@ pub(crate) fn update<T: Table, R>(
     change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
 ) -> Result<R, Abort> {
     let mut result = None;
-    support::update(support::operations(tx), table, key, support::ColumnSet::ALL, |row| {
+    support::update(support::operations(tx), table, key, support::ColumnUse::ALL, |row| {
         result = Some(change(row)?);
         Ok(())
     })?;

@@ -216,7 +216,7 @@ fn step_lists_in_columns(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, A
                 })?;
                 if found.is_none() {
                     let (left, right) = (first_if(false, step.value), first_if(true, step.value));
-                    tx.insert(TwoLists { id: step.row, left, right })?;
+                    tx.insert(TwoLists { id: step.row, left, right, since: 0 })?;
                 }
             } else {
                 let found = tx.update_if::<TwoLists>(step.row, |lists| {
@@ -226,7 +226,7 @@ fn step_lists_in_columns(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, A
                 })?;
                 if found.is_none() {
                     let (left, right) = (first_if(true, step.value), first_if(false, step.value));
-                    tx.insert(TwoLists { id: step.row, left, right })?;
+                    tx.insert(TwoLists { id: step.row, left, right, since: 0 })?;
                 }
             }
         } else {

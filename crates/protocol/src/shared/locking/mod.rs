@@ -11,7 +11,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use seriatim_base::{Backoff, Tid, abort_on_unwind};
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{CountedVec, OutOfMemory};
 use seriatim_store::{Cursor, Inserted as Linked, NodeVersion, RecordPtr};
 use seriatim_txn::{
@@ -325,7 +325,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         Err(self.refuse_gap(table, Reason::MembershipChanged))
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnUse) -> Result<Option<Updating>, OpError> {
         let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
         self.base.writes.reserve().map_err(record::full)?;

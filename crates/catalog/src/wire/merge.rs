@@ -1,0 +1,79 @@
+//! Two updates of one row, one after the other although neither saw the other, where the columns that they use allow it.
+
+use seriatim_base::ColumnId;
+
+use super::RowWire;
+use super::field::Field;
+use crate::{ColumnSet, ColumnUse, NoOutOfLine, Part, Place, RowRef, RowWriter};
+
+impl RowWire {
+    /// Whether two row versions of the table are of one row, by its fixed part if it has one, and have the same values in these columns.
+    ///
+    /// # Safety
+    /// Rules 1 to 3 of `RowRef`.
+    pub unsafe fn agree(&self, one: RowRef<'_>, other: RowRef<'_>, columns: ColumnSet) -> bool {
+        let mut named = self.numbered(&self.row_fields).filter(|field| columns.contains(field.column()));
+        // SAFETY: the caller's promise; the places are of the row version.
+        self.share_fixed(one, other) && !named.any(|field| unsafe { field.differs(one.as_ptr(), other.as_ptr()) })
+    }
+
+    fn share_fixed(&self, one: RowRef<'_>, other: RowRef<'_>) -> bool {
+        self.row_fields.len() == self.fields.len() || one.block(Part::Fixed) == other.block(Part::Fixed)
+    }
+
+    /// Puts an update after another one: `after`, which came from `base`, becomes what the same update would have made of `newer`,
+    /// another update of `base`. Columns that it only adds to get what it added to them on top of `newer`'s sum; the others that changed
+    /// are as in `newer`.
+    ///
+    /// False if it would not be the same update: `newer` has another value in a column that it used, another fixed part, or a sum that
+    /// leaves its range. Then `after` may have changed in part.
+    ///
+    /// # Safety
+    /// Rules 1 to 3 of `RowRef` for all three; `after` is private to the caller, and in all columns but those of `columns` it is as `base`.
+    pub unsafe fn merge(&self, base: RowRef<'_>, newer: RowRef<'_>, after: *mut u8, columns: ColumnUse) -> bool {
+        if !self.share_fixed(base, newer) {
+            return false;
+        }
+        let (old, new) = (base.as_ptr(), newer.as_ptr());
+        self.numbered(&self.row_fields).all(|field| {
+            // SAFETY: the caller's promise; the places are of the row version.
+            unsafe {
+                if !field.differs(old, new) {
+                    return true;
+                }
+                if columns.used.contains(field.column()) {
+                    return false;
+                }
+                let added = if columns.added.contains(field.column()) { field.added(old, after) } else { None };
+                if added.is_none() && field.differs(old, after) {
+                    return false;
+                }
+                field.place.copy(new, after);
+                let mut out_of_line_values = NoOutOfLine;
+                let mut writer = RowWriter::for_update(after, &mut out_of_line_values);
+                added.is_none_or(|added| field.add(added.amount, &mut writer).is_ok())
+            }
+        })
+    }
+}
+
+impl Field {
+    fn column(&self) -> ColumnId {
+        ColumnId(self.place.column)
+    }
+}
+
+impl Place {
+    /// Copies the value and whether it is NULL; of a long text, the address.
+    ///
+    /// # Safety
+    /// Both are the block of memory of a row that the place speaks of: `from` readable and not being written, `to` private to the caller.
+    unsafe fn copy(&self, from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise; the value and the NULL bits lie in the block.
+        unsafe {
+            let (offset, bytes) = (self.offset as usize, self.bytes as usize);
+            from.add(offset).copy_to_nonoverlapping(to.add(offset), bytes);
+            self.set_null(to, self.is_null(from));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Commits that go on from newer row versions, where what changed is of columns that the attempt did not use.
+//!
+//! Validation compares TID words, so whatever changes in a row refutes whoever read it. An attempt that names the columns it uses also
+//! notes the row versions it saw. When its validation fails, each record that has changed is compared with its row version by these
+//! columns: if they have the values that were seen, the attempt is as it would have been if it had seen the newest row version, and its
+//! entry takes that one's TID word. An update is merged into the newest row version first ([`seriatim_catalog::wire::RowWire::merge`]),
+//! which also puts additions on top of the newest sums. Then the whole commit is tried again: it decides, as ever. So an addition that
+//! nobody reads conflicts with nothing, and a reader of other columns passes it.
+//!
+//! Values are compared, not versions: that a column was changed and changed back makes no difference to who read it.
+//!
+//! What was not noted is not rebased. A worker takes notes when an attempt of its own was refuted lately. It takes them where a call leaves out columns of the table that updates change, and of each look
+//! at a row that the attempt wrote.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use seriatim_base::ColumnId;
+use seriatim_catalog::{ColumnSet, ColumnUse, RowRef};
+use seriatim_memory::{CountedVec, Local};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Fault, Knob, OpError, RowPtr, Seen, Table};
+
+use super::optimistic::Optimistic;
+use super::origin::Origin;
+use super::record;
+use super::record_header::{self, TidWord};
+
+/// How often an attempt is rebased at most: each time another has committed.
+pub(crate) const REBASES_MAX: Knob = Knob {
+    name: "rebases_max",
+    unit: "rebases",
+    default: 16,
+    min: 0,
+    max: 1_000_000,
+    about: "how often a commit goes on from newer versions of rows of which the columns it used are the same; 0: never",
+    source: "ours: each time another transaction has committed",
+};
+
+/// For how many attempts a worker takes notes after one was refuted or rebased. A note costs some 40 instructions.
+const NOTED: u32 = 256;
+
+/// A row version that an attempt saw, and the columns that it used.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    table: NonNull<Table>,
+    /// Of the read set or of the write set.
+    entry: u32,
+    /// Zero: the attempt's own row version, read after it was written.
+    row_version: usize,
+    columns: ColumnUse,
+}
+
+// SAFETY: tables are shared by all workers and live as long as the database; row versions are followed while online only.
+unsafe impl Send for Base {}
+
+impl Base {
+    fn table<'t>(&self) -> &'t Table {
+        // SAFETY: tables live as long as the database, which outlives its workers' open transactions.
+        unsafe { self.table.as_ref() }
+    }
+}
+
+/// The notes of an attempt.
+#[derive(Debug)]
+pub(crate) struct Bases {
+    /// How often an attempt may be rebased, and how often this one was.
+    max: u32,
+    rebases: u32,
+    /// Of how many attempts notes are taken, this one included.
+    attempts: u32,
+    /// By entry, ascending.
+    reads: CountedVec<Base>,
+    /// Each update of an entry, in order, and each look at what it wrote.
+    writes: CountedVec<Base>,
+}
+
+impl Bases {
+    /// Of attempts that may be rebased so often.
+    pub(crate) fn new(local: &Local, max: u32) -> Bases {
+        Bases { max, rebases: 0, attempts: 0, reads: local.counted(64), writes: local.counted(64) }
+    }
+
+    /// An attempt begins.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if self.attempts > 0 {
+            self.attempts -= 1;
+            self.rebases = 0;
+            self.clear();
+        }
+    }
+
+    /// Whether notes are taken.
+    #[inline(always)]
+    pub(crate) fn are_noted(&self) -> bool {
+        self.attempts > 0
+    }
+
+    /// Notes are worth while: an attempt was refuted or rebased.
+    #[cold]
+    pub(crate) fn encourage(&mut self) {
+        self.attempts = if self.max > 0 { NOTED } else { 0 };
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+    }
+
+    /// Entries were taken back: those of the write set may have other numbers now, or other row versions.
+    pub(crate) fn forget_writes(&mut self) {
+        self.writes.clear();
+    }
+
+    pub(crate) fn rest(&mut self) {
+        self.reads.rest();
+        self.writes.rest();
+    }
+}
+
+impl<O: Origin> Optimistic<O> {
+    /// A row was read, of which these columns are used.
+    #[inline(never)]
+    pub(crate) fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
+        let (table, columns) = (NonNull::from(table), columns.into());
+        let noted = match self.base.seen {
+            Seen { own: true, record: Some(record), .. } => {
+                let Some(entry) = self.base.writes.find(record) else { return Ok(()) };
+                self.bases.writes.try_push(Base { table, entry: entry as u32, row_version: 0, columns })
+            }
+            _ => {
+                let entry = self.reads.len() as u32 - 1;
+                // SAFETY: `table` is a reference.
+                let row_version = record::row_version_of(unsafe { table.as_ref() }, row);
+                self.bases.reads.try_push(Base { table, entry, row_version, columns })
+            }
+        };
+        noted.map_err(record::full)
+    }
+
+    /// A row, which was as `before`, is being updated.
+    #[inline(never)]
+    pub(crate) fn note_update(&mut self, table: &Table, before: RowPtr, columns: ColumnUse) -> Result<(), OpError> {
+        let row_version = record::row_version_of(table, before);
+        let own = self.base.seen.record.filter(|_| self.base.seen.own);
+        let entry = own.and_then(|record| self.base.writes.find(record));
+        let entry = entry.unwrap_or(self.base.writes.entries().len() - 1) as u32;
+        let base = Base { table: table.into(), entry, row_version, columns };
+        self.bases.writes.try_push(base).map_err(record::full)
+    }
+
+    /// Goes on from the newest row versions. True if there were newer ones, and what the attempt used is the same in all of them: its
+    /// commit can be tried again, unless that was done too often.
+    #[cold]
+    pub(crate) fn rebase(&mut self) -> bool {
+        if self.bases.rebases == self.bases.max {
+            return false;
+        }
+        let (mut rebased, regardless) = (false, self.base.core.injects(Fault::RebaseRegardless));
+        for entry in 0..self.reads.len() {
+            let (word, seen) = (self.reads[entry].word(), self.reads[entry].seen);
+            if TidWord(word.load(Ordering::Acquire)) == seen {
+                continue;
+            }
+            let noted = self.bases.reads.binary_search_by_key(&(entry as u32), |base| base.entry);
+            let Some(base) = noted.ok().map(|at| self.bases.reads[at]) else { return false };
+            let table = base.table();
+            let Some((now, newer)) = newest(table, self.reads[entry].record()) else { return false };
+            if !agree(table, base.row_version, newer, base.columns.used) && !regardless {
+                return false;
+            }
+            self.base.note_tid(table, now.tid());
+            self.reads[entry].seen = now;
+            rebased = true;
+        }
+        for entry in 0..self.base.writes.entries().len() {
+            let write = self.base.writes.entries()[entry];
+            let table = write.table();
+            let word = record_header::tid_word(&table.record_layout, write.record);
+            if TidWord(word.load(Ordering::Acquire)) == write.expected {
+                continue;
+            }
+            let Some((now, newer)) = newest(table, write.record) else { return false };
+            if !regardless && !self.merge(entry, newer) {
+                return false;
+            }
+            self.base.note_tid(table, now.tid());
+            self.base.writes.rebased(entry, now);
+            rebased = true;
+        }
+        if rebased {
+            self.bases.rebases += 1;
+            self.bases.encourage();
+        }
+        rebased
+    }
+
+    /// Merges an entry's updates into a newer row version of its record.
+    fn merge(&mut self, entry: usize, newer: usize) -> bool {
+        let write = self.base.writes.entries()[entry];
+        let noted = || self.bases.writes.iter().filter(|base| base.entry as usize == entry);
+        let updates = noted().filter(|base| base.row_version != 0).count();
+        // What was not noted, an insertion or deletion among it, may have used anything.
+        if write.expected.is_absent() || updates != self.base.writes.row_versions(entry) {
+            return false;
+        }
+        let columns = noted().fold(ColumnUse::default(), |columns, base| columns.union(base.columns));
+        let is_first = |base: &&mut Base| base.entry as usize == entry && base.row_version != 0;
+        let Some(first) = self.bases.writes.iter_mut().find(is_first) else { return false };
+        let table = write.table();
+        let Some(wire) = &table.wire else { return false };
+        let after = record::row_of(table, write.row_version).as_ptr();
+        let [base, newest] = [first.row_version, newer].map(|row_version| row(table, row_version));
+        // SAFETY: row versions of the table, readable as we have been online since they were published; `after` is ours.
+        let merged = unsafe { wire.rows.merge(base, newest, after, columns) };
+        first.row_version = newer;
+        if !merged {
+            // It may have changed in part: whoever asks again is refused.
+            self.bases.forget_writes();
+        }
+        merged
+    }
+}
+
+/// The columns that are kept apart: each that an update may change.
+pub(crate) fn column_groups(table: &Table) -> Vec<ColumnSet> {
+    let columns = 0..table.layout.places.len().min(64) as u16;
+    let groups = columns.map(|column| ColumnSet::of(ColumnId(column)));
+    groups.filter(|group| group.intersects(table.updatable)).collect()
+}
+
+/// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.
+fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+    record_header::settled_version(table, record).filter(|(word, _)| !word.is_removed() && !word.is_absent())
+}
+
+/// Whether two row versions of one record have the same values in these columns.
+fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
+    let Some(wire) = &table.wire else { return false };
+    // SAFETY: row versions of the table, readable as we have been online since they were published.
+    unsafe { wire.rows.agree(row(table, one), row(table, other), columns) }
+}
+
+/// A row version's row.
+fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
+    // SAFETY: the worker has been online since it was published, and is for the lifetime.
+    unsafe { RowRef::from_raw(record::row_of(table, row_version).as_ptr()) }
+}
