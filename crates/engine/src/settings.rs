@@ -1,6 +1,8 @@
 //! How a database is opened: the options that a builder collects.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,6 +132,28 @@ impl Batch {
             Batch::Off => 0,
             Batch::Size(calls) => calls,
         }
+    }
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Batch::Off => f.write_str("off"),
+            Batch::Size(calls) => calls.fmt(f),
+        }
+    }
+}
+
+/// From `off` or a number of calls.
+impl FromStr for Batch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Batch, String> {
+        if text == "off" {
+            return Ok(Batch::Off);
+        }
+        let calls = text.parse().ok().filter(|calls| (1..=BATCH_CALLS_MAX).contains(calls));
+        calls.map(Batch::Size).ok_or_else(|| format!("it is off or calls of a batch, 1 to {BATCH_CALLS_MAX}"))
     }
 }
 

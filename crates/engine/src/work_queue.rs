@@ -78,6 +78,19 @@ pub struct BatchStatistics {
     pub overdue: u64,
 }
 
+impl BatchStatistics {
+    /// What was counted since `earlier`.
+    pub fn since(self, earlier: BatchStatistics) -> BatchStatistics {
+        BatchStatistics {
+            batches: self.batches - earlier.batches,
+            calls: self.calls - earlier.calls,
+            components: self.components - earlier.components,
+            taken_over: self.taken_over - earlier.taken_over,
+            overdue: self.overdue - earlier.overdue,
+        }
+    }
+}
+
 /// Work, and when it came.
 struct Queued<W> {
     arrival: u64,
