@@ -175,10 +175,11 @@ fn bench() -> Command {
             .arg(
                 number(
                     "batch",
-                    "off|N",
+                    "off|auto|N",
                     "off",
                     "Calls that an executor of the threads takes at once, to run those that conflict one after another \
-                     on one thread; off runs each terminal on a thread of its own, 1 is the executor without batches",
+                     on one thread; auto: 4 for each thread while conflicts cost more than that; off runs each terminal on a \
+                     thread of its own, 1 is the executor without batches",
                 )
                 .value_parser(|text: &str| text.parse::<Batch>()),
             )

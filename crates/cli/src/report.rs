@@ -7,7 +7,7 @@ use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
-use seriatim::{BatchStatistics, Contention, Database, LogStatistics, Statistics};
+use seriatim::{Batch, BatchStatistics, Contention, Database, LogStatistics, Statistics};
 use seriatim_workload::{Entry, Values};
 
 use crate::Failure;
@@ -114,12 +114,15 @@ impl Report<'_> {
             let setting = format!("{}, {outstanding} calls outstanding, {callers} threads that call", self.plan.batch);
             line("batch", setting);
             let mean = mean_batch(batches);
-            let BatchStatistics { batches, calls, components, taken_over, overdue, .. } = *batches;
+            let BatchStatistics { batches, calls, components, taken_over, overdue, switched, .. } = *batches;
             line(
                 "batches",
                 format!("{batches} of {mean:.1} calls on average, {calls} calls in {components} components"),
             );
             line("", format!("{taken_over} components taken over, {overdue} calls overdue"));
+            if self.plan.batch == Batch::Auto {
+                line("", format!("switched on {switched} times"));
+            }
         }
         let regions = &statistics.regions;
         if regions.started > 0 {
@@ -242,7 +245,7 @@ impl Report<'_> {
                 "setting": self.plan.batch.to_string(), "outstanding": callers::outstanding(self.plan),
                 "callers": callers::threads(self.plan), "batches": counted.batches, "calls": counted.calls,
                 "mean_calls": mean_batch(counted), "components": counted.components,
-                "taken_over": counted.taken_over, "overdue": counted.overdue,
+                "taken_over": counted.taken_over, "overdue": counted.overdue, "switched": counted.switched,
             })
         })
     }

@@ -152,6 +152,16 @@ fn batches_are_reported_as_text_and_off_and_one_form_none() {
         let report = json(off);
         assert!(report["batches"].is_null() && report["options"]["batch"] == "off", "{report}");
     }
+    let report = json(&["--batch", "auto"]);
+    // Whether it batches depends on what conflicts here; while it does not, batches have one call.
+    assert_eq!(
+        (&report["options"]["batch"], &report["batches"]["setting"]),
+        (&"auto".into(), &"auto".into()),
+        "{report}"
+    );
+    let counted = |name: &str| report["batches"][name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
+    assert!(counted("switched") > 0 || counted("batches") == counted("calls") && counted("calls") > 0, "{report}");
+    assert!(printed(entry, &["--batch", "auto"]).contains("switched on"), "text tells how often");
     for threads in ["1", "2"] {
         let report = json(&["--batch", "1", "--threads", threads]);
         let batches = &report["batches"];
@@ -163,11 +173,12 @@ fn batches_are_reported_as_text_and_off_and_one_form_none() {
 #[test]
 fn batches_that_cannot_be_are_refused_in_a_line_that_says_what_can() {
     let entry = Entry::find("tpcc").expect("it is registered");
-    let refusals: [(&[&str], &str); 5] = [
+    let refusals: [(&[&str], &str); 6] = [
         (&["--batch", "0"], "1 to 4096"),
         (&["--batch", "4097"], "1 to 4096"),
         (&["--batch", "often"], "off"),
         (&["--batch", "8", "--threads", "1"], "--threads 2"),
+        (&["--batch", "auto", "--threads", "1"], "--threads 2"),
         (&["--batch", "8", "--durability", "group"], "--durability off or async"),
     ];
     for (given, right) in refusals {
