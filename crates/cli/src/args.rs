@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
-use seriatim::Durability;
+use seriatim::{Batch, Durability};
 use seriatim_base::say;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
@@ -171,6 +171,17 @@ fn bench() -> Command {
                     "Whether procedures fetch the rows that their arguments name beforehand",
                 )
                 .value_parser(["on", "off"]),
+            )
+            .arg(
+                number(
+                    "batch",
+                    "off|auto|N",
+                    "off",
+                    "Calls that an executor of the threads takes at once, to run those that conflict one after another \
+                     on one thread; auto: 4 for each thread while conflicts cost more than that; off runs each terminal on a \
+                     thread of its own, 1 is the executor without batches",
+                )
+                .value_parser(|text: &str| text.parse::<Batch>()),
             )
             .arg(
                 Arg::new("prefault")

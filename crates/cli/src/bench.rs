@@ -8,14 +8,14 @@ use clap::ArgMatches;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
-use seriatim::{Database, Durability, rng};
+use seriatim::{Batch, Database, Durability, rng};
 use seriatim_base::{say, talk};
 use seriatim_workload::{Entry, Loading, roofline};
 
 use crate::machine::{self, Machine};
 use crate::report::{self, Consistency};
 use crate::runner::{self, Plan};
-use crate::{Failure, args};
+use crate::{Failure, args, callers};
 
 const MIB: usize = 1 << 20;
 
@@ -36,7 +36,24 @@ fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     let given = matches.try_get_one::<u32>("outstanding").ok().flatten().copied();
     let outstanding = given.unwrap_or(if durability == Durability::Sync { 1 } else { OUTSTANDING }) as usize;
     let (threads, warmup) = (usize::from(threads), seconds("warmup"));
-    Plan { threads, seconds: seconds("seconds"), warmup, seed, durability, outstanding }
+    let batch = matches.try_get_one::<Batch>("batch").ok().flatten().copied().unwrap_or_default();
+    Plan { threads, seconds: seconds("seconds"), warmup, seed, durability, outstanding, batch }
+}
+
+/// Refuses what batching has no use for or cannot show.
+fn check_batch(plan: &Plan) -> Result<(), Failure> {
+    let batch = plan.batch;
+    if batch != Batch::Off && plan.waits() {
+        return Err(Failure::Usage(format!(
+            "--batch {batch} has few transactions under way, which would wait for the disk: give --durability off or async"
+        )));
+    }
+    if !matches!(batch, Batch::Off | Batch::Size(1)) && plan.threads < 2 {
+        return Err(Failure::Usage(format!(
+            "--batch {batch} places calls on several threads: give --threads 2 or more, or --batch 1 for an executor alone"
+        )));
+    }
+    Ok(())
 }
 
 /// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need to keep it busy
@@ -77,6 +94,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let values = args::values(entry, matches, seed)?;
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let plan = plan(matches, seed);
+    check_batch(&plan)?;
     let home = Home::of(matches, &plan)?;
     let db = open(matches, &plan, home.as_ref())?;
     talk!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
@@ -87,11 +105,18 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         talk!("touching {} MiB", bytes / MIB);
         db.prefault(bytes).map_err(Failure::run)?;
     }
-    let measured = runner::run(&db, workload.as_ref(), &plan, |second, count, warm| {
+    let tick = |second: u64, count: u64, warm: bool| {
         let mark = if warm { " (warm-up)" } else { "" };
         talk!("{second:>4} s  {count:>10} transactions{mark}");
-    })
-    .map_err(Failure::run)?;
+    };
+    let measured = match plan.batch {
+        Batch::Off => runner::run(&db, workload.as_ref(), &plan, tick),
+        _ => {
+            let executor = db.executor(plan.threads).map_err(Failure::run)?;
+            callers::run(&db, executor, workload.as_ref(), &plan, tick)
+        }
+    };
+    let measured = measured.map_err(Failure::run)?;
     let consistency = if matches.get_flag("no-check") {
         Consistency::Skipped
     } else {
@@ -158,14 +183,16 @@ fn at(directory: &Path, error: &std::io::Error) -> Failure {
     Failure::Usage(format!("{}: {error}", directory.display()))
 }
 
-/// The database that the options ask for, with a worker for each terminal and one for checks.
+/// The database that the options ask for, with a worker for each thread and one for checks.
 fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Database, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
     let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
         HtmMode::Emulated(emulation) => HtmMode::Emulated(Emulation { seed: plan.seed, ..emulation }),
         mode => mode,
     };
-    let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(plan.seed);
+    let workers = plan.threads + callers::threads(plan) + 1;
+    let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(workers).seed(plan.seed);
+    let builder = builder.batch(plan.batch);
     let builder = builder.track_contention(matches.contains_id("contention"));
     let mut builder = builder.prefetch(text("prefetch") == "on");
     for (name, value) in matches.get_many::<(String, u64)>("option").into_iter().flatten() {

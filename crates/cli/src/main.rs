@@ -7,6 +7,7 @@
 
 mod args;
 mod bench;
+mod callers;
 mod contention;
 mod directories;
 mod machine;

@@ -7,10 +7,11 @@ use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
-use seriatim::{Contention, Database, LogStatistics, Statistics};
+use seriatim::{Batch, BatchStatistics, Contention, Database, LogStatistics, Statistics};
 use seriatim_workload::{Entry, Values};
 
 use crate::Failure;
+use crate::callers;
 use crate::contention;
 use crate::machine::{self, Machine};
 use crate::runner::{Measured, Plan};
@@ -51,6 +52,10 @@ fn quantiles(latency: &Histogram<u64>) -> Value {
 
 fn mean_flush_us(log: &LogStatistics) -> f64 {
     log.flush_time.as_secs_f64() * 1e6 / log.flushes.max(1) as f64
+}
+
+fn mean_batch(counted: &BatchStatistics) -> f64 {
+    counted.calls as f64 / counted.batches.max(1) as f64
 }
 
 impl Report<'_> {
@@ -103,6 +108,21 @@ impl Report<'_> {
         line("conflicts", format!("{} attempts retried, {failed} transactions failed", statistics.conflict_aborted));
         for (cause, count) in &statistics.aborts {
             line("", format!("{count} {cause}"));
+        }
+        if let Some(batches) = &self.measured.batches {
+            let (callers, outstanding) = (callers::threads(self.plan), callers::outstanding(self.plan));
+            let setting = format!("{}, {outstanding} calls outstanding, {callers} threads that call", self.plan.batch);
+            line("batch", setting);
+            let mean = mean_batch(batches);
+            let BatchStatistics { batches, calls, components, taken_over, overdue, switched, .. } = *batches;
+            line(
+                "batches",
+                format!("{batches} of {mean:.1} calls on average, {calls} calls in {components} components"),
+            );
+            line("", format!("{taken_over} components taken over, {overdue} calls overdue"));
+            if self.plan.batch == Batch::Auto {
+                line("", format!("switched on {switched} times"));
+            }
         }
         let regions = &statistics.regions;
         if regions.started > 0 {
@@ -170,6 +190,7 @@ impl Report<'_> {
         let of_protocol = self.db.protocol_options().map(|(knob, value)| (knob.name.to_owned(), json!(value)));
         options.insert("option".to_owned(), Value::Object(of_protocol.collect()));
         options.insert("durability".to_owned(), json!(self.plan.durability.name()));
+        options.insert("batch".to_owned(), json!(self.plan.batch.to_string()));
         options.insert("warmup".to_owned(), json!(self.plan.warmup));
         let regions = &statistics.regions;
         json!({
@@ -188,6 +209,7 @@ impl Report<'_> {
             "durable_latency_us": self.measured.durable.as_ref().map(quantiles),
             "transactions": kinds,
             "log": self.log_json(),
+            "batches": self.batches_json(),
             "htm": {
                 "backend": self.db.backend().to_string(),
                 "started": regions.started,
@@ -214,6 +236,18 @@ impl Report<'_> {
     fn log_bytes_each(&self) -> f64 {
         let bytes = self.measured.statistics.log.as_ref().map_or(0, |log| log.payload_bytes);
         bytes as f64 / self.measured.committed().max(1) as f64
+    }
+
+    /// What the executor did; null without one.
+    fn batches_json(&self) -> Option<Value> {
+        self.measured.batches.as_ref().map(|counted| {
+            json!({
+                "setting": self.plan.batch.to_string(), "outstanding": callers::outstanding(self.plan),
+                "callers": callers::threads(self.plan), "batches": counted.batches, "calls": counted.calls,
+                "mean_calls": mean_batch(counted), "components": counted.components,
+                "taken_over": counted.taken_over, "overdue": counted.overdue, "switched": counted.switched,
+            })
+        })
     }
 
     fn log_json(&self) -> Option<Value> {

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use seriatim::clock::Instant;
-use seriatim::{Database, Durability, Session, Statistics, TransactError, thread};
+use seriatim::{Batch, BatchStatistics, Database, Durability, Session, Statistics, TransactError, thread};
 use seriatim_workload::{Ending, LoadError, Outcome, Submitted, Terminal, Workload};
 
-const WARM_UP: u8 = 0;
-const MEASURE: u8 = 1;
-const STOP: u8 = 2;
+pub(crate) const WARM_UP: u8 = 0;
+pub(crate) const MEASURE: u8 = 1;
+pub(crate) const STOP: u8 = 2;
 
 /// Nanoseconds; latencies above are counted as this.
 const LATENCY_MAX: u64 = 60_000_000_000;
@@ -30,11 +30,13 @@ pub(crate) struct Plan {
     pub(crate) durability: Durability,
     /// Results of a thread that wait until they are durable, at most.
     pub(crate) outstanding: usize,
+    /// Whether an executor runs the transactions, and how it batches them.
+    pub(crate) batch: Batch,
 }
 
 impl Plan {
     /// Whether results wait until they are durable.
-    fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         matches!(self.durability, Durability::Group | Durability::Sync)
     }
 }
@@ -80,6 +82,8 @@ pub(crate) struct Measured {
     /// Nanoseconds from the beginning of transactions until their results left; `None` where results do not wait.
     pub(crate) durable: Option<Histogram<u64>>,
     pub(crate) lag: Lag,
+    /// What batching did meanwhile; `None` without an executor.
+    pub(crate) batches: Option<BatchStatistics>,
     /// What the database counted meanwhile; memory as of the end.
     pub(crate) statistics: Statistics,
 }
@@ -108,28 +112,39 @@ fn histogram() -> Histogram<u64> {
 }
 
 /// One thread's results.
-struct Part {
-    seconds: f64,
+pub(crate) struct Part {
+    pub(crate) seconds: f64,
     kinds: Vec<Kind>,
     durable: Histogram<u64>,
     failed: u64,
     failure: Option<TransactError>,
     /// Memory was refused.
-    is_full: bool,
+    pub(crate) is_full: bool,
 }
 
 impl Part {
-    fn new(workload: &dyn Workload) -> Part {
+    pub(crate) fn new(workload: &dyn Workload) -> Part {
         Part { seconds: 0.0, kinds: kinds(workload), durable: histogram(), failed: 0, failure: None, is_full: false }
     }
 
     /// Looks at a transaction that does not count.
-    fn look(&mut self, outcome: &Outcome) {
+    pub(crate) fn look(&mut self, outcome: &Outcome) {
         self.is_full |= matches!(outcome.ending, Ending::Failed(TransactError::OutOfMemory));
     }
 
+    /// Looks at a transaction that ended after the run: it does not count, but it must not have failed.
+    pub(crate) fn look_after(&mut self, outcome: Outcome) {
+        self.look(&outcome);
+        if let Ending::Failed(error) = outcome.ending
+            && !matches!(error, TransactError::OutOfMemory)
+        {
+            self.failed += 1;
+            self.failure = Some(error);
+        }
+    }
+
     /// Counts a transaction that was decided after this time.
-    fn count(&mut self, outcome: Outcome, decided: Duration) {
+    pub(crate) fn count(&mut self, outcome: Outcome, decided: Duration) {
         if let Ending::Failed(TransactError::OutOfMemory) = outcome.ending {
             self.is_full = true;
             return;
@@ -241,64 +256,77 @@ impl Client<'_> {
     }
 }
 
-/// Runs the plan. `tick` gets the second, the transactions of that second, and whether it is warm-up.
+/// Runs the plan, each terminal on a thread of its own. `tick` gets the second, the transactions of that second, and whether it is
+/// warm-up.
 pub(crate) fn run(
     db: &Database,
     workload: &dyn Workload,
     plan: &Plan,
-    mut tick: impl FnMut(u64, u64, bool),
+    tick: impl FnMut(u64, u64, bool),
 ) -> Result<Measured, LoadError> {
-    let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
-    let counts: Vec<_> = (0..plan.threads).map(|_| Count(AtomicU64::new(0))).collect();
+    let terminals = terminals(db, workload, plan, plan.threads)?.into_iter();
+    let one = |terminals, phase: &AtomicU8, count: &AtomicU64| {
+        let (session, part, last) = (db.session(), Part::new(workload), Instant::now());
+        let client = Client { session, terminals, phase, count, part, measures: false, last };
+        if !plan.waits() {
+            return client.run(Client::run_one, |_| {});
+        }
+        // Lent to one of the two at a time.
+        let queue = RefCell::new(VecDeque::with_capacity(plan.outstanding));
+        client.run(
+            |client, terminal| client.submit_one(terminal, &mut queue.borrow_mut(), plan.outstanding),
+            |client| {
+                for waiting in queue.borrow_mut().drain(..) {
+                    client.part.look_after(waiting.submitted.wait());
+                }
+            },
+        )
+    };
+    Ok(drive(db, workload, plan, terminals.collect(), one, || {}, tick).0)
+}
+
+/// The terminals, dealt out to so many that serve them.
+pub(crate) fn terminals(
+    db: &Database,
+    workload: &dyn Workload,
+    plan: &Plan,
+    servers: usize,
+) -> Result<Vec<Vec<Box<dyn Terminal>>>, LoadError> {
     let terminal = |at: usize| workload.terminal(db, at as u16, plan.seed.wrapping_add(at as u64 + 1));
-    let terminals = (0..plan.threads).map(|thread| {
-        let terminals = (thread..usize::from(workload.terminals()).max(plan.threads)).step_by(plan.threads);
-        terminals.map(terminal).collect::<Result<Vec<_>, _>>()
-    });
-    let terminals = terminals.collect::<Result<Vec<_>, _>>()?;
+    let served = |server| (server..usize::from(workload.terminals()).max(servers)).step_by(servers).map(terminal);
+    (0..servers).map(|server| served(server).collect()).collect()
+}
+
+/// Runs `one` on a thread for each of `inputs`, with the phase and a counter of its transactions; and what `counted` gave when the
+/// measurement began.
+pub(crate) fn drive<I: Send, C>(
+    db: &Database,
+    workload: &dyn Workload,
+    plan: &Plan,
+    inputs: Vec<I>,
+    one: impl Fn(I, &AtomicU8, &AtomicU64) -> Part + Sync,
+    counted: impl Fn() -> C,
+    mut tick: impl FnMut(u64, u64, bool),
+) -> (Measured, C) {
+    let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
+    let counts: Vec<_> = inputs.iter().map(|_| Count(AtomicU64::new(0))).collect();
     let mut lag = Lag::default();
     let (parts, base) = thread::scope(|scope| {
-        let running: Vec<_> = terminals
+        let (phase, one) = (&phase, &one);
+        let running: Vec<_> = inputs
             .into_iter()
             .zip(&counts)
-            .map(|(terminals, count)| {
-                let (phase, count) = (&phase, &count.0);
-                scope.spawn(move || {
-                    let (session, part, last) = (db.session(), Part::new(workload), Instant::now());
-                    let client = Client { session, terminals, phase, count, part, measures: false, last };
-                    if !plan.waits() {
-                        return client.run(Client::run_one, |_| {});
-                    }
-                    // Lent to one of the two at a time.
-                    let queue = RefCell::new(VecDeque::with_capacity(plan.outstanding));
-                    client.run(
-                        |client, terminal| client.submit_one(terminal, &mut queue.borrow_mut(), plan.outstanding),
-                        // What leaves after the end does not count, but it must not have failed.
-                        |client| {
-                            for waiting in queue.borrow_mut().drain(..) {
-                                let outcome = waiting.submitted.wait();
-                                client.part.look(&outcome);
-                                if let Ending::Failed(error) = outcome.ending
-                                    && !matches!(error, TransactError::OutOfMemory)
-                                {
-                                    client.part.failed += 1;
-                                    client.part.failure = Some(error);
-                                }
-                            }
-                        },
-                    )
-                })
-            })
+            .map(|(input, count)| scope.spawn(move || one(input, phase, &count.0)))
             .collect();
         let sum = || counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum::<u64>();
         let begin = Instant::now();
         let (warm, end) = (plan.warmup, plan.warmup + plan.seconds);
         let (mut second, mut before) = (0u64, 0u64);
-        let mut base = db.statistics();
+        let mut base = (db.statistics(), counted());
         loop {
             let now = begin.elapsed().as_secs_f64();
             if now >= warm && phase.load(Ordering::Relaxed) == WARM_UP {
-                base = db.statistics();
+                base = (db.statistics(), counted());
                 // Unless a terminal has stopped the run.
                 let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -324,10 +352,21 @@ pub(crate) fn run(
         (running.into_iter().map(join).collect::<Vec<_>>(), base)
     });
     let durable = plan.waits().then(histogram);
-    let statistics = db.statistics().since(&base);
+    let (statistics, counted) = base;
+    let statistics = db.statistics().since(&statistics);
     let kinds = kinds(workload);
-    let measured = Measured { seconds: 0.0, kinds, failed: 0, failure: None, is_full: false, durable, lag, statistics };
-    Ok(merge(measured, parts))
+    let measured = Measured {
+        seconds: 0.0,
+        kinds,
+        failed: 0,
+        failure: None,
+        is_full: false,
+        durable,
+        lag,
+        batches: None,
+        statistics,
+    };
+    (merge(measured, parts), counted)
 }
 
 /// A counter alone on its cache lines.

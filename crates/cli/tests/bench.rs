@@ -22,9 +22,10 @@ fn small(entry: &Entry) -> &'static [&'static str] {
 }
 
 fn bench(entry: &Entry, more: &[&str]) -> Output {
-    let short = ["--seconds", "0.2", "--warmup", "0", "--prefault", "0", "--threads", "2", "--seed", "7"];
+    let short = ["--seconds", "0.2", "--warmup", "0", "--prefault", "0", "--seed", "7"];
+    let threads: &[&str] = if more.contains(&"--threads") { &[] } else { &["--threads", "2"] };
     let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
-    command.args(["bench", entry.name]).args(short).args(more);
+    command.args(["bench", entry.name]).args(short).args(threads).args(more);
     command.output().expect("the binary starts")
 }
 
@@ -118,6 +119,79 @@ fn prefetching_is_an_option_of_every_workload_and_reported() {
             "{talk}"
         );
     }
+}
+
+#[test]
+fn every_workload_runs_through_an_executor_with_batches_and_is_consistent() {
+    for entry in WORKLOADS {
+        let text = printed(entry, &["--batch", "4", "--format", "json"]);
+        let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!((&report["consistency"], &report["failed"]), (&"passed".into(), &0.into()), "{text}");
+        assert_eq!((&report["options"]["batch"], &report["batches"]["setting"]), (&"4".into(), &"4".into()), "{text}");
+        let counted = |name: &str| report["batches"][name].as_u64().unwrap_or_else(|| panic!("{name}: {text}"));
+        assert_eq!((counted("outstanding"), counted("callers")), (16, 1), "{text}");
+        assert!(counted("batches") <= counted("components") && counted("components") <= counted("calls"), "{text}");
+        assert!(counted("batches") > 0 && counted("calls") <= 4 * counted("batches"), "{text}");
+        let (committed, p50) = (report["committed"].as_u64(), report["latency_us"]["p50"].as_f64());
+        assert!(committed > Some(0) && p50 > Some(0.0), "{text}");
+    }
+}
+
+#[test]
+fn batches_are_reported_as_text_and_off_and_one_form_none() {
+    let entry = Entry::find("ycsb").expect("it is registered");
+    let operations = ["--ops", "16", "--theta", "0.9"];
+    let text = printed(entry, &[&operations[..], &["--batch", "8"]].concat());
+    let has = |start: &str, part: &str| text.lines().any(|line| line.starts_with(start) && line.contains(part));
+    assert!(has("batch ", "8, 16 calls outstanding, 1 threads that call") && has("batches ", "components"), "{text}");
+    assert!(!printed(entry, &operations).contains("batches"), "off tells of none");
+    let json = |more: &[&str]| -> Value {
+        serde_json::from_str(&printed(entry, &[&["--format", "json"], more].concat())).expect("JSON")
+    };
+    for off in [&[][..], &["--batch", "off"]] {
+        let report = json(off);
+        assert!(report["batches"].is_null() && report["options"]["batch"] == "off", "{report}");
+    }
+    let report = json(&["--batch", "auto"]);
+    // Whether it batches depends on what conflicts here; while it does not, batches have one call.
+    assert_eq!(
+        (&report["options"]["batch"], &report["batches"]["setting"]),
+        (&"auto".into(), &"auto".into()),
+        "{report}"
+    );
+    let counted = |name: &str| report["batches"][name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
+    assert!(counted("switched") > 0 || counted("batches") == counted("calls") && counted("calls") > 0, "{report}");
+    assert!(printed(entry, &["--batch", "auto"]).contains("switched on"), "text tells how often");
+    for threads in ["1", "2"] {
+        let report = json(&["--batch", "1", "--threads", threads]);
+        let batches = &report["batches"];
+        assert_eq!((&batches["batches"], &batches["calls"]), (&0.into(), &0.into()), "{report}");
+        assert!(report["committed"].as_u64() > Some(0), "{report}");
+    }
+}
+
+#[test]
+fn batches_that_cannot_be_are_refused_in_a_line_that_says_what_can() {
+    let entry = Entry::find("tpcc").expect("it is registered");
+    let refusals: [(&[&str], &str); 6] = [
+        (&["--batch", "0"], "1 to 4096"),
+        (&["--batch", "4097"], "1 to 4096"),
+        (&["--batch", "often"], "off"),
+        (&["--batch", "8", "--threads", "1"], "--threads 2"),
+        (&["--batch", "auto", "--threads", "1"], "--threads 2"),
+        (&["--batch", "8", "--durability", "group"], "--durability off or async"),
+    ];
+    for (given, right) in refusals {
+        let output = bench(entry, given);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{given:?}: {talk}");
+        assert!(talk.lines().last().is_some_and(|line| line.contains(right)), "{given:?}: {talk}");
+    }
+    let unknown = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(["bench", "roofline", "--batch", "8"]).output();
+    let talk = String::from_utf8(unknown.expect("the binary starts").stderr).expect("UTF-8");
+    assert!(talk.contains("--batch"), "{talk}");
+    let help = String::from_utf8(bench(entry, &["--help"]).stdout).expect("help is UTF-8");
+    assert!(help.contains("--batch <"), "{help}");
 }
 
 #[test]

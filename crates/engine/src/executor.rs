@@ -19,7 +19,7 @@ use seriatim_txn::Prepared;
 
 use crate::work_queue::{Footprint, Forming, Next, WorkQueue};
 use crate::{
-    Advance, BatchStatistics, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner, Step,
+    Advance, Batch, BatchStatistics, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner, Step,
     TransactError,
 };
 
@@ -93,8 +93,14 @@ impl<S> Shared<S> {
         queue.wake_one();
     }
 
-    fn next(&self, at: usize, holds: bool) -> Next<Work<S>> {
-        lock(&self.queue).work.next(at, holds)
+    /// What the thread does next; it has counted calls and their retries.
+    fn next(&self, at: usize, holds: bool, tally: &mut Tally) -> Next<Work<S>> {
+        let mut queue = lock(&self.queue);
+        let Tally { calls, retries } = std::mem::take(tally);
+        if calls > 0 {
+            queue.work.ended(calls, retries);
+        }
+        queue.work.next(at, holds)
     }
 
     /// Places a batch that this thread has taken, and wakes those that got something.
@@ -169,11 +175,18 @@ trait Course<S>: Send {
     fn tell(self: Box<Self>);
 }
 
+/// Calls with footprints that have ended, and how often they were retried.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    calls: u64,
+    retries: u64,
+}
+
 /// How far a step has come.
 enum Progress {
     Decide(Prepared),
     Stalled,
-    Ended,
+    Ended(Tally),
     /// It ended too, and its session is not to be used again.
     Panicked,
 }
@@ -185,6 +198,8 @@ struct Transaction<S, R> {
     step: Box<StepFn<S, R>>,
     ended: Option<Ended<R>>,
     place: Arc<Place<Result<Committed<R>, TransactError>>>,
+    /// Whether it has a footprint that it is batched by.
+    is_batched: bool,
 }
 
 enum Ended<R> {
@@ -194,13 +209,15 @@ enum Ended<R> {
 
 impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
     fn step(&mut self, session: &mut S, decided: Option<Decided>, wait: bool) -> Progress {
-        let Transaction { detached, step, ended, .. } = self;
+        let Transaction { detached, step, ended, is_batched, .. } = self;
         match catch_unwind(AssertUnwindSafe(|| step(detached, session, decided, wait))) {
             Ok(Step::Decide(prepared)) => Progress::Decide(prepared),
             Ok(Step::Stalled) => Progress::Stalled,
             Ok(Step::Done(result)) => {
+                // One that did not commit has retries that nobody counted, or none.
+                let retries = result.as_ref().map_or(0, |committed| u64::from(committed.attempts.saturating_sub(1)));
                 *ended = Some(Ended::Withheld(session.runner().pending(result)));
-                Progress::Ended
+                Progress::Ended(if *is_batched { Tally { calls: 1, retries } } else { Tally::default() })
             }
             Err(panic) => {
                 *ended = Some(Ended::Panicked(panic));
@@ -214,7 +231,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
     }
 
     fn tell(self: Box<Self>) {
-        let Transaction { detached, step, ended, place } = *self;
+        let Transaction { detached, step, ended, place, .. } = *self;
         let result = catch_unwind(AssertUnwindSafe(|| drop((detached, step))));
         let result = match (result, ended) {
             (Ok(()), Some(Ended::Withheld(pending))) => Ok(pending.wait()),
@@ -269,6 +286,8 @@ struct Desk<S> {
     stalled: VecDeque<Work<S>>,
     /// Transactions that have ended, and may not be durable yet.
     withheld: VecDeque<Box<dyn Course<S>>>,
+    /// What the queue has not been told yet.
+    tally: Tally,
 }
 
 impl<S: ExecutorSession> Desk<S> {
@@ -291,7 +310,7 @@ impl<S: ExecutorSession> Desk<S> {
             }
             let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld.len() < WITHHELD_MAX;
             if takes {
-                let next = self.shared.next(self.at, self.held > 0);
+                let next = self.shared.next(self.at, self.held > 0, &mut self.tally);
                 worked |= !matches!(next, Next::Nothing);
                 match next {
                     Next::Work(work) => self.begin(work),
@@ -337,6 +356,11 @@ impl<S: ExecutorSession> Desk<S> {
         match progress {
             // Before work that runs by itself, which may wait for it.
             Progress::Stalled => self.stalled.push_front(Work::Transaction(course)),
+            Progress::Ended(Tally { calls, retries }) => {
+                self.tally.calls += calls;
+                self.tally.retries += retries;
+                self.withheld.push_back(course);
+            }
             _ => self.withheld.push_back(course),
         }
     }
@@ -389,7 +413,9 @@ impl<S: ExecutorSession> Executor<S> {
         if threads == 0 {
             return Err(OpenError::Invalid("an executor has at least 1 thread".to_owned()));
         }
-        let work = WorkQueue::new(threads, engine.settings().batch.size());
+        let batch = engine.settings().batch;
+        let work = WorkQueue::new(threads, batch.size(threads));
+        let work = if batch == Batch::Auto { work.switched() } else { work };
         let batches = work.batches();
         let queue = Mutex::new(Queue { work, idle: Vec::new(), closed: false });
         let shared = Arc::new(Shared { batches, queue });
@@ -411,6 +437,7 @@ impl<S: ExecutorSession> Executor<S> {
                     inbox: Arc::new(inbox),
                     stalled: VecDeque::new(),
                     withheld: VecDeque::new(),
+                    tally: Tally::default(),
                 };
                 desk.run();
             };
@@ -451,8 +478,9 @@ impl<S: ExecutorSession> Executor<S> {
         step: impl FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
         let (running, place) = Running::new();
-        let transaction = Transaction { detached: Detached::new(origin), step: Box::new(step), ended: None, place };
         let footprint = footprint.filter(|footprint| self.shared.batches && footprint.is_usable());
+        let (detached, is_batched) = (Detached::new(origin), footprint.is_some());
+        let transaction = Transaction { detached, step: Box::new(step), ended: None, place, is_batched };
         self.shared.push(Work::Transaction(Box::new(transaction)), footprint);
         running
     }

@@ -19,6 +19,8 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use seriatim_batch::{Batch, Member, Placed, Settings};
 use seriatim_catalog::Key;
 
+use switch::Switch;
+
 /// Batches formed after its own that a call is overtaken by, at most. Threads that take equal shares are one or two batches apart;
 /// more means that a thread is held up.
 pub const OVERTAKING_BATCHES_MAX: u64 = 4;
@@ -76,6 +78,22 @@ pub struct BatchStatistics {
     pub taken_over: u64,
     /// Calls that began on another thread than the rest of their component, because too many batches had overtaken them.
     pub overdue: u64,
+    /// Times that [`Batch::Auto`](crate::Batch::Auto) began to batch. Batches formed while it does not are of one call.
+    pub switched: u64,
+}
+
+impl BatchStatistics {
+    /// What was counted since `earlier`.
+    pub fn since(self, earlier: BatchStatistics) -> BatchStatistics {
+        BatchStatistics {
+            batches: self.batches - earlier.batches,
+            calls: self.calls - earlier.calls,
+            components: self.components - earlier.components,
+            taken_over: self.taken_over - earlier.taken_over,
+            overdue: self.overdue - earlier.overdue,
+            switched: self.switched - earlier.switched,
+        }
+    }
 }
 
 /// Work, and when it came.
@@ -119,6 +137,8 @@ pub(crate) struct Forming<W> {
 pub(crate) struct WorkQueue<W> {
     /// Calls of a batch at most; 0: nothing is batched.
     size: usize,
+    /// Whether batches have more than one call, if that is decided here.
+    switch: Option<Switch>,
     arrivals: u64,
     /// What is not batched; and whether it runs by itself.
     works: VecDeque<(Queued<W>, bool)>,
@@ -140,6 +160,7 @@ impl<W> WorkQueue<W> {
     pub(crate) fn new(threads: usize, size: usize) -> WorkQueue<W> {
         WorkQueue {
             size: if threads < 2 || size < 2 { 0 } else { size },
+            switch: None,
             arrivals: 0,
             works: VecDeque::new(),
             alone: VecDeque::new(),
@@ -151,7 +172,21 @@ impl<W> WorkQueue<W> {
         }
     }
 
-    /// Whether calls are batched.
+    /// The same, with batches while they pay.
+    pub(crate) fn switched(self) -> WorkQueue<W> {
+        WorkQueue { switch: Some(Switch::default()), ..self }
+    }
+
+    /// So many calls with footprints have ended, after so many retries.
+    pub(crate) fn ended(&mut self, calls: u64, retries: u64) {
+        if let Some(switch) = &mut self.switch
+            && switch.ended(calls, retries)
+        {
+            self.counted.switched += 1;
+        }
+    }
+
+    /// Whether calls are batched, now or at times.
     pub(crate) fn batches(&self) -> bool {
         self.size > 0
     }
@@ -302,7 +337,8 @@ impl<W> WorkQueue<W> {
     }
 
     fn form(&mut self, thread: usize) -> Next<W> {
-        let ready = self.calls.iter().take(self.size).take_while(|(call, _)| !self.is_behind(call.arrival)).count();
+        let size = if self.switch.is_none_or(|switch| switch.is_on()) { self.size } else { 1 };
+        let ready = self.calls.iter().take(size).take_while(|(call, _)| !self.is_behind(call.arrival)).count();
         self.counted.batches += 1;
         self.counted.calls += ready as u64;
         if ready == 1
@@ -369,5 +405,6 @@ impl<W> Forming<W> {
     }
 }
 
+mod switch;
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,18 @@
 //! What a runner needs of a workload: load it, run its terminals, ask whether the data still makes sense.
 //!
 //! A terminal calls its procedures by a `CallMode`: `Now` waits for each result, `Later` leaves it outstanding until it
-//! is durable. The terminal's code is the same; only what is left outstanding is put on the heap.
+//! is durable, and `InExecutor` has a thread of an executor run it. The terminal's code is the same; only what is left outstanding is put
+//! on the heap.
 
 use std::fmt;
-
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use crate::Report;
 use seriatim::procedure::{Declared, RegisterError};
-use seriatim::{Committed, Database, Pending, SchemaError, Session, Timestamp, TransactError, clock};
+use seriatim::{Committed, Database, Executor, Pending, SchemaError, Session, Timestamp, TransactError, clock};
 
 /// A benchmark with its data, its transactions and its promises about the data.
 pub trait Workload: Send + Sync {
@@ -66,22 +69,40 @@ pub trait Terminal: Send {
 
     /// As [`Terminal::run_one`], without waiting until the result is durable: the next can begin meanwhile.
     fn submit_one(&mut self, session: &mut Session) -> Submitted;
+
+    /// As [`Terminal::run_one`], on a thread of an executor. The next can begin when this one has ended, as terminals have one
+    /// transaction at a time.
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started;
+}
+
+/// What terminals call through that have an executor run their transactions.
+#[derive(Debug)]
+pub struct ExecutorClient {
+    /// Runs their transactions.
+    pub executor: Arc<Executor>,
+    /// For what a terminal looks up before its first transaction.
+    pub session: Session,
 }
 
 /// How a terminal calls a procedure.
 pub(crate) trait CallMode {
+    /// What is called through.
+    type Caller;
     /// What the terminal gives its runner.
     type Answer;
 
     /// Calls; `end` says how it ended, and books in `books` what it committed.
-    fn call<P: Declared, B: Send + Sync + 'static>(
-        session: &mut Session,
+    fn call<P: Declared<Arguments: Clone>, B: Send + Sync + 'static>(
+        caller: &mut Self::Caller,
         kind: usize,
         procedure: P,
         arguments: &P::Arguments,
         books: &Arc<B>,
         end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
     ) -> Self::Answer;
+
+    /// A session for what is no call.
+    fn session(caller: &mut Self::Caller) -> &mut Session;
 
     /// The answer where nothing was called.
     fn failed(kind: usize, error: TransactError) -> Self::Answer;
@@ -91,10 +112,11 @@ pub(crate) trait CallMode {
 pub(crate) enum Now {}
 
 impl CallMode for Now {
+    type Caller = Session;
     type Answer = Outcome;
 
     #[inline]
-    fn call<P: Declared, B: Send + Sync + 'static>(
+    fn call<P: Declared<Arguments: Clone>, B: Send + Sync + 'static>(
         session: &mut Session,
         kind: usize,
         procedure: P,
@@ -103,6 +125,10 @@ impl CallMode for Now {
         end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
     ) -> Outcome {
         Outcome { kind, ending: end(books, session.call(procedure, arguments)) }
+    }
+
+    fn session(session: &mut Session) -> &mut Session {
+        session
     }
 
     fn failed(kind: usize, error: TransactError) -> Outcome {
@@ -114,10 +140,11 @@ impl CallMode for Now {
 pub(crate) enum Later {}
 
 impl CallMode for Later {
+    type Caller = Session;
     type Answer = Submitted;
 
     #[inline]
-    fn call<P: Declared, B: Send + Sync + 'static>(
+    fn call<P: Declared<Arguments: Clone>, B: Send + Sync + 'static>(
         session: &mut Session,
         kind: usize,
         procedure: P,
@@ -131,8 +158,63 @@ impl CallMode for Later {
         Submitted { kind, waiting: Box::new(Outstanding { pending, end }) }
     }
 
+    fn session(session: &mut Session) -> &mut Session {
+        session
+    }
+
     fn failed(kind: usize, error: TransactError) -> Submitted {
         Submitted { kind, waiting: Box::new(error) }
+    }
+}
+
+/// Has a thread of an executor run it.
+pub(crate) enum InExecutor {}
+
+impl CallMode for InExecutor {
+    type Caller = ExecutorClient;
+    type Answer = Started;
+
+    fn call<P: Declared<Arguments: Clone>, B: Send + Sync + 'static>(
+        client: &mut ExecutorClient,
+        kind: usize,
+        procedure: P,
+        arguments: &P::Arguments,
+        books: &Arc<B>,
+        end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
+    ) -> Started {
+        let running = client.executor.call(procedure, arguments.clone());
+        let books = Arc::clone(books);
+        Started { kind, ending: Box::pin(async move { end(&books, running.await) }) }
+    }
+
+    fn session(client: &mut ExecutorClient) -> &mut Session {
+        &mut client.session
+    }
+
+    fn failed(kind: usize, error: TransactError) -> Started {
+        Started { kind, ending: Box::pin(std::future::ready(Ending::Failed(error))) }
+    }
+}
+
+/// A transaction that an executor was given: ready when it has ended.
+#[must_use = "what it committed is booked when it is awaited"]
+pub struct Started {
+    kind: usize,
+    ending: Pin<Box<dyn Future<Output = Ending> + Send>>,
+}
+
+impl Future for Started {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let kind = self.kind;
+        self.ending.as_mut().poll(context).map(|ending| Outcome { kind, ending })
+    }
+}
+
+impl fmt::Debug for Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Started").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 

@@ -10,12 +10,14 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crate::contract::{CallMode, Later, Now};
+use crate::contract::{CallMode, InExecutor, Later, Now};
 use crate::ledger::{Count, Ledgers};
 use crate::random::Zipfian;
 use crate::registry::{self, Entry, Knob, Misuse, Sizes};
 use crate::wrapping::wrapping_sum;
-use crate::{Ending, LoadError, Loading, Outcome, Report, Rule, Submitted, Terminal, Workload, parallel};
+use crate::{
+    Ending, ExecutorClient, LoadError, Loading, Outcome, Report, Rule, Started, Submitted, Terminal, Workload, parallel,
+};
 use seriatim::procedure::Procedures;
 use seriatim::{Abort, Data, Database, Handle, Rng, SchemaError, Session, Table, Tx, procedure, procedures};
 
@@ -295,9 +297,9 @@ impl FiveFiveTerminal {
         FiveFiveTerminal { inputs, ledger }
     }
 
-    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let input = self.inputs.read_write();
-        W::call(session, 0, read_write, &input, &self.ledger, move |ledger, result| match result {
+        W::call(caller, 0, read_write, &input, &self.ledger, move |ledger, result| match result {
             Ok(sum) => {
                 black_box(sum);
                 ledger.committed(&input);
@@ -315,6 +317,10 @@ impl Terminal for FiveFiveTerminal {
 
     fn submit_one(&mut self, session: &mut Session) -> Submitted {
         self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
     }
 }
 

@@ -181,6 +181,9 @@ fn run(seed: u64, misses_rows: bool) -> (usize, BatchStatistics) {
     let mut model = Model::new(threads, rng.range(2, 20) as usize);
     model.misses_rows = misses_rows;
     let (rows, works) = (rng.range(2, 200), rng.range(1, 120));
+    if rng.percent(30) {
+        model.queue = model.queue.switched();
+    }
     let (batched, pushes, slow) = (rng.below(101), rng.range(5, 95), rng.below(threads as u64 * 2) as usize);
     let mut turns = 0;
     while model.works.len() < works as usize || !model.is_done() {
@@ -190,6 +193,9 @@ fn run(seed: u64, misses_rows: bool) -> (usize, BatchStatistics) {
             let some = (0..rng.range(1, 4)).map(|_| (rng.below(rows), rng.percent(60))).collect();
             let is_call = rng.percent(batched);
             model.push(is_call.then_some(some), !is_call && rng.percent(30));
+        }
+        if rng.percent(10) {
+            model.queue.ended(500, rng.below(1500));
         }
         let thread = rng.below(threads as u64) as usize;
         // One thread may be held up, so that it falls behind.
@@ -212,10 +218,11 @@ fn every_work_begins_once_and_calls_that_conflict_run_one_after_another_on_one_t
         all.components += counted.components;
         all.taken_over += counted.taken_over;
         all.overdue += counted.overdue;
+        all.switched += counted.switched;
     }
     println!("{all:?}");
     assert!(all.calls > 2 * all.batches && all.components > all.batches && all.components < all.calls, "{all:?}");
-    assert!(all.taken_over > 100 && all.overdue > 50, "{all:?}");
+    assert!(all.taken_over > 100 && all.overdue > 50 && all.switched > 100, "{all:?}");
 }
 
 #[test]
@@ -259,8 +266,33 @@ fn a_lone_call_begins_at_once_and_a_batch_is_what_is_queued() {
     assert_eq!(begins(&mut queue, 0), Some("c"));
     assert_eq!(begins(&mut queue, 0), None, "b is behind d, on the other thread");
     assert_eq!(begins(&mut queue, 1), Some("b"));
-    let counted = BatchStatistics { batches: 2, calls: 4, components: 3, taken_over: 0, overdue: 0 };
+    let counted = BatchStatistics { batches: 2, calls: 4, components: 3, ..BatchStatistics::default() };
     assert_eq!(queue.statistics(), counted);
+}
+
+#[test]
+fn batches_have_one_call_until_conflicts_cost_more() {
+    let mut queue = WorkQueue::new(2, 8).switched();
+    let four = |queue: &mut WorkQueue<&'static str>| {
+        let before = queue.statistics().batches;
+        ["a", "b", "c", "d"].into_iter().for_each(|name| call(queue, name, &[(1, true)]));
+        let mut begun: Vec<_> = std::iter::from_fn(|| begins(queue, 0)).collect();
+        begun.sort_unstable();
+        assert_eq!(begun, ["a", "b", "c", "d"]);
+        queue.statistics().batches - before
+    };
+    assert_eq!(four(&mut queue), 4);
+    queue.ended(1024, 500);
+    assert_eq!(four(&mut queue), 4, "a retry for every second call");
+    queue.ended(1024, 1024);
+    assert_eq!((four(&mut queue), queue.statistics().switched), (1, 1), "one for each");
+    queue.ended(16 * 1024, 0);
+    assert_eq!(four(&mut queue), 4, "it is measured again");
+    queue.ended(1024, 600);
+    assert_eq!((four(&mut queue), queue.statistics().switched), (1, 1), "it goes on");
+    queue.ended(16 * 1024, 0);
+    queue.ended(1024, 500);
+    assert_eq!((four(&mut queue), queue.statistics().switched), (4, 1), "it does not pay any more");
 }
 
 #[test]

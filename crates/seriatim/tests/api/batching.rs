@@ -1,12 +1,12 @@
 //! Batches of calls: those that conflict run one after another on one thread, and nothing else is different.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
 use seriatim::{
-    Abort, Batch, BatchStatistics, Data, Database, Executor, Handle, OpenError, Running, Table, TransactError, Tx,
-    procedure, procedures, pure, thread,
+    Abort, Batch, BatchStatistics, Builder, Data, Database, Executor, Handle, OpenError, Running, Table, TransactError,
+    Tx, procedure, procedures, pure, thread,
 };
 
 use crate::common::{Setting, each};
@@ -116,14 +116,49 @@ fn adds_to_half(tx: &Tx, of: u32) -> Result<u64, Abort> {
     Ok(n)
 }
 
+/// A database whose item 0 is changed in the midst of calls, and the calls in which it was.
+struct Disturbed {
+    db: Database,
+    items: Handle<Item>,
+    seen: HashSet<u64>,
+}
+
+static DISTURBED: Mutex<Option<Disturbed>> = Mutex::new(None);
+
+/// Changes what a call has read when the call runs for the first time.
+#[pure(total)]
+fn disturb(call: u64, n: u64) -> u64 {
+    let mut disturbed = DISTURBED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Disturbed { db, items, seen }) = &mut *disturbed
+        && seen.insert(call)
+    {
+        let change = db.session().transact(|tx| tx.update(items, &0, |item| item.set_n(item.n() + 1)));
+        change.expect("nobody else changes it");
+    }
+    n
+}
+
+/// Adds one to the item, once for each call, and reads item 0.
+#[procedure]
+fn adds_beside(tx: &Tx, id: u32, call: u64) -> Result<u64, Abort> {
+    let read = tx.require::<Item>(0)?;
+    let n = disturb(call, read.n);
+    tx.update::<Item>(id, |item| item.n += 1)?;
+    Ok(n)
+}
+
 const ITEMS: u32 = 500;
 
 fn open(setting: &Setting, batch: Batch) -> (Database, Handle<Item>) {
-    let db = setting.builder().batch(batch).open().expect("a valid setting");
+    create(setting.builder().batch(batch))
+}
+
+fn create(builder: Builder) -> (Database, Handle<Item>) {
+    let db = builder.open().expect("a valid setting");
     let items = db.create::<Item>().expect("a valid table");
     let insert = |tx: &Tx| (0..ITEMS).try_for_each(|id| tx.insert(&items, &Item { id, n: 0, next: (id + 1) % 2 }));
     db.session().transact(insert).expect("new keys");
-    db.register(procedures![adds, reads, adds_to_next, adds_or_fails, adds_to_half]).expect("a sound set");
+    db.register(procedures![adds, reads, adds_to_next, adds_or_fails, adds_to_half, adds_beside]).expect("a sound set");
     (db, items)
 }
 
@@ -288,6 +323,29 @@ fn work_that_runs_by_itself_may_wait_for_calls_before_it() {
 }
 
 #[test]
+fn auto_batches_where_calls_are_retried_and_not_elsewhere() {
+    const CALLS: u64 = 1200;
+    // Of an optimistic protocol: the reader does not keep the writer out.
+    let builder = || Database::builder().protocol("silo").batch(Batch::Auto);
+    for is_disturbed in [false, true] {
+        let (db, items) = create(builder());
+        let disturbed = || Disturbed { db: db.clone(), items: items.clone(), seen: HashSet::new() };
+        *DISTURBED.lock().expect("no panic") = is_disturbed.then(disturbed);
+        let executor = db.executor(2).expect("threads");
+        for call in 0..CALLS {
+            let id = 1 + call as u32 % 100;
+            let committed = executor.call(adds_beside, (id, call)).wait().expect("it is retried");
+            assert_eq!(committed.attempts > 1, is_disturbed, "call {call}");
+        }
+        let counted = executor.batch_statistics();
+        assert_eq!((counted.calls, counted.switched), (CALLS, u64::from(is_disturbed)), "{counted:?}");
+        assert_eq!(n_of(&db, &items, 7), CALLS / 100);
+        // Nobody else is left with the database.
+        *DISTURBED.lock().expect("no panic") = None;
+    }
+}
+
+#[test]
 fn a_lone_caller_is_answered_without_company() {
     each(|setting| {
         let (db, _) = open(setting, Batch::Size(64));
@@ -308,7 +366,7 @@ fn the_size_of_a_batch_has_bounds_and_one_thread_batches_nothing() {
         assert_eq!((opened.is_ok(), refused), (is_valid, !is_valid), "{size}");
     }
     each(|setting| {
-        for (batch, threads) in [(Batch::Off, 2), (Batch::Size(1), 2), (Batch::Size(8), 1)] {
+        for (batch, threads) in [(Batch::Off, 2), (Batch::Size(1), 2), (Batch::Size(8), 1), (Batch::Auto, 1)] {
             let (db, items) = open(setting, batch);
             let executor = db.executor(threads).expect("threads");
             let running: Vec<_> = (0..20).map(|_| executor.call(adds_or_fails, (1, false, false))).collect();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::input::Inputs;
 use super::transactions::{add_comment, get_article, get_articles, update_user_info};
 use super::{KINDS, Ledger};
-use crate::contract::{CallMode, Later, Now};
+use crate::contract::{CallMode, InExecutor, Later, Now};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Submitted, Terminal};
+use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// One terminal.
@@ -23,17 +23,17 @@ impl ArticlesTerminal {
         ArticlesTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {
-            0 => W::call(session, kind, get_article, &inputs.get_article(), ledger, |_, result| ending(result)),
-            1 => W::call(session, kind, get_articles, &inputs.get_articles(), ledger, |_, result| ending(result)),
-            2 => W::call(session, kind, add_comment, &inputs.add_comment(), ledger, |ledger, result| {
+            0 => W::call(caller, kind, get_article, &inputs.get_article(), ledger, |_, result| ending(result)),
+            1 => W::call(caller, kind, get_articles, &inputs.get_articles(), ledger, |_, result| ending(result)),
+            2 => W::call(caller, kind, add_comment, &inputs.add_comment(), ledger, |ledger, result| {
                 ledger.comments.add(u64::from(result.is_ok()));
                 ending(result)
             }),
-            _ => W::call(session, kind, update_user_info, &inputs.update_user_info(), ledger, |ledger, result| {
+            _ => W::call(caller, kind, update_user_info, &inputs.update_user_info(), ledger, |ledger, result| {
                 ledger.changes.add(u64::from(result.is_ok()));
                 ending(result)
             }),
@@ -59,5 +59,9 @@ impl Terminal for ArticlesTerminal {
 
     fn submit_one(&mut self, session: &mut Session) -> Submitted {
         self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
     }
 }

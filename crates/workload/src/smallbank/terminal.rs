@@ -9,9 +9,9 @@ use super::transactions::{
     InsufficientFunds, amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check,
 };
 use super::{KINDS, Ledger};
-use crate::contract::{CallMode, Later, Now};
+use crate::contract::{CallMode, InExecutor, Later, Now};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Submitted, Terminal};
+use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// One terminal.
@@ -26,34 +26,34 @@ impl SmallBankTerminal {
         SmallBankTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {
-            0 => W::call(session, kind, balance, &inputs.balance(), ledger, |ledger, result| {
+            0 => W::call(caller, kind, balance, &inputs.balance(), ledger, |ledger, result| {
                 ending(ledger, result, |_| (Money::ZERO, Money::ZERO))
             }),
             1 => {
                 let input = inputs.deposit_checking();
                 let amount = input.amount;
-                W::call(session, kind, deposit_checking, &input, ledger, move |ledger, result| {
+                W::call(caller, kind, deposit_checking, &input, ledger, move |ledger, result| {
                     ending(ledger, result, |_| (Money::ZERO, amount))
                 })
             }
             2 => {
                 let input = inputs.transact_savings();
                 let amount = input.amount;
-                W::call(session, kind, transact_savings, &input, ledger, move |ledger, result| {
+                W::call(caller, kind, transact_savings, &input, ledger, move |ledger, result| {
                     ending(ledger, result, |_| (amount, Money::ZERO))
                 })
             }
-            3 => W::call(session, kind, amalgamate, &inputs.amalgamate(), ledger, |ledger, result| {
+            3 => W::call(caller, kind, amalgamate, &inputs.amalgamate(), ledger, |ledger, result| {
                 ending(ledger, result, |moved| (-moved.savings, moved.savings))
             }),
-            4 => W::call(session, kind, write_check, &inputs.write_check(), ledger, |ledger, result| {
+            4 => W::call(caller, kind, write_check, &inputs.write_check(), ledger, |ledger, result| {
                 ending(ledger, result, |taken| (Money::ZERO, -taken.value))
             }),
-            _ => W::call(session, kind, send_payment, &inputs.send_payment(), ledger, |ledger, result| {
+            _ => W::call(caller, kind, send_payment, &inputs.send_payment(), ledger, |ledger, result| {
                 ending(ledger, result, |_| (Money::ZERO, Money::ZERO))
             }),
         }
@@ -81,5 +81,9 @@ impl Terminal for SmallBankTerminal {
 
     fn submit_one(&mut self, session: &mut Session) -> Submitted {
         self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
     }
 }

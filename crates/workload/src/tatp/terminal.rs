@@ -9,9 +9,9 @@ use super::transactions::{
     insert_call_forwarding, update_location, update_subscriber_data,
 };
 use super::{KINDS, Ledger};
-use crate::contract::{CallMode, Later, Now};
+use crate::contract::{CallMode, InExecutor, Later, Now};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Submitted, Terminal};
+use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// One terminal.
@@ -26,41 +26,41 @@ impl TatpTerminal {
         TatpTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {
             0 => {
                 let input = inputs.get_subscriber_data();
-                W::call(session, kind, get_subscriber_data, &input, ledger, |ledger, result| ending(ledger, 0, result))
+                W::call(caller, kind, get_subscriber_data, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             1 => {
                 let input = inputs.get_new_destination();
-                W::call(session, kind, get_new_destination, &input, ledger, |ledger, result| ending(ledger, 0, result))
+                W::call(caller, kind, get_new_destination, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             2 => {
                 let input = inputs.get_access_data();
-                W::call(session, kind, get_access_data, &input, ledger, |ledger, result| ending(ledger, 0, result))
+                W::call(caller, kind, get_access_data, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             3 => {
                 let input = inputs.update_subscriber_data();
-                W::call(session, kind, update_subscriber_data, &input, ledger, |ledger, result| {
+                W::call(caller, kind, update_subscriber_data, &input, ledger, |ledger, result| {
                     ending(ledger, 0, result)
                 })
             }
             4 => {
                 let input = inputs.update_location();
-                W::call(session, kind, update_location, &input, ledger, |ledger, result| ending(ledger, 0, result))
+                W::call(caller, kind, update_location, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             5 => {
                 let input = inputs.insert_call_forwarding();
-                W::call(session, kind, insert_call_forwarding, &input, ledger, |ledger, result| {
+                W::call(caller, kind, insert_call_forwarding, &input, ledger, |ledger, result| {
                     ending(ledger, 1, result)
                 })
             }
             _ => {
                 let input = inputs.delete_call_forwarding();
-                W::call(session, kind, delete_call_forwarding, &input, ledger, |ledger, result| {
+                W::call(caller, kind, delete_call_forwarding, &input, ledger, |ledger, result| {
                     ending(ledger, -1, result)
                 })
             }
@@ -88,5 +88,9 @@ impl Terminal for TatpTerminal {
 
     fn submit_one(&mut self, session: &mut Session) -> Submitted {
         self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
     }
 }

@@ -7,9 +7,9 @@ use super::input::Inputs;
 use super::options::Mix;
 use super::schema::{History, Tables};
 use super::{UnusedItem, delivery, history_keys, new_order, order_status, payment, stock_level};
-use crate::contract::{CallMode, Later, Now};
+use crate::contract::{CallMode, InExecutor, Later, Now};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Submitted, Terminal};
+use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// The history key of a terminal is known once it looked for its last one.
@@ -53,20 +53,20 @@ impl TpccTerminal {
         Ok(())
     }
 
-    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         if self.resume == Resume::Pending
-            && let Err(error) = self.resume(session)
+            && let Err(error) = self.resume(W::session(caller))
         {
             return W::failed(kind, error);
         }
         let (inputs, books) = (&mut self.inputs, &self.books);
         match kind {
-            0 => W::call(session, kind, new_order, &inputs.new_order(), books, |(), result| ending(result)),
-            1 => W::call(session, kind, payment, &inputs.payment(), books, |(), result| ending(result)),
-            2 => W::call(session, kind, order_status, &inputs.order_status(), books, |(), result| ending(result)),
-            3 => W::call(session, kind, delivery, &inputs.delivery(), books, |(), result| ending(result)),
-            _ => W::call(session, kind, stock_level, &inputs.stock_level(), books, |(), result| ending(result)),
+            0 => W::call(caller, kind, new_order, &inputs.new_order(), books, |(), result| ending(result)),
+            1 => W::call(caller, kind, payment, &inputs.payment(), books, |(), result| ending(result)),
+            2 => W::call(caller, kind, order_status, &inputs.order_status(), books, |(), result| ending(result)),
+            3 => W::call(caller, kind, delivery, &inputs.delivery(), books, |(), result| ending(result)),
+            _ => W::call(caller, kind, stock_level, &inputs.stock_level(), books, |(), result| ending(result)),
         }
     }
 }
@@ -78,6 +78,10 @@ impl Terminal for TpccTerminal {
 
     fn submit_one(&mut self, session: &mut Session) -> Submitted {
         self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
     }
 }
 

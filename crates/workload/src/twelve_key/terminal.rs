@@ -7,8 +7,8 @@ use super::Ledger;
 use super::input::{Inputs, KEYS};
 use super::options::{Options, Rounds};
 use super::transactions::{GivenUp, one_round, two_rounds};
-use crate::contract::{CallMode, Later, Now};
-use crate::{Ending, Outcome, Submitted, Terminal};
+use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// One terminal.
@@ -23,14 +23,14 @@ impl TwelveKeyTerminal {
         TwelveKeyTerminal { inputs, rounds: options.rounds, ledger }
     }
 
-    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let input = self.inputs.keys();
         let kind = usize::from(input.is_multi());
         let hot = input.keys.iter().filter(|key| key.is_hot()).count();
         if input.is_multi() && self.rounds == Rounds::Two {
-            W::call(session, kind, two_rounds, &input, &self.ledger, move |ledger, result| booked(ledger, hot, result))
+            W::call(caller, kind, two_rounds, &input, &self.ledger, move |ledger, result| booked(ledger, hot, result))
         } else {
-            W::call(session, kind, one_round, &input, &self.ledger, move |ledger, result| booked(ledger, hot, result))
+            W::call(caller, kind, one_round, &input, &self.ledger, move |ledger, result| booked(ledger, hot, result))
         }
     }
 }
@@ -56,5 +56,9 @@ impl Terminal for TwelveKeyTerminal {
 
     fn submit_one(&mut self, session: &mut Session) -> Submitted {
         self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
     }
 }

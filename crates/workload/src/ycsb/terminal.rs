@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::Ledger;
 use super::input::{INSERT, Inputs, Operation};
 use super::table::UserTable;
-use crate::contract::{CallMode, Later, Now};
-use crate::{Ending, Outcome, Submitted, Terminal};
+use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
 use seriatim::Session;
 
 /// One terminal.
@@ -23,7 +23,7 @@ impl<T: UserTable> YcsbTerminal<T> {
         YcsbTerminal { table: PhantomData, inputs, ledger }
     }
 
-    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let input = self.inputs.operations(T::FIELDS);
         let count =
             |is: fn(&Operation) -> bool| input.operations.iter().filter(|operation| is(operation)).count() as u64;
@@ -32,7 +32,7 @@ impl<T: UserTable> YcsbTerminal<T> {
             [only] => usize::from(only.kind),
             _ => usize::from(writes + inserts > 0),
         };
-        W::call(session, kind, T::OPERATIONS, input, &self.ledger, move |ledger, result| match result {
+        W::call(caller, kind, T::OPERATIONS, input, &self.ledger, move |ledger, result| match result {
             Ok(sum) => {
                 black_box(sum);
                 ledger.writes.add(writes);
@@ -51,5 +51,9 @@ impl<T: UserTable> Terminal for YcsbTerminal<T> {
 
     fn submit_one(&mut self, session: &mut Session) -> Submitted {
         self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
     }
 }

@@ -1,0 +1,95 @@
+//! Whether calls are batched, where that is decided by what conflicts cost ([`Batch::Auto`](crate::Batch::Auto)).
+//!
+//! What is measured are the retries of calls that could be batched, while they are not: with batches there are hardly any, which says
+//! nothing about what there would be without. So batches are left out now and then, for a window in which it is measured again.
+//! It depends on what it is told alone, and on no clock.
+
+/// Calls after which it is decided: enough that a burst of some dozen retries decides nothing.
+const WINDOW_CALLS: u64 = 1024;
+
+/// Calls that are run in batches until it is measured again. So at most one of 17 calls is run without batches that pay.
+const BATCHED_CALLS: u64 = 16 * WINDOW_CALLS;
+
+/// Retries for 100 calls from which calls are batched. A retry runs a call once more; calls in batches took 1.6 times
+/// as long as without, 0.6 to 3.0 (docs/batching.md), so batches may pay from 60 on, and 100 leaves room for that spread.
+const ON_PERCENT: u64 = 100;
+
+/// Retries for 100 calls below which calls are batched no more. Half of [`ON_PERCENT`], so that a rate near either does not switch
+/// back and forth.
+const OFF_PERCENT: u64 = 50;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Switch {
+    is_on: bool,
+    /// Whether calls were batched before this window.
+    was_on: bool,
+    /// Calls of this window, and their retries.
+    calls: u64,
+    retries: u64,
+}
+
+impl Switch {
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// So many calls have ended, after so many retries. Whether it was switched on.
+    pub(super) fn ended(&mut self, calls: u64, retries: u64) -> bool {
+        self.calls += calls;
+        self.retries += retries;
+        let window = if self.is_on { BATCHED_CALLS } else { WINDOW_CALLS };
+        if self.calls < window {
+            return false;
+        }
+        let threshold = if self.was_on { OFF_PERCENT } else { ON_PERCENT };
+        let pays = !self.is_on && self.retries * 100 >= self.calls * threshold;
+        let is_new = pays && !self.was_on;
+        *self = Switch { is_on: pays, was_on: self.is_on || pays, calls: 0, retries: 0 };
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it says after each window, or each time that calls were batched, with so many retries for 100 calls.
+    fn says(percents: &[u64]) -> Vec<bool> {
+        let mut switch = Switch::default();
+        let mut step = |percent: &u64| {
+            let calls = if switch.is_on() { BATCHED_CALLS } else { WINDOW_CALLS };
+            for at in 0..calls {
+                switch.ended(1, (at + 1) * percent / 100 - at * percent / 100);
+            }
+            switch.is_on()
+        };
+        percents.iter().map(&mut step).collect()
+    }
+
+    #[test]
+    fn it_is_off_until_a_window_has_a_retry_for_each_call() {
+        assert_eq!(says(&[0, 30, 99, 100]), [false, false, false, true]);
+    }
+
+    #[test]
+    fn what_is_seen_in_batches_says_nothing_and_it_is_measured_again_without() {
+        assert_eq!(says(&[200, 0, 200, 0, 200]), [true, false, true, false, true]);
+        assert_eq!(says(&[200, 900, 0, 0]), [true, false, false, false], "they do not pay any more");
+    }
+
+    #[test]
+    fn it_stays_on_down_to_half_of_what_switched_it_on() {
+        assert_eq!(says(&[100, 0, 50, 0, 70, 0, 49, 70]), [true, false, true, false, true, false, false, false]);
+    }
+
+    #[test]
+    fn it_says_when_it_is_switched_on_and_not_when_it_goes_on() {
+        let mut switch = Switch::default();
+        assert!(!switch.ended(WINDOW_CALLS - 1, 5000) && !switch.is_on());
+        assert!(switch.ended(1, 0) && switch.is_on());
+        assert!(!switch.ended(BATCHED_CALLS, 0) && !switch.is_on(), "a window to measure");
+        assert!(!switch.ended(WINDOW_CALLS, WINDOW_CALLS) && switch.is_on(), "it goes on");
+        assert!(!switch.ended(BATCHED_CALLS, 0) && !switch.ended(WINDOW_CALLS, 0) && !switch.is_on());
+        assert!(switch.ended(WINDOW_CALLS, WINDOW_CALLS));
+    }
+}
