@@ -21,8 +21,19 @@ use seriatim_workload::{Loading, Workload};
 
 /// A protocol as it promises to be: one that is not strict is not caught by its order.
 fn setting(protocol: &str) -> Setting {
-    let known = seriatim::protocols().iter().find(|known| known.name == protocol).expect("a known protocol");
-    Setting::new(known, given().unwrap_or(HtmMode::Absent))
+    let (name, hot) = protocol.strip_suffix(HOT).map_or((protocol, false), |name| (name, true));
+    let known = seriatim::protocols().iter().find(|known| known.name == name).expect("a known protocol");
+    let setting = Setting::new(known, given().unwrap_or(HtmMode::Absent));
+    if hot { setting.all_hot().expect("it has hot records") } else { setting }
+}
+
+/// What follows the name of a protocol all of whose records are hot.
+const HOT: &str = "/hot";
+const HTCC_HOT: &str = "htcc/hot";
+
+/// The names of all protocols, and of htcc with all records hot, which goes other ways.
+fn protocols() -> impl Iterator<Item = &'static str> {
+    seriatim::protocols().iter().map(|known| known.name).chain([HTCC_HOT])
 }
 
 /// What looks at a broken protocol under load.
@@ -260,23 +271,25 @@ fn grown_run() -> Spec {
 
 #[test]
 fn runs_that_grow_under_their_readers_are_caught_by_schedules() {
-    for protocol in seriatim::protocols() {
-        caught_by_schedules(protocol.name, Fault::GrowSharedRuns, &grown_run());
+    for protocol in protocols() {
+        caught_by_schedules(protocol, Fault::GrowSharedRuns, &grown_run());
     }
 }
 
 #[test]
 fn rollbacks_that_forget_are_caught_by_schedules_and_histories() {
-    for protocol in ["dbx", "silo", "tictoc"] {
+    for protocol in ["dbx", "silo", "tictoc", "htcc"] {
         caught_by_schedules(protocol, Fault::ForgetRolledBack, &rolled_back_update());
         caught_by_schedules(protocol, Fault::ForgetRolledBack, &ignored_duplicate());
         caught_by_histories(protocol, Fault::ForgetRolledBack);
     }
+    // Locks outlast a rollback; an absence is noted where nothing is locked.
+    caught_by_schedules(HTCC_HOT, Fault::ForgetRolledBack, &ignored_duplicate());
 }
 
 #[test]
 fn what_clients_see_of_rollbacks_that_forget_convicts_them() {
-    for protocol in ["dbx", "silo"] {
+    for protocol in ["dbx", "silo", "htcc"] {
         for data_model in [DataModel::Registers, DataModel::Lists] {
             convicted_by_clients(data_model, protocol, Fault::ForgetRolledBack);
         }
@@ -285,9 +298,26 @@ fn what_clients_see_of_rollbacks_that_forget_convicts_them() {
 
 #[test]
 fn skipped_validation_is_caught_by_schedules_and_histories() {
-    for protocol in ["dbx", "silo", "tictoc"] {
+    for protocol in ["dbx", "silo", "tictoc", "htcc"] {
         caught_by_schedules(protocol, Fault::SkipValidation, &write_skew());
         caught_by_histories(protocol, Fault::SkipValidation);
+    }
+    // What is absent is not hot.
+    caught_by_schedules(HTCC_HOT, Fault::SkipValidation, &phantom());
+    caught_by_histories(HTCC_HOT, Fault::SkipValidation);
+}
+
+#[test]
+fn hot_records_read_without_a_lock_are_caught_by_schedules_and_histories() {
+    caught_by_schedules(HTCC_HOT, Fault::ReadHotUnlocked, &write_skew());
+    caught_by_histories(HTCC_HOT, Fault::ReadHotUnlocked);
+}
+
+#[test]
+fn what_clients_see_of_hot_records_read_without_a_lock_convicts_them() {
+    // Rows that are never changed tell nothing.
+    for data_model in [DataModel::Registers, DataModel::Lists, DataModel::ListsInColumns] {
+        convicted_by_clients(data_model, HTCC_HOT, Fault::ReadHotUnlocked);
     }
 }
 
@@ -312,22 +342,22 @@ fn updates_lost_are_caught_by_the_checks_of_workloads() {
 
 #[test]
 fn dropped_node_versions_are_caught_in_every_protocol() {
-    for protocol in seriatim::protocols() {
-        caught_by_schedules(protocol.name, Fault::DropNodeVersion, &phantom());
+    for protocol in protocols() {
+        caught_by_schedules(protocol, Fault::DropNodeVersion, &phantom());
     }
     caught_by_histories("dbx", Fault::DropNodeVersion);
 }
 
 #[test]
 fn an_epoch_read_at_begin_is_caught_in_every_protocol() {
-    for protocol in seriatim::protocols() {
-        let setting = setting(protocol.name);
+    for protocol in protocols() {
+        let setting = setting(protocol);
         let broken = |builder: seriatim::Builder| builder.canary(Fault::EpochAtBegin);
         let assigned = seriatim_suite::epochs::belong_to_their_commits(&setting, broken).expect_err("the TIDs tell");
         eprintln!("{setting}: {assigned}");
         let audited = seriatim_suite::epochs::follow_what_was_read(&setting, broken);
         // Whatever epoch it read, its TIDs lie above those of the readers of what it overwrites.
-        if protocol.name == "tictoc" {
+        if protocol == "tictoc" {
             assert!(audited.is_ok(), "{audited:?}");
             continue;
         }
@@ -355,10 +385,10 @@ fn ended_by_panic(test: &str, protocol: &str, fault: Fault, wanted: &[&str]) -> 
 /// What a panic in the middle of a commit left behind would lock records for ever: the process ends, and says why.
 #[test]
 fn a_panic_amid_a_commit_aborts_the_process_in_every_protocol() {
-    for protocol in seriatim::protocols() {
+    for protocol in protocols() {
         let wanted = ["a deliberate panic with locks held", "a panic in the middle of a commit", "is aborted"];
-        let status = ended_by_panic("panic_amid_a_commit", protocol.name, Fault::PanicInCommit, &wanted);
-        assert_eq!(status.code(), None, "{}: a signal ends it", protocol.name);
+        let status = ended_by_panic("panic_amid_a_commit", protocol, Fault::PanicInCommit, &wanted);
+        assert_eq!(status.code(), None, "{protocol}: a signal ends it");
     }
 }
 
@@ -377,8 +407,8 @@ fn panic_amid_a_commit() {
 /// A reaper that does not look whether a transaction is in a call ends it under its owner's hands.
 #[test]
 fn a_transaction_ended_in_a_call_is_noticed_in_every_protocol() {
-    for protocol in seriatim::protocols() {
-        ended_by_panic("ended_in_a_call", protocol.name, Fault::ReapInCall, &["was ended in the middle of a call"]);
+    for protocol in protocols() {
+        ended_by_panic("ended_in_a_call", protocol, Fault::ReapInCall, &["was ended in the middle of a call"]);
     }
 }
 
@@ -399,21 +429,25 @@ fn ended_in_a_call() {
 #[test]
 fn reused_tids_are_caught() {
     caught_by_histories("dbx", Fault::ReuseTid);
+    caught_by_histories("htcc", Fault::ReuseTid);
 }
 
 #[test]
 fn missing_subscription_is_caught() {
     caught_by_histories("dbx", Fault::NoSubscription);
+    caught_by_histories("htcc", Fault::NoSubscription);
 }
 
 #[test]
 fn late_subscription_is_caught() {
     caught_by_histories("dbx", Fault::LateSubscription);
+    caught_by_histories("htcc", Fault::LateSubscription);
 }
 
 #[test]
 fn early_publication_is_caught() {
     caught_by_histories("dbx", Fault::PublishEarly);
+    caught_by_histories("htcc", Fault::PublishEarly);
 }
 
 #[test]
@@ -460,7 +494,7 @@ fn an_order_that_is_not_that_of_time_is_caught_where_it_is_promised() {
 
 #[test]
 fn what_clients_see_of_skipped_validation_convicts_it() {
-    for protocol in ["dbx", "silo"] {
+    for protocol in ["dbx", "silo", "htcc"] {
         for data_model in DataModel::ALL {
             convicted_by_clients(data_model, protocol, Fault::SkipValidation);
         }
@@ -469,8 +503,8 @@ fn what_clients_see_of_skipped_validation_convicts_it() {
 
 #[test]
 fn what_clients_see_of_dropped_node_versions_convicts_them_in_every_protocol() {
-    for protocol in seriatim::protocols() {
-        convicted_by_clients(DataModel::ListsInRows, protocol.name, Fault::DropNodeVersion);
+    for protocol in protocols() {
+        convicted_by_clients(DataModel::ListsInRows, protocol, Fault::DropNodeVersion);
     }
 }
 

@@ -39,11 +39,13 @@ pub enum Fault {
     GrowSharedRuns,
     /// Goes on from newer row versions whatever changed in them, and writes over them.
     RebaseRegardless,
+    /// Reads hot records without locking them, and so without noting them either.
+    ReadHotUnlocked,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 17] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -60,5 +62,6 @@ impl Fault {
         Fault::ReapInCall,
         Fault::GrowSharedRuns,
         Fault::RebaseRegardless,
+        Fault::ReadHotUnlocked,
     ];
 }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, TableId, Tid};
 use seriatim_memory::{CountedVec, Local};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, OpError, Reason, RecordLayout, Runs, Table};
+use seriatim_txn::{Core, Fault, OpError, Reason, RecordLayout, Runs, Table};
 
 use super::heat::Heat;
 use crate::shared::access_locks::{AccessLocks, For};
@@ -220,7 +220,8 @@ impl AccessLocks for Locks {
         }
         let locked = OpError::execute(Reason::RecordLocked);
         let (tid_word, row_version) = record_header::settled_version(table, record).ok_or(locked)?;
-        if tid_word.is_hot() {
+        let is_skipped = access == For::Reading && core.injects(Fault::ReadHotUnlocked);
+        if tid_word.is_hot() && !is_skipped {
             return self.lock(core, table, record, access);
         }
         Ok((tid_word, row_version))
