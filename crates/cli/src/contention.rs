@@ -2,7 +2,7 @@
 
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
-use seriatim::{Cause, Contended, Contention};
+use seriatim::{Cause, Contended, Contention, HotRow};
 
 /// Sums that are shown of each kind, at most.
 const SUMS: usize = 8;
@@ -22,8 +22,9 @@ fn pair(place: &Contended) -> (String, String) {
 
 /// The most contended rows, at most so many, and the sums by table and by pair of procedures.
 pub(crate) fn text(contention: &Contention, rows: usize) -> String {
+    let hot = contention.hot.as_ref().map_or_else(String::new, |hot| hot_text(hot, rows));
     if contention.count() == 0 {
-        return "\ncontention     no attempt was ended by a conflict\n".to_owned();
+        return format!("\ncontention     no attempt was ended by a conflict\n{hot}");
     }
     let mut list = Table::new();
     list.load_style(presets::NOTHING);
@@ -40,7 +41,26 @@ pub(crate) fn text(contention: &Contention, rows: usize) -> String {
     for (what, count) in by_table.take(SUMS).chain(by_pair.take(SUMS)) {
         sums.add_row([count.to_string(), what]);
     }
-    format!("\n{} attempts were ended by conflicts, warm-up included\n{sums}\n\n{list}\n", contention.count())
+    format!("\n{} attempts were ended by conflicts, warm-up included\n{sums}\n\n{list}\n{hot}", contention.count())
+}
+
+/// The rows that are hot at the end of the run, at most so many.
+fn hot_text(hot: &[HotRow], rows: usize) -> String {
+    if hot.is_empty() {
+        return "\nno row is hot\n".to_owned();
+    }
+    let mut list = Table::new();
+    list.load_style(presets::NOTHING);
+    list.set_header(["waits and conflicts", "hot for", "table", "row"]);
+    for HotRow { table, key, failures, hot_for } in hot.iter().take(rows) {
+        let [table, key] = [table, key].map(|name| name.clone().unwrap_or_else(|| "?".to_owned()));
+        list.add_row([failures.to_string(), format!("{:.1} s", hot_for.as_secs_f64()), table, key]);
+    }
+    let count = match hot.len() {
+        1 => "1 row is hot".to_owned(),
+        count => format!("{count} rows are hot"),
+    };
+    format!("\n{count}: locked when accessed; waits and conflicts of the last period\n{list}\n")
 }
 
 pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
@@ -60,7 +80,14 @@ pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
         .by(|place| name_of(place.cause))
         .into_iter()
         .map(|(cause, count)| json!({ "cause": cause, "attempts": count }));
+    let hot = contention.hot.as_ref().map(|hot| {
+        let listed = hot.iter().take(rows).map(|HotRow { table, key, failures, hot_for }| {
+            json!({ "table": table, "key": key, "failures": failures, "hot_for_s": hot_for.as_secs_f64() })
+        });
+        json!({ "count": hot.len(), "rows": listed.collect::<Vec<_>>() })
+    });
     json!({
+        "hot": hot,
         "attempts": contention.count(), "elsewhere": contention.elsewhere, "tables": by_table.collect::<Vec<_>>(),
         "pairs": by_pair.collect::<Vec<_>>(), "causes": by_cause.collect::<Vec<_>>(), "rows": places.collect::<Vec<_>>(),
     })
@@ -68,9 +95,32 @@ pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use seriatim::{Contender, Phase, Reason};
 
     use super::*;
+
+    #[test]
+    fn hot_rows_are_shown_where_a_protocol_finds_out_which_are() {
+        let row = |key: u32, failures| HotRow {
+            table: Some("stock".to_owned()),
+            key: Some(format!("id {key}")),
+            failures,
+            hot_for: Duration::from_millis(2500),
+        };
+        let hot = |rows: Option<&[HotRow]>| Contention { hot: rows.map(<[_]>::to_vec), ..Contention::default() };
+        let two = hot(Some(&[row(7, 120), row(8, 11)]));
+        let shown = text(&two, 1);
+        assert!(shown.contains("2 rows are hot") && shown.contains("2.5 s") && shown.contains("id 7"), "{shown}");
+        assert!(shown.contains("no attempt") && !shown.contains("id 8"), "{shown}");
+        let listed = json!({ "table": "stock", "key": "id 7", "failures": 120, "hot_for_s": 2.5 });
+        assert_eq!(json(&two, 1)["hot"], json!({ "count": 2, "rows": [listed] }));
+        assert!(text(&hot(Some(&[row(7, 1)])), 9).contains("1 row is hot"));
+        assert!(text(&hot(Some(&[])), 1).contains("no row is hot"));
+        assert_eq!(json(&hot(Some(&[])), 1)["hot"], json!({ "count": 0, "rows": [] }));
+        assert!(!text(&hot(None), 1).contains("hot") && json(&hot(None), 1)["hot"].is_null());
+    }
 
     #[test]
     fn rows_are_limited_and_sums_are_of_all() {
@@ -87,11 +137,12 @@ mod tests {
             place(2, 3, Contender::Procedure("pay")),
             place(3, 1, Contender::AdHoc),
         ];
-        let contention = Contention { places, elsewhere: 2 };
+        let contention = Contention { places, elsewhere: 2, hot: None };
         let value = json(&contention, 2);
         assert_eq!((value["attempts"].as_u64(), value["elsewhere"].as_u64()), (Some(11), Some(2)));
         assert_eq!(value["rows"].as_array().map(Vec::len), Some(2));
         assert_eq!(value["rows"][0]["key"], "id 1");
+        assert!(value["hot"].is_null());
         assert_eq!(value["tables"], json!([{ "table": "stock", "attempts": 9 }]));
         assert_eq!(value["causes"], json!([{ "cause": "validate.record_changed", "attempts": 9 }]));
         let pairs = json!([{ "aborted": "ad hoc", "by": "pay", "attempts": 6 }, { "aborted": "pay", "by": "pay", "attempts": 3 }]);

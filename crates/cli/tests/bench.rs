@@ -52,6 +52,15 @@ fn contention_is_told_of_if_it_is_asked_for() {
     assert_eq!(contention["attempts"], report["conflict_aborted"], "{report}");
     let rows = contention["rows"].as_array().expect("a list");
     assert!(rows.len() <= 3 && rows.iter().all(|row| row["attempts"].as_u64() > Some(0)), "{report}");
+    assert!(contention["hot"].is_null(), "dbx finds out nothing about hot rows: {report}");
+    let soon = ["--protocol", "htcc", "--option", "hot_period=1", "--option", "hot_failures=1"];
+    let report = bench(entry, &[&skewed[..], &soon, &["--format", "json"]].concat());
+    let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let hot = &report["contention"]["hot"];
+    let (count, rows) = (hot["count"].as_u64(), hot["rows"].as_array().map(Vec::len));
+    assert!(count.is_some() && rows == count.map(|count| count.min(3) as usize), "{report}");
+    let text = bench(entry, &[&skewed[..], &soon].concat());
+    assert!(String::from_utf8_lossy(&text.stdout).contains(" hot"), "{text:?}");
     let text = bench(entry, &skewed);
     assert!(String::from_utf8_lossy(&text.stdout).contains("conflict"), "{text:?}");
     let refused = bench(entry, &["--contention", "0"]);

@@ -9,10 +9,11 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use seriatim_base::{TableId, Tid};
 use seriatim_catalog::{Key, KeyBuf};
-use seriatim_txn::{Before, Cause, ConflictInfo, Redo, RowPtr, Table};
+use seriatim_txn::{Before, Cause, ConflictInfo, HotRecord, Redo, RowPtr, Table};
 
 /// Rows whose last writers are known at one time.
 const WRITERS: usize = 1 << 16;
@@ -58,6 +59,19 @@ pub struct Contended {
     pub count: u64,
 }
 
+/// A row that the protocol has found contended: transactions lock it when they access it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotRow {
+    /// The table or index; `None` once that is dropped.
+    pub table: Option<String>,
+    /// The key.
+    pub key: Option<String>,
+    /// Waits and conflicts at it in the period for which the protocol last looked whether it is to stay hot, or became so.
+    pub failures: u64,
+    /// For how long it has been hot.
+    pub hot_for: Duration,
+}
+
 /// The conflicts of a database since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
@@ -65,6 +79,9 @@ pub struct Contention {
     pub places: Vec<Contended>,
     /// Attempts at places beyond the first 65,536.
     pub elsewhere: u64,
+    /// The rows that are hot now, those with the most failures first; `None` under protocols that do not find out which are (and where
+    /// an option makes all or none hot).
+    pub hot: Option<Vec<HotRow>>,
 }
 
 impl Contention {
@@ -171,9 +188,10 @@ impl Tracker {
         }
     }
 
-    /// What was counted; `describe` names tables and keys.
+    /// What was counted, and what is hot; `describe` names tables and keys.
     pub(crate) fn contention(
         &self,
+        hot: Option<Vec<HotRecord>>,
         describe: impl Fn(TableId, Option<Key<'_>>) -> (Option<String>, Option<String>),
     ) -> Contention {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +213,18 @@ impl Tracker {
                 |place: &Contended| (place.table.clone(), place.key.clone(), place.cause, place.aborted, place.by);
             other.count.cmp(&one.count).then_with(|| names(one).cmp(&names(other)))
         });
-        Contention { places, elsewhere: counted.elsewhere }
+        let hot = hot.map(|records| {
+            let rows = records.into_iter().map(|HotRecord { table, key, failures, since }| {
+                let (table, key) = describe(table, Some(key.as_key()));
+                HotRow { table, key, failures, hot_for: since.elapsed() }
+            });
+            let mut rows: Vec<HotRow> = rows.collect();
+            rows.sort_by(|one, other| {
+                other.failures.cmp(&one.failures).then_with(|| (&one.table, &one.key).cmp(&(&other.table, &other.key)))
+            });
+            rows
+        });
+        Contention { places, elsewhere: counted.elsewhere, hot }
     }
 }
 
@@ -229,7 +258,7 @@ mod tests {
         let info = |key| ConflictInfo { cause, table: Some(TableId(0)), key: Some(KeyBuf::from(Key::Word8(key))) };
         (0..PLACES_MAX as u64 + 5).for_each(|key| tracker.count(cause, Some(&info(key)), AD_HOC));
         tracker.count(cause, Some(&info(7)), AD_HOC);
-        let contention = tracker.contention(|_, key| (None, key.map(|key| format!("{:?}", key.to_bytes()))));
+        let contention = tracker.contention(None, |_, key| (None, key.map(|key| format!("{:?}", key.to_bytes()))));
         assert_eq!((contention.places.len(), contention.elsewhere), (PLACES_MAX, 5));
         assert_eq!((contention.places[0].count, contention.count()), (2, PLACES_MAX as u64 + 6));
         assert_eq!(contention.by(|place| place.cause), [(cause, PLACES_MAX as u64 + 1)]);

@@ -485,7 +485,8 @@ impl Engine {
 
     /// What was in whose way since the database was opened, if that is tracked.
     pub fn contention(&self) -> Option<Contention> {
-        Some(self.inner.contention.as_ref()?.contention(|id, key| self.inner.describe(id, key)))
+        let tracker = self.inner.contention.as_ref()?;
+        Some(tracker.contention(self.inner.protocol.hot_records(), |id, key| self.inner.describe(id, key)))
     }
 
     /// What was recorded since the last call, if the database records.

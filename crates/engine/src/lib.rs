@@ -41,7 +41,7 @@ mod tx;
 mod work_queue;
 
 pub use cancel::Canceller;
-pub use contention::{Contended, Contender, Contention};
+pub use contention::{Contended, Contender, Contention, HotRow};
 pub use detached::{Decided, Detached, Step};
 pub use durability::{
     Checkpoint, Durability, Listener, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked,

@@ -19,8 +19,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Near, Options, Peeked, Protocol, ProtocolInfo, Recover, Restored, RowBuffer, Table,
-    Worker,
+    Change, Core, Environment, HotRecord, Near, Options, Peeked, Protocol, ProtocolInfo, Recover, Restored, RowBuffer,
+    Table, Worker,
 };
 
 use crate::OpenError;
@@ -39,6 +39,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     fn header_bytes(&self) -> usize;
     fn version_header_bytes(&self) -> usize;
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet>;
+    fn hot_records(&self) -> Option<Vec<HotRecord>>;
 
     /// As [`Protocol::peek_committed`].
     ///
@@ -99,6 +100,10 @@ impl<P: Recover> OpenProtocol for P {
 
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
         Protocol::column_groups(self, table)
+    }
+
+    fn hot_records(&self) -> Option<Vec<HotRecord>> {
+        Protocol::hot_records(self)
     }
 
     unsafe fn peek_committed(

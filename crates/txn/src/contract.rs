@@ -27,8 +27,9 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, ColumnUse, Key};
+use seriatim_base::clock::Instant;
+use seriatim_base::{TableId, Tid};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyBuf};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
@@ -122,6 +123,12 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// For reports: the records that are hot now, where the protocol finds out which to lock when they are accessed; `None` where it
+    /// keeps no such set.
+    fn hot_records(&self) -> Option<Vec<HotRecord>> {
+        None
+    }
+
     /// The newest committed version of a record, for readers without a transaction, such as a checkpoint. It does not wait. TIDs
     /// that one thread is shown of one record never go back; versions of several records need not belong together.
     ///
@@ -137,6 +144,19 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         pin: Pinned<'_>,
         buffer: &mut RowBuffer,
     ) -> Peeked;
+}
+
+/// A record that a protocol has found contended, and so has locked when it is accessed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotRecord {
+    /// The table or index.
+    pub table: TableId,
+    /// Its key.
+    pub key: KeyBuf,
+    /// Failures that were counted at it, in the period for which that was last looked at.
+    pub failures: u64,
+    /// When it became hot.
+    pub since: Instant,
 }
 
 /// What a transaction is going to do.

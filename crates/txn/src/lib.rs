@@ -23,8 +23,8 @@ mod undurable_deletions;
 pub use addition::{Added, Addition};
 pub use cause::{Cause, ConflictInfo, On, OpError, Phase, Reason};
 pub use contract::{
-    Capabilities, Chain, Detach, Freshness, Inserted, Mode, OnExists, Outcome, Peeked, Pieces, Prepared, Protocol,
-    ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating, Worker,
+    Capabilities, Chain, Detach, Freshness, HotRecord, Inserted, Mode, OnExists, Outcome, Peeked, Pieces, Prepared,
+    Protocol, ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};

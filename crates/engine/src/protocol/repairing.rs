@@ -16,8 +16,8 @@ use seriatim_procedure::ir::OperationId;
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Added, Addition, Change, Core, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked, Priority, ProtocolInfo,
-    Redo, Repair, Restored, RowBuffer, RowPtr, Runs, Savepoint, Scan, Staged, Table, Updating, Worker,
+    Added, Addition, Change, Core, HotRecord, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked, Priority,
+    ProtocolInfo, Redo, Repair, Restored, RowBuffer, RowPtr, Runs, Savepoint, Scan, Staged, Table, Updating, Worker,
 };
 
 use super::delegate::delegate;
@@ -149,6 +149,10 @@ impl OpenProtocol for Altered {
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
         let apart = self.info.capabilities.column_groups.then_some(table.layout.places.len().min(64));
         (0..apart.unwrap_or(0)).map(|column| ColumnSet::of(ColumnId(column as u16))).collect()
+    }
+
+    fn hot_records(&self) -> Option<Vec<HotRecord>> {
+        self.inner.hot_records()
     }
 
     unsafe fn peek_committed(

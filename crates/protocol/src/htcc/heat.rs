@@ -12,12 +12,13 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use seriatim_base::clock::Instant;
 use seriatim_catalog::KeyBuf;
 use seriatim_htm::Htm;
 use seriatim_store::{RecordPtr, read_key};
-use seriatim_txn::{Core, Knob, Options, Table};
+use seriatim_txn::{Core, HotRecord, Knob, Options, Table};
 
 use super::locks;
 use crate::shared::record_header::{self, TidWord};
@@ -110,16 +111,23 @@ impl Count {
 struct Entry {
     table: NonNull<Table>,
     key: KeyBuf,
+    /// As they were counted when it was last looked at, and since when it is on its list: for reports.
+    failures: u32,
+    since: Instant,
 }
 
 // SAFETY: tables are shared by all workers and live as long as the database.
 unsafe impl Send for Entry {}
 
 impl Entry {
+    fn table<'t>(&self) -> &'t Table {
+        // SAFETY: tables live as long as the database.
+        unsafe { self.table.as_ref() }
+    }
+
     /// The table, and the record that is linked there now.
     fn find<'t>(&self, core: &Core) -> Option<(&'t Table, RecordPtr)> {
-        // SAFETY: tables live as long as the database.
-        let table: &Table = unsafe { self.table.as_ref() };
+        let table = self.table();
         table.index.get(self.key.as_key(), core.local.pinned()).ok().map(|record| (table, record))
     }
 }
@@ -186,19 +194,20 @@ impl Heat {
         let count = |word| Some(more(word).in_word(word));
         let word = locks::word(&table.record_layout, record);
         let counted = word.try_update(Ordering::Relaxed, Ordering::Relaxed, count);
-        if counted.is_ok_and(|before| more(before).failures.is_multiple_of(self.failures)) {
-            self.suspect(table, record);
+        let failures = counted.map_or(0, |before| more(before).failures);
+        if failures > 0 && failures.is_multiple_of(self.failures) {
+            self.suspect(table, record, failures);
         }
     }
 
     /// Puts a record's key on the list; if the helper is at work, the next of as many failures does.
     #[cold]
-    fn suspect(&self, table: &Table, record: RecordPtr) {
+    fn suspect(&self, table: &Table, record: RecordPtr, failures: u32) {
         let Some(mut lists) = self.try_lists() else { return };
         if lists.suspects.len() < self.records_max {
             // SAFETY: key words of a linked record never change; the caller is online.
             let key = KeyBuf::from(unsafe { read_key(record, table.class) });
-            lists.suspects.push(Entry { table: table.into(), key });
+            lists.suspects.push(Entry { table: table.into(), key, failures, since: Instant::now() });
         }
     }
 
@@ -229,11 +238,17 @@ impl Heat {
         self.period.store(period, Ordering::Relaxed);
         core.local.enter();
         let Lists { hot, suspects, .. } = &mut *lists;
-        hot.retain(|entry| entry.find(core).is_some_and(|(table, record)| self.stays_hot(core, table, record)));
+        hot.retain_mut(|entry| {
+            let Some((table, record)) = entry.find(core) else { return false };
+            entry.failures = failures(table, record).failures;
+            self.stays_hot(core, table, record)
+        });
         for suspect in suspects.drain(..) {
             let found = suspect.find(core).filter(|_| hot.len() < self.records_max);
-            if found.is_some_and(|(table, record)| heat(&core.htm, table, record)) {
-                hot.push(suspect);
+            if let Some((table, record)) = found.filter(|&(table, record)| heat(&core.htm, table, record)) {
+                // The next period may have begun, and counts anew.
+                let failures = suspect.failures.max(failures(table, record).failures);
+                hot.push(Entry { failures, since: Instant::now(), ..suspect });
             }
         }
         core.local.leave();
@@ -241,7 +256,7 @@ impl Heat {
 
     /// Makes a hot record cold if there were few failures; whether it is hot still.
     fn stays_hot(&self, core: &Core, table: &Table, record: RecordPtr) -> bool {
-        let Count { period, failures } = Count::of(locks::word(&table.record_layout, record).load(Ordering::Relaxed));
+        let Count { period, failures } = failures(table, record);
         // Nothing was counted since the period before the last: the failures are of that one, or of the one that has just begun.
         let recent = (self.period(core) as u16).wrapping_sub(period) <= 1;
         match recent && failures >= self.failures_kept {
@@ -250,12 +265,23 @@ impl Heat {
         }
     }
 
-    /// The keys of hot records, where that is automatic.
-    #[cfg(test)]
-    pub(super) fn hot_keys(&self) -> Vec<KeyBuf> {
-        let lists = self.lists.lock().expect("no panic");
-        lists.hot.iter().map(|entry| KeyBuf::from(entry.key.as_key())).collect()
+    /// The hot records, as the helper has left them, where that is automatic. The helper does not wait for this, but comes by again.
+    pub(super) fn records(&self) -> Option<Vec<HotRecord>> {
+        if self.hot != Hot::Auto {
+            return None;
+        }
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = |Entry { key, failures, since, .. }: &Entry, table: &Table| {
+            let (key, failures) = (KeyBuf::from(key.as_key()), u64::from(*failures));
+            HotRecord { table: table.id, key, failures, since: *since }
+        };
+        Some(lists.hot.iter().map(|entry| record(entry, entry.table())).collect())
     }
+}
+
+/// The failures of a record in the last period in which there were any.
+fn failures(table: &Table, record: RecordPtr) -> Count {
+    Count::of(locks::word(&table.record_layout, record).load(Ordering::Relaxed))
 }
 
 /// Makes a record hot; whether it is now. One that is locked, has no row, or is hot already is left alone.

@@ -16,8 +16,8 @@ use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, Table,
+    Capabilities, Change, Core, Environment, Freshness, HotRecord, Knob, Mode, Near, OpError, Options, Outcome, Peeked,
+    Protocol, ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, Table,
 };
 
 use crate::shared::optimistic::Optimistic;
@@ -86,6 +86,10 @@ impl Protocol for Htcc {
         let locks = Locks::new(&core.local, Arc::clone(&self.heat));
         let state = State { heat: Arc::clone(&self.heat), installs: core.local.counted(64) };
         Worker::with_locks(core, state, locks)
+    }
+
+    fn hot_records(&self) -> Option<Vec<HotRecord>> {
+        self.heat.records()
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {

@@ -12,7 +12,7 @@ pub(crate) struct Setting {
     htm: HtmMode,
     queued: Queued,
     /// All records are hot, under the protocol that has hot ones.
-    hot: bool,
+    pub(crate) hot: bool,
 }
 
 /// Whether decisions are queued, and in which order those of a batch are made.

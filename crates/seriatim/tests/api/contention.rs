@@ -1,7 +1,7 @@
 //! Who was in whose way.
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Contender, RetryPolicy, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Contender, HotRow, RetryPolicy, Table, Tx, procedure, procedures};
 
 use crate::common::{each, person};
 
@@ -49,6 +49,47 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
         let pairs = contention.by(|place| (place.aborted, place.by));
         assert_eq!(pairs, [((place.aborted, place.by), 1)]);
         assert_eq!(place.aborted, if result.is_err() { Contender::AdHoc } else { Contender::Procedure("count") });
+    });
+}
+
+/// One conflict makes a row hot, and two epochs without any make it cold again, as the options say here.
+#[test]
+fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
+    each(|setting| {
+        let finds_out = setting.protocol.name == "htcc" && !setting.hot;
+        let options = [("hot_period", 1), ("hot_failures", 1)].into_iter().filter(|_| finds_out);
+        let builder = options.fold(setting.builder(), |builder, (name, value)| builder.protocol_option(name, value));
+        let db = builder.track_contention(true).step_helpers(true).open().expect("valid");
+        let counters = db.create::<Counter>().expect("valid");
+        db.register(procedures![count]).expect("it is declared soundly");
+        let (mut session, mut other) = (db.session(), db.session());
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("nobody is about");
+        let hot = || db.contention().expect("it is tracked").hot;
+        assert_eq!(hot(), finds_out.then(Vec::new));
+        if !finds_out {
+            return;
+        }
+        let result = session.transact(|tx| {
+            let n = tx.require(&counters, &7)?.n();
+            if tx.attempt() == 1 {
+                other.call(count, &7).expect("it meets no lock");
+            }
+            tx.insert(&counters, &Counter { id: 8, n })
+        });
+        result.expect("the second attempt meets nobody");
+        assert_eq!(hot(), Some(Vec::new()), "it is found out once in a period");
+        let mut next_epoch = || {
+            db.step();
+            session.transact(|tx| tx.require(&counters, &8).map(drop)).expect("nobody is about");
+            hot().expect("as above")
+        };
+        let rows = next_epoch();
+        let [HotRow { table: Some(table), key: Some(key), failures: 1, .. }] = &rows[..] else {
+            panic!("one hot row: {rows:?}")
+        };
+        assert_eq!((&table[..], &key[..]), ("counter", "id 7"));
+        next_epoch();
+        assert_eq!(next_epoch(), []);
     });
 }
 
