@@ -77,6 +77,15 @@ fn the_chapter_on_procedures_shows_what_is_printed() {
 }
 
 #[test]
+fn the_readme_lists_the_protocols() {
+    let readme = read("README.md");
+    let (_, section) = readme.split_once("\n## Protocols\n").expect("the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let listed = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert!(listed.eq(seriatim::protocols().iter().map(|protocol| protocol.name)), "{section}");
+}
+
+#[test]
 fn the_drawings_of_tpcc_are_those_that_are_printed() {
     for (file, arguments) in DRAWINGS {
         compare(file, &printed(arguments));
