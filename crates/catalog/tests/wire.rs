@@ -235,7 +235,7 @@ fn two_updates() -> impl Strategy<Value = (TableDef, [Vec<Value>; 3], Vec<Does>,
 #[test]
 fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
     let counts = [const { std::cell::Cell::new(0) }; 3];
-    check(600, &two_updates(), |(table, [base, newer, ours], does, changes)| {
+    check(1200, &two_updates(), |(table, [base, newer, ours], does, changes)| {
         let (mut wanted, mut uses) = (Some(base.clone()), ColumnUse::default());
         let base_row = row(&table, &base);
         let (mut newer_row, mut after) = (base_row.block.copied(), base_row.block.copied());

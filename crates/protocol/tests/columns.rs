@@ -246,6 +246,16 @@ fn what_is_taken_back_leaves_no_addition<P: Protocol>() {
     assert_eq!(during::<P>(&taken_back, &[]), (true, [7, 3]));
     let (is_committed, state) = during::<P>(&taken_back, &[&add]);
     assert_eq!(state, [7, if is_committed { 8 } else { 5 }]);
+    // An update that uses all columns is not noted, and is not taken for the one that was taken back.
+    let unnoted = |columns: &Columns<P>, worker: &mut P::Worker| {
+        columns.add(worker, 1)?;
+        let savepoint = worker.savepoint();
+        columns.add(worker, 100)?;
+        worker.rollback_to(savepoint);
+        columns.change(worker, VALUE, ColumnUse::ALL, 1)
+    };
+    assert_eq!(during::<P>(&unnoted, &[]), (true, [8, 1]));
+    assert_eq!(during::<P>(&unnoted, &[&add]), (false, [7, 5]));
     // Another row has its place in the write set.
     let elsewhere = |columns: &Columns<P>, worker: &mut P::Worker| {
         let savepoint = worker.savepoint();

@@ -178,6 +178,16 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
+                    fn a_commit_is_of_the_epoch_in_which_it_is_decided() {
+                        tids::epoch_of_the_decision::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_snapshot_sees_what_was_deleted_and_inserted_over() {
+                        tids::snapshot_of_what_was_inserted_over::<$protocol>();
+                    }
+
+                    #[test]
                     fn the_bound_of_a_snapshot_is_not_newer_than_it() {
                         tids::bound_of_a_snapshot::<$protocol>();
                     }

@@ -11,6 +11,8 @@ mod all_hot;
 mod common;
 #[path = "turns/histories.rs"]
 mod histories;
+#[path = "turns/snapshots.rs"]
+mod snapshots;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -593,6 +595,11 @@ macro_rules! under_every_protocol {
                 #[test]
                 fn who_looks_amid_a_commit_sees_what_was_or_what_comes() {
                     crate::however_held::<Protocol>(crate::looks_amid_a_commit::<Protocol>);
+                }
+
+                #[test]
+                fn a_snapshot_taken_amid_a_commit_is_of_one_state() {
+                    crate::however_held::<Protocol>(crate::snapshots::taken_amid_a_commit::<Protocol>);
                 }
 
                 #[test]

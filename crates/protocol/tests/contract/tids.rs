@@ -154,6 +154,48 @@ pub(crate) fn bound_of_an_absence_before_an_insert<P: Protocol>() {
     }
 }
 
+pub(crate) fn epoch_of_the_decision<P: Protocol>() {
+    for mode in modes() {
+        let bench = Bench::<P>::open(mode, &[1]);
+        let mut worker = bench.worker();
+        for _ in 0..3 {
+            worker.begin(Mode::ReadWrite, Priority::NONE);
+            bench.change(&mut worker, 0, |value| value + 1).expect("alone");
+            bench.environment.advance_epoch();
+            let committed = commit(&mut worker).expect("alone");
+            assert_eq!(committed.epoch(), bench.environment.epochs.current(), "{} on {mode}", P::INFO.name);
+        }
+    }
+}
+
+pub(crate) fn snapshot_of_what_was_inserted_over<P: Protocol>() {
+    if P::INFO.capabilities.snapshots != Freshness::Latest {
+        return;
+    }
+    for mode in modes() {
+        let bench = Bench::<P>::open(mode, &[1, 7]);
+        let (mut writing, mut before, mut between) = (bench.worker(), bench.worker(), bench.worker());
+        for (row, taken_between) in [(7, false), (8, true)] {
+            before.begin(Mode::ReadOnly, Priority::NONE);
+            writing.begin(Mode::ReadWrite, Priority::NONE);
+            assert!(writing.delete(&bench.cells, Key::Word8(1)).is_ok_and(|row| row.is_some()));
+            commit(&mut writing).expect("snapshots are in nobody's way");
+            if taken_between {
+                between.begin(Mode::ReadOnly, Priority::NONE);
+            }
+            writing.begin(Mode::ReadWrite, Priority::NONE);
+            assert_eq!(insert(&bench, &mut writing, 1, row + 1), Ok(Inserted::New));
+            commit(&mut writing).expect("as above");
+            assert_eq!(bench.read(&mut before, 1), Ok(Some(row)), "{} on {mode}: {taken_between}", P::INFO.name);
+            commit(&mut before).expect("snapshots do not fail");
+            if taken_between {
+                assert_eq!(bench.read(&mut between, 1), Ok(None), "{} on {mode}", P::INFO.name);
+                commit(&mut between).expect("as above");
+            }
+        }
+    }
+}
+
 pub(crate) fn bound_of_a_snapshot<P: Protocol>() {
     if P::INFO.capabilities.snapshots != Freshness::Latest {
         return;
