@@ -31,6 +31,13 @@ impl ColumnSet {
         ColumnSet(self.0 | other.0)
     }
 
+    /// Columns in both sets.
+    #[must_use]
+    #[inline]
+    pub const fn intersection(self, other: ColumnSet) -> ColumnSet {
+        ColumnSet(self.0 & other.0)
+    }
+
     /// Whether the sets may share a column.
     #[inline]
     pub const fn intersects(self, other: ColumnSet) -> bool {

@@ -303,6 +303,24 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }
 
+/// The row owns the text that the newer row version has, although the older one has the same elsewhere.
+#[test]
+fn a_text_that_is_the_same_elsewhere_is_taken_over() {
+    let number = ColumnDef::new("n", ColumnType::U8);
+    let table = table(&[number.clone(), number, ColumnDef::new("t", ColumnType::LongText)], 1);
+    let text = || Value::Text("long".to_owned());
+    let base = row(&table, &[Value::UInt(1), Value::UInt(2), text()]);
+    let (mut newer, mut after) = (base.block.copied(), base.block.copied());
+    assert_eq!(newer.set_value(&table.columns[2], 2, &text()), Ok(()));
+    assert_eq!(after.set_value(&table.columns[1], 1, &Value::UInt(5)), Ok(()));
+    assert_ne!(newer.out_of_line(), base.block.out_of_line(), "a text that is set is another block");
+    let uses = ColumnUse::adding([ColumnId(1)]);
+    // SAFETY: rows of the table, the last one private.
+    assert!(unsafe { base.wire.merge(base.block.row(), newer.row(), after.as_mut_ptr(), uses) });
+    assert_eq!(after.out_of_line(), newer.out_of_line());
+    assert!(same(&after.values(&table.columns), &[Value::UInt(1), Value::UInt(5), text()]));
+}
+
 /// A number's type without what does not bear on its range.
 fn range(ty: ColumnType) -> ColumnType {
     if let ColumnType::Decimal { .. } = ty { ColumnType::I64 } else { ty }

@@ -74,6 +74,14 @@ impl Block {
         unsafe { RowRef::from_raw(self.row.as_ptr().cast()) }
     }
 
+    /// The addresses of the row version's long texts.
+    pub(crate) fn out_of_line(&self) -> Vec<u64> {
+        let row = self.row().as_ptr();
+        // SAFETY: the offsets are of words of the row version.
+        let at = |offset: &u32| unsafe { row.add(*offset as usize).cast::<u64>().read_unaligned() };
+        self.layout.row_out_of_line.iter().map(at).collect()
+    }
+
     /// The row version, private to the caller.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.row.as_mut_ptr().cast()

@@ -85,7 +85,7 @@ pub(super) fn commit(
         for install in installs.iter() {
             record::release(&mut attempt.base.core, install.marker, VersionHeader::BYTES);
         }
-        if !attempt.rebase() {
+        if !attempt.rebase(true) {
             return Err(error);
         }
         installs.clear();

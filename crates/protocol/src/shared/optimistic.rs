@@ -556,7 +556,7 @@ impl<O: Origin> Optimistic<O> {
             // instant.
             fence(Ordering::SeqCst);
             let Some(failure) = self.validation_failure_now() else { return Ok(()) };
-            if !self.rebase() {
+            if !self.rebase(false) {
                 return Err(self.record_conflict(Phase::Validate, failure));
             }
         }

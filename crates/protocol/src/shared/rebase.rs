@@ -121,6 +121,15 @@ impl Bases {
 }
 
 impl<O: Origin> Optimistic<O> {
+    /// A row that was just updated is looked at after all: these columns are used.
+    #[cold]
+    pub(crate) fn note_answer(&mut self, table: &Table, columns: ColumnSet) -> Result<(), OpError> {
+        let entry = self.base.seen.record.and_then(|record| self.base.writes.find(record));
+        let Some(entry) = entry else { return Ok(()) };
+        let base = Base { table: table.into(), entry: entry as u32, row_version: 0, columns: columns.into() };
+        self.bases.writes.try_push(base).map_err(record::full)
+    }
+
     /// A row was read, of which these columns are used.
     #[inline(never)]
     pub(crate) fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
@@ -152,9 +161,10 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Goes on from the newest row versions. True if there were newer ones, and what the attempt used is the same in all of them: its
-    /// commit can be tried again, unless that was done too often.
+    /// commit can be tried again, unless that was done too often. Writes are merged where the attempt `commits`: not while it may still look at
+    /// rows that it wrote, or tell that a sum left its range.
     #[cold]
-    pub(crate) fn rebase(&mut self) -> bool {
+    pub(crate) fn rebase(&mut self, commits: bool) -> bool {
         if self.bases.rebases == self.bases.max {
             return false;
         }
@@ -183,7 +193,7 @@ impl<O: Origin> Optimistic<O> {
                 continue;
             }
             let Some((now, newer)) = newest(table, write.record) else { return false };
-            if !regardless && !self.merge(entry, newer) {
+            if !commits || !regardless && !self.merge(entry, newer) {
                 return false;
             }
             self.base.note_tid(table, now.tid());
@@ -206,7 +216,11 @@ impl<O: Origin> Optimistic<O> {
         if write.expected.is_absent() || updates != self.base.writes.row_versions(entry) {
             return false;
         }
-        let columns = noted().fold(ColumnUse::default(), |columns, base| columns.union(base.columns));
+        let columns = noted().fold(ColumnUse::default(), |columns, base| {
+            // Of several sums each has to stay in range, not just the last.
+            let twice = columns.added.intersection(base.columns.added);
+            columns.union(base.columns).union(twice.into())
+        });
         let is_first = |base: &&mut Base| base.entry as usize == entry && base.row_version != 0;
         let Some(first) = self.bases.writes.iter_mut().find(is_first) else { return false };
         let table = write.table();
@@ -247,4 +261,99 @@ fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
 fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
     // SAFETY: the worker has been online since it was published, and is for the lifetime.
     unsafe { RowRef::from_raw(record::row_of(table, row_version).as_ptr()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_base::{Tid, rng};
+    use seriatim_catalog::{ColumnDef, ColumnId, ColumnType, Key};
+    use seriatim_htm::HtmMode;
+    use seriatim_txn::{Addition, Mode, NoRedo, Outcome, Priority, Protocol, Worker as _};
+
+    use super::*;
+    use crate::common::Bench;
+    use crate::silo::Silo;
+
+    const SUM: ColumnId = ColumnId(1);
+
+    fn add(bench: &Bench<Silo>, worker: &mut <Silo as Protocol>::Worker, units: i128) {
+        // SAFETY: the column's type.
+        let addition = unsafe { Addition::new(SUM, ColumnType::I64, units) };
+        assert_eq!(worker.add(&bench.cells, Key::Word8(0), addition), Ok(seriatim_txn::Added::Done));
+    }
+
+    fn commit(worker: &mut <Silo as Protocol>::Worker) -> Tid {
+        let Ok(Outcome::Committed(tid)) = worker.commit(&mut NoRedo) else {
+            panic!("nothing that it used has changed")
+        };
+        tid
+    }
+
+    /// A worker that takes notes, with an open transaction.
+    fn begin(bench: &Bench<Silo>) -> <Silo as Protocol>::Worker {
+        let mut worker = bench.worker();
+        worker.attempt().bases.encourage();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        worker
+    }
+
+    fn bench() -> Bench<Silo> {
+        let fixed = ColumnDef::new("fixed", ColumnType::U64).immutable();
+        Bench::<Silo>::of(HtmMode::Absent, &["id"], [fixed]).with_rows(&[0])
+    }
+
+    #[test]
+    fn an_attempt_goes_on_from_each_newer_version_in_turn() {
+        let seed = rng::entropy();
+        println!("seed {seed}");
+        let (bench, mut random) = (bench(), seriatim_base::Rng::from_seed(seed));
+        let (mut worker, mut other) = (begin(&bench), bench.worker());
+        add(&bench, &mut worker, 1);
+        let mut sum = 1;
+        for _ in 0..5 {
+            let units = random.below(1000) as i64;
+            other.begin(Mode::ReadWrite, Priority::NONE);
+            add(&bench, &mut other, units.into());
+            commit(&mut other);
+            sum += units;
+            assert!(worker.attempt().rebase(true), "the sum is not read");
+            assert!(!worker.attempt().rebase(true), "there is no newer version");
+        }
+        commit(&mut worker);
+        assert_eq!(bench.state(&[0]), [sum]);
+    }
+
+    #[test]
+    fn what_could_not_be_merged_stays_refuted() {
+        let bench = bench();
+        let (mut worker, mut other) = (begin(&bench), bench.worker());
+        let used = ColumnUse::from(ColumnSet::of(SUM));
+        let updating = worker.update(&bench.cells, Key::Word8(0), ColumnUse { used: ColumnSet::EMPTY, ..used });
+        bench.set(updating.expect("alone").expect("it is there").after, 5);
+        let updating = worker.update(&bench.cells, Key::Word8(0), used);
+        assert!(updating.expect("alone").is_some());
+        for _ in 0..2 {
+            other.begin(Mode::ReadWrite, Priority::NONE);
+            add(&bench, &mut other, 1);
+            commit(&mut other);
+            assert!((0..2).all(|_| !worker.attempt().rebase(true)), "the sum was used");
+        }
+        assert!(worker.commit(&mut NoRedo).is_err(), "the sum was used");
+        worker.abort();
+    }
+
+    #[test]
+    fn an_attempt_is_rebased_so_often_and_no_more() {
+        let bench = bench();
+        let (mut worker, mut other) = (begin(&bench), bench.worker());
+        add(&bench, &mut worker, 1);
+        for rebases in 0..=REBASES_MAX.default {
+            other.begin(Mode::ReadWrite, Priority::NONE);
+            add(&bench, &mut other, 1);
+            commit(&mut other);
+            assert_eq!(worker.attempt().rebase(true), rebases < REBASES_MAX.default, "{rebases}");
+        }
+        assert!(worker.commit(&mut NoRedo).is_err(), "it was rebased too often");
+        worker.abort();
+    }
 }

@@ -7,8 +7,8 @@ use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
-    ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Prepared, Priority, Redo, Repair, RowPtr,
-    Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
+    Added, Addition, ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Prepared, Priority, Redo,
+    Repair, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::gc::{self, Claim};
@@ -104,6 +104,12 @@ impl<V: Variant> Worker<V> {
 
 #[allow(private_bounds, reason = "as of the type")]
 impl<V: Variant> Worker<V> {
+    /// The open attempt.
+    #[cfg(test)]
+    pub(crate) fn attempt(&mut self) -> &mut Optimistic<V::By> {
+        &mut self.attempt
+    }
+
     /// A row was read: notes the columns used, if updates change others, or if it is the transaction's own.
     #[inline(always)]
     fn note_used(&mut self, table: &Table, row: Option<RowPtr>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
@@ -175,6 +181,17 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
             self.attempt.note_update(table, before, columns)?;
         }
         Ok(rows)
+    }
+
+    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
+        let columns = addition.columns();
+        let Some(rows) = self.update(table, key, columns)? else { return Ok(Added::Missing) };
+        // SAFETY: a private row version of the table's layout, until this returns.
+        let added = unsafe { addition.apply(table, rows.after) };
+        if added == Added::Overflow && self.attempt.bases.are_noted() {
+            self.attempt.note_answer(table, columns.either())?;
+        }
+        Ok(added)
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {

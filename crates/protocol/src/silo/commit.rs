@@ -30,7 +30,7 @@ pub(super) fn commit<O: Origin>(
     let tid = abort_on_unwind("a commit", || {
         loop {
             match decide(attempt, state) {
-                Err(_) if attempt.rebase() => state.order.clear(),
+                Err(_) if attempt.rebase(true) => state.order.clear(),
                 decided => break decided,
             }
         }

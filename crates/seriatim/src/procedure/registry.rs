@@ -12,7 +12,7 @@ use seriatim_engine::procedure::execution::{Passes, Repairs};
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
-use seriatim_procedure::plan::{self, Chopping, Fragments, Kind, Operation, Options, Plan};
+use seriatim_procedure::plan::{self, Chopping, Failure, FailureKind, Fragments, Kind, Options, Plan};
 use seriatim_txn::{Freshness, Mode};
 
 use super::support::{CallByName, Erased};
@@ -130,11 +130,21 @@ fn tells_footprint(plan: &Plan) -> bool {
     touches.iter().any(is_row)
 }
 
-/// The columns that an operation reads, replaces or adds to.
-fn columns(operation: &Operation) -> ColumnUse {
+/// The columns that an operation of a plan reads, replaces or adds to. A column that it adds to more than once counts as used: each sum
+/// has to stay in range, not just the last.
+fn columns(plan: &Plan, at: usize) -> ColumnUse {
+    let operation = &plan.operations[at];
     let Some(own) = operation.accesses.first() else { return ColumnUse::default() };
     let used: ColumnSet = own.reads.iter().chain(own.writes.iter()).collect();
-    ColumnUse::from(used).union(ColumnUse::adding(own.commutes.iter()))
+    let of_sum = |failure: &&Failure| failure.operation == Some(at) && failure.kind == FailureKind::CommutativeOverflow;
+    let (mut sums, mut once) = (0, true);
+    for failure in plan.failures.iter().filter(of_sum) {
+        sums += 1;
+        once &= failure.loops == operation.loops;
+    }
+    let added = ColumnUse::adding(own.commutes.iter());
+    let added = if once && sums == own.commutes.iter().count() { added } else { added.either().into() };
+    ColumnUse::from(used).union(added)
 }
 
 impl Registry {
@@ -417,7 +427,7 @@ impl Database {
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
         let declaration = (procedure.declaration)();
         let (plan, steps) = analysis::analyse(&declaration, schema).map_err(RegisterError::Refused)?;
-        let columns: Box<[ColumnUse]> = plan.operations.iter().map(columns).collect();
+        let columns: Box<[ColumnUse]> = (0..plan.operations.len()).map(|at| columns(&plan, at)).collect();
         let handles = (procedure.handles)(self, &columns).map_err(|error| RegisterError::Schema {
             procedure: procedure.name.to_owned(),
             span: declaration.span.clone(),
