@@ -624,14 +624,27 @@ pub(super) fn plan_failure(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     disk.fail(operation, rng.range(1, most), times, ErrorKind::Other);
 }
 
-/// Whether a transaction that saw this wrote anything.
+/// Whether a transaction that saw this wrote anything that it did not take back.
 fn has_written(program: &[Op], seen: &[Seen]) -> bool {
-    program.iter().zip(seen).any(|(op, seen)| match op {
-        Op::Insert(..) | Op::Put(..) => true,
-        Op::Update(..) => *seen != Seen::Row(None),
-        Op::Delete(..) => *seen == Seen::Done(true),
-        _ => false,
-    })
+    let (mut writes, mut savepoints) = (0, Vec::new());
+    for (op, seen) in program.iter().zip(seen) {
+        let written = match op {
+            Op::Insert(..) | Op::Put(..) => true,
+            Op::Update(..) => *seen != Seen::Row(None),
+            Op::Delete(..) => *seen == Seen::Done(true),
+            _ => false,
+        };
+        writes += u32::from(written);
+        match op {
+            Op::Savepoint => savepoints.push(writes),
+            Op::RollbackTo(number) => {
+                savepoints.truncate(number + 1);
+                writes = savepoints[*number];
+            }
+            _ => {}
+        }
+    }
+    writes > 0
 }
 
 fn submit(db: &Database, session: &mut Session, tables: &[Option<DynHandle>], program: Vec<Op>) -> Submitted {
