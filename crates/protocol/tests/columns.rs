@@ -299,7 +299,7 @@ fn what_is_taken_back_leaves_no_addition<P: Protocol>() {
     let unnoted = |columns: &Columns<P>, worker: &mut P::Worker| {
         columns.add(worker, 1)?;
         let savepoint = worker.savepoint();
-        columns.add(worker, 100)?;
+        columns.change(worker, VALUE, set(&[VALUE]), 100)?;
         worker.rollback_to(savepoint);
         columns.change(worker, VALUE, ColumnUse::ALL, 1)
     };
