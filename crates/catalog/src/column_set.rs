@@ -68,6 +68,11 @@ impl ColumnSet {
         self.0 == 0
     }
 
+    /// The columns; those that share a bit are one, the first of them.
+    pub fn iter(self) -> impl Iterator<Item = ColumnId> {
+        (0..=SHARED).map(ColumnId).filter(move |&column| self.contains(column))
+    }
+
     /// The set as its bits.
     #[inline]
     pub const fn bits(self) -> u64 {
@@ -128,7 +133,7 @@ impl FromIterator<ColumnId> for ColumnSet {
 
 impl fmt::Debug for ColumnSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries((0..64u16).filter(|&column| self.contains(ColumnId(column)))).finish()
+        f.debug_set().entries(self.iter().map(|column| column.0)).finish()
     }
 }
 

@@ -116,6 +116,11 @@ impl<W> Component<W> {
     }
 }
 
+/// Rule 4: whether calls of a batch may have been overtaken as often as they are to be, when so many batches have been formed.
+fn is_overdue(batch: u64, batches: u64) -> bool {
+    batch + OVERTAKING_BATCHES_MAX <= batches
+}
+
 /// What a thread does next.
 pub(crate) enum Next<W> {
     /// It begins this.
@@ -299,27 +304,22 @@ impl<W> WorkQueue<W> {
         true
     }
 
-    fn is_overdue(&self, batch: u64) -> bool {
-        batch + OVERTAKING_BATCHES_MAX <= self.counted.batches
-    }
-
     /// The thread that has a component that is overdue.
     fn overdue(&self) -> Option<usize> {
-        let is_overdue = |component: &Component<W>| self.is_overdue(component.batch);
+        let is_overdue = |component: &Component<W>| is_overdue(component.batch, self.counted.batches);
         self.threads.iter().position(|components| components.iter().any(is_overdue))
     }
 
     /// Rule 4: a call that is overdue, if it came before `first`.
     fn begin_overdue(&mut self, thread: usize, first: u64) -> Option<Next<W>> {
         let batches = self.counted.batches;
-        let is_overdue =
-            |component: &Component<W>| component.batch + OVERTAKING_BATCHES_MAX <= batches && component.next() < first;
-        if self.take_over(thread, is_overdue) {
+        let is_wanted = |component: &Component<W>| is_overdue(component.batch, batches) && component.next() < first;
+        if self.take_over(thread, is_wanted) {
             self.counted.taken_over += 1;
             return Some(self.begin_call(thread));
         }
         // All of it are behind a call that runs.
-        let owner = self.threads.iter().position(|components| components.front().is_some_and(is_overdue))?;
+        let owner = self.threads.iter().position(|components| components.front().is_some_and(is_wanted))?;
         self.counted.overdue += 1;
         Some(self.begin_call(owner))
     }
@@ -328,7 +328,9 @@ impl<W> WorkQueue<W> {
     fn can_form(&self, first: u64) -> bool {
         let is_first =
             self.calls.front().is_some_and(|(call, _)| call.arrival < first && !self.is_behind(call.arrival));
-        is_first && self.overdue().is_none() && !self.forming.iter().any(|batch| self.is_overdue(*batch))
+        is_first
+            && self.overdue().is_none()
+            && !self.forming.iter().any(|&batch| is_overdue(batch, self.counted.batches))
     }
 
     /// Rule 2: whether it came after work that runs by itself and has not begun.

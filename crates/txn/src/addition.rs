@@ -38,11 +38,6 @@ impl Addition {
         ColumnUse::adding([self.column])
     }
 
-    /// The column added to.
-    pub const fn column(&self) -> ColumnId {
-        self.column
-    }
-
     /// Adds it to a row.
     ///
     /// # Safety

@@ -145,6 +145,19 @@ impl Field {
         }
     }
 
+    /// Whether two values are the same byte for byte; of long texts, the addresses.
+    ///
+    /// # Safety
+    /// As [`Field::put`], of both blocks.
+    pub(super) unsafe fn is_shared(&self, one: *const u8, other: *const u8) -> bool {
+        let (place, offset) = (&self.place, self.place.offset as usize);
+        // SAFETY: the caller's promise; a place lies in its block.
+        unsafe {
+            are_equal(one.add(offset), other.add(offset), place.bytes as usize)
+                && place.is_null(one) == place.is_null(other)
+        }
+    }
+
     /// Whether two values differ. The same out-of-line address is the same text.
     ///
     /// # Safety

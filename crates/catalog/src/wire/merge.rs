@@ -40,7 +40,7 @@ impl RowWire {
             unsafe {
                 if !field.differs(old, new) {
                     // A long text may be the same at another address, and the row owns the one that the newer row version has.
-                    if field.place.same_bytes(old, after) {
+                    if field.is_shared(old, after) {
                         field.place.copy(new, after);
                     }
                     return true;
@@ -68,19 +68,6 @@ impl Field {
 }
 
 impl Place {
-    /// Whether the values are the same byte for byte; of long texts, the addresses.
-    ///
-    /// # Safety
-    /// Both are the block of memory of a row that the place speaks of, readable and not being written.
-    unsafe fn same_bytes(&self, one: *const u8, other: *const u8) -> bool {
-        // SAFETY: the caller's promise; the value lies in the block.
-        unsafe {
-            let bytes =
-                |block: *const u8| std::slice::from_raw_parts(block.add(self.offset as usize), self.bytes as usize);
-            bytes(one) == bytes(other) && self.is_null(one) == self.is_null(other)
-        }
-    }
-
     /// Copies the value and whether it is NULL; of a long text, the address.
     ///
     /// # Safety

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, Tid};
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::Budget;
-use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
+use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, RowPtr, Scan, Table,
+    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
+    Redo, Requirements, RowBuffer, RowPtr, Scan, Table,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -93,25 +93,7 @@ impl Protocol for Dbx {
     }
 }
 
-impl Recover for Dbx {
-    unsafe fn restore(
-        &self,
-        core: &mut Core,
-        table: &Table,
-        key: Key<'_>,
-        near: Near<'_>,
-        tid: Tid,
-        change: Change<'_>,
-    ) -> Result<Restored, OutOfMemory> {
-        // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, tid, change) }
-    }
-
-    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
-        // SAFETY: the caller's promise.
-        unsafe { restore::finish(core, table, &LockBit) }
-    }
-}
+restore::recovers!(Dbx, LockBit);
 
 impl Versions for Dbx {
     fn describe(&self, row_version: usize, tid: Tid) {

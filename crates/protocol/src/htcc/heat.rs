@@ -10,7 +10,6 @@
 //! A flip changes the TID word of a record: of a cold one by a compare-and-swap from a word that is not locked, as a commit
 //! begins; of a hot one under its lock. So every transaction that saw the record before it, to read or to overwrite it, fails.
 
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -22,6 +21,7 @@ use seriatim_txn::{Core, HotRecord, Knob, Options, Table};
 
 use super::locks;
 use crate::shared::record_header::{self, TidWord};
+use crate::shared::table_ref::TableRef;
 
 /// Which records are hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,25 +109,17 @@ impl Count {
 /// A key whose record is to be looked at.
 #[derive(Debug)]
 struct Entry {
-    table: NonNull<Table>,
+    table: TableRef,
     key: KeyBuf,
     /// As they were counted when it was last looked at, and since when it is on its list: for reports.
     failures: u32,
     since: Instant,
 }
 
-// SAFETY: tables are shared by all workers and live as long as the database.
-unsafe impl Send for Entry {}
-
 impl Entry {
-    fn table<'t>(&self) -> &'t Table {
-        // SAFETY: tables live as long as the database.
-        unsafe { self.table.as_ref() }
-    }
-
     /// The table, and the record that is linked there now.
     fn find<'t>(&self, core: &Core) -> Option<(&'t Table, RecordPtr)> {
-        let table = self.table();
+        let table = self.table.get();
         table.index.get(self.key.as_key(), core.local.pinned()).ok().map(|record| (table, record))
     }
 }
@@ -275,7 +267,7 @@ impl Heat {
             let (key, failures) = (KeyBuf::from(key.as_key()), u64::from(*failures));
             HotRecord { table: table.id, key, failures, since: *since }
         };
-        Some(lists.hot.iter().map(|entry| record(entry, entry.table())).collect())
+        Some(lists.hot.iter().map(|entry| record(entry, entry.table.get())).collect())
     }
 }
 

@@ -15,7 +15,6 @@
 //!
 //! Nobody waits without a bound: a lock that is not had within so many steps ends the attempt, so deadlocks do (§3.2: no-wait).
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,6 +31,7 @@ use crate::shared::origin::Origin;
 use crate::shared::own::OwnIndex;
 use crate::shared::record;
 use crate::shared::record_header::{self, TidWord};
+use crate::shared::table_ref::TableRef;
 
 const WRITER: u64 = 1 << 63;
 const READER: u64 = 1 << 48;
@@ -82,15 +82,14 @@ pub(super) fn let_go(word: &AtomicU64, exclusive: bool) {
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    table: NonNull<Table>,
+    table: TableRef,
     record: RecordPtr,
     exclusive: bool,
 }
 
 impl Held {
     fn layout<'t>(&self) -> &'t RecordLayout {
-        // SAFETY: tables live as long as the database, which outlives its workers' open transactions.
-        &unsafe { self.table.as_ref() }.record_layout
+        &self.table.get().record_layout
     }
 
     /// The TID word and the row version of the record: rule 2.
@@ -107,10 +106,10 @@ pub(crate) struct Locks {
     own: OwnIndex,
     heat: Arc<Heat>,
     /// Tables that were accessed, by id: for failures of entries that only know that.
-    tables: Vec<Option<NonNull<Table>>>,
+    tables: Vec<Option<TableRef>>,
 }
 
-// SAFETY: tables are shared by all workers and live as long as the database; records are followed while online only.
+// SAFETY: records are followed while online only.
 unsafe impl Send for Locks {}
 
 impl Locks {
@@ -231,8 +230,7 @@ impl AccessLocks for Locks {
     fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr) {
         // A table whose records were only inserted: its records are not hot before they are committed.
         let Some(table) = self.tables.get(table.index()).copied().flatten() else { return };
-        // SAFETY: as in `Held::layout`.
-        self.heat.failed(core, unsafe { table.as_ref() }, record);
+        self.heat.failed(core, table.get(), record);
     }
 
     fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {

@@ -6,13 +6,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use seriatim_base::Tid;
-use seriatim_catalog::Key;
-use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Change, Core, Environment, Freshness, Knob, Near, Options, Peeked, Protocol, ProtocolInfo, Recover,
-    Requirements, Restored, RowBuffer, Table,
+    Capabilities, Core, Environment, Freshness, Knob, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer,
+    Table,
 };
 
 use crate::shared::locking::{self, GapClaim, Worker, lock_of};
@@ -72,25 +70,7 @@ impl Protocol for NoWait {
     }
 }
 
-impl Recover for NoWait {
-    unsafe fn restore(
-        &self,
-        core: &mut Core,
-        table: &Table,
-        key: Key<'_>,
-        near: Near<'_>,
-        tid: Tid,
-        change: Change<'_>,
-    ) -> Result<Restored, OutOfMemory> {
-        // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, tid, change) }
-    }
-
-    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
-        // SAFETY: the caller's promise.
-        unsafe { restore::finish(core, table, &GapClaim) }
-    }
-}
+restore::recovers!(NoWait, GapClaim);
 
 impl Versions for NoWait {
     fn rest(&self, table: &Table, record: RecordPtr) {

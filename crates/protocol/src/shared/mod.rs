@@ -13,6 +13,7 @@ pub(crate) mod record;
 pub(crate) mod record_header;
 pub(crate) mod region;
 pub(crate) mod restore;
+pub(crate) mod table_ref;
 pub(crate) mod versions;
 pub(crate) mod worker;
 pub(crate) mod write_phase;

@@ -13,7 +13,6 @@
 //! Where the order is another, as of rows prefetched table by table, the table's next slot is sought among those ahead. A hit is as
 //! good as the index's own: the record was linked while the worker was online.
 
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use seriatim_base::prefetch;
@@ -23,6 +22,7 @@ use seriatim_store::{HashHint, RecordPtr, has_key};
 use seriatim_txn::Table;
 
 use super::attempt::LeafHints;
+use super::table_ref::TableRef;
 use super::{record, record_header};
 
 /// Most bytes of a record or row version that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
@@ -39,7 +39,7 @@ const PASSED_MAX: u32 = 8;
 /// A row on its way.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    table: NonNull<Table>,
+    table: TableRef,
     stage: Stage,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Prefetched {
     passed: (usize, u32),
 }
 
-// SAFETY: tables are shared by all workers and live as long as the database; records are followed while online only.
+// SAFETY: records are followed while online only.
 unsafe impl Send for Prefetched {}
 
 fn bit(table: &Table) -> u64 {
@@ -121,12 +121,11 @@ impl Prefetched {
     #[inline]
     pub(crate) fn advance(&mut self, pin: Pinned<'_>) {
         for slot in &mut self.slots[self.complete..self.advanced] {
-            // SAFETY: tables live as long as the database.
-            let table = unsafe { slot.table.as_ref() };
+            let table = slot.table.get();
             match slot.stage {
                 Stage::Record(found, false) => fetch_version(table, found),
                 Stage::Bucket(hint) => {
-                    // SAFETY: as above: the table's index gave the hint.
+                    // SAFETY: the table's index gave the hint.
                     let found = unsafe { hint.guess_behind(pin) };
                     slot.stage = found.map_or(Stage::Nothing, |found| fetch_record(table, found));
                 }
@@ -135,8 +134,7 @@ impl Prefetched {
         }
         self.complete = self.advanced;
         for slot in &mut self.slots[self.advanced..] {
-            // SAFETY: as above.
-            let table = unsafe { slot.table.as_ref() };
+            let table = slot.table.get();
             match slot.stage {
                 Stage::Bucket(hint) => {
                     // SAFETY: as above.

@@ -12,19 +12,18 @@
 //! What was not noted is not rebased. A worker takes notes when an attempt of its own was refuted lately. It takes them where a call leaves out columns of the table that updates change, and of each look
 //! at a row that the attempt wrote.
 
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use seriatim_base::ColumnId;
 use seriatim_catalog::{ColumnSet, ColumnUse, RowRef};
 use seriatim_memory::{CountedVec, Local};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Fault, Knob, OpError, RowPtr, Seen, Table};
+use seriatim_txn::{Fault, Knob, OpError, RowPtr, Table};
 
 use super::optimistic::Optimistic;
 use super::origin::Origin;
 use super::record;
 use super::record_header::{self, TidWord};
+use super::table_ref::TableRef;
 
 /// How often an attempt is rebased at most: each time another has committed.
 pub(crate) const REBASES_MAX: Knob = Knob {
@@ -43,22 +42,12 @@ const NOTED: u32 = 256;
 /// A row version that an attempt saw, and the columns that it used.
 #[derive(Clone, Copy, Debug)]
 struct Base {
-    table: NonNull<Table>,
+    table: TableRef,
     /// Of the read set or of the write set.
     entry: u32,
     /// Zero: the attempt's own row version, read after it was written.
     row_version: usize,
     columns: ColumnUse,
-}
-
-// SAFETY: tables are shared by all workers and live as long as the database; row versions are followed while online only.
-unsafe impl Send for Base {}
-
-impl Base {
-    fn table<'t>(&self) -> &'t Table {
-        // SAFETY: tables live as long as the database, which outlives its workers' open transactions.
-        unsafe { self.table.as_ref() }
-    }
 }
 
 /// The notes of an attempt.
@@ -121,9 +110,9 @@ impl Bases {
 }
 
 impl<O: Origin> Optimistic<O> {
-    /// A row that was just updated is looked at after all: these columns are used.
+    /// The row of the last operation, which the attempt wrote, was looked at: these columns are used.
     #[cold]
-    pub(crate) fn note_answer(&mut self, table: &Table, columns: ColumnSet) -> Result<(), OpError> {
+    pub(crate) fn note_used_own(&mut self, table: &Table, columns: ColumnSet) -> Result<(), OpError> {
         let entry = self.base.seen.record.and_then(|record| self.base.writes.find(record));
         let Some(entry) = entry else { return Ok(()) };
         let base = Base { table: table.into(), entry: entry as u32, row_version: 0, columns: columns.into() };
@@ -133,20 +122,12 @@ impl<O: Origin> Optimistic<O> {
     /// A row was read, of which these columns are used.
     #[inline(never)]
     pub(crate) fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
-        let (table, columns) = (NonNull::from(table), columns.into());
-        let noted = match self.base.seen {
-            Seen { own: true, record: Some(record), .. } => {
-                let Some(entry) = self.base.writes.find(record) else { return Ok(()) };
-                self.bases.writes.try_push(Base { table, entry: entry as u32, row_version: 0, columns })
-            }
-            _ => {
-                let entry = self.reads.len() as u32 - 1;
-                // SAFETY: `table` is a reference.
-                let row_version = record::row_version_of(unsafe { table.as_ref() }, row);
-                self.bases.reads.try_push(Base { table, entry, row_version, columns })
-            }
-        };
-        noted.map_err(record::full)
+        if self.base.seen.own {
+            return self.note_used_own(table, columns);
+        }
+        let (entry, row_version) = (self.reads.len() as u32 - 1, record::row_version_of(table, row));
+        let base = Base { table: table.into(), entry, row_version, columns: columns.into() };
+        self.bases.reads.try_push(base).map_err(record::full)
     }
 
     /// A row, which was as `before`, is being updated.
@@ -176,7 +157,7 @@ impl<O: Origin> Optimistic<O> {
             }
             let noted = self.bases.reads.binary_search_by_key(&(entry as u32), |base| base.entry);
             let Some(base) = noted.ok().map(|at| self.bases.reads[at]) else { return false };
-            let table = base.table();
+            let table = base.table.get();
             let Some((now, newer)) = newest(table, self.reads[entry].record()) else { return false };
             if !agree(table, base.row_version, newer, base.columns.used) && !regardless {
                 return false;
@@ -240,9 +221,7 @@ impl<O: Origin> Optimistic<O> {
 
 /// The columns that are kept apart: each that an update may change.
 pub(crate) fn column_groups(table: &Table) -> Vec<ColumnSet> {
-    let columns = 0..table.layout.places.len().min(64) as u16;
-    let groups = columns.map(|column| ColumnSet::of(ColumnId(column)));
-    groups.filter(|group| group.intersects(table.updatable)).collect()
+    table.updatable.iter().map(ColumnSet::of).collect()
 }
 
 /// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.

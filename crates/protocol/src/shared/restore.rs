@@ -27,6 +27,32 @@ pub(crate) trait Versions {
     fn describe(&self, _row_version: usize, _: Tid) {}
 }
 
+/// Implements [`seriatim_txn::Recover`] for a protocol that is [`Versions`] and unlinks records by this [`Claim`].
+macro_rules! recovers {
+    ($protocol:ty, $claim:expr) => {
+        impl seriatim_txn::Recover for $protocol {
+            unsafe fn restore(
+                &self,
+                core: &mut seriatim_txn::Core,
+                table: &seriatim_txn::Table,
+                key: seriatim_catalog::Key<'_>,
+                near: seriatim_txn::Near<'_>,
+                tid: seriatim_base::Tid,
+                change: seriatim_txn::Change<'_>,
+            ) -> Result<seriatim_txn::Restored, seriatim_memory::OutOfMemory> {
+                // SAFETY: the caller's promise.
+                unsafe { $crate::shared::restore::restore(self, core, table, key, near, tid, change) }
+            }
+
+            unsafe fn finish_restore(&self, core: &mut seriatim_txn::Core, table: &seriatim_txn::Table) {
+                // SAFETY: the caller's promise.
+                unsafe { $crate::shared::restore::finish(core, table, &$claim) }
+            }
+        }
+    };
+}
+pub(crate) use recovers;
+
 /// As [`seriatim_txn::Recover::restore`].
 ///
 /// # Safety

@@ -189,7 +189,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         // SAFETY: a private row version of the table's layout, until this returns.
         let added = unsafe { addition.apply(table, rows.after) };
         if added == Added::Overflow && self.attempt.bases.are_noted() {
-            self.attempt.note_answer(table, columns.either())?;
+            self.attempt.note_used_own(table, columns.either())?;
         }
         Ok(added)
     }

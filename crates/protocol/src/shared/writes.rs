@@ -5,8 +5,6 @@
 //! entries. Where a protocol repairs, each row version knows the run of an operation that made it, and those of an
 //! operation can be taken back.
 
-use std::ptr::NonNull;
-
 use seriatim_base::Tid;
 use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
@@ -17,6 +15,7 @@ use super::origin::Origin;
 use super::own::OwnIndex;
 use super::record;
 use super::record_header::TidWord;
+use super::table_ref::TableRef;
 
 /// How the record of a write came into its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(crate) enum Link {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write<O = ()> {
     pub(crate) record: RecordPtr,
-    pub(crate) table: NonNull<Table>,
+    pub(crate) table: TableRef,
     /// The TID word the write builds on; commit fails if it changed.
     pub(crate) expected: TidWord,
     /// Address of the private row version with its header; zero: the row is to be absent.
@@ -47,14 +46,13 @@ pub(crate) struct Write<O = ()> {
 // What does not repair pays nothing.
 const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Write>() == 40);
 
-// SAFETY: tables are shared by all workers and live as long as the database; the record is followed while online only.
+// SAFETY: the record is followed while online only.
 unsafe impl<O: Origin> Send for Write<O> {}
 
 impl<O: Origin> Write<O> {
     #[inline]
     pub(crate) fn table<'t>(&self) -> &'t Table {
-        // SAFETY: tables live as long as the database, which outlives its workers' open transactions.
-        unsafe { self.table.as_ref() }
+        self.table.get()
     }
 
     /// Neither before nor after this transaction is there a row: nothing to install.
@@ -67,7 +65,7 @@ impl<O: Origin> Write<O> {
 /// A row that was inserted and is not linked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deferred {
-    pub(crate) table: NonNull<Table>,
+    pub(crate) table: TableRef,
     /// Its key is set.
     pub(crate) record: RecordPtr,
 }
@@ -77,8 +75,7 @@ unsafe impl Send for Deferred {}
 
 impl Deferred {
     pub(crate) fn table<'t>(&self) -> &'t Table {
-        // SAFETY: as in `Write::table`.
-        unsafe { self.table.as_ref() }
+        self.table.get()
     }
 
     pub(crate) fn key<'t>(&self) -> Key<'t> {
@@ -374,6 +371,7 @@ impl<O: Origin> WriteSet<O> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::ptr::NonNull;
 
     use seriatim_base::Rng;
     use seriatim_memory::{Memory, Options};
@@ -442,7 +440,7 @@ mod tests {
                             linked.extend(links.then_some(number));
                             writes.push(Write {
                                 record: record(number),
-                                table: NonNull::dangling(),
+                                table: TableRef::dangling(),
                                 expected: TidWord::PLACEHOLDER,
                                 row_version: made,
                                 link: if links { Link::Own } else { Link::There },
@@ -466,7 +464,7 @@ mod tests {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let mut writes = WriteSet::<Run>::new(&memory.register().expect("a free slot"));
         for iteration in 0..3 {
-            let (record, table) = (record(u64::from(iteration)), NonNull::dangling());
+            let (record, table) = (record(u64::from(iteration)), TableRef::dangling());
             let (expected, row_version, by) = (TidWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
             writes.push(Write { record, table, expected, row_version, link: Link::There, by });
         }

@@ -6,12 +6,12 @@
 mod commit;
 
 use seriatim_base::{Backoff, Tid};
-use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
+use seriatim_catalog::ColumnSet;
+use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, Table,
+    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
+    Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -79,25 +79,7 @@ impl Protocol for Silo {
     }
 }
 
-impl Recover for Silo {
-    unsafe fn restore(
-        &self,
-        core: &mut Core,
-        table: &Table,
-        key: Key<'_>,
-        near: Near<'_>,
-        tid: Tid,
-        change: Change<'_>,
-    ) -> Result<Restored, OutOfMemory> {
-        // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, tid, change) }
-    }
-
-    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
-        // SAFETY: the caller's promise.
-        unsafe { restore::finish(core, table, &LockBit) }
-    }
-}
+restore::recovers!(Silo, LockBit);
 
 impl Versions for Silo {}
 
@@ -144,7 +126,7 @@ impl Variant for State {
 /// A Silo that repairs: entries that know their operations, and leave with them.
 #[cfg(test)]
 mod tests {
-    use seriatim_catalog::ColumnSet;
+    use seriatim_catalog::{ColumnSet, Key};
     use seriatim_htm::HtmMode;
     use seriatim_store::Direction;
     use seriatim_txn::{Inserted, NoRedo, OnExists, Priority, Runs, Scan, Worker as _};

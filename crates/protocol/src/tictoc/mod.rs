@@ -10,12 +10,11 @@ mod timestamps;
 use std::sync::Arc;
 
 use seriatim_base::{Backoff, Tid};
-use seriatim_catalog::Key;
-use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
+use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, Table,
+    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
+    Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::optimistic::Optimistic;
@@ -80,25 +79,7 @@ impl Protocol for TicToc {
     }
 }
 
-impl Recover for TicToc {
-    unsafe fn restore(
-        &self,
-        core: &mut Core,
-        table: &Table,
-        key: Key<'_>,
-        near: Near<'_>,
-        tid: Tid,
-        change: Change<'_>,
-    ) -> Result<Restored, OutOfMemory> {
-        // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, tid, change) }
-    }
-
-    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
-        // SAFETY: the caller's promise.
-        unsafe { restore::finish(core, table, &Claim) }
-    }
-}
+restore::recovers!(TicToc, Claim);
 
 impl Versions for TicToc {
     fn rest(&self, table: &Table, record: RecordPtr) {

@@ -262,7 +262,7 @@ impl Pass<'_> {
 
 fn columns(set: ColumnSet) -> impl Iterator<Item = ColumnId> {
     // From the 64th on columns share a bit of the set.
-    (0..63).map(ColumnId).filter(move |column| set.contains(*column))
+    set.iter().take_while(|column| column.0 < 63)
 }
 
 fn listed(key: &[Symbol]) -> String {

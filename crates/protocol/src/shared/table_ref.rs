@@ -1,0 +1,33 @@
+//! Tables, in lists that outlast a call.
+
+use std::ptr::NonNull;
+
+use seriatim_txn::Table;
+
+/// A table of the open database. It lives as long as that, and so longer than the workers and what they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableRef(NonNull<Table>);
+
+// SAFETY: tables are shared by all workers.
+unsafe impl Send for TableRef {}
+
+impl From<&Table> for TableRef {
+    #[inline(always)]
+    fn from(table: &Table) -> TableRef {
+        TableRef(table.into())
+    }
+}
+
+impl TableRef {
+    #[inline(always)]
+    pub(crate) fn get<'t>(self) -> &'t Table {
+        // SAFETY: tables live as long as the database, which outlives its workers and what they share.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// For tests that look at no table.
+    #[cfg(test)]
+    pub(crate) fn dangling() -> TableRef {
+        TableRef(NonNull::dangling())
+    }
+}
