@@ -140,24 +140,24 @@ fn a_database_that_is_closed_during_a_batch_keeps_what_it_told() {
         // Some have run, some have not.
         running.swap_remove(0).wait().expect("it is retried");
         db.close().expect("all of it is durable");
+        // Committed, and perhaps committed: those that were on their way to the log when it stopped.
         let mut told = (1, 0);
         for running in running {
             match running.wait() {
                 Ok(_) => told.0 += 1,
-                // Nothing of it was committed.
-                Err(error) => {
-                    assert!(
-                        matches!(error, TransactError::LogStopped { .. }) && !error.is_maybe_committed(),
-                        "{error:?}"
-                    );
+                Err(TransactError::LogStopped { .. }) => {}
+                Err(error @ TransactError::NotDurable { .. }) => {
+                    assert!(error.is_maybe_committed());
                     told.1 += 1;
                 }
+                Err(error) => panic!("{error:?}"),
             }
         }
         assert!(executor.batch_statistics().calls == 400);
         drop((executor, accounts));
         let after = Database::open(&path).expect("it recovers");
-        assert_eq!(balances(&after) - before, told.0, "{told:?}");
+        let recovered = balances(&after) - before;
+        assert!((told.0..=told.0 + told.1).contains(&recovered), "{recovered} of {told:?}");
     }
 }
 
