@@ -27,6 +27,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
     ("history", &["base"], "the checker must not share the engine's mistakes"),
     ("batch", &["base"], "it orders transactions that it knows nothing of but what they read and wrote"),
     ("workload", &["seriatim"], "workloads use the public API only"),
+    ("figures", &[], "figures know commands of the program and what they print, and no engine"),
 ];
 
 /// Dev-dependencies that point up: (crate, what it imports, why).
@@ -132,7 +133,9 @@ fn judge(path: &str, folder: &str, place_of_crate: usize, dependency: &Dependenc
         && !allowed.contains(&target)
         && !dependency.for_tests
     {
-        return finding(format!("`{folder}` may import only {}: {why}", allowed.join(", ")));
+        let allowed =
+            if allowed.is_empty() { "no crate of ours".to_owned() } else { format!("only {}", allowed.join(", ")) };
+        return finding(format!("`{folder}` may import {allowed}: {why}"));
     }
     if place_of_target <= place_of_crate {
         return finding(match dependency.for_tests {

@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use seriatim::{Batch, Durability};
 use seriatim_base::say;
+use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
 use crate::Failure;
@@ -22,6 +23,7 @@ Examples:
   seriatim bench tpcc --durability group --data DIR    the same, with every result durable, in DIR
   seriatim check DIR                                   whether that is whole: checksums, indexes, consistency conditions
   seriatim backup DIR TO                               a copy of it, also while it is open
+  seriatim figures htcc --out DIR                      the figures of the HTCC paper, drawn from runs of this program
   seriatim protocols                                   what there is to choose from";
 
 /// The argument that names a procedure. Not a word, so that no option of a workload can have its name.
@@ -54,6 +56,7 @@ fn all() -> Command {
         .subcommand(bench())
         .subcommand(plan())
         .subcommand(graph())
+        .subcommand(figures())
         .subcommand(
             Command::new("recover")
                 .about("Opens a database, which recovers it, and reports what was found")
@@ -333,6 +336,59 @@ fn graph() -> Command {
             );
         graph.subcommand(knobs(entry, command))
     })
+}
+
+fn figures() -> Command {
+    let papers = Paper::ALL.map(Paper::name).into_iter().chain(["all"]);
+    Command::new("figures")
+        .about(
+            "Draws the papers' figures: measures each point by a command of this program, says whether what the paper shows \
+             holds here, and writes a page. What DIR has already is not measured again",
+        )
+        .arg(
+            Arg::new("paper")
+                .value_name("PAPER")
+                .required(true)
+                .value_parser(PossibleValuesParser::new(papers))
+                .help("Whose figures"),
+        )
+        .arg(
+            Arg::new("out")
+                .long("out")
+                .value_name("DIR")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("A directory for the drawings, what was measured, and a page for each paper; made if it is missing"),
+        )
+        .arg(
+            Arg::new("small")
+                .long("small")
+                .action(ArgAction::SetTrue)
+                .help("A small size, which tries every command and says nothing of speed"),
+        )
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_name("ID")
+                .action(ArgAction::Append)
+                .help("One figure, such as 13 or htcc/13; may be given several times"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("S")
+                .value_parser(seconds)
+                .help("Length of each run on threads of this machine; by default 2, or 0.05 of the small size"),
+        )
+        .arg(
+            Arg::new("rounds")
+                .long("rounds")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=1000))
+                .help("Runs of each point on threads of this machine, whose medians are shown; by default 3, or 1 of the small size"),
+        )
+        .arg(number("seed", "N", "1", "The seed of the first run").value_parser(value_parser!(u64)))
+        .arg(format())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -1,5 +1,5 @@
-//! The `seriatim` command line: benchmarks, what is derived from their procedures, what is done to database directories, and the
-//! registry of protocols.
+//! The `seriatim` command line: benchmarks, the papers' figures, what is derived from procedures, what is done to database directories,
+//! and the registry of protocols.
 //!
 //! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a fault was found or a run failed, 2 the arguments
 //! cannot be: one line says what is wrong and what would be right. The reader of the output may go away; output that cannot be
@@ -10,6 +10,7 @@ mod bench;
 mod callers;
 mod contention;
 mod directories;
+mod figures;
 mod machine;
 mod procedures;
 mod protocols;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Some(("bench", bench)) => bench::run(bench),
         Some(("plan", plan)) => procedures::plan(plan),
         Some(("graph", graph)) => procedures::graph(graph),
+        Some(("figures", figures)) => figures::run(figures),
         Some(("recover", recover)) => directories::recover(recover),
         Some(("check", check)) => directories::check(check),
         Some(("backup", backup)) => directories::back_up(backup),

@@ -1,0 +1,93 @@
+//! `seriatim figures … --small` runs every command of the figures and draws them; what is there already is not run again. Speed is
+//! not looked at.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use seriatim::rng;
+use seriatim_figures::{FIGURES, Paper};
+
+/// A directory that is removed at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Home {
+        Home(std::env::temp_dir().join(format!("seriatim-figures-{:016x}", rng::entropy())))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn figures(arguments: &[&str], out: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+    command.arg("figures").args(arguments).arg("--out").arg(out).output().expect("the binary starts")
+}
+
+/// What a successful run printed.
+#[track_caller]
+fn summary(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one object of JSON")
+}
+
+#[test]
+fn the_figures_of_each_paper_are_drawn_with_their_page() {
+    let home = Home::new();
+    for paper in Paper::ALL {
+        let printed = summary(&figures(&[paper.name(), "--small", "--format", "json"], &home.0));
+        assert_eq!((&printed["failed"], printed["measured"].as_u64() > Some(0)), (&0.into(), true), "{printed}");
+        let page = std::fs::read_to_string(home.0.join(format!("{}.md", paper.name()))).expect("a page");
+        for figure in FIGURES.iter().filter(|figure| figure.paper == paper) {
+            let text = std::fs::read_to_string(home.0.join(format!("{}.json", figure.file()))).expect("a file");
+            let file: Value = serde_json::from_str(&text).expect("JSON");
+            let runs = || {
+                file["points"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .flat_map(|point| point["runs"].as_array().into_iter().flatten())
+            };
+            assert!(runs().count() > 0 && runs().all(|run| run["command"].as_str().is_some()), "{}", figure.id());
+            for report in runs().filter_map(|run| run.get("report")) {
+                assert_eq!((&report["consistency"], &report["failed"]), (&"passed".into(), &0.into()), "{report}");
+                assert!(
+                    report["seed"].as_u64().is_some() && report["revision"] == file["origin"]["revision"],
+                    "{report}"
+                );
+            }
+            let svg = std::fs::read_to_string(home.0.join(format!("{}.svg", figure.file()))).expect("a drawing");
+            assert!(svg.contains(figure.title), "{}", figure.id());
+            assert!(page.contains(&format!("]({}.svg)", figure.file())) && page.contains(figure.paper_shows), "{page}");
+        }
+        let again = summary(&figures(&[paper.name(), "--small", "--format", "json"], &home.0));
+        assert_eq!((&again["reused"], &again["measured"]), (&printed["measured"], &printed["measured"]), "{again}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let home = Home::new();
+    for (arguments, wants) in [
+        (&["htcc", "--only", "77"][..], "htcc/13"),
+        (&["tictoc"], "possible values: dbx, htcc, all"),
+        (&["dbx", "--rounds", "0"], "1..=1000"),
+        (&["dbx", "--seconds", "-1"], "from 0 to 86400"),
+    ] {
+        let output = figures(arguments, &home.0);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), talk.lines().count()), (Some(2), 1), "{talk}");
+        assert!(talk.contains(wants) && output.stdout.is_empty(), "{talk}");
+    }
+    assert!(!home.0.exists(), "nothing was made");
+    let file = Home::new();
+    std::fs::write(&file.0, "in the way").expect("a file");
+    let output = figures(&["dbx", "--small", "--only", "9"], &file.0);
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && talk.contains("name a directory"), "{talk}");
+    std::fs::remove_file(&file.0).expect("the file is there");
+}

@@ -1,0 +1,52 @@
+//! DBX, figure 9: how often regions abort, and fall back to their locks.
+
+use crate::Paper;
+use crate::figure::{Axis, Claim, Figure, Point, Quantity, Shows, View};
+use crate::metric::{FALLBACKS, REGION_ABORTS};
+use crate::setting::Setting;
+
+fn points(setting: &Setting) -> Vec<Point> {
+    let point = |scene: crate::Scene| {
+        // The command of figure 5 where there are regions.
+        let more = if setting.regions(scene.cores) == "auto" { "" } else { "--htm emulated" };
+        setting.point("", "dbx", scene.threads as f64, scene, &setting.tpcc(scene.threads, "dbx", more))
+    };
+    setting.scenes(&super::CORES).into_iter().map(point).collect()
+}
+
+pub(crate) const FIGURE: Figure = Figure {
+    paper: Paper::Dbx,
+    number: "9",
+    title: "Aborted regions and fallbacks in TPC-C",
+    paper_shows: "With one thread 0.05 % of regions abort, most of them for their size, and 0.001 % of transactions take the fallback lock; with eight \
+                  threads it is 1.4 %, about half by conflicts, and 0.002 %.",
+    here: "TPC-C's full mix, a warehouse for each thread. Fallback locks are those of the records, not one for all. Fallbacks include pages that a \
+           region touches first: a region cannot fetch them, so a body that finds one runs under its locks at once.",
+    points,
+    views: &[
+        View { title: "aborted regions", part: "", x: Axis::Number("threads"), shows: Shows::One(REGION_ABORTS) },
+        View { title: "fallbacks", part: "", x: Axis::Number("threads"), shows: Shows::One(FALLBACKS) },
+    ],
+    claims: &[
+        Claim {
+            says: "single digits of percent of regions abort",
+            view: 0,
+            quantity: Quantity::Value("dbx"),
+            min: f64::NEG_INFINITY,
+            max: 10.0,
+            threads: 1,
+            regions: true,
+            because: "",
+        },
+        Claim {
+            says: "hardly a transaction takes a fallback lock",
+            view: 1,
+            quantity: Quantity::Value("dbx"),
+            min: f64::NEG_INFINITY,
+            max: 1.0,
+            threads: 1,
+            regions: true,
+            because: "Each page that a region touches first sends it to its locks: the paper's memory was touched before.",
+        },
+    ],
+};

@@ -1,0 +1,195 @@
+//! What a figure is: points to measure, views that show them, and claims that are judged.
+
+use serde_json::Value;
+
+use crate::measured::Cores;
+use crate::metric::Metric;
+use crate::setting::Setting;
+
+/// A paper whose figures are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// Wang, Qian, Li, Chen, "Using Restricted Transactional Memory to Build a Scalable In-Memory Database", EuroSys 2014.
+    Dbx,
+    /// Wu and Tan, "Scalable In-Memory Transaction Processing with HTM", USENIX ATC 2016.
+    Htcc,
+}
+
+impl Paper {
+    /// All of them.
+    pub const ALL: [Paper; 2] = [Paper::Dbx, Paper::Htcc];
+
+    /// The name on the command line and of files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::Dbx => "dbx",
+            Paper::Htcc => "htcc",
+        }
+    }
+
+    /// The name in titles.
+    pub fn title(self) -> &'static str {
+        match self {
+            Paper::Dbx => "DBX",
+            Paper::Htcc => "HTCC",
+        }
+    }
+
+    /// Authors, title and year.
+    pub fn source(self) -> &'static str {
+        match self {
+            Paper::Dbx => {
+                "Wang, Qian, Li, Chen: Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys 2014"
+            }
+            Paper::Htcc => "Wu, Tan: Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016",
+        }
+    }
+}
+
+/// A figure or table of a paper.
+#[derive(Debug)]
+pub struct Figure {
+    /// Which paper.
+    pub paper: Paper,
+    /// Its number there: `13`, or `table-1`.
+    pub number: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What the paper measured and saw, as facts in our words.
+    pub paper_shows: &'static str,
+    /// What is run here, and how that departs from the paper.
+    pub here: &'static str,
+    /// What to measure.
+    pub points: fn(&Setting) -> Vec<Point>,
+    /// What is drawn, a row each.
+    pub views: &'static [View],
+    /// What should hold.
+    pub claims: &'static [Claim],
+}
+
+impl Figure {
+    /// `htcc/13`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.paper.name(), self.number)
+    }
+
+    /// The name of its files, without extension: `htcc-13`.
+    pub fn file(&self) -> String {
+        format!("{}-{}", self.paper.name(), self.number)
+    }
+
+    /// `Figure 13`, or `Table 1`.
+    pub fn label(&self) -> String {
+        match self.number.strip_prefix("table-") {
+            Some(number) => format!("Table {number}"),
+            None => format!("Figure {}", self.number),
+        }
+    }
+}
+
+/// One place of a curve: a command, run once or several times with other seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Which part of the figure, as [`View::part`] selects; empty where it has one part.
+    pub part: &'static str,
+    /// Threads of the machine or simulated cores.
+    pub cores: Cores,
+    /// How many of them.
+    pub threads: usize,
+    /// The curve.
+    pub series: String,
+    /// The place on it.
+    pub x: f64,
+    /// Arguments of the program, without seed and format.
+    pub arguments: Vec<String>,
+}
+
+/// Something drawn of a figure's points: a panel for the machine's threads and one for simulated cores.
+#[derive(Debug)]
+pub struct View {
+    /// What is beside the others; empty where there are no others.
+    pub title: &'static str,
+    /// The part of the points it shows.
+    pub part: &'static str,
+    /// What x is.
+    pub x: Axis,
+    /// What is shown of a point's report.
+    pub shows: Shows,
+}
+
+/// What x counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Axis {
+    /// A number with this name: curves.
+    Number(&'static str),
+    /// An index into these names: bars.
+    Named(&'static [&'static str]),
+}
+
+/// A place of a curve: its name, x and y.
+pub type Place = (String, f64, f64);
+
+/// What a view shows of a report.
+#[derive(Clone, Copy, Debug)]
+pub enum Shows {
+    /// One number, at the point's x in its curve.
+    One(Metric),
+    /// Several places, each with its curve, from the point and its report; what the numbers are.
+    Many(&'static str, fn(&Point, &Value) -> Vec<Place>),
+}
+
+impl Shows {
+    /// What y is, with its unit.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Shows::One(metric) => metric.label,
+            Shows::Many(label, _) => label,
+        }
+    }
+}
+
+/// A relation that the paper shows, to be judged here: a quantity and the interval it should lie in.
+#[derive(Debug)]
+pub struct Claim {
+    /// The relation, with the paper's figures where it gives some.
+    pub says: &'static str,
+    /// Index of the view whose curves decide.
+    pub view: usize,
+    /// What is computed of them.
+    pub quantity: Quantity,
+    /// The least it should be.
+    pub min: f64,
+    /// The most it should be.
+    pub max: f64,
+    /// Threads from which the paper says so: with fewer it is not shown.
+    pub threads: usize,
+    /// Whether it says something of regions of a processor, or of modelled ones: where they are emulated or absent it is not shown.
+    pub regions: bool,
+    /// What is known of why it differs, where it does.
+    pub because: &'static str,
+}
+
+/// A number computed of a view's curves.
+#[derive(Clone, Copy, Debug)]
+pub enum Quantity {
+    /// The first curve over the second, at the largest x that both have.
+    Ratio(&'static str, &'static str),
+    /// The least of that ratio over all x that both have.
+    LeastRatio(&'static str, &'static str),
+    /// A curve over the best of these others at the largest x.
+    Lead(&'static str, &'static [&'static str]),
+    /// A curve's growth from its smallest x to its largest, over the growth of x.
+    Scaling(&'static str),
+    /// A curve's value at its largest x over that at its smallest.
+    Growth(&'static str),
+    /// The ratio of two curves at the largest x over that at the smallest: above 1 where the gap widens.
+    Widening(&'static str, &'static str),
+    /// The value of a curve at its largest x.
+    Value(&'static str),
+    /// The value of a curve at this x.
+    ValueAt(&'static str, f64),
+    /// The ratio of a curve's values at two x: the second's over the first's.
+    Between(&'static str, f64, f64),
+    /// The sum of curves at the largest x.
+    Sum(&'static [&'static str]),
+}

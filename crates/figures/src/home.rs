@@ -1,0 +1,80 @@
+//! The directory that figures are written to, and what it keeps of earlier runs.
+//!
+//! Every answer is on disk before the next command runs, and files are replaced whole, so that a run that was interrupted goes on where
+//! it was. Reports are found by their commands, whichever figure asked first: figures share what they measure.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::measured::{Answer, FORMAT, Measured, Origin, Run};
+
+/// The directory.
+pub(crate) struct Home<'a>(pub(crate) &'a Path);
+
+/// Reports by their commands.
+pub(crate) type Reports = HashMap<String, Value>;
+
+impl Home<'_> {
+    /// Makes it if it is missing.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        std::fs::create_dir_all(self.0).map_err(|error| named(&error, self.0))
+    }
+
+    /// Reports of this origin in any figure's file, and what was passed over, a line each.
+    pub(crate) fn reports(&self, origin: &Origin) -> io::Result<(Reports, Vec<String>)> {
+        let (mut reports, mut passed_over) = (Reports::new(), Vec::new());
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(self.0).map_err(|error| named(&error, self.0))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        for path in files {
+            let said = match read(&path) {
+                Ok(measured) if measured.origin == *origin => {
+                    for Run { command, answer } in measured.points.into_iter().flat_map(|point| point.runs) {
+                        if let Answer::Report(report) = answer {
+                            reports.insert(command, report);
+                        }
+                    }
+                    continue;
+                }
+                Ok(_) => "is of another program or machine: measured again".to_owned(),
+                Err(error) => format!("cannot be used: {error}"),
+            };
+            passed_over.push(format!("{} {said}", path.display()));
+        }
+        Ok((reports, passed_over))
+    }
+
+    /// What a file says of a figure, if there is one that says it.
+    pub(crate) fn measured(&self, file: &str) -> Option<Measured> {
+        read(&self.0.join(format!("{file}.json"))).ok()
+    }
+
+    /// Replaces a file.
+    pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
+        let (path, beside) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path));
+        written.map_err(|error| named(&error, &path))?;
+        Ok(path)
+    }
+}
+
+fn read(path: &Path) -> Result<Measured, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let measured: Measured = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    match measured.format {
+        FORMAT => Ok(measured),
+        other => Err(format!("its format is {other}, not {FORMAT}")),
+    }
+}
+
+fn named(error: &io::Error, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,41 @@
+//! Figures of HTCC (Wu and Tan, USENIX ATC 2016).
+//!
+//! The paper's protocols by their names here: 2PL is `wait-die`, OCC `occ`, SOCC `silo`, HOCC `dbx`, HTO `hto`. Its SOCC and HOCC
+//! validate whole rows, as `silo-rows` and `dbx-rows` do.
+
+use crate::figure::Point;
+use crate::measured::Cores;
+use crate::setting::{Scene, Setting};
+
+pub(crate) mod fig13;
+pub(crate) mod fig14;
+
+/// Simulated cores in the place of the paper's 1 to 40 cores.
+const CORES: [usize; 6] = [1, 2, 4, 8, 16, 40];
+
+/// The protocols that figures 13 to 15 compare.
+const PROTOCOLS: [&str; 8] = ["htcc", "occ", "silo", "silo-rows", "dbx", "dbx-rows", "wait-die", "hto"];
+
+/// A point of each of these protocols by threads, TPC-C with as many warehouses as the scene should have.
+fn tpcc_by_threads(setting: &Setting, protocols: &[&str], warehouses: impl Fn(Scene) -> usize) -> Vec<Point> {
+    let scenes = setting.scenes(&CORES);
+    let of = |protocol: &&str| {
+        let point = |scene: &Scene| {
+            let command = setting.tpcc(warehouses(*scene), protocol, "");
+            setting.point("", protocol, scene.threads as f64, *scene, &command)
+        };
+        scenes.iter().map(point).collect::<Vec<_>>()
+    };
+    protocols.iter().flat_map(of).collect()
+}
+
+/// Warehouses where there is little contention: one for each thread; the paper has 40 for its 40 cores.
+fn low_contention(setting: &Setting) -> impl Fn(Scene) -> usize {
+    let processors = setting.processors;
+    move |scene| if scene.cores == Cores::Real { processors } else { 40 }
+}
+
+/// Warehouses where there is much: the paper's 4, or, where there are few threads, one.
+fn high_contention(scene: Scene) -> usize {
+    if scene.cores == Cores::Real { 1 } else { 4 }
+}

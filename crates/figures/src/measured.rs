@@ -1,0 +1,277 @@
+//! What was measured of a figure, as its file keeps it; and the curves that its views show of that.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::figure::{Place, Point, Shows, View};
+use crate::metric;
+
+/// The form of the files: others are not read.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What threads run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cores {
+    /// The machine's.
+    Real,
+    /// `--simulate-cores`.
+    Simulated,
+}
+
+impl Cores {
+    /// Both.
+    pub const ALL: [Cores; 2] = [Cores::Real, Cores::Simulated];
+
+    /// So many of them, in words.
+    pub(crate) fn count(self, threads: usize) -> String {
+        match (self, threads) {
+            (Cores::Real, 1) => "1 thread".to_owned(),
+            (Cores::Real, threads) => format!("{threads} threads"),
+            (Cores::Simulated, 1) => "1 simulated core".to_owned(),
+            (Cores::Simulated, threads) => format!("{threads} simulated cores"),
+        }
+    }
+}
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    /// Enough to see that every command runs and the figure is drawn: says nothing of speed, so nothing is judged.
+    Small,
+    /// Enough to judge.
+    Large,
+}
+
+/// What measured: runs of another are not mixed with these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The revision it was built from.
+    pub revision: String,
+    /// The program, by a checksum of its file.
+    pub program: String,
+    /// The machine, as reports describe it.
+    pub machine: Value,
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// What it printed.
+    Report(Value),
+    /// It cannot be run by this program or on this machine; why.
+    NotHere(String),
+    /// It should have run and did not; why.
+    Failed(String),
+}
+
+/// A command and what came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) command: String,
+    #[serde(flatten)]
+    pub(crate) answer: Answer,
+}
+
+/// A point with its runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MeasuredPoint {
+    pub(crate) part: String,
+    pub(crate) cores: Cores,
+    pub(crate) threads: usize,
+    pub(crate) series: String,
+    pub(crate) x: f64,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// A figure's file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) format: u32,
+    pub(crate) figure: String,
+    pub(crate) size: Size,
+    pub(crate) origin: Origin,
+    pub(crate) points: Vec<MeasuredPoint>,
+}
+
+/// A curve: its name, and y by x in ascending order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// What a view shows on one kind of cores.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Curves {
+    /// In the order of the points.
+    pub(crate) curves: Vec<Curve>,
+    /// The most threads of a point that was measured.
+    pub(crate) threads: usize,
+    /// The back ends that ran regions.
+    pub(crate) backends: Vec<String>,
+    /// Why points are missing: the curve and the reason, each once.
+    pub(crate) missing: Vec<(String, String)>,
+}
+
+impl Curves {
+    pub(crate) fn curve(&self, name: &str) -> Option<&Curve> {
+        self.curves.iter().find(|curve| curve.name == name)
+    }
+
+    /// All x, ascending.
+    pub(crate) fn xs(&self) -> Vec<f64> {
+        let mut xs: Vec<f64> = self.curves.iter().flat_map(|curve| curve.points.iter().map(|(x, _)| *x)).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        xs
+    }
+}
+
+impl Curve {
+    pub(crate) fn at(&self, x: f64) -> Option<f64> {
+        self.points.iter().find(|(at, _)| *at == x).map(|(_, y)| *y)
+    }
+}
+
+impl Measured {
+    /// The kinds of cores that there are points for.
+    pub(crate) fn cores(&self) -> Vec<Cores> {
+        Cores::ALL.into_iter().filter(|cores| self.points.iter().any(|point| point.cores == *cores)).collect()
+    }
+
+    /// What a view shows: of points that ran several times, medians.
+    pub(crate) fn curves(&self, view: &View, cores: Cores) -> Curves {
+        let mut shown = Curves::default();
+        for point in self.points.iter().filter(|point| point.part == view.part && point.cores == cores) {
+            // Values of the runs, by curve and x.
+            let mut places: Vec<(String, f64, Vec<f64>)> = Vec::new();
+            for Run { answer, .. } in &point.runs {
+                let report = match answer {
+                    Answer::Report(report) => report,
+                    Answer::NotHere(why) | Answer::Failed(why) => {
+                        note(&mut shown.missing, (point.series.clone(), why.clone()));
+                        continue;
+                    }
+                };
+                shown.threads = shown.threads.max(point.threads);
+                if let Some(backend) = metric::backend(report) {
+                    note(&mut shown.backends, backend.to_owned());
+                }
+                let values = point.values(&view.shows, report);
+                if values.is_empty() {
+                    note(&mut shown.missing, (point.series.clone(), "its report has no such number".to_owned()));
+                }
+                for (name, x, y) in values {
+                    match places.iter_mut().find(|place| place.0 == name && place.1 == x) {
+                        Some(place) => place.2.push(y),
+                        None => places.push((name, x, vec![y])),
+                    }
+                }
+            }
+            for (name, x, ys) in places {
+                let at = shown.curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
+                    shown.curves.push(Curve { name, points: Vec::new() });
+                    shown.curves.len() - 1
+                });
+                shown.curves[at].points.push((x, median(ys)));
+            }
+        }
+        shown.curves.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        shown
+    }
+}
+
+impl MeasuredPoint {
+    fn values(&self, shows: &Shows, report: &Value) -> Vec<Place> {
+        let values = match shows {
+            Shows::One(metric) => (metric.of)(report).map(|y| (self.series.clone(), self.x, y)).into_iter().collect(),
+            Shows::Many(_, of) => of(&self.point(), report),
+        };
+        values.into_iter().filter(|(_, x, y)| x.is_finite() && y.is_finite()).collect()
+    }
+
+    /// As it was to be measured, the command left out.
+    fn point(&self) -> Point {
+        let Self { cores, threads, series, x, .. } = self;
+        Point { part: "", cores: *cores, threads: *threads, series: series.clone(), x: *x, arguments: Vec::new() }
+    }
+}
+
+fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+/// The median; of an even number the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::figure::Axis;
+    use crate::metric::THROUGHPUT;
+
+    const VIEW: View = View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) };
+
+    fn point(series: &str, x: f64, answers: &[Answer]) -> MeasuredPoint {
+        let runs = answers.iter().map(|answer| Run { command: "seriatim".to_owned(), answer: answer.clone() });
+        let (part, series) = (String::new(), series.to_owned());
+        MeasuredPoint { part, cores: Cores::Real, threads: x as usize, series, x, runs: runs.collect() }
+    }
+
+    fn report(rate: f64) -> Answer {
+        Answer::Report(json!({ "committed_per_second": rate * 1000.0, "htm": { "backend": "rtm" } }))
+    }
+
+    fn measured(points: Vec<MeasuredPoint>) -> Measured {
+        let origin = Origin { revision: "r".to_owned(), program: "p".to_owned(), machine: json!({}) };
+        Measured { format: FORMAT, figure: "htcc/13".to_owned(), size: Size::Large, origin, points }
+    }
+
+    #[test]
+    fn a_curve_has_medians_of_runs_in_the_order_of_x() {
+        let points = vec![
+            point("dbx", 2.0, &[report(9.0), Answer::Failed("crashed".to_owned()), report(1.0), report(5.0)]),
+            point("dbx", 1.0, &[report(2.0), report(4.0)]),
+            point("occ", 4.0, &[Answer::NotHere("no such protocol".to_owned())]),
+            point("silo", 1.0, &[Answer::Report(json!({}))]),
+        ];
+        let shown = measured(points).curves(&VIEW, Cores::Real);
+        assert_eq!(shown.curves, [Curve { name: "dbx".to_owned(), points: vec![(1.0, 3.0), (2.0, 5.0)] }]);
+        assert_eq!((shown.threads, &shown.backends[..]), (2, &["rtm".to_owned()][..]));
+        let missing: Vec<_> = shown.missing.iter().map(|(series, why)| (series.as_str(), why.as_str())).collect();
+        let number = "its report has no such number";
+        assert_eq!(missing, [("dbx", "crashed"), ("occ", "no such protocol"), ("silo", number)]);
+    }
+
+    #[test]
+    fn other_cores_and_parts_are_not_shown() {
+        let mut other = point("dbx", 1.0, &[report(1.0)]);
+        other.cores = Cores::Simulated;
+        let mut part = point("dbx", 1.0, &[report(1.0)]);
+        part.part = "b".to_owned();
+        assert_eq!(measured(vec![other, part]).curves(&VIEW, Cores::Real), Curves::default());
+    }
+
+    #[test]
+    fn a_file_says_again_what_was_written() {
+        let before = measured(vec![point("dbx", 1.0, &[report(1.0), Answer::NotHere("no".to_owned())])]);
+        let text = serde_json::to_string(&before).expect("JSON");
+        assert!(text.contains("\"not_here\":\"no\"") && text.contains("\"report\":{"), "{text}");
+        let after: Measured = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(serde_json::to_string(&after).expect("JSON"), text);
+    }
+}

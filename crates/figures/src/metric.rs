@@ -1,0 +1,91 @@
+//! Numbers that figures show of a report of `seriatim bench … --format json`.
+
+use serde_json::Value;
+
+/// A number of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// What it is, with its unit.
+    pub label: &'static str,
+    /// Takes it from a report; `None` where the report has none.
+    pub of: fn(&Value) -> Option<f64>,
+}
+
+fn number(report: &Value, pointer: &str) -> Option<f64> {
+    report.pointer(pointer)?.as_f64()
+}
+
+/// A part of a whole; `None` of nothing.
+fn share(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+/// Committed transactions.
+pub(crate) const THROUGHPUT: Metric = Metric {
+    label: "thousand transactions a second",
+    of: |report| Some(number(report, "/committed_per_second")? / 1000.0),
+};
+
+/// Attempts that conflicts ended, for each transaction that committed: the papers' abort rate of transactions.
+pub(crate) const ABORTS: Metric = Metric {
+    label: "aborted attempts for each commit",
+    of: |report| share(number(report, "/conflict_aborted")?, number(report, "/committed")?),
+};
+
+fn region_aborts(report: &Value) -> Option<f64> {
+    let causes = report.pointer("/htm/aborted")?.as_object()?;
+    Some(causes.values().filter_map(Value::as_f64).sum())
+}
+
+/// Regions that aborted, of those that began.
+pub(crate) const REGION_ABORTS: Metric = Metric {
+    label: "aborted regions, percent of those begun",
+    of: |report| Some(100.0 * share(region_aborts(report)?, number(report, "/htm/started")?)?),
+};
+
+/// Bodies of regions that ran under their fallback locks, for each transaction that committed.
+pub(crate) const FALLBACKS: Metric = Metric {
+    label: "fallbacks, percent of transactions",
+    of: |report| Some(100.0 * share(number(report, "/htm/fallback")?, number(report, "/committed")?)?),
+};
+
+/// The back end that ran regions, as the report has it.
+pub(crate) fn backend(report: &Value) -> Option<&str> {
+    let regions = report.get("regions").and_then(Value::as_str);
+    regions.or_else(|| report.pointer("/htm/backend")?.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metrics_take_what_they_say_from_a_report() {
+        let report = json!({
+            "committed": 200, "committed_per_second": 50_000.0, "conflict_aborted": 50,
+            "htm": { "backend": "rtm", "started": 400, "committed": 380, "fallback": 4,
+                     "aborted": { "conflict": 10, "capacity": 5, "explicit": 4, "system": 1 } },
+        });
+        assert_eq!((THROUGHPUT.of)(&report), Some(50.0));
+        assert_eq!((ABORTS.of)(&report), Some(0.25));
+        assert_eq!((REGION_ABORTS.of)(&report), Some(5.0));
+        assert_eq!((FALLBACKS.of)(&report), Some(2.0));
+        assert_eq!(backend(&report), Some("rtm"));
+        assert_eq!(
+            backend(&json!({ "regions": "modelled, unvalidated", "htm": { "backend": "rtm" } })),
+            Some("modelled, unvalidated")
+        );
+    }
+
+    #[test]
+    fn canary_a_report_without_the_numbers_gives_none() {
+        let nothing =
+            json!({ "committed": 0, "conflict_aborted": 0, "htm": { "started": 0, "aborted": {}, "fallback": 0 } });
+        for metric in [THROUGHPUT, ABORTS, REGION_ABORTS, FALLBACKS] {
+            assert_eq!((metric.of)(&nothing), None, "{}", metric.label);
+            assert_eq!((metric.of)(&json!({})), None, "{}", metric.label);
+        }
+    }
+}

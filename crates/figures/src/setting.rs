@@ -1,0 +1,173 @@
+//! What figures are measured with: sizes, threads, and the commands made of them.
+
+use crate::figure::Point;
+use crate::measured::{Cores, Size};
+
+/// What the one who draws figures chose, and what the machine has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// How much is run.
+    pub size: Size,
+    /// Processors of the machine.
+    pub processors: usize,
+    /// Whether regions of the processor commit.
+    pub has_regions: bool,
+    /// Seconds of a run on the machine's threads; by default what the size says.
+    pub seconds: Option<f64>,
+    /// Runs of a point on the machine's threads; by default what the size says.
+    pub rounds: Option<u32>,
+    /// The seed of the first run; later ones count on.
+    pub seed: u64,
+}
+
+/// Where a point runs: so many threads or simulated cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scene {
+    /// Which of them.
+    pub cores: Cores,
+    /// How many.
+    pub threads: usize,
+}
+
+/// How hot records are found within short runs: the default's rates, counted for a tenth of the time.
+const SOON: &str = "--protocol htcc --option hot_period=10 --option hot_failures=10 --option hot_failures_kept=1";
+
+impl Setting {
+    fn is_small(&self) -> bool {
+        self.size == Size::Small
+    }
+
+    /// The scenes on the machine's threads: powers of two, and all of them.
+    pub fn real(&self) -> Vec<Scene> {
+        let most = if self.is_small() { 2 } else { self.processors };
+        let mut threads: Vec<usize> = (0..).map(|power| 1 << power).take_while(|threads| *threads < most).collect();
+        threads.push(most);
+        threads.into_iter().map(|threads| Scene { cores: Cores::Real, threads }).collect()
+    }
+
+    /// The scenes on simulated cores: these numbers, or of a small size one.
+    pub fn simulated(&self, cores: &[usize]) -> Vec<Scene> {
+        let few = [2];
+        let cores = if self.is_small() { &few } else { cores };
+        cores.iter().map(|&threads| Scene { cores: Cores::Simulated, threads }).collect()
+    }
+
+    /// Both, one after the other.
+    pub fn scenes(&self, simulated: &[usize]) -> Vec<Scene> {
+        [self.real(), self.simulated(simulated)].concat()
+    }
+
+    /// All threads of the machine, and so many simulated cores.
+    pub fn widest(&self, simulated: usize) -> Vec<Scene> {
+        let real = self.real().pop();
+        real.into_iter().chain(self.simulated(&[simulated])).collect()
+    }
+
+    /// So many warehouses, or of a small size at most two.
+    pub fn warehouses(&self, warehouses: usize) -> usize {
+        if self.is_small() { warehouses.min(2) } else { warehouses }
+    }
+
+    /// How regions run where a figure is about them: emulated where the processor has none.
+    pub fn regions(&self, cores: Cores) -> &'static str {
+        match cores {
+            Cores::Real if !self.has_regions => "emulated",
+            _ => "auto",
+        }
+    }
+
+    /// How often a point runs: simulated ones repeat, so once.
+    pub(crate) fn rounds(&self, cores: Cores) -> u32 {
+        match cores {
+            Cores::Simulated => 1,
+            Cores::Real => self.rounds.unwrap_or(if self.is_small() { 1 } else { 3 }).max(1),
+        }
+    }
+
+    /// TPC-C by a protocol as it is compared: `htcc` finds hot records within the run.
+    pub fn tpcc(&self, warehouses: usize, protocol: &str, more: &str) -> String {
+        let (warehouses, small) = (self.warehouses(warehouses), if self.is_small() { " --scale small" } else { "" });
+        format!("tpcc --warehouses {warehouses}{small} {} {more}", protocol_arguments(protocol))
+    }
+
+    /// A point of the curve `series` at `x`, by the workload and options that `command` names.
+    pub fn point(&self, part: &'static str, series: &str, x: f64, scene: Scene, command: &str) -> Point {
+        let Scene { cores, threads } = scene;
+        let count = if cores == Cores::Real { "--threads" } else { "--simulate-cores" };
+        let mut arguments: Vec<String> =
+            std::iter::once("bench").chain(command.split_whitespace()).map(str::to_owned).collect();
+        let seconds = match (self.size, cores) {
+            (Size::Small, Cores::Real) => self.seconds.unwrap_or(0.05),
+            (Size::Large, Cores::Real) => self.seconds.unwrap_or(2.0),
+            // Virtual seconds: all cores' work is done by one thread.
+            (Size::Small, Cores::Simulated) => 0.002,
+            (Size::Large, Cores::Simulated) => 0.2,
+        };
+        let (warmup, rest): (f64, &[&str]) = match (self.size, cores) {
+            (Size::Small, _) => (0.0, &["--prefault", "0"]),
+            (Size::Large, Cores::Real) => (0.5, &["--no-check"]),
+            (Size::Large, Cores::Simulated) => (0.2, &["--no-check"]),
+        };
+        let run = [count.to_owned(), threads.to_string(), "--seconds".to_owned(), seconds.to_string()];
+        arguments.extend(run);
+        arguments.extend(["--warmup".to_owned(), warmup.to_string()]);
+        arguments.extend(rest.iter().map(|&word| word.to_owned()));
+        Point { part, cores, threads, series: series.to_owned(), x, arguments }
+    }
+}
+
+/// The options by which a protocol runs in comparisons. `silo-rows` and `dbx-rows` are the papers' protocols, which validate whole
+/// rows, where ours go on from newer versions of rows of which the columns they used are the same.
+fn protocol_arguments(protocol: &str) -> String {
+    match protocol.strip_suffix("-rows") {
+        Some(protocol) => format!("--protocol {protocol} --option rebases_max=0"),
+        None if protocol == "htcc" => SOON.to_owned(),
+        None => format!("--protocol {protocol}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{large, small};
+
+    fn threads(scenes: &[Scene]) -> Vec<usize> {
+        scenes.iter().map(|scene| scene.threads).collect()
+    }
+
+    #[test]
+    fn threads_are_those_of_the_machine_and_no_more() {
+        for (processors, wanted) in [(1, &[1][..]), (2, &[1, 2]), (6, &[1, 2, 4, 6]), (8, &[1, 2, 4, 8])] {
+            let setting = Setting { processors, ..large() };
+            assert_eq!(threads(&setting.real()), wanted, "{processors}");
+            assert_eq!(threads(&setting.widest(40)), [processors, 40]);
+        }
+        assert_eq!(threads(&Setting { processors: 64, ..small() }.scenes(&[4, 40])), [1, 2, 2]);
+    }
+
+    #[test]
+    fn a_command_says_all_that_it_depends_on() {
+        let scene = Scene { cores: Cores::Real, threads: 2 };
+        let command = |setting: &Setting, protocol, scene| {
+            setting.point("", "a", 2.0, scene, &setting.tpcc(40, protocol, "--mix new-order")).arguments.join(" ")
+        };
+        assert_eq!(
+            command(&large(), "silo-rows", scene),
+            "bench tpcc --warehouses 40 --protocol silo --option rebases_max=0 --mix new-order --threads 2 --seconds 2 \
+             --warmup 0.5 --no-check"
+        );
+        let scene = Scene { cores: Cores::Simulated, threads: 2 };
+        assert_eq!(
+            command(&small(), "dbx", scene),
+            "bench tpcc --warehouses 2 --scale small --protocol dbx --mix new-order --simulate-cores 2 --seconds 0.002 \
+             --warmup 0 --prefault 0"
+        );
+    }
+
+    #[test]
+    fn regions_are_emulated_where_there_are_none() {
+        assert_eq!(Setting { has_regions: false, ..large() }.regions(Cores::Real), "emulated");
+        assert_eq!(Setting { has_regions: false, ..large() }.regions(Cores::Simulated), "auto");
+        assert_eq!(Setting { has_regions: true, ..large() }.regions(Cores::Real), "auto");
+    }
+}

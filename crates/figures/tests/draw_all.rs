@@ -1,0 +1,250 @@
+//! Figures from made-up points: what contradicts the paper is told, what is missing is said, what was measured is kept.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use seriatim_figures::{Answer, Event, FIGURES, Job, Origin, Paper, Setting, Size, Summary, draw_all, find};
+
+/// A directory that is removed at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(test: &str) -> Home {
+        let home = Home(std::env::temp_dir().join(format!("seriatim-figures-{test}-{}", std::process::id())));
+        let _ = std::fs::remove_dir_all(&home.0);
+        home
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn large() -> Setting {
+    Setting { size: Size::Large, processors: 2, has_regions: true, seconds: None, rounds: None, seed: 1 }
+}
+
+fn origin(program: &str) -> Origin {
+    let machine = json!({ "cores": 2, "processor": "A Processor", "rtm": "a probe region committed" });
+    Origin { revision: "r1".to_owned(), program: program.to_owned(), machine }
+}
+
+/// A report with this throughput, as a protocol's.
+fn report(rate: f64) -> Answer {
+    Answer::Report(json!({
+        "committed": 1000, "committed_per_second": rate, "conflict_aborted": 10, "seconds": 1.0, "machine": { "cores": 2 },
+        "htm": { "backend": "rtm", "started": 4000, "committed": 3990, "fallback": 2,
+                 "aborted": { "conflict": 8, "capacity": 1, "explicit": 0, "system": 1 } },
+        "latency_us": { "p50": 5.0, "p95": 9.0, "p99": 20.0, "p999": 40.0, "max": 90.0 },
+    }))
+}
+
+/// The value of an option of a command.
+fn option<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
+    let at = arguments.iter().position(|argument| argument == name)?;
+    arguments.get(at + 1).map(String::as_str)
+}
+
+/// Threads or simulated cores times what one of this protocol does.
+fn rate(arguments: &[String], of: impl Fn(&str) -> f64) -> f64 {
+    let threads = option(arguments, "--threads").or(option(arguments, "--simulate-cores")).expect("one of the two");
+    threads.parse::<f64>().expect("a number") * of(option(arguments, "--protocol").unwrap_or("auto"))
+}
+
+struct Told {
+    summary: Summary,
+    asked: Vec<String>,
+    passed_over: Vec<String>,
+    failed: Vec<String>,
+}
+
+fn drawn(home: &Home, ids: &[&str], program: &str, setting: &Setting, ask: impl Fn(&[String]) -> Answer) -> Told {
+    let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
+    let figures = find(None, &ids).expect("they are registered");
+    let origin = origin(program);
+    let job = Job { figures: &figures, setting, origin: &origin, directory: &home.0 };
+    let (mut asked, mut passed_over, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    let summary = draw_all(
+        &job,
+        &mut |arguments| {
+            asked.push(arguments.join(" "));
+            ask(arguments)
+        },
+        &mut |event| match event {
+            Event::PassedOver(line) => passed_over.push(line.to_owned()),
+            Event::Failed { command, why } => failed.push(format!("{command}: {why}")),
+            Event::Next { done, of, .. } => assert!(done < of, "{done} of {of}"),
+        },
+    );
+    Told { summary: summary.expect("the directory can be written"), asked, passed_over, failed }
+}
+
+fn verdict<'a>(file: &'a Value, says: &str, cores: &str) -> &'a Value {
+    let claims = file["claims"].as_array().expect("a list");
+    let claim = claims.iter().find(|claim| claim["says"] == says).unwrap_or_else(|| panic!("no claim {says}: {file}"));
+    &claim[cores]
+}
+
+#[test]
+fn every_figure_is_drawn_and_has_its_place_on_the_page() {
+    let home = Home::new("all");
+    let told = drawn(&home, &[], "p", &large(), |arguments| report(rate(arguments, |_| 50_000.0)));
+    assert_eq!((told.summary.failed, told.summary.left_out), (0, 0));
+    assert!(told.summary.reused > 0, "figures of one paper share what they measure");
+    assert_eq!(told.asked.len() + told.summary.reused, told.summary.measured);
+    for figure in FIGURES {
+        let svg = home.text(&format!("{}.svg", figure.file()));
+        assert!(svg.starts_with("<svg") && svg.contains(figure.title) && svg.ends_with("</svg>\n"), "{}", figure.id());
+        let file = home.json(&format!("{}.json", figure.file()));
+        assert_eq!((&file["figure"], &file["size"]), (&json!(figure.id()), &json!("large")));
+        assert_eq!(file["claims"].as_array().map(Vec::len), Some(figure.claims.len()));
+        assert!(
+            file["points"][0]["runs"][0]["command"]
+                .as_str()
+                .is_some_and(|command| command.starts_with("seriatim bench "))
+        );
+    }
+    for paper in Paper::ALL {
+        let page = home.text(&format!("{}.md", paper.name()));
+        for figure in FIGURES.iter().filter(|figure| figure.paper == paper) {
+            let section =
+                format!("## {}: {}\n\n![{}]({}.svg)", figure.label(), figure.title, figure.title, figure.file());
+            assert!(page.contains(&section), "{}", figure.id());
+            assert!(figure.claims.iter().all(|claim| page.contains(claim.says)), "{}", figure.id());
+        }
+        assert!(page.contains("A Processor"), "{page}");
+    }
+}
+
+#[test]
+fn canary_points_that_contradict_the_paper_are_told_in_file_and_page() {
+    let says = "HTCC is ahead of all others";
+    for (htcc, word, other) in [(3.0, "holds", "differs"), (0.5, "differs", "holds")] {
+        let home = Home::new(&format!("contradicted-{word}"));
+        let speed = |protocol: &str| if protocol == "htcc" { htcc * 1000.0 } else { 1000.0 };
+        drawn(&home, &["htcc/14"], "p", &large(), |arguments| report(rate(arguments, speed)));
+        let file = home.json("htcc-14.json");
+        for cores in ["real", "simulated"] {
+            assert_eq!(verdict(&file, says, cores)["verdict"], word, "{file}");
+        }
+        let page = home.text("htcc.md");
+        let row = page.lines().find(|line| line.contains(&format!("| {says} |"))).expect("a row");
+        assert!(row.contains(word) && !row.contains(other) && row.contains(&htcc.to_string()), "{row}");
+        assert_eq!(page.contains(&format!("Why it differs that {says}")), word == "differs", "{page}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_here_is_left_out_visibly() {
+    let home = Home::new("left-out");
+    let ask = |arguments: &[String]| match (option(arguments, "--simulate-cores"), option(arguments, "--protocol")) {
+        (Some(_), _) => Answer::NotHere("unexpected argument '--simulate-cores' found".to_owned()),
+        (_, Some("occ")) => Answer::NotHere("no protocol | occ\nhere".to_owned()),
+        _ => report(rate(arguments, |_| 1000.0)),
+    };
+    let told = drawn(&home, &["htcc/14"], "p", &large(), ask);
+    assert!(told.summary.left_out > 0 && told.summary.failed == 0);
+    let svg = home.text("htcc-14.svg");
+    for said in ["nothing to show here", "occ: no protocol", "--simulate-cores", "regions: rtm"] {
+        assert!(svg.contains(said), "{said}: {svg}");
+    }
+    let (file, page) = (home.json("htcc-14.json"), home.text("htcc.md"));
+    let equal = verdict(&file, "OCC and wait-die locking are about equal", "real");
+    assert_eq!(equal["verdict"], "not_shown");
+    assert!(equal["reason"].as_str().is_some_and(|reason| reason.contains("no protocol | occ")), "{equal}");
+    assert!(page.contains("- Not shown here: no protocol | occ here: occ on 1 thread, occ on 2 threads\n"), "{page}");
+    assert!(page.lines().any(|line| line.contains("no protocol \\| occ here")), "{page}");
+    // The relation that the paper shows of 16 threads is not shown of two, and says so.
+    let twice = verdict(&file, "HTCC commits twice as much as SOCC", "real");
+    assert_eq!(twice["verdict"], "not_shown");
+    assert!(twice["reason"].as_str().is_some_and(|reason| reason.contains("2 threads")), "{twice}");
+}
+
+#[test]
+fn a_point_that_fails_is_said_and_run_again_the_next_time_and_the_others_are_not() {
+    let home = Home::new("failed");
+    let fails = |arguments: &[String]| {
+        option(arguments, "--protocol") == Some("silo") && option(arguments, "--threads") == Some("2")
+    };
+    let first = drawn(&home, &["dbx/5"], "p", &large(), |arguments| match fails(arguments) {
+        true => Answer::Failed("killed by signal 11".to_owned()),
+        false => report(rate(arguments, |_| 1000.0)),
+    });
+    assert!(first.summary.failed == 3 && first.failed.len() == 3, "three rounds: {:?}", first.failed);
+    assert!(first.failed.iter().all(|line| line.contains("signal 11") && line.contains("--protocol silo")));
+    assert!(home.text("dbx-5.svg").contains("killed by signal 11"));
+    assert!(home.text("dbx.md").contains("**Failed**: silo on 2 threads: killed by signal 11 (`seriatim bench tpcc "));
+    let second = drawn(&home, &["dbx/5"], "p", &large(), |arguments| report(rate(arguments, |_| 1000.0)));
+    assert_eq!((second.asked.len(), second.summary.failed), (3, 0), "{:?}", second.asked);
+    assert!(second.asked.iter().all(|line| line.contains("--protocol silo")));
+    assert_eq!(second.summary.measured, first.summary.measured + 3);
+    assert!(!home.text("dbx.md").contains("**Failed**"));
+}
+
+#[test]
+fn a_run_that_was_interrupted_goes_on_where_it_was() {
+    let home = Home::new("interrupted");
+    let asked = RefCell::new(0);
+    let interrupted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        drawn(&home, &["htcc/13"], "p", &large(), |arguments| {
+            *asked.borrow_mut() += 1;
+            assert!(*asked.borrow() <= 10, "interrupted here");
+            report(rate(arguments, |_| 1000.0))
+        });
+    }));
+    assert!(interrupted.is_err());
+    let told = drawn(&home, &["htcc/13"], "p", &large(), |arguments| report(rate(arguments, |_| 1000.0)));
+    assert_eq!((told.summary.reused, told.asked.len() + 10), (10, told.summary.measured));
+    assert!(told.passed_over.is_empty(), "{:?}", told.passed_over);
+}
+
+#[test]
+fn canary_reports_of_another_program_or_damaged_files_are_not_used() {
+    let home = Home::new("other");
+    let ask = |arguments: &[String]| report(rate(arguments, |_| 1000.0));
+    let before = drawn(&home, &["dbx/9"], "p", &large(), ask);
+    let same = drawn(&home, &["dbx/9"], "p", &large(), ask);
+    assert_eq!((same.asked.len(), same.summary.reused), (0, before.asked.len()));
+    let seed = Setting { seed: 9, ..large() };
+    assert_eq!(drawn(&home, &["dbx/9"], "p", &seed, ask).summary.reused, 0, "another seed is another command");
+    let other = drawn(&home, &["dbx/9"], "q", &large(), ask);
+    assert_eq!(other.asked.len(), before.asked.len());
+    assert!(
+        other.passed_over.len() == 1 && other.passed_over[0].contains("another program"),
+        "{:?}",
+        other.passed_over
+    );
+    std::fs::write(home.0.join("dbx-9.json"), "{").expect("the file can be written");
+    let damaged = drawn(&home, &["dbx/9"], "q", &large(), ask);
+    assert_eq!(damaged.asked.len(), before.asked.len());
+    assert!(damaged.passed_over[0].contains("cannot be used"), "{:?}", damaged.passed_over);
+}
+
+#[test]
+fn figures_of_the_small_size_are_drawn_and_not_judged() {
+    let home = Home::new("small");
+    let small = Setting { size: Size::Small, ..large() };
+    let told = drawn(&home, &[], "p", &small, |arguments| report(rate(arguments, |_| 1000.0)));
+    assert_eq!((told.summary.hold, told.summary.differ), (0, 0));
+    assert!(home.text("htcc-13.svg").contains("small size") && home.text("dbx.md").contains("**Small size**"));
+}
+
+#[test]
+fn a_page_tells_which_figures_were_not_measured() {
+    let home = Home::new("page");
+    drawn(&home, &["htcc/13"], "p", &large(), |arguments| report(rate(arguments, |_| 1000.0)));
+    let page = home.text("htcc.md");
+    assert!(page.contains("Not measured yet: `seriatim figures htcc --only 14`"), "{page}");
+    assert!(!home.0.join("dbx.md").exists());
+}
