@@ -158,7 +158,7 @@ impl Measured {
                 };
                 shown.threads = shown.threads.max(point.threads);
                 if let Some(backend) = metric::backend(report) {
-                    note(&mut shown.backends, backend.to_owned());
+                    note(&mut shown.backends, backend);
                 }
                 let values = point.values(&view.shows, report);
                 if values.is_empty() {

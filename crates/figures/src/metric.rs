@@ -49,10 +49,20 @@ pub(crate) const FALLBACKS: Metric = Metric {
     of: |report| Some(100.0 * share(number(report, "/htm/fallback")?, number(report, "/committed")?)?),
 };
 
-/// The back end that ran regions, as the report has it.
-pub(crate) fn backend(report: &Value) -> Option<&str> {
-    let regions = report.get("regions").and_then(Value::as_str);
-    regions.or_else(|| report.pointer("/htm/backend")?.as_str())
+/// The median time until results are durable.
+pub(crate) const DURABLE: Metric = Metric {
+    label: "milliseconds until durable, median",
+    of: |report| Some(number(report, "/durable_latency_us/p50")? / 1000.0),
+};
+
+/// The back end that ran regions, as the report has it; of simulated cores also whether they were compared with real ones.
+pub(crate) fn backend(report: &Value) -> Option<String> {
+    let simulated = &report["simulated"];
+    match simulated["regions"].as_str() {
+        Some(regions) if simulated["proven"] == true => Some(regions.to_owned()),
+        Some(regions) => Some(format!("{regions}, unproven")),
+        None => Some(report.pointer("/htm/backend")?.as_str()?.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -72,18 +82,20 @@ mod tests {
         assert_eq!((ABORTS.of)(&report), Some(0.25));
         assert_eq!((REGION_ABORTS.of)(&report), Some(5.0));
         assert_eq!((FALLBACKS.of)(&report), Some(2.0));
-        assert_eq!(backend(&report), Some("rtm"));
-        assert_eq!(
-            backend(&json!({ "regions": "modelled, unvalidated", "htm": { "backend": "rtm" } })),
-            Some("modelled, unvalidated")
-        );
+        assert_eq!((DURABLE.of)(&json!({ "durable_latency_us": { "p50": 7500.0 } })), Some(7.5));
+        assert_eq!(backend(&report).as_deref(), Some("rtm"));
+        for (proven, said) in [(true, "modelled"), (false, "modelled, unproven")] {
+            let simulated =
+                json!({ "simulated": { "regions": "modelled", "proven": proven }, "htm": { "backend": "absent" } });
+            assert_eq!(backend(&simulated).as_deref(), Some(said));
+        }
     }
 
     #[test]
     fn canary_a_report_without_the_numbers_gives_none() {
         let nothing =
             json!({ "committed": 0, "conflict_aborted": 0, "htm": { "started": 0, "aborted": {}, "fallback": 0 } });
-        for metric in [THROUGHPUT, ABORTS, REGION_ABORTS, FALLBACKS] {
+        for metric in [THROUGHPUT, ABORTS, REGION_ABORTS, FALLBACKS, DURABLE] {
             assert_eq!((metric.of)(&nothing), None, "{}", metric.label);
             assert_eq!((metric.of)(&json!({})), None, "{}", metric.label);
         }

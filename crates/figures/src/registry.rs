@@ -4,7 +4,21 @@ use crate::figure::{Figure, Paper};
 use crate::{dbx, htcc};
 
 /// Every figure, in the order of the papers.
-pub const FIGURES: &[&Figure] = &[&dbx::fig05::FIGURE, &dbx::fig09::FIGURE, &htcc::fig13::FIGURE, &htcc::fig14::FIGURE];
+pub const FIGURES: &[&Figure] = &[
+    &dbx::fig05::FIGURE,
+    &dbx::fig08::FIGURE,
+    &dbx::fig09::FIGURE,
+    &dbx::fig14::FIGURE,
+    &dbx::fig16::FIGURE,
+    &dbx::fig17::FIGURE,
+    &htcc::fig01::FIGURE,
+    &htcc::fig10::FIGURE,
+    &htcc::fig11::FIGURE,
+    &htcc::fig12::FIGURE,
+    &htcc::fig13::FIGURE,
+    &htcc::fig14::FIGURE,
+    &htcc::fig15::FIGURE,
+];
 
 /// The figures of a paper; of these only those named, by `htcc/13` or `13`, if any are.
 ///

@@ -68,6 +68,11 @@ impl Setting {
         if self.is_small() { warehouses.min(2) } else { warehouses }
     }
 
+    /// Rows of a table: a million, or of a small size a thousand.
+    pub fn records(&self) -> usize {
+        if self.is_small() { 1_000 } else { 1_000_000 }
+    }
+
     /// How regions run where a figure is about them: emulated where the processor has none.
     pub fn regions(&self, cores: Cores) -> &'static str {
         match cores {

@@ -7,14 +7,7 @@ use crate::setting::Setting;
 
 fn points(setting: &Setting) -> Vec<Point> {
     let curves = [("dbx", "dbx", ""), ("dbx without regions", "dbx", "--htm absent"), ("silo", "silo", "")];
-    let mut points = Vec::new();
-    for (series, protocol, more) in curves {
-        for scene in setting.scenes(&super::CORES) {
-            let command = setting.tpcc(scene.threads, protocol, more);
-            points.push(setting.point("", series, scene.threads as f64, scene, &command));
-        }
-    }
-    points
+    super::by_threads(setting, &curves, |threads| threads)
 }
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -37,8 +30,7 @@ pub(crate) const FIGURE: Figure = Figure {
             max: f64::INFINITY,
             threads: 1,
             regions: true,
-            because: "Here both share store, rows and memory, and the commit is about a seventh of the full mix's instructions: whatever it does \
-                      changes the whole little. The paper's Silo has another store beside another commit.",
+            because: super::SHARED_STORE,
         },
         Claim {
             says: "regions cost less than 10 %",

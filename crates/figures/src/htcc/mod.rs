@@ -7,8 +7,13 @@ use crate::figure::Point;
 use crate::measured::Cores;
 use crate::setting::{Scene, Setting};
 
+pub(crate) mod fig01;
+pub(crate) mod fig10;
+pub(crate) mod fig11;
+pub(crate) mod fig12;
 pub(crate) mod fig13;
 pub(crate) mod fig14;
+pub(crate) mod fig15;
 
 /// Simulated cores in the place of the paper's 1 to 40 cores.
 const CORES: [usize; 6] = [1, 2, 4, 8, 16, 40];
@@ -38,4 +43,25 @@ fn low_contention(setting: &Setting) -> impl Fn(Scene) -> usize {
 /// Warehouses where there is much: the paper's 4, or, where there are few threads, one.
 fn high_contention(scene: Scene) -> usize {
     if scene.cores == Cores::Real { 1 } else { 4 }
+}
+
+/// The options by which a region begins so many times, whatever ends it, before its body runs under the locks.
+fn thresholds(restarts: u32) -> String {
+    let each = |cause| format!("--option region_{cause}_max={restarts}");
+    ["conflict", "capacity", "system", "held"].map(each).join(" ")
+}
+
+/// HOCC by its restart thresholds, and OCC, by threads.
+fn restarts(setting: &Setting, warehouses: impl Fn(Scene) -> usize) -> Vec<Point> {
+    let mut points = Vec::new();
+    for scene in setting.scenes(&CORES) {
+        for (series, restarts) in [("HOCC(1)", 1), ("HOCC(8)", 8), ("HOCC(64)", 64)] {
+            let more = format!("--htm {} {}", setting.regions(scene.cores), thresholds(restarts));
+            let command = setting.tpcc(warehouses(scene), "dbx-rows", &more);
+            points.push(setting.point("", series, scene.threads as f64, scene, &command));
+        }
+        let command = setting.tpcc(warehouses(scene), "occ", "");
+        points.push(setting.point("", "occ", scene.threads as f64, scene, &command));
+    }
+    points
 }

@@ -1,0 +1,43 @@
+//! DBX, figure 8: throughput by workers.
+
+use super::by_threads;
+use crate::Paper;
+use crate::figure::{Axis, Claim, Figure, Quantity, Shows, View};
+use crate::metric::THROUGHPUT;
+
+pub(crate) const FIGURE: Figure = Figure {
+    paper: Paper::Dbx,
+    number: "8",
+    title: "TPC-C by workers",
+    paper_shows: "With a warehouse for each worker DBX grows up to the eight hardware threads of the machine and stays ahead of Silo over Masstree; \
+                  with a spin lock in the place of regions in the transaction layer it does not grow beyond four.",
+    here: "TPC-C's full mix, a warehouse for each thread. This program has no spin lock in the place of regions: `dbx without regions` takes record \
+           locks. More threads than processors are not run.",
+    points: |setting| {
+        let curves = [("dbx", "dbx", ""), ("dbx without regions", "dbx", "--htm absent"), ("silo", "silo", "")];
+        by_threads(setting, &curves, |threads| threads)
+    },
+    views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
+    claims: &[
+        Claim {
+            says: "DBX grows with the workers up to eight",
+            view: 0,
+            quantity: Quantity::Scaling("dbx"),
+            min: 0.4,
+            max: f64::INFINITY,
+            threads: 8,
+            regions: true,
+            because: "",
+        },
+        Claim {
+            says: "DBX stays ahead of Silo",
+            view: 0,
+            quantity: Quantity::LeastRatio("dbx", "silo"),
+            min: 1.0,
+            max: f64::INFINITY,
+            threads: 1,
+            regions: true,
+            because: super::SHARED_STORE,
+        },
+    ],
+};

@@ -1,0 +1,37 @@
+//! HTCC, figure 11: HOCC by restarts, much contention.
+
+use crate::Paper;
+use crate::figure::{Axis, Claim, Figure, Quantity, Shows, View};
+use crate::metric::THROUGHPUT;
+
+pub(crate) const FIGURE: Figure = Figure {
+    paper: Paper::Htcc,
+    number: "11",
+    title: "HOCC by restarts, much contention",
+    paper_shows: "With 4 warehouses and 80 hardware threads HOCC commits some 200 thousand transactions a second whatever its restarts, OCC over 550.",
+    here: "As figure 10, with 4 warehouses on simulated cores and one on the machine's threads. The fallback locks here are those of the records: there is no global lock that ends all other regions.",
+    points: |setting| super::restarts(setting, super::high_contention),
+    views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
+    claims: &[
+        Claim {
+            says: "HOCC is far behind OCC",
+            view: 0,
+            quantity: Quantity::Ratio("HOCC(64)", "occ"),
+            min: f64::NEG_INFINITY,
+            max: 0.6,
+            threads: 16,
+            regions: true,
+            because: "A region that gives up takes the locks of its records and not one for all, so others go on.",
+        },
+        Claim {
+            says: "it does not depend on the restarts",
+            view: 0,
+            quantity: Quantity::Ratio("HOCC(64)", "HOCC(1)"),
+            min: 0.7,
+            max: 1.3,
+            threads: 2,
+            regions: true,
+            because: "",
+        },
+    ],
+};

@@ -1,0 +1,59 @@
+//! HTCC, figure 15: TPC-C by warehouses.
+
+use super::PROTOCOLS;
+use crate::Paper;
+use crate::figure::{Axis, Claim, Figure, Point, Quantity, Shows, View};
+use crate::measured::Cores;
+use crate::metric::THROUGHPUT;
+use crate::setting::Setting;
+
+fn points(setting: &Setting) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (protocol, scene) in
+        PROTOCOLS.into_iter().flat_map(|protocol| setting.widest(40).into_iter().map(move |scene| (protocol, scene)))
+    {
+        let warehouses: &[usize] = match (setting.size, scene.cores) {
+            (crate::Size::Small, _) => &[1, 2],
+            (_, Cores::Real) => &[1, 2, 4, 8],
+            (_, Cores::Simulated) => &[4, 10, 20, 40],
+        };
+        for &warehouses in warehouses {
+            let command = setting.tpcc(warehouses, protocol, "");
+            points.push(setting.point("", protocol, warehouses as f64, scene, &command));
+        }
+    }
+    points
+}
+
+pub(crate) const FIGURE: Figure = Figure {
+    paper: Paper::Htcc,
+    number: "15",
+    title: "TPC-C by warehouses",
+    paper_shows: "With 40 threads and 4 to 40 warehouses HTCC is ahead of all others throughout, 1.2 to 2 times as fast as SOCC. HOCC is fast with 40 \
+                  warehouses and slow with few.",
+    here: "TPC-C's full mix on all threads of the machine, with 1 to 8 warehouses, and on 40 simulated cores with 4 to 40.",
+    points,
+    views: &[View { title: "", part: "", x: Axis::Number("warehouses"), shows: Shows::One(THROUGHPUT) }],
+    claims: &[
+        Claim {
+            says: "HTCC is at least 1.2 times as fast as SOCC throughout",
+            view: 0,
+            quantity: Quantity::LeastRatio("htcc", "silo-rows"),
+            min: 1.2,
+            max: f64::INFINITY,
+            threads: 40,
+            regions: false,
+            because: "",
+        },
+        Claim {
+            says: "HOCC catches up with SOCC as warehouses are added",
+            view: 0,
+            quantity: Quantity::Widening("dbx-rows", "silo-rows"),
+            min: 1.1,
+            max: f64::INFINITY,
+            threads: 40,
+            regions: true,
+            because: "",
+        },
+    ],
+};
