@@ -109,6 +109,12 @@ impl Report<'_> {
         for (cause, count) in &statistics.aborts {
             line("", format!("{count} {cause}"));
         }
+        if statistics.repairs > 0 {
+            let (repairs, runs) = (statistics.repairs, statistics.runs_repaired);
+            let (each, per_commit) =
+                (runs as f64 / repairs as f64, repairs as f64 / statistics.committed.max(1) as f64);
+            line("repairs", format!("{repairs}, {per_commit:.4} per commit, {each:.1} operations run again in each"));
+        }
         if let Some(batches) = &self.measured.batches {
             let (callers, outstanding) = (callers::threads(self.plan), callers::outstanding(self.plan));
             let setting = format!("{}, {outstanding} calls outstanding, {callers} threads that call", self.plan.batch);
@@ -203,6 +209,8 @@ impl Report<'_> {
             "user_aborted": self.measured.user_aborted(),
             "conflict_aborted": statistics.conflict_aborted,
             "aborts": causes,
+            "repairs": statistics.repairs,
+            "runs_repaired": statistics.runs_repaired,
             "contention": self.contention(matches).map(|(contention, rows)| contention::json(&contention, rows)),
             "failed": self.measured.failed,
             "latency_us": quantiles(&all),

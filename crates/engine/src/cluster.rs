@@ -204,7 +204,7 @@ fn search<K: Ord + Copy + Sub<Output = K> + TryInto<usize>>(
 /// - otherwise replaced by a copy, to which the transaction's row version of the record refers from then on. The one before stays
 ///   readable until the transaction ends.
 ///
-/// A protocol that repairs asks for every write by the operation that makes it: there a run is copied for each.
+/// Runs of operations that may be repaired have a copy each.
 #[derive(Debug)]
 pub(crate) struct OpenRun {
     /// The table; null if there is none.
@@ -480,14 +480,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         // SAFETY: as above.
         unsafe { updating.after.cast::<u64>().write_unaligned(copy.address()) };
         let is_alone = key == cluster.first(key) && !run.is_followed();
-        self.keep_open(set, key, copy, Some(updating.after), is_alone);
+        self.open_run.open(set, key, copy, Some(updating.after), is_alone);
         Ok(copy)
-    }
-
-    fn keep_open(&self, set: &TableSet, key: u128, run: Run, row: Option<RowPtr>, is_alone: bool) {
-        if self.changes_in_place {
-            self.open_run.open(set, key, run, row, is_alone);
-        }
     }
 
     /// A copy of a run with room for so many rows, no fewer than it has.
@@ -590,7 +584,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let after = unsafe { Self::write_row_at(cluster, run, 0, row) };
             let first = cluster.first(key);
             self.insert_run(set, first, run)?;
-            self.keep_open(set, first, run, None, true);
+            self.open_run.open(set, first, run, None, true);
             self.open_run.appended(cluster, run, key);
             return self.inserted(set, encoded, None, after);
         };
@@ -673,7 +667,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let first = cluster.first(key) | set.suffix_at(upper, 0);
         self.insert_run(set, first, upper)?;
         match goes_up {
-            true => self.keep_open(set, first, upper, None, false),
+            true => self.open_run.open(set, first, upper, None, false),
             false => self.open_run.is_alone.set(false),
         }
         Ok(after)

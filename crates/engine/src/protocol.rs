@@ -8,6 +8,8 @@ pub mod copying;
 #[cfg(any(test, feature = "test-support"))]
 mod delegate;
 #[cfg(any(test, feature = "test-support"))]
+pub mod disturbing;
+#[cfg(any(test, feature = "test-support"))]
 pub mod repairing;
 
 use std::any::TypeId;
@@ -160,9 +162,14 @@ macro_rules! selector {
         ) -> Result<Box<dyn OpenProtocol>, OpenError> {
             #[cfg(any(test, feature = "test-support"))]
             {
-                let inner = || open(DEFAULT, given, environment);
+                let repairs = |info: &&ProtocolInfo| info.capabilities.repair;
                 let default = |info: &&ProtocolInfo| info.name == DEFAULT;
-                if let Some(info) = protocols().iter().find(default).and_then(|info| repairing::info(name, info)) {
+                let base = match name == disturbing::NAME {
+                    true => protocols().iter().find(repairs),
+                    false => protocols().iter().find(default),
+                };
+                if let Some(info) = base.and_then(|info| repairing::info(name, info)) {
+                    let inner = || open(base.map_or(DEFAULT, |base| base.name), given, environment);
                     meet(&info, environment)?;
                     let (info, memory) = (Box::leak(Box::new(info)), environment.memory.clone());
                     return Ok(Box::new(repairing::Altered { inner: inner()?, info, memory }));
@@ -202,6 +209,7 @@ mod tests {
             repairing::PLAIN,
             copying::NAME,
             repairing::GROUPED,
+            disturbing::NAME,
         ]) {
             let htm = Htm::new(HtmMode::Absent).expect("always there");
             let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });

@@ -9,16 +9,29 @@ use std::ops::{Bound, RangeBounds};
 use seriatim_base::{TableId, Tid, clock};
 use seriatim_catalog::{ColumnSet, Key, RowRef};
 use seriatim_history::{Columns, Recorder, Saw};
-use seriatim_txn::{Before, Redo, RowPtr, Seen, Table};
+use seriatim_txn::{Before, Redo, RowPtr, Runs, Seen, Table};
 
 /// The recorder of one session.
 pub(crate) struct Log {
     recorder: Recorder,
     session: u32,
     /// Keys on which a write of the open transaction lies, in the order in which they were written.
-    written: Vec<Place>,
+    written: Vec<(Place, Run)>,
     /// Keys on which one lay that was taken back.
     taken_back: Vec<Place>,
+    /// The run that is going on, and those of each read and of each scan that was noted.
+    run: Run,
+    reads: Vec<Run>,
+    scans: Vec<Run>,
+}
+
+/// A run of an operation, where the protocol repairs: the operation and the iteration.
+type Run = Option<(u16, u32)>;
+
+fn is_of(run: Run, runs: Runs) -> bool {
+    run.is_some_and(|(operation, iteration)| {
+        operation == runs.operation && runs.iteration.is_none_or(|wanted| wanted == iteration)
+    })
 }
 
 type Place = (TableId, Vec<u8>);
@@ -53,7 +66,8 @@ fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 
 impl Log {
     pub(crate) fn new(recorder: Recorder, session: u32) -> Log {
-        Log { recorder, session, written: Vec::new(), taken_back: Vec::new() }
+        let (written, taken_back, reads, scans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Log { recorder, session, written, taken_back, run: None, reads, scans }
     }
 
     pub(crate) fn begin(&mut self, snapshot: bool) {
@@ -61,6 +75,9 @@ impl Log {
         self.recorder.begin(self.session, now);
         self.written.clear();
         self.taken_back.clear();
+        self.reads.clear();
+        self.scans.clear();
+        self.run = None;
         if snapshot {
             self.recorder.snapshot(now);
         }
@@ -69,12 +86,27 @@ impl Log {
     pub(crate) fn read(&mut self, table: TableId, key: Key<'_>, columns: ColumnSet, seen: Seen) {
         if !seen.own {
             self.recorder.read(table, &key.to_bytes(), Columns(columns.bits()), saw(seen));
+            self.reads.push(self.run);
         }
+    }
+
+    /// What follows is of this run of an operation.
+    pub(crate) fn run(&mut self, operation: u16, iteration: u32) {
+        self.run = Some((operation, iteration));
+    }
+
+    /// What these runs saw and wrote is of no account: a repair has dropped it.
+    pub(crate) fn forget(&mut self, runs: Runs) {
+        let Log { recorder, written, taken_back, reads, scans, .. } = self;
+        recorder.retain(|read| !is_of(reads[read], runs), |scan| !is_of(scans[scan], runs));
+        reads.retain(|run| !is_of(*run, runs));
+        scans.retain(|run| !is_of(*run, runs));
+        taken_back.extend(written.extract_if(.., |(_, run)| is_of(*run, runs)).map(|(place, _)| place));
     }
 
     /// The transaction wrote a key, and reads its own write there from now on.
     pub(crate) fn wrote(&mut self, table: TableId, key: Key<'_>) {
-        self.written.push((table, key.to_bytes().into_owned()));
+        self.written.push(((table, key.to_bytes().into_owned()), self.run));
     }
 
     /// Where the transaction is, to go back to.
@@ -84,7 +116,7 @@ impl Log {
 
     /// What it wrote since is taken back.
     pub(crate) fn rollback_to(&mut self, savepoint: usize) {
-        self.taken_back.extend(self.written.drain(savepoint..));
+        self.taken_back.extend(self.written.drain(savepoint..).map(|(place, _)| place));
     }
 
     /// A scan begins.
@@ -98,11 +130,12 @@ impl Log {
         let Scanned { low, high, rows, columns, began } = scanned;
         let range = (borrowed(&low), borrowed(&high));
         self.recorder.scan(table, range.0, range.1, Columns(columns.bits()));
+        self.scans.push(self.run);
         let seen: BTreeSet<&[u8]> = rows.iter().map(|(key, _)| &**key).collect();
         for (key, saw) in &rows {
             self.recorder.scan_saw(key, *saw);
         }
-        let own = self.written.iter().chain(&self.taken_back[began..]);
+        let own = self.written.iter().map(|(place, _)| place).chain(&self.taken_back[began..]);
         let hidden = own.filter(|(of, key)| *of == table && range.contains::<[u8]>(key) && !seen.contains(&**key));
         let hidden: BTreeSet<&[u8]> = hidden.map(|(_, key)| &**key).collect();
         for key in hidden {

@@ -20,6 +20,10 @@ pub struct Statistics {
     pub conflict_aborted: u64,
     /// The same by phase and reason; only those that happened.
     pub aborts: Vec<(Cause, u64)>,
+    /// Repairs of attempts whose reads went stale, under a protocol that repairs: each instead of a retry.
+    pub repairs: u64,
+    /// Runs of operations that repairs made again.
+    pub runs_repaired: u64,
     /// Regions of all workers. Of a worker in the middle of a transaction: as of up to 1024 transactions ago.
     pub regions: RegionStatistics,
     /// Bytes in use: records, row versions, index nodes, and what transactions note. What counts against the limit, but for blocks
@@ -147,6 +151,8 @@ impl Statistics {
             user_aborted: self.user_aborted - earlier.user_aborted,
             conflict_aborted: self.conflict_aborted - earlier.conflict_aborted,
             aborts: aborts.filter(|&(_, count)| count > 0).collect(),
+            repairs: self.repairs - earlier.repairs,
+            runs_repaired: self.runs_repaired - earlier.runs_repaired,
             regions: self.regions.since(&earlier.regions),
             memory_bytes: self.memory_bytes,
             transaction_bytes: self.transaction_bytes,
@@ -166,6 +172,8 @@ pub(crate) struct Counters {
     committed: AtomicU64,
     user_aborted: AtomicU64,
     conflict_aborted: AtomicU64,
+    repairs: AtomicU64,
+    runs_repaired: AtomicU64,
     causes: [[AtomicU64; Reason::ALL.len()]; PHASES.len()],
 }
 
@@ -185,6 +193,12 @@ impl Counters {
         bump(&self.user_aborted);
     }
 
+    /// A repair has made so many runs of operations again.
+    pub(crate) fn repaired(&self, runs: u64) {
+        bump(&self.repairs);
+        self.runs_repaired.store(self.runs_repaired.load(Ordering::Relaxed) + runs, Ordering::Relaxed);
+    }
+
     pub(crate) fn conflict_aborted(&self, cause: Cause) {
         bump(&self.conflict_aborted);
         bump(&self.causes[cause.phase as usize][cause.reason as usize]);
@@ -194,6 +208,8 @@ impl Counters {
         statistics.committed += self.committed.load(Ordering::Relaxed);
         statistics.user_aborted += self.user_aborted.load(Ordering::Relaxed);
         statistics.conflict_aborted += self.conflict_aborted.load(Ordering::Relaxed);
+        statistics.repairs += self.repairs.load(Ordering::Relaxed);
+        statistics.runs_repaired += self.runs_repaired.load(Ordering::Relaxed);
         for phase in PHASES {
             for reason in Reason::ALL {
                 let count = self.causes[phase as usize][reason as usize].load(Ordering::Relaxed);

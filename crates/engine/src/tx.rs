@@ -147,8 +147,6 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     pub(crate) log: Option<RefCell<Log>>,
     /// The run of a clustered table that was changed last.
     pub(crate) open_run: OpenRun,
-    /// Whether the protocol lets it be changed in place.
-    pub(crate) changes_in_place: bool,
     pub(crate) scratch: Scratch,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
@@ -697,7 +695,6 @@ impl<W: Worker + ?Sized> TxCore<W> {
             refusal: Cell::default(),
             log,
             open_run: OpenRun::default(),
-            changes_in_place: !capabilities.repair,
             scratch: Scratch::new(),
             savepoints: RefCell::new(Vec::new()),
             scans: RefCell::new(Vec::new()),
@@ -1455,15 +1452,40 @@ impl<W: Worker + ?Sized> TxCore<W> {
             && let Some(repair) = self.worker().repair()
         {
             repair.operation(operation, iteration);
+            self.open_run.forget();
+            if let Some(log) = &self.log {
+                cold_path();
+                log.borrow_mut().run(operation, iteration);
+            }
         }
     }
 
-    /// The worker drops what the operation read and wrote; whether it is to run again.
-    pub fn forget_operation(&self, operation: u16, again: bool) {
+    /// The worker drops what these runs read and wrote; whether they are to run again.
+    pub fn forget_runs(&self, runs: Runs, again: bool) {
         if let Ok(_call) = self.call()
             && let Some(repair) = self.worker().repair()
         {
-            repair.forget(Runs::all(operation), again);
+            repair.forget(runs, again);
+            self.open_run.forget();
+            if let Some(log) = &self.log {
+                log.borrow_mut().forget(runs);
+            }
+        }
+    }
+
+    /// A repair has made so many runs of operations again.
+    pub fn note_repair(&self, runs: u64) {
+        if let Some(lease) = self.lease.get() {
+            self.inner.pool.counters(lease.slot).repaired(runs);
+        }
+    }
+
+    /// Which records the runs of an operation touched: [`seriatim_txn::Repair::touched`].
+    pub fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
+        if let Ok(_call) = self.call()
+            && let Some(repair) = self.worker().repair()
+        {
+            repair.touched(operation, visit);
         }
     }
 

@@ -105,6 +105,13 @@ impl Recorder {
         self.open.writes.push(Write { table, key: Key::new(key), version, deleted, columns });
     }
 
+    /// Of the point reads and of the range reads noted so far, each by its number, forgets those that do not `stay`: they were made again.
+    pub fn retain(&mut self, mut read_stays: impl FnMut(usize) -> bool, mut scan_stays: impl FnMut(usize) -> bool) {
+        let (mut reads, mut scans) = (0.., 0..);
+        self.open.reads.retain(|_| reads.next().is_some_and(&mut read_stays));
+        self.open.scans.retain(|_| scans.next().is_some_and(&mut scan_stays));
+    }
+
     /// The transaction has committed; `ended` is an instant after its writes were visible. Returns its id in the history.
     pub fn commit(&mut self, ended: u64) -> u64 {
         self.committed += 1;
@@ -161,5 +168,21 @@ mod tests {
         let ids: std::collections::BTreeSet<u64> = all.iter().map(|t| t.id).collect();
         assert_eq!(ids.len(), 30);
         assert!(recording.take().is_empty());
+    }
+
+    #[test]
+    fn reads_that_were_made_again_are_forgotten() {
+        let recording = Recording::new();
+        let mut recorder = recording.recorder();
+        recorder.begin(0, 0);
+        for key in ["a", "b", "c"] {
+            recorder.read(TableId(0), key.as_bytes(), Columns::ALL, Saw::Absent);
+            recorder.scan(TableId(0), Bound::Included(key.as_bytes()), Bound::Unbounded, Columns::ALL);
+        }
+        recorder.retain(|read| read != 1, |scan| scan == 2);
+        recorder.commit(1);
+        let all = recording.take();
+        assert_eq!(all[0].reads.iter().map(|read| read.key.clone()).collect::<Vec<_>>(), ["a".into(), "c".into()]);
+        assert_eq!((all[0].scans.len(), &all[0].scans[0].low), (1, &Bound::Included("c".into())));
     }
 }

@@ -454,6 +454,13 @@ pub trait Repair {
     /// Drops what these runs read and wrote, after [`Outcome::Repair`]: they run `again` (what they locked may stay locked), or
     /// run no more, as a branch went the other way.
     fn forget(&mut self, runs: Runs, again: bool);
+
+    /// Tells which records the runs of an operation touched, each by a number of its own, with the iteration: two runs that touched no record in
+    /// common know nothing of each other's writes. `None` in place of a record: one that is not known by its record, as there was none, or a range.
+    fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
+        let _ = operation;
+        visit(0, None);
+    }
 }
 
 /// What must be known of an executed transaction to order it among others of its batch. Of two transactions of which one reads what

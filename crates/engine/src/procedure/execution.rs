@@ -1,8 +1,8 @@
 //! Execution modes, and what a plan says about each.
 
-use std::collections::BTreeSet;
+use seriatim_procedure::ir::StepId;
 
-use seriatim_procedure::ir::{OperationId, StepId};
+use super::repair::Repairs;
 
 /// How registered procedures are run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,45 +50,5 @@ impl Passes {
     #[inline]
     pub fn count(&self) -> u16 {
         self.count
-    }
-}
-
-/// What is run again when an operation's reads went stale.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Repairs {
-    /// For each operation: the steps.
-    steps: Vec<Box<[bool]>>,
-    /// For each operation: it and its descendants.
-    descendants: Vec<Vec<OperationId>>,
-}
-
-impl Repairs {
-    /// For each operation: the steps to run again, and the operations among them.
-    pub fn new(all: impl Iterator<Item = (Vec<bool>, BTreeSet<usize>)>) -> Repairs {
-        let mut repairs = Repairs::default();
-        for (steps, operations) in all {
-            repairs.steps.push(steps.into());
-            repairs.descendants.push(operations.into_iter().map(|id| OperationId(id as u16)).collect());
-        }
-        repairs
-    }
-
-    /// Operations of the procedure.
-    pub fn operations(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// The steps and operations to run again when these operations are stale.
-    pub fn after(&self, stale: &[u16]) -> (Box<[bool]>, Vec<OperationId>) {
-        let mut steps: Box<[bool]> = vec![false; self.steps.first().map_or(0, |steps| steps.len())].into();
-        let mut operations = Vec::new();
-        for &operation in stale {
-            let at = usize::from(operation);
-            steps.iter_mut().zip(&self.steps[at]).for_each(|(step, again)| *step |= again);
-            operations.extend_from_slice(&self.descendants[at]);
-        }
-        operations.sort_unstable();
-        operations.dedup();
-        (steps, operations)
     }
 }

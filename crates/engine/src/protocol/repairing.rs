@@ -7,12 +7,11 @@
 
 use std::any::TypeId;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
 use seriatim_memory::{Memory, OutOfMemory, Pinned};
-use seriatim_procedure::ir::OperationId;
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
@@ -21,8 +20,9 @@ use seriatim_txn::{
 };
 
 use super::delegate::delegate;
+use super::disturbing::{self, Disturbed};
 use super::{OpenProtocol, copying};
-use crate::procedure::execution::Repairs;
+use crate::procedure::repair::{Again, Repairs};
 
 /// The one that repairs, by name.
 pub const NAME: &str = "repairing";
@@ -48,6 +48,7 @@ pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
             PLANNED
         }
         PLAIN => PLAIN,
+        disturbing::NAME => disturbing::NAME,
         copying::NAME => copying::NAME,
         GROUPED => {
             capabilities.column_groups = true;
@@ -119,6 +120,10 @@ impl Altered {
     fn copies(&self) -> bool {
         self.info.name == copying::NAME
     }
+
+    fn disturbs(&self) -> bool {
+        self.info.name == disturbing::NAME
+    }
 }
 
 impl OpenProtocol for Altered {
@@ -127,11 +132,18 @@ impl OpenProtocol for Altered {
         if self.copies() {
             return Box::new(copying::Copier::new(inner, &self.memory));
         }
+        if self.disturbs() {
+            return Box::new(Disturbed { inner });
+        }
         Box::new(Repairer { inner, repairs: self.info.capabilities.repair, savepoints: Vec::new(), begun: None })
     }
 
     fn worker_type(&self) -> TypeId {
-        if self.copies() { TypeId::of::<copying::Copier>() } else { TypeId::of::<Repairer>() }
+        match (self.copies(), self.disturbs()) {
+            (true, _) => TypeId::of::<copying::Copier>(),
+            (_, true) => TypeId::of::<Disturbed>(),
+            _ => TypeId::of::<Repairer>(),
+        }
     }
 
     fn info(&self) -> &'static ProtocolInfo {
@@ -186,29 +198,26 @@ impl OpenProtocol for Altered {
     }
 }
 
-/// Operations that can be run again together: with their descendants, and with those that change something after one of them,
+/// Operations that can be run again together: with those that follow them, and with those that change something after one of them,
 /// which this protocol drops.
 pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
     let mut again: Vec<u16> = stale.into_iter().map(|id| id as u16).collect();
     loop {
-        let (_, mut more) = repairs.after(&again);
-        let after = |id: usize| {
-            let loops = &plan.operations[id].loops;
-            let shares = |first: &OperationId| plan.operations[first.index()].loops.iter().any(|at| loops.contains(at));
-            more.iter().any(|first| first.index() < id || shares(first))
+        let stale: Vec<Runs> = again.iter().map(|id| Runs::all(*id)).collect();
+        let made = repairs.after(&stale, &|_, _| {});
+        let more = || (0..made.len()).filter(|id| made[*id] != Again::Kept);
+        let after = |id: &usize| {
+            let loops = &plan.operations[*id].loops;
+            let shares = |first: usize| plan.operations[first].loops.iter().any(|at| loops.contains(at));
+            more().any(|first| first < *id || shares(first))
         };
-        let dropped: Vec<OperationId> = (0..plan.operations.len())
-            .filter(|id| plan.operations[*id].changes() && after(*id))
-            .map(|id| OperationId(id as u16))
-            .collect();
-        more.extend(dropped);
-        more.sort_unstable();
-        more.dedup();
-        let more: Vec<u16> = more.into_iter().map(|id| id.0).collect();
-        if more == again {
+        let dropped = (0..made.len()).filter(|id| plan.operations[*id].changes() && after(id));
+        let all: BTreeSet<u16> = more().chain(dropped).map(|id| id as u16).collect();
+        let all: Vec<u16> = all.into_iter().collect();
+        if all == again {
             return again;
         }
-        again = more;
+        again = all;
     }
 }
 
@@ -229,7 +238,7 @@ impl Repair for Repairer {
     }
 
     fn forget(&mut self, runs: Runs, again: bool) {
-        assert_eq!(runs.iteration, None, "procedures run all iterations again");
+        assert_eq!(runs.iteration, None, "all iterations were stale");
         FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((runs.operation, again)));
         if let Some(at) = self.savepoints.iter().position(|(operation, _)| *operation == runs.operation) {
             self.inner.rollback_to(self.savepoints[at].1);
@@ -265,9 +274,7 @@ impl Worker for Repairer {
                     meanwhile();
                     self.begin(mode, priority);
                 }
-                // One iteration, which stands for all of them where they run again together.
-                let first = |(at, operation)| if at == 0 { Runs::one(operation, 0) } else { Runs::all(operation) };
-                Ok(Outcome::Repair(operations.into_iter().enumerate().map(first).collect()))
+                Ok(Outcome::Repair(operations.into_iter().map(Runs::all).collect()))
             }
             None => self.inner.commit(redo),
         }

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_procedure::visit;
@@ -37,7 +37,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
     let mut kept = Vec::new();
     kept_by(&procedure.body, &mut kept);
     let names: Vec<Ident> = kept.iter().map(|(_, operation)| results(*operation)).collect();
-    let steps = kept.iter().map(|(step, _)| step_id(*step));
+    let ids = kept.iter().map(|(step, operation)| ids(*step, *operation));
     let straight = Straight::plain(procedure, Code { slots, ..Code::new(procedure) });
     let emitter = Emitter { procedure, straight, rows: Rows::of(procedure) };
     let (rows, body) = (emitter.rows.definitions(), emitter.block(&procedure.body));
@@ -57,7 +57,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
             #rows
             #(let #names = #library::support::Results::new();)*
             loop {
-                #(#names.begin(#schedule.runs(#steps));)*
+                #(#names.begin(#schedule.again(#ids));)*
                 let mut #output = ::core::option::Option::None::<Self::Output>;
                 let #next = #schedule.pass(#tx, |#tx: &::seriatim::Tx, #schedule: &#library::Schedule<'_>| {
                     let #operations = #library::support::operations(#tx);
@@ -121,6 +121,12 @@ fn row_type(table: usize) -> Ident {
 fn step_id(step: StepId) -> TokenStream {
     let (library, step) = (library(), step.0);
     quote!(#library::ir::StepId(#step))
+}
+
+/// A step that is an operation, and its number.
+fn ids(step: StepId, operation: OperationId) -> TokenStream {
+    let (library, step, operation) = (library(), step_id(step), operation.0);
+    quote!(#step, #library::ir::OperationId(#operation))
 }
 
 /// The columns that are kept of each table's rows: those that the body reads.
@@ -258,8 +264,8 @@ impl<'p> Emitter<'p> {
                 let Some(pattern) = bind else {
                     let run = self.run(operation);
                     let call = self.straight.operation(operation);
-                    let (schedule, id) = (own("schedule"), step_id(step.id));
-                    return quote!(if #schedule.runs(#id) { #run let _ = #call; });
+                    let (schedule, ids) = (own("schedule"), ids(step.id, operation.id));
+                    return quote!(if #schedule.enters(#ids) { #run let _ = #call; });
                 };
                 let (value, (empty, fill)) = (self.result(step, operation), self.slots(pattern));
                 let (pattern, ty) = (self.pattern(pattern), typed(pattern));
@@ -295,10 +301,9 @@ impl<'p> Emitter<'p> {
                     (&self.procedure.variables[row.index()].ident, own("scan"), results(operation.id));
                 let (run, over, keep) =
                     (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
-                let (schedule, id, body) = (own("schedule"), step_id(step.id), self.block(body));
-                let again = self.named(operation, "resume");
+                let (schedule, ids, body) = (own("schedule"), ids(step.id, operation.id), self.block(body));
                 let inner = quote! {
-                    let mut #scan = if #schedule.runs(#id) {
+                    let mut #scan = if #schedule.enters(#ids) {
                         #run
                         ::core::option::Option::Some(#over)
                     } else {
@@ -306,7 +311,7 @@ impl<'p> Emitter<'p> {
                     };
                     while let ::core::option::Option::Some(#ident) = {
                         if #scan.is_some() {
-                            #again
+                            #run
                         }
                         #library::support::following(&mut #scan, &#results, #keep)?
                     } {
@@ -337,21 +342,16 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    /// What precedes the call of an operation.
+    /// What precedes the calls of an operation: it tells the schedule which they belong to.
     fn run(&self, operation: &Operation) -> TokenStream {
-        self.named(operation, "operation")
-    }
-
-    /// Tells the schedule, by this method, which operation the calls that follow belong to.
-    fn named(&self, operation: &Operation, method: &str) -> TokenStream {
         let (library, schedule, tx, id) = (library(), own("schedule"), &self.procedure.tx, operation.id.0);
-        let method = format_ident!("{}", method, span = Span::mixed_site());
-        quote!(#schedule.#method(#tx, #library::ir::OperationId(#id));)
+        quote!(#schedule.operation(#tx, #library::ir::OperationId(#id));)
     }
 
     /// The result of an operation: of this pass, or of an earlier one.
     fn result(&self, step: &Step, operation: &'p Operation) -> TokenStream {
-        let (library, schedule, id, results) = (library(), own("schedule"), step_id(step.id), results(operation.id));
+        let (library, schedule, results) = (library(), own("schedule"), results(operation.id));
+        let ids = ids(step.id, operation.id);
         let (run, call, keep) =
             (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
         let kept = match &operation.kind {
@@ -365,7 +365,7 @@ impl<'p> Emitter<'p> {
             _ => call,
         };
         let result = quote! {
-            (match #schedule.runs(#id) {
+            (match #schedule.enters(#ids) {
                 true => {
                     #run
                     #results.keep(#kept)

@@ -140,6 +140,8 @@ pub(super) struct Place {
     pub(super) reads: BTreeSet<VariableId>,
     /// Variables that it declares, binds or assigns.
     pub(super) assigns: BTreeSet<VariableId>,
+    /// These, and those that methods in its expressions change.
+    pub(super) changes: BTreeSet<VariableId>,
     /// Operations whose results reach what it uses itself; of a loop over a scan and of an operation whose result is bound, its own.
     pub(super) needs: Set,
     /// Steps around it, outermost first.
@@ -324,6 +326,7 @@ impl<N: Notation> Walk<N> {
             operation: visit::operation(step).map(|operation| operation.id.index()),
             reads: BTreeSet::new(),
             assigns: visit::defined(step).into_iter().collect(),
+            changes: BTreeSet::new(),
             needs: Set::new(),
             around: self.nested.clone(),
             loops: self.around.iter().map(|id| self.loops[*id].step).collect(),
@@ -348,7 +351,12 @@ impl<N: Notation> Walk<N> {
             places[at].reads.extend(&used.variables);
             places[at].needs.extend(&given[id]);
         }
+        for definition in &self.definitions {
+            let at = places.partition_point(|place| place.step <= definition.step) - 1;
+            places[at].changes.insert(definition.variable);
+        }
         for place in &mut places {
+            place.changes.extend(&place.assigns);
             place.reads.retain(|variable| !place.local.contains(variable));
         }
         places

@@ -10,7 +10,8 @@
 //! symbols   keys as far as they are known before execution
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
-//! steps     what pieces and repairs mean for the steps between operations
+//! steps     what pieces mean for the steps between operations
+//! repair    which runs of operations run again when others are stale
 //! late      whether pieces could fail after the first: takes nobody's word
 //! fragments a plan by partition
 //! ```
@@ -21,6 +22,7 @@ mod fragments;
 mod late;
 mod plan;
 mod refusal;
+mod repair;
 mod resolve;
 mod rows;
 mod schema;
@@ -33,5 +35,6 @@ pub use fragments::fragments;
 pub use late::{LateFailure, late_failures};
 pub use plan::{analyse, plan};
 pub use refusal::{Refusal, Refusals};
+pub use repair::Follow;
 pub use schema::{Partitioning, Schema};
 pub use steps::Steps;

@@ -1,19 +1,12 @@
-//! What a plan means for steps: in which pass each runs when a procedure is executed piece by piece, and which run again when
-//! results went stale.
+//! What a plan means for steps: in which pass each runs when a procedure is executed piece by piece.
 //!
-//! An operation's piece, or its being stale, is the plan's matter. The steps around operations follow from what they use, which
-//! flow analysis knows:
-//!
-//! - **Passes.** A step runs in the first pass after which all results it uses are there. Passes must not show: steps that assign
-//!   a variable keep their order with those that read or assign it, and in a loop around which the variable lives they share
-//!   a pass; the body of a loop over a scan shares the scan's. A procedure for which that fails runs in one pass.
-//! - **Repair.** What uses a stale result runs again. A variable that is assigned more than once holds its last value, so a step
-//!   that runs again and reads or assigns it makes all its assignments run again, in order. An operation that changes a table makes
-//!   later ones on the table run again: they may have seen its rows.
+//! An operation's piece is the plan's matter. The steps around operations follow from what they use, which flow analysis knows. A step runs in the first pass after which all results it uses are there. Passes must not show: steps that assign
+//! a variable keep their order with those that read or assign it, and in a loop around which the variable lives they share
+//! a pass; the body of a loop over a scan shares the scan's. A procedure for which that fails runs in one pass.
 
 use std::collections::BTreeSet;
 
-use crate::plan::{Chopped, Plan};
+use crate::plan::Chopped;
 
 use super::flow::{Flow, Place, PlaceKind};
 use crate::ir::{Procedure, VariableId};
@@ -24,7 +17,7 @@ type Variables = BTreeSet<VariableId>;
 #[derive(Debug)]
 pub struct Steps {
     /// With the control of each step in what it reads and needs.
-    places: Vec<Place>,
+    pub(super) places: Vec<Place>,
     /// Variables that are assigned in more than one place.
     mutable: Variables,
     steps: usize,
@@ -99,54 +92,6 @@ impl Steps {
                 }
             })
         })
-    }
-
-    /// What runs again when the result of `operation` is stale: the steps, by id, and the operations among them.
-    pub fn repair(&self, plan: &Plan, operation: usize) -> (Vec<bool>, BTreeSet<usize>) {
-        let mut again = plan.descendants(operation);
-        loop {
-            let mut more = again.clone();
-            // Through the table: what an operation changed, later ones and those in a loop with it may have seen.
-            for changed in again.iter().filter(|id| plan.operations[**id].changes()) {
-                let (table, loops) = (plan.operations[*changed].table, &plan.operations[*changed].loops);
-                let sees = |id: &usize| {
-                    let other = &plan.operations[*id];
-                    other.table == table && (*id > *changed || other.loops.iter().any(|at| loops.contains(at)))
-                };
-                more.extend((0..plan.operations.len()).filter(sees));
-            }
-            let (_, through_variables) = self.run_again(&more);
-            more.extend(through_variables);
-            more.extend(more.clone().into_iter().flat_map(|id| plan.descendants(id)));
-            if more == again {
-                let (steps, _) = self.run_again(&again);
-                return (steps, again);
-            }
-            again = more;
-        }
-    }
-
-    /// The steps that run again with these operations, and further operations that must.
-    fn run_again(&self, operations: &BTreeSet<usize>) -> (Vec<bool>, BTreeSet<usize>) {
-        let uses = |at: usize| {
-            let own = self.places[at].operation.is_some_and(|operation| operations.contains(&operation));
-            own || self.places[at].operation.is_none() && !self.places[at].needs.is_disjoint(operations)
-        };
-        let mut chosen: BTreeSet<usize> = (0..self.places.len()).filter(|at| uses(*at)).collect();
-        loop {
-            let touched = |at: &usize| self.places[*at].reads.iter().chain(&self.places[*at].assigns);
-            let variables: Variables =
-                chosen.iter().flat_map(touched).filter(|variable| self.mutable.contains(variable)).copied().collect();
-            let assigning = |at: &usize| !self.places[*at].assigns.is_disjoint(&variables);
-            let more: Vec<usize> = (0..self.places.len()).filter(|at| !chosen.contains(at)).filter(assigning).collect();
-            if more.is_empty() {
-                break;
-            }
-            chosen.extend(more);
-        }
-        let mut steps = vec![false; self.steps];
-        chosen.iter().for_each(|at| steps[self.places[*at].step] = true);
-        (steps, chosen.iter().filter_map(|at| self.places[*at].operation).collect())
     }
 }
 

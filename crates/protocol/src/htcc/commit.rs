@@ -3,13 +3,15 @@
 //! 1. Set the lock bit of each hot record that is to be written, whose lock the attempt has held since it accessed the record.
 //! 2. [The region](crate::shared::region) locks and validates what is cold, reads the epoch, and installs what is cold.
 //! 3. Install the hot records, which takes the lock bit away, and then let go of all locks.
+//!
+//! An attempt of a procedure that was refuted is repaired, up to a bound: its hot records stay locked meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{OpError, Outcome, RecordLayout, Redo};
+use seriatim_txn::{Cause, OpError, Outcome, Reason, RecordLayout, Redo};
 
 use super::State;
 use super::locks::{Entry, HotClaim};
@@ -83,9 +85,29 @@ pub(super) fn commit(
     state: &mut State,
     redo: &mut dyn Redo,
 ) -> Result<Outcome, OpError> {
+    if state.repairs > 0 {
+        attempt.release_untouched();
+    }
+    match try_commit(attempt, state, redo) {
+        Err(OpError::Abort(cause)) if is_stale(cause) && state.repairs < state.repairs_max => {
+            let Some(stale) = attempt.stale_runs() else { return Err(OpError::Abort(cause)) };
+            state.repairs += 1;
+            Ok(Outcome::Repair(stale))
+        }
+        decided => decided,
+    }
+}
+
+/// Whether what was seen holds no more, rather than that others are in the way.
+fn is_stale(cause: Cause) -> bool {
+    matches!(cause.reason, Reason::RecordChanged | Reason::MembershipChanged)
+}
+
+fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only(&HotClaim);
     }
+    state.installs.clear();
     prepare(attempt, state);
     // Who meets a locked record aborts again and again: a panic that left one behind would never end that.
     let tid = abort_on_unwind("a commit", || decide(attempt, state))?;

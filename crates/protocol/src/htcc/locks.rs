@@ -27,7 +27,7 @@ use super::heat::Heat;
 use crate::shared::access_locks::{AccessLocks, For};
 use crate::shared::gc::Claim;
 use crate::shared::optimistic::LockBit;
-use crate::shared::origin::Origin;
+use crate::shared::origin::{Origin, Run};
 use crate::shared::own::OwnIndex;
 use crate::shared::record;
 use crate::shared::record_header::{self, TidWord};
@@ -237,6 +237,20 @@ impl AccessLocks for Locks {
         self.held.iter().map(|held| (held.record, held.version().0.tid()))
     }
 
+    fn release_unless(&mut self, needed: impl Fn(RecordPtr) -> bool) {
+        for at in (0..self.held.len()).rev() {
+            let held = self.held[at];
+            if needed(held.record) {
+                continue;
+            }
+            let last = self.held.len() - 1;
+            self.own.remove(at, held.record.addr(), self.held[last].record.addr());
+            self.held.swap(at, last);
+            self.held.pop();
+            let_go(word(held.layout(), held.record), held.exclusive);
+        }
+    }
+
     #[inline]
     fn release(&mut self, _: &Core) {
         for held in self.held.iter() {
@@ -252,21 +266,25 @@ impl AccessLocks for Locks {
     }
 }
 
-/// What entries of an attempt remember: nothing, but records that it links have a lock word.
+/// What entries of an attempt remember: the run that they are of. Records that the attempt links have a lock word.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Entry;
+pub(crate) struct Entry(Run);
 
 impl Origin for Entry {
     type Locks = Locks;
 
-    const CARRIED: bool = false;
+    const CARRIED: bool = true;
 
-    fn of(_: u16, _: u32) -> Entry {
-        Entry
+    fn of(operation: u16, iteration: u32) -> Entry {
+        Entry(Run::of(operation, iteration))
     }
 
-    fn is_of(self, _: Runs) -> bool {
-        false
+    fn is_of(self, runs: Runs) -> bool {
+        self.0.is_of(runs)
+    }
+
+    fn run(self) -> Option<(u16, u32)> {
+        self.0.run()
     }
 
     #[inline(always)]

@@ -15,6 +15,8 @@ use super::*;
 use crate::common::Bench;
 use crate::shared::record_header::TidWord;
 
+mod repairs;
+
 type Cells = Bench<Htcc>;
 type Of = Worker<State>;
 
@@ -35,7 +37,7 @@ fn begin(cells: &Cells) -> Of {
 fn commit(worker: &mut Of) -> Result<Tid, OpError> {
     match worker.commit(&mut NoRedo) {
         Ok(Outcome::Committed(tid)) => Ok(tid),
-        Ok(Outcome::Repair(_)) => unreachable!("it does not repair"),
+        Ok(Outcome::Repair(_)) => unreachable!("what belongs to no run is not repaired"),
         Err(error) => {
             worker.abort();
             Err(error)

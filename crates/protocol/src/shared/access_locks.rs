@@ -14,7 +14,7 @@ pub(crate) enum For {
     Writing,
 }
 
-/// The locks that an attempt holds. They are released together, at its end.
+/// The locks that an attempt holds. They are released together, at its end; in a repair, those that nothing needs any more.
 pub(crate) trait AccessLocks: Send {
     /// Whether a record with this TID word is read under a lock: as long as it is held the word does not change, and nothing has to be
     /// validated.
@@ -36,6 +36,9 @@ pub(crate) trait AccessLocks: Send {
 
     /// The records that are locked, with the TIDs of their versions.
     fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)>;
+
+    /// Gives those locks back of which no record is `needed`.
+    fn release_unless(&mut self, needed: impl Fn(RecordPtr) -> bool);
 
     /// Gives all locks back.
     fn release(&mut self, core: &Core);
@@ -66,6 +69,8 @@ impl AccessLocks for () {
     fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {
         std::iter::empty()
     }
+
+    fn release_unless(&mut self, _: impl Fn(RecordPtr) -> bool) {}
 
     #[inline(always)]
     fn release(&mut self, _: &Core) {}

@@ -12,6 +12,7 @@ pub(crate) mod rebase;
 pub(crate) mod record;
 pub(crate) mod record_header;
 pub(crate) mod region;
+pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod table_ref;
 pub(crate) mod versions;

@@ -13,8 +13,8 @@ use seriatim_htm::Access;
 use seriatim_memory::{CountedVec, OutOfMemory};
 use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
 use seriatim_txn::{
-    Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Runs,
-    Savepoint, Scan, Seen, Staged, Table, Updating,
+    Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Savepoint,
+    Scan, Seen, Staged, Table, Updating,
 };
 
 use super::access_locks::{AccessLocks, For};
@@ -24,6 +24,7 @@ use super::origin::Origin;
 use super::rebase::Bases;
 use super::record;
 use super::record_header::{self, Plain, TidWord};
+use super::repair::Touch;
 use super::writes::{Deferred, Link, Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the TID word seen.
@@ -45,7 +46,7 @@ const TABLES_MAX: u32 = 1 << (CLASS_SHIFT - ADDRESS_BITS);
 
 impl<O: Origin> Read<O> {
     #[inline]
-    fn new(table: &Table, record: RecordPtr, seen: TidWord, by: O) -> Read<O> {
+    pub(super) fn new(table: &Table, record: RecordPtr, seen: TidWord, by: O) -> Read<O> {
         let address = record.addr() as u64;
         debug_assert!(address >> ADDRESS_BITS == 0, "user addresses have 48 bits");
         let header = record_header::tid_word(&table.record_layout, record) as *const AtomicU64 as u64;
@@ -93,9 +94,9 @@ impl<O: Origin> Read<O> {
 /// An absence or a range, covered by a word of the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSetEntry<O = ()> {
-    node_version: NodeVersion,
-    table: TableId,
-    by: O,
+    pub(super) node_version: NodeVersion,
+    pub(super) table: TableId,
+    pub(super) by: O,
 }
 
 /// Which entry of a read, node or write set failed validation.
@@ -114,13 +115,16 @@ pub(crate) struct Optimistic<O: Origin = ()> {
     pub(crate) bases: Bases,
     /// Locks taken when records were accessed.
     pub(crate) locks: O::Locks,
+    /// What runs of operations touched, where they are named.
+    pub(super) touches: CountedVec<Touch<O>>,
 }
 
 impl<O: Origin> Optimistic<O> {
     pub(crate) fn new(core: Core, locks: O::Locks, rebases_max: u32) -> Optimistic<O> {
         let (reads, node_set, bases) =
             (core.local.counted(256), core.local.counted(64), Bases::new(&core.local, rebases_max));
-        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks }
+        let touches = core.local.counted(0);
+        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches }
     }
 
     #[inline]
@@ -129,12 +133,16 @@ impl<O: Origin> Optimistic<O> {
         self.reads.clear();
         self.node_set.clear();
         self.bases.begin();
+        if O::CARRIED {
+            self.touches.clear();
+        }
     }
 
     /// Gives back what a large transaction made it take: the worker rests.
     pub(crate) fn rest(&mut self) {
         self.reads.rest();
         self.node_set.rest();
+        self.touches.rest();
         self.bases.rest();
         self.base.writes.rest();
         self.locks.rest();
@@ -144,6 +152,12 @@ impl<O: Origin> Optimistic<O> {
     fn locked(&mut self, table: &Table, record: RecordPtr) -> OpError {
         self.locks.failed(&self.base.core, table.id, record);
         self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
+    }
+
+    #[inline(always)]
+    fn note_own(&mut self, write: &Write<O>) {
+        self.base.note_own(write);
+        self.touch(write.table(), write.record);
     }
 
     #[inline]
@@ -214,6 +228,7 @@ impl<O: Origin> Optimistic<O> {
         }
         self.base.note_tid(table, word.tid());
         self.base.seen = Seen { record: Some(record), tid: word.tid(), absent: word.is_absent(), own: false };
+        self.touch(table, record);
         Ok((word, row_version, by))
     }
 
@@ -229,7 +244,7 @@ impl<O: Origin> Optimistic<O> {
     fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
-            self.base.note_own(&write);
+            self.note_own(&write);
             return Ok((write.row_version != 0).then(|| record::row_of(table, write.row_version)));
         }
         let (word, row_version, by) = self.look(table, record, For::Reading)?;
@@ -261,6 +276,7 @@ impl<O: Origin> Optimistic<O> {
                 self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
                 self.base.note_unlinked(table);
                 self.base.writes.push(Write { record, table: table.into(), expected, row_version, link, by });
+                self.touch(table, record);
                 return Ok(Inserted::New);
             }
             Ok(Linked::Exists(record)) => record,
@@ -346,7 +362,7 @@ impl<O: Origin> Optimistic<O> {
         let (word, row, by) = match own {
             Some(own) => {
                 let write = self.base.writes.entries()[own];
-                self.base.note_own(&write);
+                self.note_own(&write);
                 let row = (write.row_version != 0).then(|| record::row_of(table, write.row_version));
                 (write.expected, row, self.base.by)
             }
@@ -391,7 +407,7 @@ impl<O: Origin> Optimistic<O> {
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
-            self.base.note_own(&write);
+            self.note_own(&write);
             if write.row_version == 0 {
                 return Ok(None);
             }
@@ -422,7 +438,7 @@ impl<O: Origin> Optimistic<O> {
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
-            self.base.note_own(&write);
+            self.note_own(&write);
             if write.row_version == 0 {
                 return Ok(None);
             }
@@ -508,14 +524,6 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// Drops what these runs read and wrote. What they found absent stays linked by their own insertions until the attempt ends.
-    pub(crate) fn forget(&mut self, runs: Runs) {
-        self.bases.clear();
-        self.reads.retain(|read| !read.by.is_of(runs));
-        self.node_set.retain(|entry| !entry.by.is_of(runs));
-        self.base.writes.forget(|by| by.is_of(runs));
-    }
-
     /// What no longer holds of what was read. Inside a region, or under the locks of the write set, this is the decision
     /// (promise c). Elsewhere it is an answer about the moment the check began: a word that is unchanged when it is checked was
     /// unchanged then, so all held together.
@@ -576,7 +584,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Which operation noted the entry that failed validation.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no protocol here repairs yet"))]
+    #[cfg(test)]
     pub(crate) fn origin(&self, failure: ValidationFailure) -> O {
         match failure {
             ValidationFailure::Read(i) => self.reads[i].by,

@@ -23,6 +23,11 @@ pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
     /// Whether it is one of these runs.
     fn is_of(self, runs: Runs) -> bool;
 
+    /// The run of an operation; none of what was done before the first was named.
+    fn run(self) -> Option<(u16, u32)> {
+        None
+    }
+
     /// The same, of an entry for this record, whose header is read next.
     #[inline(always)]
     fn at(self, _: &Table, _: RecordPtr) -> Self {
@@ -48,7 +53,6 @@ impl Origin for () {
 
 /// A run of an operation; by default, what was done before the first was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "no protocol here repairs yet"))]
 pub(crate) struct Run {
     pub(crate) operation: Option<u16>,
     pub(crate) iteration: u32,
@@ -65,5 +69,9 @@ impl Origin for Run {
 
     fn is_of(self, runs: Runs) -> bool {
         self.operation == Some(runs.operation) && runs.iteration.is_none_or(|iteration| self.iteration == iteration)
+    }
+
+    fn run(self) -> Option<(u16, u32)> {
+        self.operation.map(|operation| (operation, self.iteration))
     }
 }

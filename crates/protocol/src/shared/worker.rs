@@ -287,7 +287,11 @@ impl<V: Variant> Repair for Worker<V> {
         self.attempt.base.by = V::By::of(index, iteration);
     }
 
-    fn forget(&mut self, runs: Runs, _: bool) {
-        self.attempt.forget(runs);
+    fn forget(&mut self, runs: Runs, again: bool) {
+        self.attempt.forget(runs, again);
+    }
+
+    fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
+        self.attempt.touched(operation, visit);
     }
 }

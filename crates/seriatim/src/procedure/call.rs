@@ -21,7 +21,13 @@ use crate::{Abort, Session, TransactError, Tx};
 #[derive(Default)]
 pub(crate) struct Called {
     entries: Vec<Arc<Entry>>,
+    /// Of each, how many calls still keep what a repair needs.
+    eager: Vec<u32>,
 }
+
+/// How many calls keep what a repair needs after one that met a conflict, and at first. It costs a call about half as much again, which a
+/// repair saves if it comes.
+const EAGER: u32 = 256;
 
 impl Called {
     #[inline]
@@ -94,9 +100,20 @@ impl Session {
         let at = self.find_declared::<P>()?;
         let Session { runner, called, procedures, .. } = self;
         runner.tx.name_procedure(P::NAME);
+        let eager = called.eager[at];
+        called.eager[at] = eager.saturating_sub(1);
         let entry = called.entry(at);
         let handles = entry.handles::<P>();
+        let keeps = eager > 0 || entry.checked;
         let mut result = match entry.strategy {
+            CallStrategy::Repaired if !keeps => {
+                let body = Straight::<P> { handles, arguments };
+                let result = runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body));
+                if result.as_ref().map_or_else(TransactError::is_retryable, |committed| committed.attempts > 1) {
+                    called.eager[at] = EAGER;
+                }
+                result
+            }
             CallStrategy::Straight => {
                 let body = Straight::<P> { handles, arguments };
                 runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
@@ -128,7 +145,13 @@ impl Session {
         };
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
-        if entry.strategy != CallStrategy::Straight || entry.mode() != Mode::ReadWrite {
+        // What is held is not repaired.
+        let is_straight = match entry.strategy {
+            CallStrategy::Straight => true,
+            CallStrategy::Repaired => !entry.checked,
+            CallStrategy::Checked | CallStrategy::Pieces => false,
+        };
+        if !is_straight || entry.mode() != Mode::ReadWrite {
             return if wait { Step::Done(self.call(procedure, arguments)) } else { Step::Stalled };
         }
         runner.tx.name_procedure(P::NAME);
@@ -221,6 +244,7 @@ impl Session {
         };
         drop(registry);
         self.called.entries.push(entry);
+        self.called.eager.push(EAGER);
         Ok(self.called.entries.len() - 1)
     }
 }

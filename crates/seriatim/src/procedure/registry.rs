@@ -8,10 +8,11 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use seriatim_catalog::{ColumnSet, ColumnUse};
-use seriatim_engine::procedure::execution::{Passes, Repairs};
+use seriatim_engine::procedure::execution::Passes;
 use seriatim_engine::procedure::gate::Gate;
+use seriatim_engine::procedure::repair::Repairs;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
-use seriatim_procedure::ir::{self, Span};
+use seriatim_procedure::ir::{self, Span, StepId};
 use seriatim_procedure::plan::{self, Chopping, Failure, FailureKind, Fragments, Kind, Options, Plan};
 use seriatim_txn::{Freshness, Mode};
 
@@ -444,7 +445,10 @@ impl Database {
             _ => CallStrategy::Straight,
         };
         let tells_footprint = !snapshot && tells_footprint(&plan);
-        let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
+        let followers = steps
+            .followers(&plan, |table| schema.table(&plan.tables[table].name).is_none_or(|table| table.cluster > 0));
+        let steps_of = plan.operations.iter().map(|operation| StepId(operation.step as u16));
+        let repairs = Repairs::new(steps_of.zip(followers));
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
         let plan = Arc::new(plan);
         Ok(Entry {

@@ -1,7 +1,7 @@
 //! Which steps of a procedure run when: the loop between generated code and the protocol.
 //!
-//! Code that follows a schedule runs in passes. A pass goes through the body in source order and runs the operations for which
-//! [`Schedule::runs`] says so and whose control conditions hold, each preceded by [`Schedule::operation`]. Then
+//! Code that follows a schedule runs in passes. A pass goes through the body in source order, asks [`Schedule::enters`] of each operation that
+//! it reaches, and runs those for which it says so, each preceded by [`Schedule::operation`]. Then
 //! [`Schedule::pass`] decides: what the pass computed stands and the next one follows, or it does not and the same pass is made
 //! again, or that was the last.
 //!
@@ -14,7 +14,7 @@
 //! ```text
 //! let mut results = [Results::new(); operations];
 //! loop {
-//!     results.each(|of| of.begin(schedule.runs(of)));          // those that run in this pass begin again
+//!     results.each(|of| of.begin(schedule.again(of)));         // those that run in this pass begin again
 //!     let mut output = None;
 //!     match schedule.pass(tx, |tx, schedule| body(tx, schedule, &results, &mut output))? {
 //!         Next::Keep | Next::Repeat => {}
@@ -24,7 +24,7 @@
 //! ```
 //!
 //! The modes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
-//! [`Outcome::Repair`] and runs the steps that depend on what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
+//! [`Outcome::Repair`] and makes the runs of operations again that follow what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
 //! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain does not begin again: a piece that
 //! met a conflict is run again, up to [`REPEATS_MAX`] times, and registration has proved that the procedure itself cannot end it.
 //! What still can (too many conflicts, its age, no worker) leaves a committed transaction without its result
@@ -32,11 +32,11 @@
 //!
 //! A transaction may end between two passes, so what is kept owns its rows: `pass` takes the [`Tx`] mutably, and rows borrow it.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use seriatim_base::{Rng, Tid};
-use seriatim_engine::procedure::execution::{Passes, Repairs, Steps};
+use seriatim_engine::procedure::execution::{Passes, Steps};
+use seriatim_engine::procedure::repair::{Again, Repairing};
 use seriatim_engine::{Committed, Failure, Origin, Receipt, Runner, TxCore, pause};
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
@@ -59,8 +59,6 @@ pub enum Next {
 /// The steps to run, pass by pass.
 pub struct Schedule<'p> {
     state: ScheduleState<'p>,
-    /// The protocol wants to know which operation a call belongs to; how often each was named in this pass.
-    named: Option<Box<[Cell<u32>]>>,
     committed: Option<Tid>,
     /// Passes that had no effect.
     repeated: u32,
@@ -69,8 +67,8 @@ pub struct Schedule<'p> {
 }
 
 enum ScheduleState<'p> {
-    /// All steps; after a repair was asked for, some.
-    Whole { repairs: Option<&'p Repairs>, steps: Option<Box<[bool]>>, operations: Vec<OperationId>, done: u32 },
+    /// All steps; after a repair was asked for, some runs of operations.
+    Whole(Option<Repairing<'p>>),
     /// Those of the current piece.
     Pieces { passes: &'p Passes, current: u16, retry: RetryPolicy, rng: &'p mut Rng },
 }
@@ -82,9 +80,6 @@ const REPEATS_MAX: u32 = if cfg!(test) { 10 } else { 10_000 };
 /// age is bounded (by default 60 s).
 const WORKER_WAITS_MAX: u32 = 120;
 
-/// Repairs of one attempt; beyond, it is run again as a whole.
-const REPAIRS_MAX: u32 = 16;
-
 impl<'p> Schedule<'p> {
     pub(crate) fn new(
         steps: Steps<'p>,
@@ -92,22 +87,18 @@ impl<'p> Schedule<'p> {
         retry: RetryPolicy,
         rng: &'p mut Rng,
     ) -> Schedule<'p> {
-        let (state, named) = match steps {
-            Steps::Whole(repairs) => {
-                let named = repairs.map(|repairs| vec![Cell::new(0); repairs.operations()].into());
-                (ScheduleState::Whole { repairs, steps: None, operations: Vec::new(), done: 0 }, named)
-            }
-            Steps::Pieces(passes) => (ScheduleState::Pieces { passes, current: 0, retry, rng }, None),
+        let state = match steps {
+            Steps::Whole(repairs) => ScheduleState::Whole(repairs.map(Repairing::new)),
+            Steps::Pieces(passes) => ScheduleState::Pieces { passes, current: 0, retry, rng },
         };
-        Schedule { state, named, committed: None, repeated: 0, checker }
+        Schedule { state, committed: None, repeated: 0, checker }
     }
 
-    /// Whether this step runs in this pass.
+    /// Whether this step runs in this pass; of a repaired operation, whether any run of it does.
     #[inline]
     pub fn runs(&self, step: StepId) -> bool {
         match &self.state {
-            ScheduleState::Whole { steps: None, .. } => true,
-            ScheduleState::Whole { steps: Some(steps), .. } => steps[step.index()],
+            ScheduleState::Whole(repairing) => repairing.as_ref().is_none_or(|repairing| repairing.runs(step)),
             ScheduleState::Pieces { passes, current, .. } => passes.of(step) == *current,
         }
     }
@@ -116,27 +107,35 @@ impl<'p> Schedule<'p> {
     #[inline]
     pub fn due(&self, step: StepId) -> bool {
         match &self.state {
-            ScheduleState::Whole { .. } => true,
+            ScheduleState::Whole(_) => true,
             ScheduleState::Pieces { passes, current, .. } => passes.of(step) <= *current,
         }
     }
 
-    /// The calls that follow belong to this operation.
+    /// Which runs of an operation are made in this pass.
     #[inline]
-    pub fn operation(&self, tx: &Tx, operation: OperationId) {
-        if let Some(named) = &self.named {
-            let named = &named[operation.index()];
-            let iteration = named.get();
-            named.set(iteration + 1);
-            tx.core.name_operation(operation.0, iteration);
+    pub fn again(&self, step: StepId, operation: OperationId) -> &Again {
+        match &self.state {
+            ScheduleState::Whole(Some(repairing)) => repairing.again(operation),
+            _ if self.runs(step) => &Again::ALL,
+            _ => &Again::KEPT,
         }
     }
 
-    /// The calls that follow belong to the operation's last run again: others were called since.
+    /// An operation is reached once more: whether it runs now.
     #[inline]
-    pub fn resume(&self, tx: &Tx, operation: OperationId) {
-        if let Some(named) = &self.named {
-            tx.core.name_operation(operation.0, named[operation.index()].get().saturating_sub(1));
+    pub fn enters(&self, step: StepId, operation: OperationId) -> bool {
+        match &self.state {
+            ScheduleState::Whole(Some(repairing)) => repairing.enters(operation),
+            _ => self.runs(step),
+        }
+    }
+
+    /// The calls that follow belong to the run of this operation that was entered last.
+    #[inline]
+    pub fn operation(&self, tx: &Tx, operation: OperationId) {
+        if let ScheduleState::Whole(Some(repairing)) = &self.state {
+            repairing.name(&tx.core, operation);
         }
     }
 
@@ -162,7 +161,7 @@ impl<'p> Schedule<'p> {
             Some(checker) => checker.watch(&tx.core, &|step| schedule.runs(step), &mut || body(tx, schedule)),
         };
         match self.state {
-            ScheduleState::Whole { .. } => {
+            ScheduleState::Whole(_) => {
                 body(tx, self)?;
                 self.commit_or_repair(tx.core_mut())
             }
@@ -171,32 +170,19 @@ impl<'p> Schedule<'p> {
     }
 
     fn commit_or_repair(&mut self, tx: &mut TxCore) -> Result<Next, Abort> {
-        let ScheduleState::Whole { repairs, steps, operations, done } = &mut self.state else { return Ok(Next::Done) };
-        if let Some(named) = &self.named {
-            // Those that were to run again and did not: a branch went the other way.
-            let idle = operations.iter().filter(|operation| named[operation.index()].get() == 0);
-            idle.for_each(|operation| tx.forget_operation(operation.0, false));
+        let ScheduleState::Whole(repairing) = &mut self.state else { return Ok(Next::Done) };
+        if let Some(repairing) = repairing {
+            repairing.end_pass(tx);
         }
         match tx.commit_or_repair().map_err(|cause| tx.stop(cause))? {
             Outcome::Committed(tid) => {
                 self.committed = Some(tid);
                 Ok(Next::Done)
             }
-            Outcome::Repair(stale) => {
-                let Some(repairs) = repairs.filter(|_| *done < REPAIRS_MAX) else {
-                    return Err(tx.stop(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }));
-                };
-                *done += 1;
-                // All iterations of what went stale.
-                let stale: Vec<u16> = stale.into_iter().map(|runs| runs.operation).collect();
-                let (again, which) = repairs.after(&stale);
-                for operation in &which {
-                    tx.forget_operation(operation.0, true);
-                }
-                (*steps, *operations) = (Some(again), which);
-                self.named.iter().flatten().for_each(|named| named.set(0));
-                Ok(Next::Keep)
-            }
+            Outcome::Repair(stale) => match repairing.as_mut().is_some_and(|of| of.begin_repair(&stale, tx)) {
+                true => Ok(Next::Keep),
+                false => Err(tx.stop(Cause { phase: Phase::Validate, reason: Reason::RecordChanged })),
+            },
         }
     }
 

@@ -8,9 +8,10 @@
 //!
 //! A variable that a step may not have given its value yet is a [`Slot`].
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use seriatim_catalog::Table;
+use seriatim_engine::procedure::repair::Again;
 
 use crate::Abort;
 use crate::scan::{Limit, Steps};
@@ -28,8 +29,10 @@ pub struct Results<T> {
     kept: Cell<usize>,
     /// The first that is not void.
     first: Cell<usize>,
-    /// The result to give next.
+    /// How many were given or kept in this pass.
     next: Cell<usize>,
+    /// Where each is, if some were made again: else they are in order, from the first on.
+    places: RefCell<Vec<usize>>,
 }
 
 /// The chunk of a result, and where it is there.
@@ -43,19 +46,41 @@ impl<T> Results<T> {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Results<T> {
         let chunks = [const { OnceCell::new() }; CHUNKS];
-        Results { chunks, kept: Cell::new(0), first: Cell::new(0), next: Cell::new(0) }
+        let places = RefCell::new(Vec::new());
+        Results { chunks, kept: Cell::new(0), first: Cell::new(0), next: Cell::new(0), places }
     }
 
-    /// A pass begins. If the operation runs in it, what was kept is void.
-    pub fn begin(&self, runs: bool) {
-        if runs {
-            self.first.set(self.kept.get());
+    /// A pass begins. Results of runs that are made again in it are void.
+    pub fn begin(&self, again: &Again) {
+        match again {
+            Again::Kept => {}
+            Again::Some(_) => {
+                let mut places = self.places.borrow_mut();
+                if places.is_empty() {
+                    places.extend(self.first.get()..self.kept.get());
+                }
+            }
+            Again::All => {
+                self.first.set(self.kept.get());
+                self.places.borrow_mut().clear();
+            }
         }
-        self.next.set(self.first.get());
+        self.next.set(0);
+    }
+
+    /// The number of the next result.
+    fn advance(&self) -> usize {
+        let at = self.next.get();
+        self.next.set(at + 1);
+        at
     }
 
     /// Keeps a result.
     pub fn keep(&self, result: T) -> &T {
+        let number = self.advance();
+        if let Some(place) = self.places.borrow_mut().get_mut(number) {
+            *place = self.kept.get();
+        }
         let (chunk, at) = place(self.kept.get());
         self.kept.set(self.kept.get() + 1);
         let room = || (0..FIRST << chunk).map(|_| OnceCell::new()).collect();
@@ -67,8 +92,8 @@ impl<T> Results<T> {
     /// # Panics
     /// If there is none: an operation that was to stay as it was came more often than before.
     pub fn again(&self) -> &T {
-        let (chunk, at) = place(self.next.get());
-        self.next.set(self.next.get() + 1);
+        let number = self.advance();
+        let (chunk, at) = place(self.places.borrow().get(number).copied().unwrap_or(self.first.get() + number));
         let kept = self.chunks[chunk].get().and_then(|chunk| chunk[at].get());
         kept.expect("an operation is reached as often as in the pass in which it ran")
     }
@@ -173,23 +198,48 @@ impl<T: Clone> Taken<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn results_come_again_in_order_from_where_they_were() {
         let results = Results::new();
         for pass in 0..3usize {
-            results.begin(true);
+            results.begin(&Again::All);
             let lent: Vec<&usize> = (0..1000).map(|at| results.keep(at + pass)).collect();
             assert!(lent.iter().enumerate().all(|(at, value)| **value == at + pass));
             for _ in 0..2 {
-                results.begin(false);
+                results.begin(&Again::Kept);
                 assert!((0..1000).all(|at| *results.again() == at + pass));
             }
         }
-        results.begin(true);
+        results.begin(&Again::All);
         results.keep(7);
-        results.begin(false);
+        results.begin(&Again::Kept);
+        assert_eq!(*results.again(), 7);
+    }
+
+    #[test]
+    fn results_that_are_made_again_come_in_the_place_of_those_before() {
+        let results = Results::new();
+        results.begin(&Again::All);
+        let _: Vec<&usize> = (0..5).map(|at| results.keep(at)).collect();
+        for (pass, again) in [[1, 4], [1, 2]].into_iter().enumerate() {
+            results.begin(&Again::Some(BTreeSet::new()));
+            for at in 0..5 {
+                if again.contains(&at) {
+                    results.keep(100 * (pass + 1) + at);
+                } else {
+                    results.again();
+                }
+            }
+        }
+        results.begin(&Again::Kept);
+        assert_eq!([(); 5].map(|()| *results.again()), [0, 201, 202, 3, 104]);
+        results.begin(&Again::All);
+        results.keep(7);
+        results.begin(&Again::Kept);
         assert_eq!(*results.again(), 7);
     }
 
@@ -199,9 +249,9 @@ mod tests {
         let results = Results::new();
         results.keep(1);
         results.keep(2);
-        results.begin(true);
+        results.begin(&Again::All);
         results.keep(3);
-        results.begin(false);
+        results.begin(&Again::Kept);
         assert_eq!(*results.again(), 3);
         results.again();
     }
@@ -219,7 +269,7 @@ mod tests {
             rows.push(*row);
         }
         assert_eq!(rows, [10]);
-        results.begin(false);
+        results.begin(&Again::Kept);
         let none = None::<fn() -> Result<Option<u32>, Abort>>;
         let again: Vec<_> = (0..5).map(|_| step_or_again(none, &results).expect("kept").copied()).collect();
         assert_eq!(again, [Some(0), Some(1), Some(2), Some(10), None]);

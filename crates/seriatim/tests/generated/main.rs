@@ -2,5 +2,6 @@
 
 mod orders;
 mod passes;
+mod repairs;
 mod run;
 mod transfer;

@@ -223,19 +223,19 @@ impl Declared for transfer {
         loop {
             let mut copy = frame.clone();
             let next = schedule.pass(tx, |tx, schedule| {
-                if schedule.runs(StepId(0)) {
+                if schedule.enters(StepId(0), OperationId(0)) {
                     schedule.operation(tx, OperationId(0));
                     copy.left = Some(withdraw(tx, handles, from, amount)?);
                 }
-                if schedule.runs(StepId(3)) {
+                if schedule.enters(StepId(3), OperationId(1)) {
                     schedule.operation(tx, OperationId(1));
                     deposit(tx, handles, to, amount)?;
                 }
-                if schedule.runs(StepId(5)) {
+                if schedule.enters(StepId(5), OperationId(2)) {
                     schedule.operation(tx, OperationId(2));
                     count(tx, handles)?;
                 }
-                if schedule.runs(StepId(7)) {
+                if schedule.due(StepId(7)) {
                     copy.result = copy.left;
                 }
                 Ok(())

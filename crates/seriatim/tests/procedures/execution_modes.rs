@@ -6,7 +6,7 @@ use seriatim::procedure::ir::Procedure;
 use seriatim::procedure::plan::{Chopped, Piece, Plan, Role};
 use seriatim::procedure::{Declared, ExecutionMode};
 use seriatim::{Abort, Rng, Table, Tx, procedure, thread};
-use seriatim_procedure::analysis::{Schema, Steps, plan};
+use seriatim_procedure::analysis::{Follow, Schema, Steps, plan};
 
 use crate::bank::{self, Account, Turnover, balance, transfer};
 use crate::common::{each, seed};
@@ -89,24 +89,17 @@ fn pieces(procedure: &Procedure, pieces: &[&[usize]]) -> Chopped {
 }
 
 #[test]
-fn a_repair_begins_sums_again_and_keeps_what_is_not_stale() {
-    let (steps, plan) = analysed(&sums::declaration());
-    let (again, operations) = steps.repair(&plan, 1);
-    // The sum from its declaration on, from kept results where they are good.
-    assert_eq!(again, [true, false, true, true, true, false, true]);
-    assert_eq!(operations, BTreeSet::from([1]));
-    let (again, operations) = steps.repair(&plan, 0);
-    assert_eq!(again, [true, true, true, false, true, true, true]);
-    assert_eq!(operations, BTreeSet::from([0]));
-}
-
-#[test]
-fn a_repair_takes_in_later_operations_on_a_table_that_changed() {
-    let (steps, plan) = analysed(&transfer::declaration());
-    let operations = |stale| steps.repair(&plan, stale).1;
-    assert_eq!(operations(0), BTreeSet::from([0, 1]), "both accounts may be one");
-    assert_eq!(operations(1), BTreeSet::from([1]));
-    assert_eq!(operations(2), BTreeSet::from([2]));
+fn a_repair_takes_in_what_follows_and_nothing_else() {
+    let followers = |declaration: &Procedure, has_runs: bool| {
+        let (steps, plan) = analysed(declaration);
+        steps.followers(&plan, |_| has_runs)
+    };
+    // Sums are computed anew from kept results.
+    assert_eq!(followers(&sums::declaration(), false), [[], []]);
+    // Both accounts may be one. The log has a row for each.
+    let by_record = [vec![(1, Follow::Touching)], vec![], vec![]];
+    assert_eq!(followers(&transfer::declaration(), false), by_record);
+    assert_eq!(followers(&transfer::declaration(), true), [vec![(1, Follow::All)], vec![], vec![]]);
 }
 
 #[test]

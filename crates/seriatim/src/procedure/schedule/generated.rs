@@ -14,6 +14,7 @@ use super::*;
 use crate::procedure::Declared;
 use crate::procedure::registry::Entry;
 use crate::{Builder, Database, Session};
+use seriatim_engine::procedure::repair::Repairs;
 use seriatim_engine::protocol::repairing::{MEANWHILE, NAME, SCRIPT, closed};
 
 #[path = "../../../tests/generated/orders.rs"]
@@ -137,7 +138,9 @@ impl Run for Three {
                         std::ptr::eq(&tables[operation.table], at) || operation.changes()
                     };
                     let stale = (0..entry.plan.operations.len()).filter(uses).collect();
-                    let stale = closed(&entry.plan, &entry.repairs, stale);
+                    let fault = self.canary.map(|fault| fault(entry));
+                    let repairs = fault.as_ref().unwrap_or(&entry.repairs);
+                    let stale = closed(&entry.plan, repairs, stale);
                     SCRIPT.set([stale.clone()].into());
                     let done = Rc::new(Cell::new(false));
                     let (db, once, table) = (scheduled.0.clone(), Rc::clone(&done), name.clone());
@@ -146,8 +149,7 @@ impl Run for Three {
                         once.set(true);
                     };
                     MEANWHILE.set([Box::new(meanwhile) as Box<dyn FnOnce()>].into());
-                    let fault = self.canary.map(|fault| fault(entry));
-                    let got = run(Steps::Whole(Some(fault.as_ref().unwrap_or(&entry.repairs))));
+                    let got = run(Steps::Whole(Some(repairs)));
                     SCRIPT.take();
                     MEANWHILE.take();
                     if done.get() {
@@ -274,13 +276,8 @@ fn canary_repairs_without_descendants_are_noticed() {
     let mut three = Three::new(passes::open, NAME, How::Disturbed(passes::disturb), 7);
     // Only what the script names runs again, and nothing of what needs it.
     three.canary = Some(|entry| {
-        let operations = &entry.plan.operations;
-        let alone = |id: usize| {
-            let mut steps = vec![false; entry.declaration.steps];
-            steps[operations[id].step] = operations[id].changes();
-            (steps, BTreeSet::from([id]))
-        };
-        Repairs::new((0..operations.len()).map(alone))
+        let operations = entry.plan.operations.iter();
+        Repairs::new(operations.map(|operation| (StepId(operation.step as u16), Vec::new())))
     });
     let run = || (0..400).for_each(|_| passes::any(&mut rng, &mut three));
     catch_unwind(AssertUnwindSafe(run)).expect_err("keys and branches are stale");

@@ -1,14 +1,15 @@
 //! Schedules against hand-made plans: three counters, one operation each.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use seriatim_procedure::analysis::Follow;
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::Priority;
 
 use super::*;
 use crate::{Database, Handle, ReadTx, Session, TransactError};
+use seriatim_engine::procedure::repair::{REPAIRS_MAX, Repairs};
 use seriatim_engine::protocol::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
 
 #[derive(seriatim_macros::Table)]
@@ -51,7 +52,7 @@ fn count_all(
         let mut copy = frame;
         let next = schedule.pass(tx, |tx, schedule| {
             for id in 0..3u16 {
-                if schedule.runs(StepId(id)) {
+                if schedule.enters(StepId(id), OperationId(id)) {
                     schedule.operation(tx, OperationId(id));
                     runs[usize::from(id)].set(runs[usize::from(id)].get() + 1);
                     let counted = tx.update(counters, &u32::from(id), |counter| {
@@ -229,14 +230,10 @@ fn a_later_piece_that_always_meets_conflicts_ends_the_chain() {
     assert_eq!(ran(&runs), [1, REPEATS_MAX + 1, 0]);
 }
 
-/// Of three operations, 2 depends on 1.
+/// Of three operations, 2 follows 1.
 fn repairs() -> Repairs {
-    let all = [
-        (vec![true, false, false], BTreeSet::from([0])),
-        (vec![false, true, true], BTreeSet::from([1, 2])),
-        (vec![false, false, true], BTreeSet::from([2])),
-    ];
-    Repairs::new(all.into_iter())
+    let followers = [Vec::new(), vec![(2, Follow::All)], Vec::new()];
+    Repairs::new((0..3).map(StepId).zip(followers))
 }
 
 /// What an execution gave and left: its result, how often each operation ran, the counters, what was forgotten.
@@ -284,7 +281,7 @@ fn an_operation_that_no_longer_runs_is_forgotten_for_good() {
             let next = schedule.pass(tx, |tx, schedule| {
                 for id in 0..3u16 {
                     // A branch: the second time operation 2 is not in it.
-                    if schedule.runs(StepId(id)) && (id < 2 || first.get()) {
+                    if (id < 2 || first.get()) && schedule.enters(StepId(id), OperationId(id)) {
                         schedule.operation(tx, OperationId(id));
                         tx.update(&counters, &u32::from(id), |counter| counter.set_count(counter.count() + 1))?;
                     }

@@ -1,0 +1,267 @@
+//! Repairs: which runs of operations are made again when others are stale, and the passes that make them.
+//!
+//! Who follows whom the analysis has found out ([`seriatim_procedure::analysis::Follow`]); what runs touched, the protocol knows.
+
+use std::cell::{Cell, OnceCell};
+use std::collections::BTreeSet;
+
+use seriatim_procedure::analysis::Follow;
+use seriatim_procedure::ir::{OperationId, StepId};
+use seriatim_txn::Runs;
+
+use crate::tx::TxCore;
+
+/// Which runs of an operation are made in a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Again {
+    /// None: the results of an earlier pass stand.
+    #[default]
+    Kept,
+    /// These iterations.
+    Some(BTreeSet<u32>),
+    /// All.
+    All,
+}
+
+impl Again {
+    /// As a place to refer to.
+    pub const ALL: Again = Again::All;
+    /// Likewise.
+    pub const KEPT: Again = Again::Kept;
+
+    /// Whether this iteration is among them.
+    #[inline]
+    pub fn contains(&self, iteration: u32) -> bool {
+        match self {
+            Again::Kept => false,
+            Again::Some(iterations) => iterations.contains(&iteration),
+            Again::All => true,
+        }
+    }
+
+    /// These too; whether they were not.
+    fn add(&mut self, runs: Runs) -> bool {
+        match (&mut *self, runs.iteration) {
+            (Again::All, _) => false,
+            (Again::Some(iterations), Some(iteration)) => iterations.insert(iteration),
+            (Again::Kept, Some(iteration)) => {
+                *self = Again::Some(BTreeSet::from([iteration]));
+                true
+            }
+            (Again::Kept | Again::Some(_), None) => {
+                *self = Again::All;
+                true
+            }
+        }
+    }
+}
+
+/// A record that an iteration touched, by its number; `None` for what is not known by its record.
+type Touch = (u32, Option<usize>);
+
+/// Tells what runs of an operation touched: [`seriatim_txn::Repair::touched`].
+pub type Touched<'t> = &'t dyn Fn(u16, &mut dyn FnMut(u32, Option<usize>));
+
+/// What is run again when runs of operations are stale.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// For each operation: its step.
+    steps: Vec<StepId>,
+    /// For each operation: those that follow it.
+    followers: Vec<Vec<(usize, Follow)>>,
+}
+
+impl Repairs {
+    /// For each operation: its step, and those that follow it.
+    pub fn new(all: impl Iterator<Item = (StepId, Vec<(usize, Follow)>)>) -> Repairs {
+        let (steps, followers) = all.unzip();
+        Repairs { steps, followers }
+    }
+
+    /// Operations of the procedure.
+    pub fn operations(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The runs of each operation that are made again when these are stale.
+    pub fn after(&self, stale: &[Runs], touched: Touched<'_>) -> Box<[Again]> {
+        let mut again: Box<[Again]> = vec![Again::Kept; self.steps.len()].into();
+        for &runs in stale {
+            again[usize::from(runs.operation)].add(runs);
+        }
+        let touches: Vec<OnceCell<Vec<Touch>>> = vec![OnceCell::new(); self.steps.len()];
+        let touches = |operation: usize| {
+            touches[operation].get_or_init(|| {
+                let mut all = Vec::new();
+                touched(operation as u16, &mut |iteration, record| all.push((iteration, record)));
+                all
+            })
+        };
+        loop {
+            let mut grown = false;
+            for (first, followers) in self.followers.iter().enumerate() {
+                for &(then, follow) in followers {
+                    if again[first] == Again::Kept || again[then] == Again::All {
+                        continue;
+                    }
+                    for runs in following((first, &again[first]), then, follow, &touches) {
+                        grown |= again[then].add(runs);
+                    }
+                }
+            }
+            if !grown {
+                return again;
+            }
+        }
+    }
+}
+
+/// The runs of `then` that follow those of `first`, `again` of which are made.
+fn following<'t>(
+    (first, again): (usize, &Again),
+    then: usize,
+    follow: Follow,
+    touches: &impl Fn(usize) -> &'t Vec<Touch>,
+) -> Vec<Runs> {
+    let (then, all) = (then as u16, vec![Runs::all(then as u16)]);
+    match (follow, again) {
+        (Follow::Iteration, Again::Some(iterations)) => iterations.iter().map(|at| Runs::one(then, *at)).collect(),
+        (Follow::All | Follow::Iteration, _) => all,
+        (Follow::Touching, _) => {
+            let made = touches(first).iter().filter(|(iteration, _)| again.contains(*iteration));
+            // What is not known by its record may be any.
+            let records: Option<BTreeSet<usize>> = made.map(|(_, record)| *record).collect();
+            let Some(records) = records.filter(|records| !records.is_empty()) else { return all };
+            let follows = |record: Option<usize>| record.is_none_or(|record| records.contains(&record));
+            let theirs = touches(usize::from(then)).iter().filter(|(_, record)| follows(*record));
+            theirs.map(|(iteration, _)| Runs::one(then, *iteration)).collect()
+        }
+    }
+}
+
+/// Repairs of one attempt; beyond, it is run again as a whole, whatever the protocol asks for.
+pub const REPAIRS_MAX: u32 = if cfg!(any(test, feature = "test-support")) { 64 } else { 10_000 };
+
+/// An attempt of a procedure that may be repaired, pass by pass.
+#[derive(Debug)]
+pub struct Repairing<'p> {
+    repairs: &'p Repairs,
+    /// What runs in this pass; none before the first repair: all.
+    again: Option<Box<[Again]>>,
+    /// How often each operation was reached in this pass.
+    reached: Box<[Cell<u32>]>,
+    /// Runs that this pass has made again.
+    made: Cell<u64>,
+    done: u32,
+}
+
+impl<'p> Repairing<'p> {
+    /// Before its first pass.
+    pub fn new(repairs: &'p Repairs) -> Repairing<'p> {
+        let reached = vec![Cell::new(0); repairs.operations()].into();
+        Repairing { repairs, again: None, reached, made: Cell::new(0), done: 0 }
+    }
+
+    /// Whether any run of the operation that is this step is made in this pass.
+    pub fn runs(&self, step: StepId) -> bool {
+        self.again.as_ref().is_none_or(|again| {
+            again.iter().enumerate().any(|(at, again)| self.repairs.steps[at] == step && *again != Again::Kept)
+        })
+    }
+
+    /// Which runs of an operation are made in this pass.
+    #[inline]
+    pub fn again(&self, operation: OperationId) -> &Again {
+        self.again.as_ref().map_or(&Again::ALL, |again| &again[operation.index()])
+    }
+
+    /// An operation is reached once more: whether it runs now.
+    #[inline]
+    pub fn enters(&self, operation: OperationId) -> bool {
+        let reached = &self.reached[operation.index()];
+        let iteration = reached.replace(reached.get() + 1);
+        let Some(again) = &self.again else { return true };
+        let enters = again[operation.index()].contains(iteration);
+        self.made.set(self.made.get() + u64::from(enters));
+        enters
+    }
+
+    /// The calls that follow belong to the run of this operation that was entered last.
+    #[inline]
+    pub fn name(&self, tx: &TxCore, operation: OperationId) {
+        tx.name_operation(operation.0, self.reached[operation.index()].get().saturating_sub(1));
+    }
+
+    /// A pass is made.
+    pub fn end_pass(&self, tx: &TxCore) {
+        let Some(again) = &self.again else { return };
+        // Those that were to run again and were not reached: a branch went the other way.
+        let idle = (0..again.len()).filter(|at| again[*at] != Again::Kept && self.reached[*at].get() == 0);
+        idle.for_each(|at| tx.forget_runs(Runs::all(at as u16), false));
+        tx.note_repair(self.made.take());
+    }
+
+    /// The commit asks for these runs again: the next pass makes them, and those that follow them. `false` if there were too many repairs.
+    pub fn begin_repair(&mut self, stale: &[Runs], tx: &TxCore) -> bool {
+        if self.done == REPAIRS_MAX {
+            return false;
+        }
+        self.done += 1;
+        let again = self.repairs.after(stale, &|operation, visit| tx.touched(operation, visit));
+        for (operation, again) in (0..).zip(&again) {
+            match again {
+                Again::Kept => {}
+                Again::Some(iterations) => {
+                    iterations.iter().for_each(|at| tx.forget_runs(Runs::one(operation, *at), true));
+                }
+                Again::All => tx.forget_runs(Runs::all(operation), true),
+            }
+        }
+        self.again = Some(again);
+        self.reached.iter().for_each(|reached| reached.set(0));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three operations in a loop, 1 follows 0 by iterations, 2 follows 1, and runs of 0 follow each other where they meet.
+    fn repairs() -> Repairs {
+        let followers = [vec![(0, Follow::Touching), (1, Follow::Iteration)], vec![(2, Follow::All)], Vec::new()];
+        Repairs::new((0..3).map(StepId).zip(followers))
+    }
+
+    fn some(iterations: &[u32]) -> Again {
+        Again::Some(iterations.iter().copied().collect())
+    }
+
+    #[test]
+    fn runs_follow_by_iterations_by_records_and_altogether() {
+        // Iterations 1 and 3 met.
+        let touched: Touched<'_> = &|operation, visit| {
+            assert_eq!(operation, 0);
+            [(0, 7), (1, 8), (2, 9), (3, 8)].into_iter().for_each(|(iteration, record)| visit(iteration, Some(record)));
+        };
+        let after = |stale: &[Runs]| repairs().after(stale, touched).into_vec();
+        assert_eq!(after(&[]), [Again::Kept, Again::Kept, Again::Kept]);
+        assert_eq!(after(&[Runs::one(2, 5)]), [Again::Kept, Again::Kept, some(&[5])]);
+        assert_eq!(after(&[Runs::one(1, 2), Runs::one(1, 4)]), [Again::Kept, some(&[2, 4]), Again::All]);
+        assert_eq!(after(&[Runs::one(0, 2)]), [some(&[2]), some(&[2]), Again::All]);
+        assert_eq!(after(&[Runs::one(0, 3)]), [some(&[1, 3]), some(&[1, 3]), Again::All]);
+        assert_eq!(after(&[Runs::all(0)]), [Again::All, Again::All, Again::All]);
+    }
+
+    #[test]
+    fn what_is_not_known_by_its_record_may_have_met_any() {
+        let of = |touches: &'static [(u32, Option<usize>)]| {
+            let touched: Touched<'_> = &|_, visit| touches.iter().for_each(|(at, record)| visit(*at, *record));
+            repairs().after(&[Runs::one(0, 1)], touched)[0].clone()
+        };
+        assert_eq!(of(&[(0, Some(1)), (1, Some(2))]), some(&[1]));
+        assert_eq!(of(&[(0, Some(1)), (1, Some(2)), (1, None)]), Again::All);
+        assert_eq!(of(&[(0, None), (1, Some(2)), (2, Some(3))]), Again::All);
+        assert_eq!(of(&[(0, Some(1))]), Again::All, "nothing is known of it");
+    }
+}

@@ -1,0 +1,53 @@
+//! A protocol for tests: the one that repairs, with workers before whose commits others do something, as [`MEANWHILE`] says.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
+use seriatim_txn::{
+    Added, Addition, Inserted, Mode, OnExists, OpError, Outcome, Priority, Redo, Repair, RowPtr, Scan, Staged, Table,
+    Updating, Worker,
+};
+
+use super::delegate::delegate;
+use super::repairing::MEANWHILE;
+
+/// By name.
+pub const NAME: &str = "disturbed";
+
+thread_local! {
+    /// How many repairs commits of this thread asked for.
+    pub static REPAIRS: Cell<u32> = const { Cell::new(0) };
+}
+
+pub(super) struct Disturbed {
+    pub(super) inner: Box<dyn Worker>,
+}
+
+impl Worker for Disturbed {
+    delegate! {
+        fn begin(&mut self, mode: Mode, priority: Priority);
+        fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError>;
+        fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
+        fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError>;
+        fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError>;
+        fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
+        fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError>;
+        fn abort(&mut self);
+        fn repair(&mut self) -> Option<&mut dyn Repair>;
+    }
+
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        if let Some(meanwhile) = MEANWHILE.with_borrow_mut(VecDeque::pop_front) {
+            // What others commit meanwhile is disturbed by nobody.
+            let rest = MEANWHILE.take();
+            meanwhile();
+            MEANWHILE.set(rest);
+        }
+        let outcome = self.inner.commit(redo);
+        if let Ok(Outcome::Repair(_)) = outcome {
+            REPAIRS.set(REPAIRS.get() + 1);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,128 @@
+//! What repairs need of an optimistic attempt: which runs of operations are stale, which records each touched, and that they can be dropped.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{Ordering, fence};
+
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Runs, Table};
+
+use super::access_locks::AccessLocks;
+use super::optimistic::{Optimistic, Read};
+use super::origin::Origin;
+use super::record_header::{self, TidWord};
+use super::table_ref::TableRef;
+use super::writes::Link;
+
+/// A record that a run of an operation touched, its own writes included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch<O> {
+    table: TableRef,
+    record: RecordPtr,
+    by: O,
+}
+
+// SAFETY: records are followed while online only.
+unsafe impl<O: Origin> Send for Touch<O> {}
+
+impl<O: Origin> Optimistic<O> {
+    /// Notes that the run that is named touched a record.
+    #[inline(always)]
+    pub(super) fn touch(&mut self, table: &Table, record: RecordPtr) {
+        if O::CARRIED && self.base.by != O::default() {
+            self.touches.push(Touch { table: table.into(), record, by: self.base.by });
+        }
+    }
+
+    /// Drops what these runs read and wrote, and, unless they run `again`, the locks that they alone needed.
+    ///
+    /// The records that they linked stay linked until the attempt ends. Another transaction may fill one meanwhile without a change
+    /// of its node version, so for those that rely on a node version of the table, that the record is absent is noted as read.
+    pub(crate) fn forget(&mut self, runs: Runs, again: bool) {
+        self.bases.clear();
+        self.reads.retain(|read| !read.by.is_of(runs));
+        self.node_set.retain(|entry| !entry.by.is_of(runs));
+        self.touches.retain(|touch| !touch.by.is_of(runs));
+        let undone = self.base.writes.undone.len();
+        self.base.writes.forget(|by| by.is_of(runs));
+        if self.base.writes.undone[undone..].iter().any(|write| write.link == Link::Own) {
+            self.note_absent_still(undone);
+        }
+        if !again {
+            self.release_untouched();
+        }
+    }
+
+    /// Notes that records that this attempt linked have no rows, of what was undone from there on: by each run that noted a node version
+    /// of their table.
+    #[cold]
+    fn note_absent_still(&mut self, undone: usize) {
+        let noted: BTreeSet<_> = self.node_set.iter().map(|entry| (entry.table, entry.by.run())).collect();
+        for write in self.base.writes.undone[undone..].iter().filter(|write| write.link == Link::Own) {
+            let table = write.table();
+            for &(_, run) in noted.iter().filter(|(of, _)| *of == table.id) {
+                let by = run.map_or_else(O::default, |(operation, iteration)| O::of(operation, iteration));
+                self.reads.push(Read::new(table, write.record, TidWord::PLACEHOLDER, by));
+            }
+        }
+    }
+
+    /// Gives back the locks of records that no run touched which stands.
+    pub(crate) fn release_untouched(&mut self) {
+        if self.locks.held().next().is_none() {
+            return;
+        }
+        let Optimistic { base, locks, touches, .. } = self;
+        let touched: BTreeSet<usize> = touches.iter().map(|touch| touch.record.addr()).collect();
+        locks.release_unless(|record| base.writes.find(record).is_some() || touched.contains(&record.addr()));
+    }
+
+    /// Tells each record that runs of an operation touched, by address, with the iteration. `None` instead of one where they saw an absence or a range,
+    /// or the record has left its index: its key may be another record's.
+    pub(crate) fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
+        let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
+        for touch in self.touches.iter() {
+            if let Some(iteration) = of(touch.by) {
+                let word = record_header::tid_word(&touch.table.get().record_layout, touch.record);
+                let removed = O::Locks::is_removed(TidWord(word.load(Ordering::Acquire)));
+                visit(iteration, (!removed).then_some(touch.record.addr()));
+            }
+        }
+        self.node_set.iter().filter_map(|entry| of(entry.by)).for_each(|iteration| visit(iteration, None));
+    }
+
+    /// The runs to which what they saw does not hold any more, each once. `None` where something is stale that no run saw, or
+    /// nothing can be repaired as the transaction is held.
+    #[cold]
+    pub(crate) fn stale_runs(&self) -> Option<Vec<Runs>> {
+        if self.base.defers || self.base.taken().is_some() {
+            return None;
+        }
+        // Of a procedure that follows a schedule all operations are named.
+        self.base.by.run()?;
+        // ORDERING: as in `validate`.
+        fence(Ordering::SeqCst);
+        let mut stale = Vec::new();
+        let mut note = |by: O| by.run().map(|(operation, iteration)| stale.push(Runs::one(operation, iteration)));
+        for read in self.reads.iter() {
+            if TidWord(read.word().load(Ordering::Acquire)) != read.seen {
+                note(read.by)?;
+            }
+        }
+        for entry in self.node_set.iter() {
+            // SAFETY: as in `node_set_failure`.
+            let word = unsafe { &*entry.node_version.address() };
+            if word.load(Ordering::Acquire) != entry.node_version.value() {
+                note(entry.by)?;
+            }
+        }
+        for (at, write) in self.base.writes.entries().iter().enumerate() {
+            let word = record_header::tid_word(&write.table().record_layout, write.record);
+            if TidWord(word.load(Ordering::Acquire)) != write.expected {
+                note(self.base.writes.first(at).by)?;
+            }
+        }
+        stale.sort_unstable();
+        stale.dedup();
+        Some(stale)
+    }
+}

@@ -1,0 +1,381 @@
+//! Repairs by the protocol that repairs: what they give and leave is what a full execution gives and leaves, and no more runs are made again
+//! than have to be.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use seriatim::htm::{Emulation, HtmMode};
+use seriatim::{
+    Abort, Builder, Committed, Database, Rng, Session, Table, TransactError, Tx, procedure, procedures, rng,
+};
+use seriatim_engine::protocol::disturbing::{NAME, REPAIRS};
+use seriatim_engine::protocol::repairing::MEANWHILE;
+use seriatim_history::{Promises, check};
+
+#[derive(Table)]
+#[table(name = "cell", key(id))]
+struct Cells {
+    id: u32,
+    n: u64,
+}
+
+#[derive(Table)]
+#[table(name = "entry", key(id), hash, index(name = "by_n", columns(n), ordered))]
+struct Entry {
+    id: u32,
+    n: u64,
+}
+
+#[derive(Table)]
+#[table(name = "line", key(number, at), cluster(number))]
+struct Line {
+    number: u64,
+    at: u32,
+    left: u64,
+}
+
+#[derive(Table)]
+#[table(name = "mark", key(id), hash)]
+struct Mark {
+    id: u32,
+    left: u64,
+}
+
+#[derive(Table)]
+#[table(name = "sum", key(id), hash)]
+struct Sum {
+    id: u32,
+    n: u64,
+}
+
+/// Adds up the cells, and notes each sum.
+#[procedure]
+fn add_up(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
+    let mut sum = 0u64;
+    let mut all = Vec::new();
+    for id in ids {
+        let cell = tx.get::<Cells>(*id)?;
+        if let Some(cell) = cell {
+            sum += cell.n;
+        }
+        let before = tx.update_if::<Sum>(*id, |noted| {
+            let before = noted.n;
+            noted.n = sum;
+            before
+        })?;
+        if let Some(before) = before {
+            all.push(before);
+        }
+    }
+    Ok(all)
+}
+
+/// Takes something from each of the cells, and notes what is left.
+#[procedure]
+fn mark(tx: &Tx, ids: &[u32]) -> Result<u64, Abort> {
+    let mut sum = 0u64;
+    for id in ids {
+        let left = tx.update::<Cells>(*id, |cell| {
+            cell.n = (cell.n * 3 + 1) % 1000;
+            cell.n
+        })?;
+        sum += left;
+        tx.insert(Mark { id: *id, left })?;
+    }
+    Ok(sum)
+}
+
+/// As an order: the number of the next line, and from each of the cells something is taken.
+#[procedure]
+fn order(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
+    let number = tx.update::<Entry>(0, |entry| {
+        let number = entry.n;
+        entry.n = number + 1;
+        number
+    })?;
+    let mut all = Vec::new();
+    let mut at = 0u32;
+    for id in ids {
+        let left = tx.update::<Cells>(*id, |cell| {
+            cell.n = (cell.n * 3 + 1) % 1000;
+            cell.n
+        })?;
+        at += 1;
+        tx.insert(Line { number, at, left })?;
+        all.push(left);
+    }
+    Ok(all)
+}
+
+/// Takes steps: what is at one place decides what is put, changed or taken away at another. A step is a number: a place, another, what to do.
+#[procedure]
+fn walk(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
+    let mut all = Vec::new();
+    for step in steps {
+        let (from, to, what) = (*step % 6, *step / 6 % 6, *step / 36);
+        let mut seen = 7u64;
+        if let Some(cell) = tx.get::<Cells>(from)? {
+            seen = cell.n;
+        }
+        let was = tx.update_if::<Cells>(to, |cell| {
+            let was = cell.n;
+            cell.n = (was * 3 + seen) % 1000;
+            was
+        })?;
+        if what == 1 {
+            if was.is_none() {
+                tx.insert(Cells { id: to, n: seen })?;
+            }
+        }
+        if what == 2 {
+            let gone = tx.delete_if::<Cells>(from)?;
+            if gone {
+                all.push(1);
+            }
+        }
+        if let Some(was) = was {
+            all.push(was);
+        }
+        all.push(seen);
+    }
+    Ok(all)
+}
+
+/// As [`walk`], with keys from what was read, ranges, an index, and a value from step to step.
+#[procedure]
+fn wander(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
+    // Who writes nothing and reads one place may stand before what others commit after that.
+    tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
+    let mut all = Vec::new();
+    let mut carried = 0u64;
+    for step in steps {
+        let (place, what) = (*step % 6, *step / 6);
+        if what == 0 {
+            for cell in tx.scan::<Cells>(place..place + 3)? {
+                carried += cell.n;
+                let found = tx.get::<Entry>(cell.id)?;
+                if let Some(entry) = found {
+                    all.push(entry.n);
+                }
+            }
+        }
+        if what == 1 {
+            let found = tx.update_if::<Entry>(place, |entry| {
+                entry.n = (entry.n + carried) % 50;
+                entry.n
+            })?;
+            if let Some(n) = found {
+                all.push(n);
+                tx.update_if::<Cells>(place, |cell| cell.n = n)?;
+            } else {
+                tx.insert(Entry { id: place, n: carried % 50 })?;
+            }
+        }
+        if what == 2 {
+            let mut last = 0u32;
+            for entry in tx.scan_by::<Entry>(Entry::BY_N, carried % 50..)? {
+                last = entry.id;
+                break;
+            }
+            let found = tx.delete_if::<Entry>(last)?;
+            if found {
+                all.push(99);
+            }
+        }
+        if what == 3 {
+            let last = tx.prefix::<Line>(u64::from(place)).rev().first()?;
+            let mut at = 0u32;
+            if let Some(line) = last {
+                at = line.at + 1;
+                all.push(line.left);
+            }
+            tx.insert(Line { number: u64::from(place), at, left: carried })?;
+        }
+    }
+    Ok(all)
+}
+
+fn open(builder: Builder) -> (Database, Session) {
+    let db = builder.check_plans(true).workers(4).open().expect("a valid setting");
+    let cells = db.create::<Cells>().expect("a valid table");
+    let entries = db.create::<Entry>().expect("a valid table");
+    db.create::<Line>().expect("a valid table");
+    db.create::<Mark>().expect("a valid table");
+    let sums = db.create::<Sum>().expect("a valid table");
+    db.register(procedures![mark, add_up, order, walk, wander]).expect("sound procedures");
+    let mut session = db.session();
+    let load = session.transact(|tx| {
+        (0..6).try_for_each(|id| tx.insert(&cells, &Cells { id, n: u64::from(id) }))?;
+        (0..5).try_for_each(|id| tx.insert(&sums, &Sum { id, n: 0 }))?;
+        (0..3).try_for_each(|id| tx.insert(&entries, &Entry { id, n: u64::from(id) }))
+    });
+    load.expect("empty tables");
+    (db, session)
+}
+
+/// All that is there.
+fn contents(db: &Database) -> Vec<(u64, u64, u64)> {
+    let (cells, entries, lines) = (db.table::<Cells>(), db.table::<Entry>(), db.table::<Line>());
+    let (cells, entries) = (cells.expect("it is there"), entries.expect("it is there"));
+    let (lines, sums) = (lines.expect("it is there"), db.table::<Sum>().expect("it is there"));
+    let read = db.session().transact(|tx| {
+        let mut all = Vec::new();
+        for row in tx.scan(&cells, ..) {
+            let row = row?;
+            all.push((0, u64::from(row.id()), row.n()));
+        }
+        for row in tx.scan_by(&entries.index(Entry::BY_N), ..) {
+            let row = row?;
+            all.push((1, u64::from(row.id()), row.n()));
+        }
+        for id in 0..5 {
+            all.push((2, u64::from(id), tx.require(&sums, &id)?.n()));
+        }
+        for row in tx.scan(&lines, ..) {
+            let row = row?;
+            all.push((3 + row.number(), u64::from(row.at()), row.left()));
+        }
+        Ok(all)
+    });
+    read.expect("nobody is about").into_value()
+}
+
+/// Changes something, the same for the same seed.
+fn disturb(db: &Database, seed: u64) {
+    let mut rng = Rng::from_seed(seed);
+    let (cells, entries, lines) = (db.table::<Cells>(), db.table::<Entry>(), db.table::<Line>());
+    let (cells, entries) = (cells.expect("it is there"), entries.expect("it is there"));
+    let lines = lines.expect("it is there");
+    let (id, n) = (rng.below(6) as u32, rng.below(50));
+    let what = rng.below(6);
+    let change = |tx: &Tx| {
+        match what {
+            0 => drop(tx.delete(&cells, &id)?),
+            1 => tx.put(&entries, &Entry { id, n })?,
+            2 => drop(tx.delete(&entries, &id)?),
+            3 => {
+                let last = tx.prefix_rev(&lines, &(u64::from(id),)).next().transpose()?;
+                let at = last.map_or(0, |line| line.at() + 1);
+                tx.insert(&lines, &Line { number: u64::from(id), at, left: n })?;
+            }
+            _ => tx.put(&cells, &Cells { id, n })?,
+        }
+        Ok(())
+    };
+    db.session().transact(change).expect("nobody holds a lock");
+}
+
+type Call = fn(&mut Session, &Vec<u32>) -> Result<Vec<u64>, String>;
+
+fn value(result: Result<Committed<Vec<u64>>, TransactError>) -> Result<Vec<u64>, String> {
+    result.map(Committed::into_value).map_err(|error| error.to_string())
+}
+
+/// Calls, each with the number of steps that it knows.
+const CALLS: [(Call, u64); 4] = [
+    (|session, steps| value(session.call(add_up, steps)), 6),
+    (|session, steps| value(session.call(order, steps)), 6),
+    (|session, steps| value(session.call(walk, steps)), 108),
+    (|session, steps| value(session.call(wander, steps)), 24),
+];
+
+/// Calls procedures while others change rows before their commits, and compares with calls one after the other. How many repairs there
+/// were.
+fn compare(builder: Builder, rounds: u32, seed: u64) -> u32 {
+    let mut rng = Rng::from_seed(seed);
+    let (repaired, mut session) = open(builder.protocol(NAME).record_history(true));
+    let (serial, mut other) = open(Database::builder());
+    REPAIRS.set(0);
+    for round in 0..rounds {
+        let (call, range) = CALLS[rng.below(4) as usize];
+        let steps: Vec<u32> = (0..1 + rng.below(6)).map(|_| rng.below(range) as u32).collect();
+        let seeds: Vec<u64> = (0..rng.below(4)).map(|_| rng.next_u64()).collect();
+        let done = Rc::new(Cell::new(0));
+        let disturbances = seeds.iter().map(|&seed| {
+            let (db, done) = (repaired.clone(), Rc::clone(&done));
+            Box::new(move || {
+                disturb(&db, seed);
+                done.set(done.get() + 1);
+            }) as Box<dyn FnOnce()>
+        });
+        MEANWHILE.set(disturbances.collect());
+        let got = call(&mut session, &steps);
+        MEANWHILE.take();
+        seeds[..done.get()].iter().for_each(|&seed| disturb(&serial, seed));
+        let wanted = call(&mut other, &steps);
+        assert_eq!(got, wanted, "seed {seed}, round {round}, {steps:?}");
+        assert_eq!(contents(&repaired), contents(&serial), "seed {seed}, round {round}, {steps:?}");
+    }
+    // What was seen at first and dropped is no part of the history.
+    let history = repaired.take_history().expect("it is recorded");
+    check(&history, &Promises::STRICT).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    REPAIRS.get()
+}
+
+#[test]
+fn repairs_give_and_leave_what_full_executions_do() {
+    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rng::entropy);
+    println!("seed {seed}");
+    for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
+        let repairs = compare(Database::builder().htm(mode), 1500, seed);
+        assert!(repairs > 150, "{repairs} repairs");
+    }
+}
+
+/// How often and how many runs a call repairs before whose commit these rows of the cells change.
+fn repaired(changed: &[u32], call: impl FnOnce(&mut Session)) -> (u64, u64) {
+    let (db, mut session) = open(Database::builder().protocol(NAME).htm(HtmMode::Absent));
+    let (cells, other) = (db.table::<Cells>().expect("it is there"), db.clone());
+    let changed = changed.to_vec();
+    let change = move || {
+        let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
+        other.session().transact(change).expect("nobody holds a lock");
+    };
+    MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
+    call(&mut session);
+    let statistics = db.statistics();
+    (statistics.repairs, statistics.runs_repaired)
+}
+
+#[test]
+fn of_a_loop_the_iterations_run_again_that_are_stale() {
+    let marks = |changed: &[u32]| {
+        repaired(changed, |session| {
+            let sum = session.call(mark, &vec![1, 2, 3, 4, 5]).expect("it is repaired").value;
+            let of = |id: u32| if changed.contains(&id) { 301 } else { u64::from(id) * 3 + 1 };
+            assert_eq!(sum, (1..6).map(of).sum::<u64>());
+        })
+    };
+    assert_eq!(marks(&[0]), (0, 0));
+    assert_eq!(marks(&[3]), (1, 2));
+    assert_eq!(marks(&[5, 1]), (1, 4));
+    // The lines of an order are in one record, and each is counted: all of them.
+    let orders = |ids: &[u32], changed: &[u32]| {
+        repaired(changed, |session| drop(session.call(order, &ids.to_vec()).expect("it is repaired")))
+    };
+    assert_eq!(orders(&[1, 2, 3, 4, 5], &[3]), (1, 1 + 5));
+    // Iterations that meet in a row.
+    assert_eq!(orders(&[1, 2, 3, 2, 5], &[2]), (1, 2 + 5));
+}
+
+#[test]
+fn attempts_are_repaired_so_often_and_then_run_again_as_a_whole() {
+    for max in [0, 1, 3] {
+        let (db, mut session) =
+            open(Database::builder().protocol(NAME).htm(HtmMode::Absent).protocol_option("repairs_max", max));
+        let change = |seed: u64| {
+            let (db, cells) = (db.clone(), db.table::<Cells>().expect("it is there"));
+            Box::new(move || {
+                let change = |tx: &Tx| tx.put(&cells, &Cells { id: 1, n: seed });
+                db.session().transact(change).expect("nobody holds a lock");
+            }) as Box<dyn FnOnce()>
+        };
+        MEANWHILE.set((10..15).map(change).collect());
+        let committed = session.call(order, &vec![1, 2]).expect("the sixth commit is not disturbed");
+        let statistics = db.statistics();
+        let attempts = 6_u64.div_ceil(max + 1);
+        assert_eq!((u64::from(committed.attempts), statistics.conflict_aborted), (attempts, attempts - 1));
+        assert_eq!(statistics.repairs, 6 - attempts, "at most {max}");
+        assert_eq!(committed.value, [14 * 3 + 1, 7]);
+    }
+}
