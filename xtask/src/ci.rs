@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     Step { name: "loom", what: "model-checked state words", run: loom },
     Step { name: "mutants", what: "tests notice missing mechanisms: those that take a moment", run: mutants },
     Step { name: "test", what: "cargo test --workspace", run: test },
+    Step { name: "simulate", what: "the command line on simulated cores, which is another build", run: simulate },
 ];
 
 /// The steps' names, in order.
@@ -99,6 +100,12 @@ fn docs(root: &Path) -> Result<(), String> {
 fn test(root: &Path) -> Result<(), String> {
     let mut command = cargo(root);
     command.args(["test", "--workspace"]);
+    finish(command)
+}
+
+fn simulate(root: &Path) -> Result<(), String> {
+    let mut command = cargo(root);
+    command.args(["test", "-p", "seriatim-cli", "--features", "simulate", "--test", "simulate"]);
     finish(command)
 }
 

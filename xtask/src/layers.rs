@@ -10,7 +10,7 @@ use crate::tidy::Finding;
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
-    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "sim", "workload"]),
+    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "simulate", "workload"]),
     ("services", &["server", "client", "middle-tier"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),

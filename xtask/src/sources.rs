@@ -7,7 +7,7 @@ use crate::rust::{self, Token};
 use crate::tidy::Finding;
 
 /// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.
-const SPEAKERS: &[&str] = &["suite", "figures", "sim"];
+const SPEAKERS: &[&str] = &["suite", "figures"];
 
 /// Programs: nothing they print may panic because its reader went away or a disk is full.
 const PROGRAMS: &[&str] = &["cli", "bench"];
@@ -16,7 +16,7 @@ const PROGRAMS: &[&str] = &["cli", "bench"];
 const INTERFACES: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
 
 /// Crates that read and write reports and settings of their own; none of them keeps data for a database.
-const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "sim", "workload"];
+const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "workload"];
 
 /// Calls of libc that touch files.
 const FILE_CALLS: &[&str] = &[

@@ -36,13 +36,22 @@ impl Backoff {
             return false;
         }
         if self.step < Self::SPINS {
-            for _ in 0..1u32 << self.step {
-                std::hint::spin_loop();
-            }
+            spin(1 << self.step);
         } else {
             crate::thread::yield_now();
         }
         self.step += 1;
         true
+    }
+}
+
+/// So many pause instructions.
+fn spin(pauses: u32) {
+    #[cfg(feature = "simulate")]
+    if crate::simulated::wait(crate::simulated::Wait::Spin(pauses)) {
+        return;
+    }
+    for _ in 0..pauses {
+        std::hint::spin_loop();
     }
 }

@@ -6,13 +6,18 @@ use std::time::Duration;
 
 use crate::CacheAligned;
 
-/// A point on the monotonic clock, in nanoseconds since the process first asked.
+/// A point on the monotonic clock, in nanoseconds since the process first asked; on a simulated core, since the
+/// simulation began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
     /// Now.
     pub fn now() -> Instant {
+        #[cfg(feature = "simulate")]
+        if let Some(nanoseconds) = crate::simulated::now() {
+            return Instant(nanoseconds);
+        }
         static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
         Instant(ORIGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64)
     }
@@ -33,8 +38,25 @@ impl Instant {
     }
 }
 
+/// Time that this thread has had a processor, as of the scheduler's last tick; `None` where the system does not say, and on a
+/// simulated core.
+pub fn thread_processor_time() -> Option<Duration> {
+    #[cfg(feature = "simulate")]
+    if crate::simulated::now().is_some() {
+        return None;
+    }
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedule.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
 /// Wall-clock time in microseconds since 1970, for rows that carry a date. Not monotonic.
+///
+/// On a simulated core: since the simulation began.
 pub fn unix_microseconds() -> i64 {
+    #[cfg(feature = "simulate")]
+    if let Some(nanoseconds) = crate::simulated::now() {
+        return (nanoseconds / 1000) as i64;
+    }
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
@@ -61,6 +83,19 @@ impl CoarseClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_has_no_processor() {
+        let Some(began) = thread_processor_time() else { return println!("skipped: the system does not say") };
+        let (start, mut work) = (Instant::now(), 1u64);
+        std::thread::sleep(Duration::from_millis(200));
+        let slept = thread_processor_time().expect("it does") - began;
+        assert!(slept < Duration::from_millis(150), "{slept:?} of {:?}", start.elapsed());
+        // For as long as it takes, should others have the processor.
+        while thread_processor_time().expect("it does") - began < slept + Duration::from_millis(20) {
+            work = std::hint::black_box(work.wrapping_mul(3));
+        }
+    }
 
     #[test]
     fn a_coarse_clock_moves_when_it_is_told() {

@@ -16,6 +16,8 @@ pub mod machine;
 pub mod output;
 pub mod prefetch;
 pub mod rng;
+#[cfg(feature = "simulate")]
+pub mod simulated;
 pub mod size;
 pub mod thread;
 mod tid;

@@ -67,28 +67,70 @@ fn ask() -> io::Result<()> {
 
 pub use crate::turns::{interrupt, take_turns};
 
+/// What code does at a word that threads share, right after the step that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// An attempt of a transaction begins; there is no word.
+    Begin,
+    /// Loads a word of an index.
+    Node,
+    /// Finds a word of the header of a record, mostly to load it.
+    Header,
+    /// Stores a word.
+    Store,
+    /// Exchanges a word if it has a value.
+    Exchange,
+    /// Stores a word of a row version; the step of the store itself may follow.
+    Copy,
+}
+
 /// Lets another thread run.
 pub fn yield_now() {
+    #[cfg(feature = "simulate")]
+    if crate::simulated::wait(crate::simulated::Wait::Yield) {
+        return;
+    }
     if !turns::wait() {
         std::thread::yield_now();
     }
 }
 
-/// A place where another thread might interrupt this one, for tests that decide about that ([`take_turns`], [`interrupt`]). Crates
-/// call it in builds for tests only.
+/// A place where another thread might interrupt this one, and what this one is about to do there: for tests that decide about that
+/// ([`take_turns`], [`interrupt`]) and for simulated cores. Crates call it in builds for those only.
 #[inline]
-pub fn step() {
-    turns::step();
+pub fn step(touch: Touch, word: *const ()) {
+    if !simulated(touch, word) {
+        turns::step();
+    }
 }
 
 /// As [`step`], where this thread may hold a latch for which others wait without bound: [`interrupt`] passes it by.
 #[inline]
-pub fn step_latched() {
-    turns::step_latched();
+pub fn step_latched(touch: Touch, word: *const ()) {
+    if !simulated(touch, word) {
+        turns::step_latched();
+    }
+}
+
+/// Whether this is a simulated core, which has gone on when it was its turn.
+#[inline]
+fn simulated(touch: Touch, word: *const ()) -> bool {
+    #[cfg(feature = "simulate")]
+    let is_simulated = crate::simulated::step(touch, word);
+    #[cfg(not(feature = "simulate"))]
+    let is_simulated = {
+        let _ = (touch, word);
+        false
+    };
+    is_simulated
 }
 
 /// Sleeps at least `duration`.
 pub fn sleep(duration: Duration) {
+    #[cfg(feature = "simulate")]
+    if crate::simulated::wait(crate::simulated::Wait::Sleep(duration)) {
+        return;
+    }
     std::thread::sleep(duration);
 }
 

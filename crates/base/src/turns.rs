@@ -1,7 +1,8 @@
 //! Threads that take turns, for tests: the simulated side of the platform interface to threads.
 //!
-//! Code that other threads may interrupt calls [`step`](crate::thread::step) where that matters, in builds for tests, and
-//! [`yield_now`](crate::thread::yield_now) where it waits. Both do what the thread's *turn* says, if a test gave it one. With
+//! Code that other threads may interrupt calls [`step`](crate::thread::step) where that matters, in builds for tests and for
+//! simulation, and [`yield_now`](crate::thread::yield_now) where it waits. Both do what the thread's *turn* says, if a test gave it
+//! one. With
 //! [`interrupt`] another's whole turn comes before one step of a body, so every step can be tried. With [`take_turns`] threads run
 //! one at a time, and a seed says who goes on after which step: a schedule that fails, fails again.
 
@@ -179,12 +180,16 @@ mod tests {
     use crate::thread;
     use std::cell::Cell;
 
+    fn step() {
+        thread::step(thread::Touch::Node, std::ptr::null());
+    }
+
     #[test]
     fn a_turn_comes_before_the_step_it_is_due_at_and_once() {
         let (steps, turns) = (Cell::new(0), Cell::new(Vec::new()));
         let body = || {
             for _ in 0..3 {
-                thread::step();
+                step();
                 steps.set(steps.get() + 1);
             }
         };
@@ -192,7 +197,7 @@ mod tests {
             steps.set(0);
             let other = || {
                 // No turn of its own.
-                thread::step();
+                step();
                 turns.set(vec![steps.get()]);
             };
             let ((), interrupted) = interrupt(at, other, body);
@@ -210,7 +215,7 @@ mod tests {
             let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
                 for _ in 0..20 {
                     order.lock().expect("nobody panics").push(me);
-                    thread::step();
+                    step();
                 }
             });
             body

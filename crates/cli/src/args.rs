@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use seriatim::{Batch, Durability};
 use seriatim_base::say;
@@ -99,6 +100,7 @@ fn all() -> Command {
                 .arg(directory("TO", "A new or empty directory for the database"))
                 .arg(format()),
         )
+        .subcommand(simulate())
         .subcommand(
             Command::new("protocols")
                 .about("Lists the concurrency-control protocols: name, paper, needs, gives")
@@ -213,12 +215,89 @@ fn bench() -> Command {
                     .action(ArgAction::SetTrue)
                     .help("Skip the consistency check after the run"),
             );
-        workload = knobs(entry, workload);
+        workload = knobs(entry, workload.args(simulation()));
         bench = bench.subcommand(workload);
     }
     bench.subcommand(run_options(
         Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
     ))
+}
+
+/// Simulated cores instead of threads.
+fn simulation() -> [Arg; 2] {
+    [
+        Arg::new("simulate-cores")
+            .long("simulate-cores")
+            .value_name("N")
+            .value_parser(value_parser!(u16).range(1..=100))
+            .conflicts_with("threads")
+            .help(
+                "Run on this many simulated cores instead of threads: seconds are virtual, 0.1 after a warm-up of 0.02 if none are \
+                 given, and a seed gives one result. Needs a build with the feature `simulate`",
+            ),
+        Arg::new("costs")
+            .long("costs")
+            .value_name("FILE|unit")
+            .requires("simulate-cores")
+            .help(
+                "What steps cost on simulated cores, as `seriatim simulate costs` measures it; unit: 10 ns each, to count them; by \
+                 default a table that comes with the program",
+            ),
+    ]
+}
+
+fn simulate() -> Command {
+    let plain = || {
+        Arg::new("plain").long("plain").value_name("BINARY").value_parser(value_parser!(PathBuf)).help(
+            "The program whose times are measured, built without the feature `simulate`; by default this one, whose \
+             transactions take a little longer",
+        )
+    };
+    let protocols = seriatim::protocols().iter().map(|protocol| protocol.name);
+    Command::new("simulate")
+        .about(
+            "Measures what simulated cores are charged with, and how far they are from threads \
+             (`seriatim bench … --simulate-cores N` uses it)",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("costs")
+                .about("Measures the costs of this machine and prints the table as JSON; takes a minute for each protocol")
+                .arg(plain())
+                .arg(
+                    Arg::new("name")
+                        .long("name")
+                        .value_name("NAME")
+                        .default_value("unnamed")
+                        .help("The table's name in reports"),
+                )
+                .arg(
+                    Arg::new("only")
+                        .long("only")
+                        .value_name("P")
+                        .action(ArgAction::Append)
+                        .value_parser(PossibleValuesParser::new(protocols))
+                        .help("This protocol only; may be given several times"),
+                )
+                .arg(number("seconds", "S", "0.3", "Length of each run, of which a workload's fastest counts").value_parser(seconds)),
+        )
+        .subcommand(
+            Command::new("validate")
+                .about(
+                    "Runs TPC-C and YCSB on one and two threads and on as many simulated cores, and prints the table of costs with \
+                     the comparison in it; takes a minute or two for each protocol, on a machine that does nothing else",
+                )
+                .arg(plain())
+                .arg(
+                    Arg::new("costs")
+                        .long("costs")
+                        .value_name("FILE")
+                        .value_parser(value_parser!(PathBuf))
+                        .help("The table, as `seriatim simulate costs` prints it; by default the one that comes with the program"),
+                )
+                .arg(number("seconds", "S", "0.5", "Length of each run on threads, of which the middle one of five counts").value_parser(seconds)),
+        )
 }
 
 /// What survives, and where it is kept.
@@ -293,7 +372,9 @@ fn knobs(entry: &Entry, mut command: Command) -> Command {
 pub(crate) fn values(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<Values, Failure> {
     let mut values = entry.values(seed);
     for knob in entry.knobs {
-        if let Some(value) = matches.get_one::<String>(knob.name) {
+        // What is left out is the workload's to choose: with YCSB's --core it is not the default.
+        let is_given = matches.value_source(knob.name) == Some(ValueSource::CommandLine);
+        if let Some(value) = matches.get_one::<String>(knob.name).filter(|_| is_given) {
             values.set(knob.name, value).map_err(Failure::usage)?;
         }
     }

@@ -10,11 +10,12 @@ use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Batch, Database, Durability, rng};
 use seriatim_base::{say, talk};
-use seriatim_workload::{Entry, Loading, roofline};
+use seriatim_workload::{Entry, Loading, Workload, roofline};
 
 use crate::machine::{self, Machine};
 use crate::report::{self, Consistency};
 use crate::runner::{self, Plan};
+use crate::simulated::{self, Simulation};
 use crate::{Failure, args, callers};
 
 const MIB: usize = 1 << 20;
@@ -93,12 +94,18 @@ fn speed_of_light(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
 fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let values = args::values(entry, matches, seed)?;
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
-    let plan = plan(matches, seed);
+    let mut plan = plan(matches, seed);
+    let simulation = Simulation::of(matches, &mut plan)?;
     check_batch(&plan)?;
     let home = Home::of(matches, &plan)?;
     let db = open(matches, &plan, home.as_ref())?;
     talk!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
-    load(&db, workload.as_ref(), plan.threads)?;
+    let costs = simulation.as_ref().map(|simulation| simulation.costs(&db, entry.name)).transpose()?;
+    match simulation {
+        None => load(&db, workload.as_ref(), plan.threads)?,
+        // A seed is to give one result.
+        Some(_) => simulated::at(0.0, || load(&db, workload.as_ref(), 1))?,
+    }
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
     let bytes = wanted.unwrap_or_else(|| expected_growth(entry.name, &plan));
     if bytes > 0 {
@@ -109,24 +116,26 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         let mark = if warm { " (warm-up)" } else { "" };
         talk!("{second:>4} s  {count:>10} transactions{mark}");
     };
-    let measured = match plan.batch {
-        Batch::Off => runner::run(&db, workload.as_ref(), &plan, tick),
+    let measured = match (plan.batch, &costs) {
+        (_, Some(costs)) => costs.run(&db, workload.as_ref(), &plan)?,
+        (Batch::Off, None) => runner::run(&db, workload.as_ref(), &plan, tick).map_err(Failure::run)?,
         _ => {
             let executor = db.executor(plan.threads).map_err(Failure::run)?;
-            callers::run(&db, executor, workload.as_ref(), &plan, tick)
+            callers::run(&db, executor, workload.as_ref(), &plan, tick).map_err(Failure::run)?
         }
     };
-    let measured = measured.map_err(Failure::run)?;
     let consistency = if matches.get_flag("no-check") {
         Consistency::Skipped
     } else {
         Consistency::Checked(workload.consistency(&db).map_err(Failure::run)?)
     };
     let report = report::Report { entry, values: &values, db: &db, plan: &plan, measured: &measured, consistency };
-    let printed = match args::is_json(matches) {
-        true => say!("{}\n", report.json(matches)),
-        false => say!("{}", report.text(matches)),
+    let text = || match args::is_json(matches) {
+        true => format!("{}\n", report.json(matches)),
+        false => report.text(matches),
     };
+    // What is said of a simulation's end is said at that time.
+    let printed = say!("{}", costs.as_ref().map_or_else(text, |_| simulated::at(plan.warmup + plan.seconds, text)));
     // Inconsistent data are said even if nobody reads the rest.
     report.verdict()?;
     Ok(printed?)
@@ -187,6 +196,7 @@ fn at(directory: &Path, error: &std::io::Error) -> Failure {
 fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Database, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
     let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
+        HtmMode::Auto if matches.contains_id("simulate-cores") => HtmMode::Absent,
         HtmMode::Emulated(emulation) => HtmMode::Emulated(Emulation { seed: plan.seed, ..emulation }),
         mode => mode,
     };
@@ -194,6 +204,7 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(workers).seed(plan.seed);
     let builder = builder.batch(plan.batch);
     let builder = builder.track_contention(matches.contains_id("contention"));
+    let builder = builder.step_helpers(matches.contains_id("simulate-cores"));
     let mut builder = builder.prefetch(text("prefetch") == "on");
     for (name, value) in matches.get_many::<(String, u64)>("option").into_iter().flatten() {
         builder = builder.protocol_option(name, *value);
@@ -217,7 +228,7 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     builder.open().map_err(Failure::usage)
 }
 
-fn load(db: &Database, workload: &dyn seriatim_workload::Workload, threads: usize) -> Result<(), Failure> {
+fn load(db: &Database, workload: &dyn Workload, threads: usize) -> Result<(), Failure> {
     let style = ProgressStyle::with_template("loading {wide_bar} {percent:>3} % {elapsed} {per_sec}");
     let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let shown = Mutex::new(bar);

@@ -16,6 +16,7 @@ mod procedures;
 mod protocols;
 mod report;
 mod runner;
+mod simulated;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Some(("check", check)) => directories::check(check),
         Some(("backup", backup)) => directories::back_up(backup),
         Some(("restore", restore)) => directories::restore(restore),
+        Some(("simulate", simulate)) => simulated::run(simulate),
         Some(("protocols", protocols)) => protocols::run(protocols),
         _ => unreachable!("clap requires a known subcommand"),
     };

@@ -15,6 +15,7 @@ use crate::callers;
 use crate::contention;
 use crate::machine::{self, Machine};
 use crate::runner::{Measured, Plan};
+use crate::simulated;
 
 /// Whether the data still makes sense.
 pub(crate) enum Consistency {
@@ -150,6 +151,9 @@ impl Report<'_> {
             line("lag", format!("{:.1} epochs until durable, at most {}", lag.mean(), lag.most));
             line("checkpoints", log.checkpoints.to_string());
         }
+        if let Some(simulated) = &self.measured.simulated {
+            line("simulated", simulated::line(simulated));
+        }
         line("memory", format!("{} MiB in use", statistics.memory_bytes >> 20));
         line("seed", self.plan.seed.to_string());
         line("consistency", self.consistency.word().to_owned());
@@ -204,6 +208,7 @@ impl Report<'_> {
             "protocol": self.db.protocol().name,
             "threads": self.plan.threads,
             "seconds": self.measured.seconds,
+            "processor_seconds": self.measured.processor_seconds,
             "committed": self.measured.committed(),
             "committed_per_second": self.per_second(),
             "user_aborted": self.measured.user_aborted(),
@@ -218,6 +223,7 @@ impl Report<'_> {
             "transactions": kinds,
             "log": self.log_json(),
             "batches": self.batches_json(),
+            "simulated": self.measured.simulated,
             "htm": {
                 "backend": self.db.backend().to_string(),
                 "started": regions.started,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use seriatim::clock::Instant;
+use seriatim::clock::{Instant, thread_processor_time};
 use seriatim::{Batch, BatchStatistics, Database, Durability, Session, Statistics, TransactError, thread};
 use seriatim_workload::{Ending, LoadError, Outcome, Submitted, Terminal, Workload};
 
@@ -84,11 +84,32 @@ pub(crate) struct Measured {
     pub(crate) lag: Lag,
     /// What batching did meanwhile; `None` without an executor.
     pub(crate) batches: Option<BatchStatistics>,
+    /// Of simulated cores, what they are and did.
+    pub(crate) simulated: Option<serde_json::Value>,
+    /// Time that the threads had processors; `None` where the system does not say.
+    pub(crate) processor_seconds: Option<f64>,
     /// What the database counted meanwhile; memory as of the end.
     pub(crate) statistics: Statistics,
 }
 
 impl Measured {
+    /// Nothing yet but what the database counted.
+    pub(crate) fn new(workload: &dyn Workload, statistics: Statistics) -> Measured {
+        Measured {
+            seconds: 0.0,
+            kinds: kinds(workload),
+            failed: 0,
+            failure: None,
+            is_full: false,
+            durable: None,
+            lag: Lag::default(),
+            batches: None,
+            simulated: None,
+            processor_seconds: None,
+            statistics,
+        }
+    }
+
     pub(crate) fn committed(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.committed).sum()
     }
@@ -114,6 +135,8 @@ fn histogram() -> Histogram<u64> {
 /// One thread's results.
 pub(crate) struct Part {
     pub(crate) seconds: f64,
+    /// As of [`Measured`].
+    processor_seconds: Option<f64>,
     kinds: Vec<Kind>,
     durable: Histogram<u64>,
     failed: u64,
@@ -124,7 +147,15 @@ pub(crate) struct Part {
 
 impl Part {
     pub(crate) fn new(workload: &dyn Workload) -> Part {
-        Part { seconds: 0.0, kinds: kinds(workload), durable: histogram(), failed: 0, failure: None, is_full: false }
+        Part {
+            seconds: 0.0,
+            processor_seconds: None,
+            kinds: kinds(workload),
+            durable: histogram(),
+            failed: 0,
+            failure: None,
+            is_full: false,
+        }
     }
 
     /// Looks at a transaction that does not count.
@@ -192,6 +223,7 @@ impl Client<'_> {
     /// Runs until the end, by `one`, which runs a transaction of the terminal at an index.
     fn run(mut self, mut one: impl FnMut(&mut Self, usize), end: impl FnOnce(&mut Self)) -> Part {
         let (mut next, mut total, mut begin) = (0, 0, self.last);
+        let mut processor = thread_processor_time();
         loop {
             match self.phase.load(Ordering::Relaxed) {
                 STOP => break,
@@ -203,6 +235,7 @@ impl Client<'_> {
                     self.measures = true;
                     self.last = Instant::now();
                     begin = self.last;
+                    processor = thread_processor_time();
                 }
                 _ => {}
             }
@@ -212,6 +245,8 @@ impl Client<'_> {
             self.count.store(total, Ordering::Relaxed);
         }
         self.part.seconds = self.last.since(begin).as_secs_f64();
+        let used = thread_processor_time().zip(processor).map(|(now, before)| now.saturating_sub(before));
+        self.part.processor_seconds = used.map(|used| used.as_secs_f64());
         end(&mut self);
         self.part
     }
@@ -264,25 +299,35 @@ pub(crate) fn run(
     plan: &Plan,
     tick: impl FnMut(u64, u64, bool),
 ) -> Result<Measured, LoadError> {
-    let terminals = terminals(db, workload, plan, plan.threads)?.into_iter();
-    let one = |terminals, phase: &AtomicU8, count: &AtomicU64| {
-        let (session, part, last) = (db.session(), Part::new(workload), Instant::now());
-        let client = Client { session, terminals, phase, count, part, measures: false, last };
-        if !plan.waits() {
-            return client.run(Client::run_one, |_| {});
-        }
-        // Lent to one of the two at a time.
-        let queue = RefCell::new(VecDeque::with_capacity(plan.outstanding));
-        client.run(
-            |client, terminal| client.submit_one(terminal, &mut queue.borrow_mut(), plan.outstanding),
-            |client| {
-                for waiting in queue.borrow_mut().drain(..) {
-                    client.part.look_after(waiting.submitted.wait());
-                }
-            },
-        )
-    };
-    Ok(drive(db, workload, plan, terminals.collect(), one, || {}, tick).0)
+    let terminals = terminals(db, workload, plan, plan.threads)?;
+    let one = |terminals, phase: &AtomicU8, count: &AtomicU64| serve(db, workload, plan, terminals, phase, count);
+    Ok(drive(db, workload, plan, terminals, one, || {}, tick).0)
+}
+
+/// Serves these terminals in turn, from now until the phase says stop.
+pub(crate) fn serve(
+    db: &Database,
+    workload: &dyn Workload,
+    plan: &Plan,
+    terminals: Vec<Box<dyn Terminal>>,
+    phase: &AtomicU8,
+    count: &AtomicU64,
+) -> Part {
+    let (session, part, last) = (db.session(), Part::new(workload), Instant::now());
+    let client = Client { session, terminals, phase, count, part, measures: false, last };
+    if !plan.waits() {
+        return client.run(Client::run_one, |_| {});
+    }
+    // Lent to one of the two at a time.
+    let queue = RefCell::new(VecDeque::with_capacity(plan.outstanding));
+    client.run(
+        |client, terminal| client.submit_one(terminal, &mut queue.borrow_mut(), plan.outstanding),
+        |client| {
+            for waiting in queue.borrow_mut().drain(..) {
+                client.part.look_after(waiting.submitted.wait());
+            }
+        },
+    )
 }
 
 /// The terminals, dealt out to so many that serve them.
@@ -351,21 +396,9 @@ pub(crate) fn drive<I: Send, C>(
         let join = |thread: thread::ScopedJoinHandle<'_, Part>| thread.join().expect("a terminal does not panic");
         (running.into_iter().map(join).collect::<Vec<_>>(), base)
     });
-    let durable = plan.waits().then(histogram);
     let (statistics, counted) = base;
-    let statistics = db.statistics().since(&statistics);
-    let kinds = kinds(workload);
-    let measured = Measured {
-        seconds: 0.0,
-        kinds,
-        failed: 0,
-        failure: None,
-        is_full: false,
-        durable,
-        lag,
-        batches: None,
-        statistics,
-    };
+    let durable = plan.waits().then(histogram);
+    let measured = Measured { durable, lag, ..Measured::new(workload, db.statistics().since(&statistics)) };
     (merge(measured, parts), counted)
 }
 
@@ -374,9 +407,12 @@ pub(crate) fn drive<I: Send, C>(
 struct Count(AtomicU64);
 
 /// Adds up what the threads measured.
-fn merge(mut measured: Measured, parts: Vec<Part>) -> Measured {
+pub(crate) fn merge(mut measured: Measured, parts: Vec<Part>) -> Measured {
     for part in parts {
         measured.seconds = measured.seconds.max(part.seconds);
+        if let Some(seconds) = part.processor_seconds {
+            *measured.processor_seconds.get_or_insert(0.0) += seconds;
+        }
         measured.failed += part.failed;
         measured.is_full |= part.is_full;
         measured.failure = measured.failure.or(part.failure);

@@ -290,3 +290,26 @@ fn a_run_ends_at_the_memory_limit_with_what_it_measured() {
         assert!(rows("warehouse") >= 1 && rows("orders") > 100 && rows("history") > 100, "{report}");
     }
 }
+
+/// A build without the feature says how to get one that has it.
+#[cfg(not(feature = "simulate"))]
+#[test]
+fn simulated_cores_are_refused_with_how_to_build_them() {
+    let simulate = ["simulate", "costs"];
+    for arguments in [&["bench", "ycsb", "--simulate-cores", "4"][..], &simulate] {
+        let output = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("cargo build --release -p seriatim-cli --features simulate"), "{arguments:?}: {said}");
+    }
+}
+
+/// A core workload of YCSB sets its mix and its index itself; what is a default of the others does not contradict it.
+#[test]
+fn core_workloads_of_ycsb_run_with_nothing_else_given() {
+    for core in ["A", "E"] {
+        let arguments = ["bench", "ycsb", "--core", core, "--records", "1000", "--seconds", "0.1", "--warmup", "0"];
+        let output = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts");
+        assert!(output.status.success(), "{core}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! The functions take the standard word or that of a model checker (`--cfg loom`), so that what is checked is what ships.
 
+use seriatim_base::thread::Touch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A shared word: the standard one, or loom's.
@@ -41,17 +42,18 @@ word!(AtomicU64);
 #[cfg(loom)]
 word!(loom::sync::atomic::AtomicU64);
 
-/// Before each access: where tests let another thread take its turn. The caller may hold a latch.
+/// Before each access: where tests and simulations let another thread take its turn. The caller may hold a latch.
 #[inline(always)]
-fn step() {
+fn step<W>(touch: Touch, word: &W) {
     #[cfg(feature = "steps")]
-    seriatim_base::thread::step_latched();
+    seriatim_base::thread::step_latched(touch, std::ptr::from_ref(word).cast());
+    let _ = (touch, word);
 }
 
 /// The word's value, and all that was stored before it was.
 #[inline(always)]
 pub fn load<W: Word>(word: &W) -> u64 {
-    step();
+    step(Touch::Node, word);
     // ORDERING: pairs with the release of `store`, here and in regions.
     word.load(Ordering::Acquire)
 }
@@ -59,7 +61,7 @@ pub fn load<W: Word>(word: &W) -> u64 {
 /// Sets the word.
 #[inline(always)]
 pub fn store<W: Word>(word: &W, value: u64) {
-    step();
+    step(Touch::Store, word);
     // ORDERING: pairs with the acquire of `load`; a reader that sees this value also sees the lock turned before it.
     word.store(value, Ordering::Release);
 }
@@ -68,7 +70,7 @@ pub fn store<W: Word>(word: &W, value: u64) {
 #[inline(always)]
 #[must_use]
 pub fn lock<W: Word>(word: &W, unlocked: u64, locked: u64) -> bool {
-    step();
+    step(Touch::Exchange, word);
     // ORDERING: acquire pairs with the release that unlocked the word; release, so that a reader of a word that was turned into its
     // own value (a gap word, by a split) sees the lock turned before it.
     word.exchange(unlocked, locked, Ordering::AcqRel)

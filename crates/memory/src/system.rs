@@ -77,6 +77,21 @@ pub(crate) unsafe fn touch(start: NonNull<u8>, bytes: usize) {
     }
 }
 
+/// Where to ask the kernel for a map: anywhere.
+#[cfg(all(unix, not(miri), not(feature = "simulate")))]
+fn hint(_: usize) -> *mut libc::c_void {
+    std::ptr::null_mut()
+}
+
+/// Where to ask the kernel for a map: behind the last one, from an address that no process has in use. So words of ours lie at the same
+/// addresses in every process that does the same, and an order by address is one by age of the map and offset in it.
+#[cfg(all(unix, not(miri), feature = "simulate"))]
+fn hint(bytes: usize) -> *mut libc::c_void {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1 << 44);
+    let room = bytes.next_multiple_of(HUGE);
+    std::ptr::with_exposed_provenance_mut(NEXT.fetch_add(room, std::sync::atomic::Ordering::Relaxed))
+}
+
 #[cfg(all(unix, not(miri)))]
 fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     // A kernel page of alignment comes by itself. For more, map more and cut off both ends.
@@ -85,7 +100,7 @@ fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     // SAFETY: an anonymous map at an address of the kernel's choice.
     let whole = unsafe {
         libc::mmap(
-            std::ptr::null_mut(),
+            hint(total),
             total,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,

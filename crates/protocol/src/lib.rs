@@ -14,15 +14,20 @@ pub mod wait_die;
 
 pub use registry::PROTOCOLS;
 
+use std::sync::atomic::AtomicU64;
+
+use seriatim_base::thread::Touch;
+
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod common;
 
 /// Before each access to the header of a record, reading, locking, validating and installing, and before a gap is locked: where
-/// tests let another thread take its turn.
+/// tests and simulations let another thread take its turn. The word is not used.
 #[inline(always)]
-fn step() {
+fn step(touch: Touch, word: *const AtomicU64) {
     #[cfg(feature = "steps")]
-    seriatim_base::thread::step();
+    seriatim_base::thread::step(touch, word.cast());
+    let _ = (touch, word);
 }

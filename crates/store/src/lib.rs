@@ -47,9 +47,10 @@ pub use statistics::IndexStatistics;
 pub use tree::LeafHint;
 pub use walk::Walk;
 
-/// Before each load of a reader: where tests let another thread take its turn.
+/// Before each load of a reader: where tests and simulations let another thread take its turn.
 #[inline(always)]
-fn step() {
+fn step<W>(word: &W) {
     #[cfg(any(test, feature = "steps"))]
-    seriatim_base::thread::step();
+    seriatim_base::thread::step(seriatim_base::thread::Touch::Node, std::ptr::from_ref(word).cast());
+    let _ = word;
 }

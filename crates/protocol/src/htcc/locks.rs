@@ -18,6 +18,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, TableId, Tid};
 use seriatim_memory::{CountedVec, Local};
 use seriatim_store::RecordPtr;
@@ -58,6 +59,7 @@ pub(super) fn is_held(table: &Table, record: RecordPtr) -> bool {
 /// Changes the word as `step` says; `false` if that is not at all.
 #[inline]
 fn turn(word: &AtomicU64, step: impl Fn(u64) -> Option<u64>) -> bool {
+    crate::step(Touch::Exchange, word);
     // ORDERING: acquire pairs with the release of the last holder.
     word.try_update(Ordering::Acquire, Ordering::Relaxed, step).is_ok()
 }
@@ -76,6 +78,7 @@ fn try_upgrade(word: &AtomicU64) -> bool {
 }
 
 pub(super) fn let_go(word: &AtomicU64, exclusive: bool) {
+    crate::step(Touch::Exchange, word);
     // ORDERING: pairs with the acquire of the next holder.
     word.fetch_sub(if exclusive { WRITER } else { READER }, Ordering::Release);
 }
@@ -144,7 +147,7 @@ impl Locks {
         }
         let mut backoff = Backoff::bounded(self.heat.lock_steps());
         while backoff.wait() {
-            crate::step();
+            crate::step(Touch::Header, word);
             if step(word) {
                 self.heat.failed(core, table, record);
                 return true;

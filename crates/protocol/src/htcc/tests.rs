@@ -468,7 +468,7 @@ fn a_scan_locks_the_hot_records_that_it_meets() {
 #[test]
 fn flips_at_any_moment_lose_nothing() {
     use seriatim_base::Rng;
-    use seriatim_base::thread::{step, take_turns};
+    use seriatim_base::thread::{Touch, step, take_turns};
 
     let (mut flips, mut committed) = (0, 0);
     for seed in 0..150 {
@@ -504,7 +504,7 @@ fn flips_at_any_moment_lose_nothing() {
         let flipping: Box<dyn FnOnce() + Send + '_> = Box::new(|| {
             let mut rng = Rng::from_seed(!seed);
             for _ in 0..24 {
-                step();
+                step(Touch::Header, std::ptr::null());
                 let flipped = flip(&cells, rng.below(4), rng.percent(50));
                 counts.lock().expect("no panic")[1] += i32::from(flipped);
             }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use seriatim_base::thread::Touch;
 use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_memory::OutOfMemory;
@@ -76,6 +77,7 @@ impl<O: Origin> Attempt<O> {
 
     #[inline]
     pub(crate) fn begin(&mut self) {
+        crate::step(Touch::Begin, std::ptr::null());
         self.core.enter();
         self.prefetched.clear();
         self.defers = false;

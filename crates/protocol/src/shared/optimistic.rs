@@ -7,6 +7,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use seriatim_base::thread::Touch;
 use seriatim_base::{TableId, abort_on_unwind};
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
@@ -24,7 +25,7 @@ use super::origin::Origin;
 use super::rebase::Bases;
 use super::record;
 use super::record_header::{self, Plain, TidWord};
-use super::repair::Touch;
+use super::repair;
 use super::writes::{Deferred, Link, Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the TID word seen.
@@ -77,7 +78,7 @@ impl<O: Origin> Read<O> {
     /// The TID word of the record.
     #[inline]
     pub(crate) fn word<'t>(self) -> &'t AtomicU64 {
-        crate::step();
+        crate::step(Touch::Header, self.header as *const AtomicU64);
         // SAFETY: as in `record`.
         unsafe { &*(self.header as *const AtomicU64) }
     }
@@ -85,9 +86,10 @@ impl<O: Origin> Read<O> {
     /// The `AT`-th word of the protocol's own in the header of the record.
     #[inline]
     pub(crate) fn own<'t, const AT: usize>(self) -> &'t AtomicU64 {
-        crate::step();
+        let word = (self.header + record_header::bytes(AT) as u64) as *const AtomicU64;
+        crate::step(Touch::Header, word);
         // SAFETY: as in `record`; the protocol's headers have this word.
-        unsafe { &*((self.header + record_header::bytes(AT) as u64) as *const AtomicU64) }
+        unsafe { &*word }
     }
 }
 
@@ -116,7 +118,7 @@ pub(crate) struct Optimistic<O: Origin = ()> {
     /// Locks taken when records were accessed.
     pub(crate) locks: O::Locks,
     /// What runs of operations touched, where they are named.
-    pub(super) touches: CountedVec<Touch<O>>,
+    pub(super) touches: CountedVec<repair::Touch<O>>,
 }
 
 impl<O: Origin> Optimistic<O> {

@@ -6,6 +6,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::thread::Touch;
 use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_htm::Access;
@@ -324,7 +325,7 @@ pub(crate) fn copy_to_place(access: &mut impl Access, table: &Table, row_version
     for at in (0..table.record_layout.row_version_bytes()).step_by(8) {
         // SAFETY: both are so many bytes of whole words. The one is private; the other is nobody's but ours until it is published.
         let (word, to) = unsafe { (((row_version + at) as *const u64).read(), &*((place + at) as *const AtomicU64)) };
-        crate::step();
+        crate::step(Touch::Copy, to);
         access.store(to, word);
     }
 }

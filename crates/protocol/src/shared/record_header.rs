@@ -37,6 +37,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, Tid};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;
@@ -135,15 +136,17 @@ impl Access for Plain {
 
     #[inline]
     fn load(&mut self, word: &AtomicU64) -> u64 {
-        crate::step();
+        crate::step(Touch::Header, word);
         word.load(Ordering::Acquire)
     }
 
     fn store(&mut self, word: &AtomicU64, value: u64) {
+        crate::step(Touch::Store, word);
         word.store(value, Ordering::Release);
     }
 
     fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
+        crate::step(Touch::Exchange, word);
         word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
@@ -159,31 +162,35 @@ const COMMON_WORDS: usize = 2;
 /// The `AT`-th word of a protocol's own in the header of a record of one of its tables.
 #[inline]
 pub(crate) fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
-    crate::step();
     debug_assert!(
         record_layout.header + bytes(AT + 1) <= record_layout.row_version,
         "a protocol has the words that its header has room for"
     );
     // SAFETY: as in `tid_word`; the header has this word, as just asserted.
-    unsafe { record_layout.header_word(record, COMMON_WORDS + AT) }
+    stepped(unsafe { record_layout.header_word(record, COMMON_WORDS + AT) })
 }
 
 /// The TID word of a record of `table`.
 #[inline]
 pub(crate) fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
-    crate::step();
     // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e), and every
     // protocol's record header begins with the TID word.
-    unsafe { record_layout.header_word(record, 0) }
+    stepped(unsafe { record_layout.header_word(record, 0) })
 }
 
 /// The version word of a record: the address of the newest committed row version, header included; zero where there is
 /// none (but see rule 3).
 #[inline]
 pub(crate) fn row_version<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
-    crate::step();
     // SAFETY: as in `tid_word`; the version word is the second.
-    unsafe { record_layout.header_word(record, 1) }
+    stepped(unsafe { record_layout.header_word(record, 1) })
+}
+
+/// The word, after its step.
+#[inline(always)]
+fn stepped(word: &AtomicU64) -> &AtomicU64 {
+    crate::step(Touch::Header, word);
+    word
 }
 
 /// The settled TID word of a record and the row version it speaks of. `None`: still locked.
@@ -209,7 +216,7 @@ pub(crate) fn peek(table: &Table, record: RecordPtr) -> Peeked {
     // ORDERING: as in `settled` and `settled_version`.
     let word = TidWord(header.load(Ordering::Acquire));
     let row_version = row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
-    crate::step();
+    crate::step(Touch::Header, header);
     if word.is_locked() || header.load(Ordering::Relaxed) != word.0 {
         return Peeked::Busy;
     }

@@ -18,6 +18,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use seriatim_base::thread::Touch;
 use seriatim_base::{CacheAligned, Tid, WorkerId};
 use seriatim_memory::Memory;
 use seriatim_store::RecordPtr;
@@ -51,7 +52,9 @@ pub(super) fn rest(table: &Table, record: RecordPtr) {
 /// Closes the word of a record that the caller has locked: its rts, which does not move until it is opened.
 pub(super) fn close(table: &Table, record: RecordPtr) -> Tid {
     // ORDERING: acquires what was done before an extension; releases the lock to those who find the word closed.
-    let before = word(&table.record_layout, record).fetch_or(CLOSED, Ordering::AcqRel);
+    let word = word(&table.record_layout, record);
+    crate::step(Touch::Exchange, word);
+    let before = word.fetch_or(CLOSED, Ordering::AcqRel);
     assert!(before & CLOSED == 0, "who closes the word holds the record's lock");
     tid(before)
 }
@@ -60,6 +63,7 @@ pub(super) fn close(table: &Table, record: RecordPtr) -> Tid {
 pub(super) fn open(table: &Table, record: RecordPtr, rts: Option<Tid>) {
     let word = word(&table.record_layout, record);
     let open = rts.map_or_else(|| word.load(Ordering::Relaxed) & !CLOSED, |rts| rts.bits() << FLAG_BITS);
+    crate::step(Touch::Store, word);
     word.store(open, Ordering::Release);
 }
 
@@ -124,10 +128,10 @@ fn extend(
     is_own: impl Fn() -> bool,
 ) -> bool {
     for _ in 0..LOOKS_MAX {
-        crate::step();
+        crate::step(Touch::Header, word);
         // ORDERING: the TID word is loaded after it: if that is the one seen, so was it when this was loaded.
         let rts = word.load(Ordering::Acquire);
-        crate::step();
+        crate::step(Touch::Header, tid_word);
         let now = TidWord(tid_word.load(Ordering::Acquire));
         if now.unlocked() != seen && !core.injects(Fault::ExtendOverwritten) {
             return false;
@@ -140,7 +144,7 @@ fn extend(
         if is_locked {
             return is_own();
         }
-        crate::step();
+        crate::step(Touch::Exchange, word);
         // ORDERING: releases that the version was found; see rule 2.
         let extended = at.bits() << FLAG_BITS;
         if !is_closed && word.compare_exchange(rts, extended, Ordering::AcqRel, Ordering::Relaxed).is_ok() {

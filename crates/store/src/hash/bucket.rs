@@ -176,7 +176,7 @@ impl Hint {
 /// Loads a slot.
 #[inline(always)]
 pub(super) fn load(slot: &AtomicU64) -> Slot {
-    crate::step();
+    crate::step(slot);
     // ORDERING: the record's key words were written before the slot.
     Slot(word::load(slot))
 }
@@ -265,7 +265,7 @@ impl Bucket {
     /// The word once it is not latched.
     #[inline(always)]
     pub(super) fn seen(&self) -> State {
-        crate::step();
+        crate::step(&self.word);
         // ORDERING: pairs with the release that unlatched it: slots and extent are at least as new.
         let state = State(word::load(&self.word));
         if state.is_free() { state } else { wait_until_free(&self.word) }
@@ -274,7 +274,7 @@ impl Bucket {
     /// Whether the word still is `seen`, after whatever was read in between.
     #[inline(always)]
     pub(super) fn is_still(&self, seen: State) -> bool {
-        crate::step();
+        crate::step(&self.word);
         node_version::is_still(&self.word, seen.0)
     }
 
@@ -316,7 +316,7 @@ impl Bucket {
 /// `next` is the word of a line; the thread is online, and does not use the line after going offline (rule 2).
 #[inline(always)]
 unsafe fn overflow(next: &AtomicU64) -> Option<&Overflow> {
-    crate::step();
+    crate::step(next);
     // ORDERING: pairs with the release that linked the line after filling it.
     let address = word::load(next);
     // SAFETY: 0 or the address of a line that was linked; rule 2 keeps it allocated.

@@ -171,7 +171,7 @@ impl Directory {
     /// The extent now.
     #[inline(always)]
     pub(super) fn extent(&self) -> Extent {
-        crate::step();
+        crate::step(&self.extent);
         // ORDERING: pairs with the release of the extent by a split: the directory is at least as new (b).
         Extent(self.extent.load(Ordering::Acquire))
     }

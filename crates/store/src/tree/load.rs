@@ -31,13 +31,13 @@ pub(crate) struct Optimistic;
 impl<W: Word> Load<W> for Optimistic {
     #[inline(always)]
     fn load(&mut self, word: &W) -> u64 {
-        crate::step();
+        crate::step(word);
         word.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
     fn follow(&mut self, word: &W) -> u64 {
-        crate::step();
+        crate::step(word);
         word::load(word)
     }
 }

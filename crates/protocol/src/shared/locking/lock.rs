@@ -19,6 +19,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::thread::Touch;
 use seriatim_htm::Htm;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{GAP_CLOSED, RecordPtr};
@@ -276,6 +277,7 @@ impl<const WAITS: bool> Locks<WAITS> {
 
     /// Asks, and remembers where it waits.
     fn ask(&mut self, word: &AtomicU64, step: impl Fn(Asker, u64) -> (u64, Request)) -> Request {
+        crate::step(Touch::Exchange, word);
         let asker = self.asker(word);
         let request = match self.htm.outside(|| turn(word, |now| step(asker, now))) {
             Refused if self.all_wait && word.load(Ordering::Relaxed) != GAP_CLOSED => return Wait,
@@ -300,10 +302,9 @@ impl<const WAITS: bool> Locks<WAITS> {
         }
         let request = if WAITS {
             self.ask(word, Asker::shared)
-        } else if self.htm.outside(|| try_shared(word)) {
-            Taken
         } else {
-            Refused
+            crate::step(Touch::Exchange, word);
+            if self.htm.outside(|| try_shared(word)) { Taken } else { Refused }
         };
         if request == Taken {
             self.note(word, false);
@@ -315,6 +316,7 @@ impl<const WAITS: bool> Locks<WAITS> {
     #[inline]
     pub(super) fn exclusive(&mut self, word: &AtomicU64) -> Request {
         let exchange = |readers: u64| {
+            crate::step(Touch::Exchange, word);
             let taken = word.compare_exchange(readers, WRITER, Ordering::SeqCst, Ordering::Relaxed);
             if taken.is_ok() { Taken } else { Refused }
         };
@@ -371,6 +373,7 @@ impl<const WAITS: bool> Locks<WAITS> {
         for held in self.held.iter() {
             // SAFETY: a locked record is not unlinked and a leaf whose gap is held is not retired; and we are online.
             let word = unsafe { &*held.word };
+            crate::step(if !WAITS && held.exclusive { Touch::Store } else { Touch::Exchange }, word);
             match (WAITS, held.exclusive) {
                 // ORDERING: here and below, pairs with the acquire of the next holder.
                 (false, true) => word.store(0, Ordering::Release),

@@ -10,6 +10,7 @@ mod lock;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, Tid, abort_on_unwind};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{CountedVec, OutOfMemory};
@@ -121,7 +122,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         let found = table.index.get_or_gap(key, self.base.core.local.pinned());
         let Err((node_version, gap)) = found else { return Ok(false) };
         self.locks.reserve().map_err(record::full)?;
-        crate::step();
+        crate::step(Touch::Header, gap);
         let taken = self.base.core.injects(Fault::DropNodeVersion) || self.locks.shared(gap) == Request::Taken;
         self.note_gap(table, node_version, taken).map(|()| true)
     }
@@ -131,7 +132,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         self.locks.reserve().map_err(record::full)?;
         // SAFETY: online since the cursor moved.
         let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
-        crate::step();
+        crate::step(Touch::Header, gap);
         let taken = self.base.core.injects(Fault::DropNodeVersion) || self.locks.shared(gap) == Request::Taken;
         self.note_gap(table, cursor.node_version(), taken)
     }
@@ -481,9 +482,9 @@ impl<const WAITS: bool> Worker<WAITS> {
             // what followed.
             header.store(write.expected.locked().0, Ordering::Relaxed);
             // ORDERING: pairs with the acquire of the TID word by the next holder of the lock, and with that of the peek.
-            crate::step();
+            crate::step(Touch::Store, row_version);
             row_version.store(write.row_version as u64, Ordering::Release);
-            crate::step();
+            crate::step(Touch::Store, header);
             let after = Attempt::after(&write, tid);
             header.store(after.0, Ordering::Release);
         }

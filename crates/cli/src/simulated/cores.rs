@@ -1,0 +1,215 @@
+//! A workload on simulated cores: a core for each terminal thread, one for the ticker, one that tells the phases.
+
+use std::path::PathBuf;
+use std::process::exit;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use serde_json::{Map, Value, json};
+use seriatim::htm::HtmMode;
+use seriatim::{Batch, Database, Durability, Statistics, thread};
+use seriatim_base::talk;
+use seriatim_simulate::costs::Table;
+use seriatim_simulate::{Core, Costs, Guard, Machine, Role, Step, Work};
+use seriatim_workload::Workload;
+
+use crate::Failure;
+use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
+
+/// The table that comes with the program.
+const DEFAULT: &str = include_str!("../../../simulate/costs/default.json");
+
+/// What `--costs unit` charges for every step, in nanoseconds.
+const UNIT: f64 = 10.0;
+
+/// Lengths in virtual seconds, if none are given: a core takes as long for one as a processor does for ten or more.
+const SECONDS: f64 = 0.1;
+const WARMUP: f64 = 0.02;
+
+/// Virtual seconds after its end that a run is given up: a transaction may wait for another for as long as its protocol waits, and be run
+/// a thousand times.
+const GRACE: f64 = 30.0;
+
+/// Real time that no core holds the thread for: what is longest between two steps is touching fresh memory.
+const HELD: Duration = Duration::from_secs(60);
+
+/// That cores are to be simulated, and what their steps cost.
+pub(crate) struct Simulation {
+    table: Option<Table>,
+}
+
+impl Simulation {
+    /// As the arguments say. Puts the cores and their virtual time into the plan.
+    pub(crate) fn of(matches: &ArgMatches, plan: &mut Plan) -> Result<Option<Simulation>, Failure> {
+        let Some(&cores) = matches.get_one::<u16>("simulate-cores") else { return Ok(None) };
+        let unfit = |what: &str| Err(Failure::Usage(format!("simulated cores have no {what}")));
+        if plan.batch != Batch::Off {
+            return unfit("executor yet: give --batch off");
+        }
+        if plan.durability != Durability::Off {
+            return unfit("disk: give --durability off");
+        }
+        match matches.get_one::<String>("htm").map(|name| name.parse::<HtmMode>()) {
+            None | Some(Ok(HtmMode::Auto | HtmMode::Absent)) => {}
+            _ => return unfit("regions yet: give --htm absent"),
+        }
+        plan.threads = usize::from(cores);
+        let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        if !is_given("seconds") {
+            plan.seconds = SECONDS;
+        }
+        if !is_given("warmup") {
+            plan.warmup = WARMUP;
+        }
+        let table = match matches.get_one::<String>("costs").map(String::as_str) {
+            Some("unit") => None,
+            Some(file) => Some(read(&PathBuf::from(file))?),
+            None => Some(default_table()?),
+        };
+        Ok(Some(Simulation { table }))
+    }
+
+    /// What steps of the workload cost under the protocol of this database.
+    pub(crate) fn costs(&self, db: &Database, workload: &str) -> Result<Charged<'_>, Failure> {
+        let (protocol, regions) = (db.protocol().name, "absent");
+        let Some(table) = &self.table else {
+            let work = Work::of_steps([UNIT; Step::ALL.len()]);
+            let machine = Machine { transfer: UNIT, pause: UNIT, yields: UNIT, sleep: UNIT };
+            return Ok(Charged { table: None, regions, is_proven: false, costs: Costs { work, machine } });
+        };
+        let costs = table.costs(protocol, regions, workload).ok_or_else(|| {
+            Failure::Usage(format!(
+                "the costs {} have none for {protocol}: measure them with `seriatim simulate costs`",
+                table.name
+            ))
+        })?;
+        let is_proven = table.is_proven(protocol, regions);
+        Ok(Charged { table: Some(table), regions, is_proven, costs })
+    }
+}
+
+/// The table that comes with the program.
+pub(super) fn default_table() -> Result<Table, Failure> {
+    parse(DEFAULT).map_err(|error| Failure::Run(format!("the table of the program: {error}")))
+}
+
+pub(super) fn read(file: &PathBuf) -> Result<Table, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    parse(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
+}
+
+fn parse(text: &str) -> Result<Table, String> {
+    let table: Table = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    table.check()?;
+    Ok(table)
+}
+
+/// What steps cost in a run.
+pub(crate) struct Charged<'t> {
+    table: Option<&'t Table>,
+    regions: &'static str,
+    /// Whether simulations under the protocol are as runs on threads, within the bounds.
+    is_proven: bool,
+    costs: Costs,
+}
+
+/// What a core gives back.
+enum Ended {
+    Terminal(Part),
+    /// What the database had counted when the measurement began, and what it had at its end.
+    Phases(Box<(Statistics, Statistics)>),
+    Ticker,
+}
+
+impl Charged<'_> {
+    /// Runs the plan.
+    pub(crate) fn run(&self, db: &Database, workload: &dyn Workload, plan: &Plan) -> Result<Measured, Failure> {
+        let terminals = runner::terminals(db, workload, plan, plan.threads).map_err(Failure::run)?;
+        let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
+        let counts: Vec<AtomicU64> = terminals.iter().map(|_| AtomicU64::new(0)).collect();
+        // What the load replaced is old.
+        (0..4).for_each(|_| db.step());
+        let (phase, interval) = (&phase, EPOCH);
+        let mut roles: Vec<Role<'_, Ended>> = terminals
+            .into_iter()
+            .zip(&counts)
+            .enumerate()
+            .map(|(at, (terminals, count))| {
+                let serve = move || Ended::Terminal(runner::serve(db, workload, plan, terminals, phase, count));
+                Role::new(format!("terminal {at}"), serve)
+            })
+            .collect();
+        roles.push(Role::new("ticker", move || {
+            while phase.load(Ordering::Relaxed) != STOP {
+                thread::sleep(interval);
+                db.step();
+            }
+            Ended::Ticker
+        }));
+        roles.push(Role::new("phases", move || {
+            thread::sleep(Duration::from_secs_f64(plan.warmup));
+            let base = db.statistics();
+            phase.store(MEASURE, Ordering::Relaxed);
+            thread::sleep(Duration::from_secs_f64(plan.seconds));
+            phase.store(STOP, Ordering::Relaxed);
+            Ended::Phases(Box::new((base, db.statistics())))
+        }));
+        let tell = |reason: String| {
+            talk!("seriatim: {reason}");
+            exit(1);
+        };
+        let longest = Duration::from_secs_f64(plan.warmup + plan.seconds + GRACE);
+        let guard = Guard { longest, held: HELD, tell: Box::new(tell) };
+        let run = match seriatim_simulate::run(&self.costs, guard, roles) {
+            Ok(run) => run,
+            Err(stuck) => {
+                // Transactions are open that nobody will end: closing the database would wait for them.
+                talk!("seriatim: {stuck}");
+                exit(1);
+            }
+        };
+        let (mut parts, mut statistics) = (Vec::new(), None);
+        for result in run.results {
+            match result.expect("a terminal does not panic") {
+                Ended::Terminal(part) => parts.push(part),
+                Ended::Phases(both) => statistics = Some(both.1.since(&both.0)),
+                Ended::Ticker => {}
+            }
+        }
+        let measured = Measured::new(workload, statistics.unwrap_or_default());
+        let simulated = Some(self.report(plan, &run.cores, run.switches));
+        Ok(Measured { simulated, ..runner::merge(measured, parts) })
+    }
+
+    /// What a report says of the cores. Steps are those of the whole run, the warm-up included.
+    fn report(&self, plan: &Plan, cores: &[Core], switches: u64) -> Value {
+        let terminals = &cores[..plan.threads];
+        let steps = Step::ALL.map(|step| {
+            let count: u64 = terminals.iter().map(|core| core.counts[step as usize]).sum();
+            (step.name().to_owned(), json!(count))
+        });
+        let ended: f64 = terminals.iter().map(|core| core.ended.as_secs_f64()).sum();
+        let waited: f64 = terminals.iter().map(|core| core.waited.as_secs_f64()).sum();
+        json!({
+            "cores": plan.threads,
+            "costs": self.table.map_or("unit", |table| &table.name),
+            "measured_on": self.table.map(|table| &table.measured_on),
+            "regions": self.regions,
+            "proven": self.is_proven,
+            "steps": Map::from_iter(steps),
+            "transfers": terminals.iter().map(|core| core.transfers).sum::<u64>(),
+            "waited": if ended > 0.0 { waited / ended } else { 0.0 },
+            "switches": switches,
+        })
+    }
+}
+
+/// As of databases whose ticker is a thread.
+const EPOCH: Duration = Duration::from_millis(10);
+
+/// Runs `body` at this virtual time, in seconds.
+pub(crate) fn at<R>(seconds: f64, body: impl FnOnce() -> R) -> R {
+    seriatim_simulate::at(Duration::from_secs_f64(seconds), body)
+}

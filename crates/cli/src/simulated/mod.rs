@@ -1,0 +1,32 @@
+//! `--simulate-cores` and `seriatim simulate`: what of them every build has. One without the feature `simulate` refuses them.
+
+#[cfg(feature = "simulate")]
+mod cores;
+#[cfg(feature = "simulate")]
+mod costs;
+#[cfg(feature = "simulate")]
+mod validate;
+#[cfg(not(feature = "simulate"))]
+mod without;
+
+#[cfg(feature = "simulate")]
+pub(crate) use cores::{Simulation, at};
+#[cfg(not(feature = "simulate"))]
+pub(crate) use without::{Simulation, at, run};
+
+/// `seriatim simulate`.
+#[cfg(feature = "simulate")]
+pub(crate) fn run(matches: &clap::ArgMatches) -> Result<(), crate::Failure> {
+    match matches.subcommand() {
+        Some(("costs", matches)) => costs::run(matches),
+        Some(("validate", matches)) => validate::run(matches),
+        _ => unreachable!("clap requires a known subcommand"),
+    }
+}
+
+/// What a report in words says of simulated cores.
+pub(crate) fn line(simulated: &serde_json::Value) -> String {
+    let text = |name: &str| simulated[name].as_str().unwrap_or("?").to_owned();
+    let unproven = if simulated["proven"] == true { "" } else { "; figures unproven" };
+    format!("{} cores, costs {}, regions {}{unproven}", simulated["cores"], text("costs"), text("regions"))
+}

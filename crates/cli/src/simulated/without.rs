@@ -1,0 +1,41 @@
+//! What a build without simulated cores says to those who ask for them.
+
+use clap::ArgMatches;
+use seriatim::Database;
+use seriatim_workload::Workload;
+
+use crate::Failure;
+use crate::runner::{Measured, Plan};
+
+fn refusal() -> Failure {
+    Failure::Usage(
+        "this build has no simulated cores, which would cost every transaction something: build one that has, with \
+         cargo build --release -p seriatim-cli --features simulate"
+            .to_owned(),
+    )
+}
+
+pub(crate) fn run(_: &ArgMatches) -> Result<(), Failure> {
+    Err(refusal())
+}
+
+/// There is none.
+pub(crate) enum Simulation {}
+
+impl Simulation {
+    pub(crate) fn of(matches: &ArgMatches, _: &mut Plan) -> Result<Option<Simulation>, Failure> {
+        if matches.contains_id("simulate-cores") { Err(refusal()) } else { Ok(None) }
+    }
+
+    pub(crate) fn costs(&self, _: &Database, _: &str) -> Result<Simulation, Failure> {
+        match *self {}
+    }
+
+    pub(crate) fn run(&self, _: &Database, _: &dyn Workload, _: &Plan) -> Result<Measured, Failure> {
+        match *self {}
+    }
+}
+
+pub(crate) fn at<R>(_: f64, body: impl FnOnce() -> R) -> R {
+    body()
+}

@@ -1,0 +1,114 @@
+//! `seriatim bench … --simulate-cores`: a seed gives one report to the byte, the data is consistent, and what simulated cores do not have is
+//! refused.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn seriatim(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts")
+}
+
+fn bench(workload: &[&str], more: &[&str]) -> Output {
+    let common = ["--costs", "unit", "--seconds", "0.002", "--warmup", "0.0005", "--prefault", "0", "--format", "json"];
+    seriatim(&[&["bench"], workload, &common, more].concat())
+}
+
+#[track_caller]
+fn report(workload: &[&str], more: &[&str]) -> String {
+    let output = bench(workload, more);
+    assert!(output.status.success(), "{workload:?} {more:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("reports are UTF-8")
+}
+
+const YCSB: &[&str] = &["ycsb", "--records", "1000", "--ops", "4", "--theta", "0.9"];
+
+#[test]
+fn a_seed_gives_one_report_to_the_byte_under_every_protocol() {
+    for protocol in seriatim::protocols().iter().filter(|protocol| !protocol.requirements.regions) {
+        let run = |seed| report(YCSB, &["--protocol", protocol.name, "--simulate-cores", "4", "--seed", seed]);
+        let first = run("7");
+        assert_eq!(first, run("7"), "{}", protocol.name);
+        assert_ne!(first, run("8"), "{}", protocol.name);
+        let said: Value = serde_json::from_str(&first).expect("JSON");
+        assert_eq!(said["simulated"]["cores"], 4);
+        assert_eq!((&said["simulated"]["costs"], &said["htm"]["backend"]), (&"unit".into(), &"absent".into()));
+        assert_eq!((&said["threads"], &said["consistency"]), (&4.into(), &"passed".into()));
+        // Four cores that did the work of one would take four times as long.
+        assert!(said["seconds"].as_f64().is_some_and(|seconds| (0.0019..0.003).contains(&seconds)), "{said}");
+        assert!(
+            said["conflict_aborted"].as_u64() > Some(0),
+            "{}: cores that are never in each other's way",
+            protocol.name
+        );
+    }
+}
+
+#[test]
+fn the_contention_of_a_run_is_told_at_its_virtual_end() {
+    let more = ["--protocol", "htcc", "--contention", "5", "--simulate-cores", "8", "--seed", "3", "--seconds", "0.02"];
+    let workload = ["tpcc", "--scale", "small", "--costs", "unit", "--format", "json", "--prefault", "0"];
+    let run = || {
+        let output = seriatim(&[&["bench"], &workload[..], &more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let first = run();
+    assert!(first == run(), "two reports of one seed differ");
+    let said: Value = serde_json::from_slice(&first).expect("JSON");
+    assert!(said["contention"]["rows"].as_array().is_some_and(|rows| !rows.is_empty()), "{said}");
+    let hot = said["contention"]["hot"]["rows"].as_array().expect("htcc says what is hot");
+    assert!(hot.iter().all(|row| row["hot_for_s"].as_f64().is_some_and(|time| time < 0.05)), "{said}");
+}
+
+#[test]
+fn more_cores_do_more_where_they_share_nothing() {
+    let rate = |cores: &str| {
+        let workload = ["ycsb", "--records", "20000", "--theta", "0", "--reads", "100"];
+        let report = report(&workload, &["--protocol", "silo", "--simulate-cores", cores, "--seed", "1"]);
+        let said: Value = serde_json::from_str(&report).expect("JSON");
+        said["committed_per_second"].as_f64().expect("a rate")
+    };
+    let (one, eight) = (rate("1"), rate("8"));
+    assert!((7.5..8.5).contains(&(eight / one)), "{one} and {eight} transactions a second");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    for (more, wanted) in [
+        (&["--threads", "2"][..], "--threads"),
+        (&["--batch", "4"], "no executor yet: give --batch off"),
+        (&["--durability", "async"], "no disk: give --durability off"),
+        (&["--htm", "rtm"], "give --htm absent"),
+        (&["--htm", "emulated"], "give --htm absent"),
+    ] {
+        let output = bench(YCSB, &[&["--simulate-cores", "2"], more].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {said}");
+        assert!(said.contains(wanted), "{more:?}: {said}");
+    }
+    for (costs, wanted) in [("/nowhere/costs.json", "/nowhere/costs.json: "), ("Cargo.toml", "Cargo.toml: expected")] {
+        let output = seriatim(&["bench", "ycsb", "--records", "10", "--simulate-cores", "2", "--costs", costs]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{costs}: {said}");
+        assert!(said.contains(wanted), "{costs}: {said}");
+    }
+    for cores in ["0", "101"] {
+        assert_eq!(bench(YCSB, &["--simulate-cores", cores]).status.code(), Some(2), "{cores}");
+    }
+}
+
+#[test]
+fn a_protocol_runs_by_the_table_of_the_program_or_is_told_how_to_measure_its_costs() {
+    let mut measured = 0;
+    for protocol in seriatim::protocols().iter().filter(|protocol| !protocol.requirements.regions) {
+        let arguments =
+            ["bench", "ycsb", "--records", "100", "--simulate-cores", "2", "--seconds", "0.001", "--warmup", "0"];
+        let output = seriatim(&[&arguments[..], &["--prefault", "0", "--protocol", protocol.name]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        measured += u32::from(output.status.success());
+        let is_told = said.contains(&format!("none for {}: measure them with `seriatim simulate costs", protocol.name));
+        assert!(output.status.success() || output.status.code() == Some(2) && is_told, "{}: {said}", protocol.name);
+    }
+    assert!(measured >= 6, "{measured} protocols have costs");
+}

@@ -1,0 +1,183 @@
+//! What a step costs, in nanoseconds, and the file that says so.
+//!
+//! Steps are told apart by what they touch, and by whether the core touched the same cache line just before. Work that is private to
+//! a core, such as copying rows and keeping sets, is charged with the steps around it; that differs between protocols, and so do
+//! their costs. What passes between cores, and what waiting costs, is the machine's and the same for all.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::validation::{Compared, Verdict, judge};
+
+/// Kinds of step that work is charged with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An attempt begins; with it goes what each attempt costs, its end included.
+    Begin,
+    /// A line of an index that was not touched just before.
+    Node,
+    /// The header of a record that was not touched just before.
+    Record,
+    /// A word of the line that was touched just before.
+    Again,
+    /// A word is stored.
+    Store,
+    /// A word is exchanged by compare-and-swap or the like.
+    Exchange,
+    /// A word of a row is copied into a record.
+    Copy,
+}
+
+impl Step {
+    /// All kinds.
+    pub const ALL: [Step; 7] =
+        [Step::Begin, Step::Node, Step::Record, Step::Again, Step::Store, Step::Exchange, Step::Copy];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Begin => "begin",
+            Step::Node => "node",
+            Step::Record => "record",
+            Step::Again => "again",
+            Step::Store => "store",
+            Step::Exchange => "exchange",
+            Step::Copy => "copy",
+        }
+    }
+}
+
+/// How often each kind of step was taken, by its number.
+pub type Counts = [u64; Step::ALL.len()];
+
+/// What each kind of step costs under one protocol, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// As [`Step::Begin`].
+    pub begin: f64,
+    /// As [`Step::Node`].
+    pub node: f64,
+    /// As [`Step::Record`].
+    pub record: f64,
+    /// As [`Step::Again`].
+    pub again: f64,
+    /// As [`Step::Store`].
+    pub store: f64,
+    /// As [`Step::Exchange`].
+    pub exchange: f64,
+    /// As [`Step::Copy`].
+    pub copy: f64,
+}
+
+impl Work {
+    /// By number of the kind of step.
+    pub fn by_step(&self) -> [f64; Step::ALL.len()] {
+        [self.begin, self.node, self.record, self.again, self.store, self.exchange, self.copy]
+    }
+
+    /// The other way round.
+    pub fn of_steps([begin, node, record, again, store, exchange, copy]: [f64; Step::ALL.len()]) -> Work {
+        Work { begin, node, record, again, store, exchange, copy }
+    }
+}
+
+/// What passes between cores, and what waiting costs, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// A touch of a line that another core wrote last, or a write to one that others have read since, costs so much more.
+    pub transfer: f64,
+    /// A pause instruction.
+    pub pause: f64,
+    /// Offering the processor to others, when there are none.
+    #[serde(rename = "yield")]
+    pub yields: f64,
+    /// A sleep takes so much longer than was asked for.
+    pub sleep: f64,
+}
+
+/// All that a simulation charges.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// The protocol's.
+    pub work: Work,
+    /// The machine's.
+    pub machine: Machine,
+}
+
+/// A measured table: the machine, and the work of each protocol.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Names the table in reports.
+    pub name: String,
+    /// What it was measured on, for people.
+    pub measured_on: String,
+    /// The revision of the code that was measured.
+    pub revision: String,
+    /// In nanoseconds.
+    pub machine: Machine,
+    /// In nanoseconds, by protocol.
+    pub protocols: Vec<Protocol>,
+    /// Simulated cores by this table, and threads; empty before they were compared.
+    #[serde(default)]
+    pub validation: Vec<Compared>,
+}
+
+/// What a protocol's steps cost.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protocol {
+    /// Its name.
+    pub protocol: String,
+    /// How regions run: `absent`.
+    pub regions: String,
+    /// In nanoseconds.
+    pub work: Work,
+    /// By how much the times from which the costs were fitted differ from what the costs say: the mean of the differences' amounts,
+    /// as a share.
+    pub misfit: f64,
+    /// By workload: its time on one thread as a multiple of what the costs say. What a transaction does besides the database's steps, and
+    /// how much of its data lies in caches, differs between workloads.
+    pub scales: BTreeMap<String, f64>,
+}
+
+impl Table {
+    /// Whether simulations of the protocol were compared with threads and are within the bounds.
+    pub fn is_proven(&self, protocol: &str, regions: &str) -> bool {
+        judge(&self.validation, protocol, regions).is_some_and(Verdict::is_proven)
+    }
+
+    /// The costs of a workload under a protocol; those that are not scaled if the workload was not measured.
+    pub fn costs(&self, protocol: &str, regions: &str, workload: &str) -> Option<Costs> {
+        let found = self.protocols.iter().find(|of| of.protocol == protocol && of.regions == regions)?;
+        let scale = found.scales.get(workload).copied().unwrap_or(1.0);
+        Some(Costs { work: Work::of_steps(found.work.by_step().map(|cost| cost * scale)), machine: self.machine })
+    }
+
+    /// Whether all costs are numbers that can be.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let Machine { transfer, pause, yields, sleep } = self.machine;
+        let mut all = vec![("machine".to_owned(), vec![transfer, pause, yields, sleep])];
+        all.extend(self.protocols.iter().map(|of| (of.protocol.clone(), of.work.by_step().to_vec())));
+        if let Some(of) =
+            self.protocols.iter().find(|of| of.scales.values().any(|scale| !(0.01..=100.0).contains(scale)))
+        {
+            return Err(format!("the scales of {} are not all between 0.01 and 100", of.protocol));
+        }
+        for (of, costs) in all {
+            if costs.iter().any(|cost| !(0.0..=1e9).contains(cost)) {
+                return Err(format!("the costs of {of} are not all between 0 and a second"));
+            }
+            if costs.iter().sum::<f64>() == 0.0 {
+                return Err(format!("the costs of {of} are all zero: time would stand still"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,372 @@
+//! Cores, their clocks, and whose turn it is.
+//!
+//! Invariants:
+//! (a) One core runs at a time, on the thread that called [`run`]: the one that is furthest behind, the first of several. It goes on without
+//!     a switch for as long as it is.
+//! (b) A core's clock is put forward *before* the access that a step stands for, so accesses happen in the order of virtual time.
+//! (c) What is the thread's and not the core's must not change hands: a core that unwinds from a panic keeps the thread until it has
+//!     been caught, since the count of panics is the thread's.
+//! (d) Nothing waits in the system. A core that does holds the thread, and the watchdog tells. A core that waits for what never comes
+//!     passes virtual time, and the run ends at its limit.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use seriatim_base::simulated::{self, Wait};
+use seriatim_base::thread::{self, Touch};
+
+use crate::costs::{Costs, Counts, Step};
+use crate::lines::{CORES_MAX, Lines, line_of};
+use crate::watchdog::{Signs, Watchdog};
+
+/// Bytes of a core's stack, as of an ordinary thread. Only what is used is ever in memory.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Clocks count picoseconds: sums of rounded nanoseconds would drift.
+const PICOSECONDS: f64 = 1000.0;
+
+/// Picoseconds that every step takes at least: who looks at a word until another core changes it must get to that core's time.
+const STEP_MIN: u64 = 100;
+
+/// What a core is there for, and what it runs.
+pub struct Role<'a, T> {
+    /// For messages.
+    pub name: String,
+    /// It runs to its end.
+    pub body: Box<dyn FnOnce() -> T + 'a>,
+}
+
+impl<'a, T> Role<'a, T> {
+    /// A core that runs this.
+    pub fn new(name: impl Into<String>, body: impl FnOnce() -> T + 'a) -> Role<'a, T> {
+        Role { name: name.into(), body: Box::new(body) }
+    }
+}
+
+/// When a run is given up.
+pub struct Guard {
+    /// Virtual time that no core needs.
+    pub longest: Duration,
+    /// Real time that no core holds the thread for between two steps.
+    pub held: Duration,
+    /// Called on another thread when one does, with the reason. It should end the process: the core cannot be stopped.
+    pub tell: Box<dyn FnOnce(String) + Send>,
+}
+
+/// What a core did.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// As of its role.
+    pub name: String,
+    /// When it ended.
+    pub ended: Duration,
+    /// Its steps.
+    pub counts: Counts,
+    /// Lines that were brought to it from other cores.
+    pub transfers: u64,
+    /// Time it waited: pauses, yields and sleeps.
+    pub waited: Duration,
+}
+
+/// A run to its end.
+#[derive(Debug)]
+pub struct Run<T> {
+    /// What the bodies gave; `Err`: it panicked.
+    pub results: Vec<thread::Result<T>>,
+    /// What the cores did.
+    pub cores: Vec<Core>,
+    /// Times that another core went on.
+    pub switches: u64,
+}
+
+/// The run was given up: at its limit of virtual time these cores had not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The limit.
+    pub longest: Duration,
+    /// Their names, and what each did last.
+    pub cores: Vec<(String, String)>,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the simulation was given up after {:.1} virtual seconds; not ended:", self.longest.as_secs_f64())?;
+        self.cores.iter().try_for_each(|(name, last)| write!(f, " {name} (last: {last});"))
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+type Suspended = Yielder<(), ()>;
+
+/// A core while the machine runs.
+struct State {
+    name: String,
+    /// Picoseconds.
+    clock: Cell<u64>,
+    /// Where it suspends itself, once it has begun.
+    yielder: Cell<Option<NonNull<Suspended>>>,
+    counts: Cell<Counts>,
+    transfers: Cell<u64>,
+    waited: Cell<u64>,
+    /// The line touched last.
+    line: Cell<usize>,
+    /// The word of a copy, whose store is part of it.
+    copies: Cell<usize>,
+    last: Cell<Last>,
+}
+
+/// What a core did last, for messages.
+#[derive(Clone, Copy)]
+enum Last {
+    Nothing,
+    Step(Touch),
+    Wait(Wait),
+}
+
+impl fmt::Display for Last {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Last::Nothing => f.write_str("nothing"),
+            Last::Step(touch) => write!(f, "{touch:?}"),
+            Last::Wait(wait) => write!(f, "{wait:?}"),
+        }
+    }
+}
+
+struct Cores {
+    cores: Vec<State>,
+    /// In picoseconds.
+    costs: Picoseconds,
+    lines: RefCell<Lines>,
+    current: Cell<Option<usize>>,
+    /// Until when, and before which core, the one that runs is furthest behind.
+    horizon: Cell<(u64, usize)>,
+    signs: Arc<Signs>,
+    steps: Cell<u64>,
+}
+
+struct Picoseconds {
+    work: [u64; Step::ALL.len()],
+    transfer: u64,
+    pause: u64,
+    yields: u64,
+    sleep: u64,
+}
+
+impl Picoseconds {
+    fn of(costs: &Costs) -> Picoseconds {
+        let of = |nanoseconds: f64| (nanoseconds * PICOSECONDS).round() as u64;
+        let machine = &costs.machine;
+        Picoseconds {
+            work: costs.work.by_step().map(|cost| of(cost).max(STEP_MIN)),
+            transfer: of(machine.transfer),
+            pause: of(machine.pause),
+            // Time must pass, or who waits by yielding waits for ever.
+            yields: of(machine.yields).max(1),
+            sleep: of(machine.sleep).max(1),
+        }
+    }
+}
+
+impl Cores {
+    fn running(&self) -> Option<(usize, &State)> {
+        self.current.get().map(|at| (at, &self.cores[at]))
+    }
+
+    /// The core's clock goes forward; it waits until it is furthest behind.
+    fn pass(&self, at: usize, core: &State, picoseconds: u64, last: Last) {
+        core.clock.set(core.clock.get().saturating_add(picoseconds));
+        core.last.set(last);
+        self.steps.set(self.steps.get() + 1);
+        self.signs.steps.store(self.steps.get(), Ordering::Relaxed);
+        // Invariant (c).
+        if (core.clock.get(), at) > self.horizon.get() && !thread::panicking() {
+            let yielder = core.yielder.get().expect("a core that runs has begun");
+            // SAFETY: it lives until the coroutine's body ends, and we are in it.
+            unsafe { yielder.as_ref() }.suspend(());
+        }
+    }
+
+    /// What kind of step it is, and whether its line has to be brought from another core.
+    fn touch(&self, at: usize, core: &State, touch: Touch, address: usize) -> Option<(Step, bool)> {
+        let line = line_of(address);
+        let is_same = core.line.replace(line) == line;
+        let mut lines = self.lines.borrow_mut();
+        Some(match touch {
+            Touch::Begin => (Step::Begin, false),
+            Touch::Node | Touch::Header if is_same => (Step::Again, lines.read(at, line)),
+            Touch::Node => (Step::Node, lines.read(at, line)),
+            Touch::Header => (Step::Record, lines.read(at, line)),
+            Touch::Exchange => (Step::Exchange, lines.write(at, line)),
+            Touch::Store if core.copies.replace(0) == address => return None,
+            Touch::Store => (Step::Store, lines.write(at, line)),
+            Touch::Copy => {
+                core.copies.set(address);
+                (Step::Copy, lines.write(at, line))
+            }
+        })
+    }
+}
+
+impl simulated::Machine for Cores {
+    fn step(&self, touch: Touch, address: usize) -> bool {
+        let Some((at, core)) = self.running() else { return false };
+        let Some((step, transfers)) = self.touch(at, core, touch, address) else { return true };
+        let mut counts = core.counts.get();
+        counts[step as usize] += 1;
+        core.counts.set(counts);
+        let mut cost = self.costs.work[step as usize];
+        if transfers {
+            core.transfers.set(core.transfers.get() + 1);
+            cost += self.costs.transfer;
+        }
+        self.pass(at, core, cost, Last::Step(touch));
+        true
+    }
+
+    fn wait(&self, wait: Wait) -> bool {
+        let Some((at, core)) = self.running() else { return false };
+        let cost = match wait {
+            Wait::Spin(pauses) => self.costs.pause * u64::from(pauses),
+            Wait::Yield => self.costs.yields,
+            Wait::Sleep(time) => {
+                u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000).saturating_add(self.costs.sleep)
+            }
+        };
+        core.waited.set(core.waited.get() + cost);
+        self.pass(at, core, cost, Last::Wait(wait));
+        true
+    }
+
+    fn now(&self) -> Option<u64> {
+        self.running().map(|(_, core)| core.clock.get() / 1000)
+    }
+}
+
+/// Runs `body` at this virtual time: nothing it does takes any.
+pub fn at<R>(time: Duration, body: impl FnOnce() -> R) -> R {
+    struct Still(u64);
+    impl simulated::Machine for Still {
+        fn step(&self, _: Touch, _: usize) -> bool {
+            true
+        }
+
+        fn wait(&self, _: Wait) -> bool {
+            false
+        }
+
+        fn now(&self) -> Option<u64> {
+            Some(self.0)
+        }
+    }
+    simulated::in_charge(&Still(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)), body)
+}
+
+fn duration(picoseconds: u64) -> Duration {
+    Duration::from_nanos(picoseconds / 1000)
+}
+
+/// Runs the roles, each on a core of its own, all from time zero, to their ends.
+///
+/// # Errors
+/// When the guard's virtual time is over. What cores were doing is left as it is, memory and locks included: end the process.
+///
+/// # Panics
+/// If there are more roles than 128; if the operating system refuses memory for stacks, or the watchdog's thread.
+pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> Result<Run<T>, Stuck> {
+    assert!(roles.len() <= CORES_MAX, "a machine has at most {CORES_MAX} cores");
+    let state = |role: &Role<'a, T>| State {
+        name: role.name.clone(),
+        clock: Cell::new(0),
+        yielder: Cell::new(None),
+        counts: Cell::default(),
+        transfers: Cell::new(0),
+        waited: Cell::new(0),
+        line: Cell::new(0),
+        copies: Cell::new(0),
+        last: Cell::new(Last::Nothing),
+    };
+    let signs = Arc::new(Signs::default());
+    let cores = Cores {
+        cores: roles.iter().map(state).collect(),
+        costs: Picoseconds::of(costs),
+        lines: RefCell::default(),
+        current: Cell::new(None),
+        horizon: Cell::new((0, 0)),
+        signs: Arc::clone(&signs),
+        steps: Cell::new(0),
+    };
+    let Guard { longest, held, tell } = guard;
+    let names: Vec<String> = roles.iter().map(|role| role.name.clone()).collect();
+    let told = move |core: usize| {
+        let name = names.get(core).map_or("?", String::as_str);
+        let seconds = held.as_secs_f64();
+        tell(format!(
+            "simulated core {name} has held the thread for {seconds:.1} s without a step: it waits for what runs on it"
+        ));
+    };
+    let _watchdog = Watchdog::new(signs, held, told).expect("the system gives the watchdog a thread");
+    let bodies: Vec<_> = roles.into_iter().map(|role| role.body).collect();
+    let results: Vec<Cell<Option<thread::Result<T>>>> = bodies.iter().map(|_| Cell::new(None)).collect();
+    let begin = |(at, body): (usize, Box<dyn FnOnce() -> T + 'a>)| {
+        let (core, result) = (&cores.cores[at], &results[at]);
+        let stack = DefaultStack::new(STACK_BYTES).expect("the system gives each core a stack");
+        let body = move |yielder: &Suspended, ()| {
+            core.yielder.set(Some(NonNull::from(yielder)));
+            result.set(Some(catch_unwind(AssertUnwindSafe(body))));
+        };
+        // SAFETY: the coroutines end, or are forgotten, before this function returns, and with it before what they borrow.
+        unsafe { Coroutine::<(), (), ()>::with_stack_unchecked(stack, body) }
+    };
+    let mut running: Vec<Option<_>> = bodies.into_iter().enumerate().map(|work| Some(begin(work))).collect();
+    let limit = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000);
+    let mut switches = 0;
+    let mut behind: BinaryHeap<Reverse<(u64, usize)>> = (0..running.len()).map(|at| Reverse((0, at))).collect();
+    let stuck = simulated::in_charge(&cores, || {
+        while let Some(Reverse((clock, at))) = behind.pop() {
+            if clock > limit {
+                return true;
+            }
+            // The last core left may run up to the limit.
+            let next = behind.peek().map_or((limit, usize::MAX), |Reverse(next)| (*next).min((limit, usize::MAX)));
+            cores.horizon.set(next);
+            cores.signs.core.store(at, Ordering::Relaxed);
+            cores.current.set(Some(at));
+            let core = running[at].as_mut().expect("it has not ended");
+            let went = core.resume(());
+            cores.current.set(None);
+            switches += 1;
+            match went {
+                CoroutineResult::Yield(()) => behind.push(Reverse((cores.cores[at].clock.get(), at))),
+                CoroutineResult::Return(()) => running[at] = None,
+            }
+        }
+        false
+    });
+    if stuck {
+        let left = running.iter().zip(&cores.cores).filter(|(core, _)| core.is_some());
+        let cores = left.map(|(_, core)| (core.name.clone(), core.last.get().to_string())).collect();
+        // To end them they would have to be unwound, through code that catches and expects to go on.
+        running.into_iter().for_each(std::mem::forget);
+        return Err(Stuck { longest, cores });
+    }
+    let results = results.into_iter().map(|result| result.into_inner().expect("the core has ended")).collect();
+    let cores = cores.cores.into_iter().map(|core| Core {
+        ended: duration(core.clock.get()),
+        counts: core.counts.get(),
+        transfers: core.transfers.get(),
+        waited: duration(core.waited.get()),
+        name: core.name,
+    });
+    Ok(Run { results, cores: cores.collect(), switches })
+}

@@ -1,0 +1,68 @@
+//! Costs of the machine, measured on it: what a line costs that comes from another core, and what waiting costs.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{CacheAligned, thread};
+
+use crate::costs::Machine;
+
+/// Each figure is the shortest of so many: all that disturbs a try makes it longer.
+const TRIES: usize = 100;
+
+/// On a busy machine tries take long, and there are fewer.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// The shortest of several tries of `rounds` rounds, in nanoseconds a round.
+fn shortest(rounds: u64, mut work: impl FnMut(u64)) -> f64 {
+    let start = Instant::now();
+    let tries = (0..TRIES).take_while(|&number| number == 0 || start.elapsed() < LONGEST).map(|_| {
+        let began = Instant::now();
+        work(rounds);
+        began.elapsed().as_nanos() as f64 / rounds as f64
+    });
+    tries.fold(f64::INFINITY, f64::min)
+}
+
+/// The machine's costs. Takes some seconds at most.
+pub fn machine() -> Machine {
+    let pause = shortest(10_000, |rounds| (0..rounds).for_each(|_| spin_loop()));
+    let yields = shortest(1_000, |rounds| (0..rounds).for_each(|_| thread::yield_now()));
+    let asked = Duration::from_micros(10);
+    let sleep = shortest(10, |rounds| (0..rounds).for_each(|_| thread::sleep(asked))) - asked.as_nanos() as f64;
+    Machine { transfer: transfer(), pause, yields, sleep: sleep.max(0.0) }
+}
+
+/// What it costs more to change a word that another core has changed. Two threads change it in turn; a turn is one transfer. Without a
+/// second processor there is nobody to measure it with, and it is zero.
+fn transfer() -> f64 {
+    const TURNS: u64 = 500;
+    if thread::processors() < 2 {
+        return 0.0;
+    }
+    let word = CacheAligned(AtomicU64::new(0));
+    let alone = shortest(TURNS, |turns| {
+        for turn in 0..turns {
+            let _ = black_box(word.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed));
+        }
+        word.store(0, Ordering::Relaxed);
+    });
+    let in_turn = |first: u64| {
+        for turn in (first..TURNS).step_by(2) {
+            while word.load(Ordering::Acquire) != turn {
+                std::hint::spin_loop();
+            }
+            word.store(turn + 1, Ordering::Release);
+        }
+    };
+    let together = shortest(TURNS, |_| {
+        word.store(0, Ordering::Release);
+        thread::scope(|scope| {
+            scope.spawn(|| in_turn(1));
+            in_turn(0);
+        });
+    });
+    (together - alone).max(0.0)
+}

@@ -1,0 +1,157 @@
+//! Databases on simulated cores: a seed gives one result in every process, and faults of protocols are found, since cores interleave
+//! within transactions and within commits.
+
+use std::fmt::Write;
+use std::process::Command;
+use std::time::Duration;
+
+use seriatim::history::{self, Promises};
+use seriatim::htm::HtmMode;
+use seriatim::{Database, Fault, Rng, Table, TransactError, thread};
+use seriatim_simulate::{Costs, Guard, Machine, Role, Work, at, run};
+
+const COSTS: Costs = Costs {
+    work: Work { begin: 300.0, node: 6.0, record: 25.0, again: 1.0, store: 3.0, exchange: 8.0, copy: 0.5 },
+    machine: Machine { transfer: 60.0, pause: 20.0, yields: 300.0, sleep: 52_000.0 },
+};
+
+/// Of the default interval of databases.
+const EPOCH: Duration = Duration::from_millis(10);
+
+#[derive(Table, Clone, Debug)]
+#[table(name = "account", key(id), hash)]
+struct Account {
+    id: u32,
+    balance: i64,
+}
+
+/// What a run came to.
+struct Outcome {
+    /// What the checker found wrong, if anything.
+    violation: Option<String>,
+    /// All that can be told: what cores did, statistics, the history itself.
+    record: String,
+    conflicts: u64,
+}
+
+/// Cores that read some accounts and change one or two, and one that ticks.
+fn simulate(protocol: &str, fault: Fault, cores: usize, transactions: u32, seed: u64) -> Outcome {
+    const ACCOUNTS: u64 = 12;
+    let builder = Database::builder().protocol(protocol).htm(HtmMode::Absent).workers(cores + 2).seed(seed);
+    let db = builder.step_helpers(true).record_history(true).canary(fault).open().expect("a database opens");
+    let accounts = db.create::<Account>().expect("a table is created");
+    let fill =
+        |tx: &seriatim::Tx| (0..ACCOUNTS as u32).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 0 }));
+    // Before the cores begin, by their clocks.
+    at(Duration::ZERO, || db.session().transact(fill)).expect("nobody is in the way");
+    let left = std::cell::Cell::new(cores);
+    let work = |number: usize| {
+        let (db, accounts, left) = (&db, &accounts, &left);
+        move || {
+            let (mut session, mut rng) = (db.session(), Rng::from_seed(seed ^ (number as u64 + 1) << 20));
+            for _ in 0..transactions {
+                let keys: Vec<u32> = (0..4).map(|_| rng.below(ACCOUNTS) as u32).collect();
+                let result = session.transact(|tx| {
+                    let mut sum = 0;
+                    for id in &keys[..2] {
+                        sum += tx.get(accounts, id)?.map_or(0, |account| account.balance());
+                    }
+                    for id in &keys[2..] {
+                        tx.update(accounts, id, |account| account.set_balance((sum + 1) % 1000))?;
+                    }
+                    Ok(())
+                });
+                match result {
+                    Ok(_) | Err(TransactError::Conflict { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            left.set(left.get() - 1);
+        }
+    };
+    let mut roles: Vec<Role<'_, ()>> = (0..cores).map(|number| Role::new(number.to_string(), work(number))).collect();
+    roles.push(Role::new("ticker", || {
+        while left.get() > 0 {
+            thread::sleep(EPOCH);
+            db.step();
+        }
+    }));
+    let tell = |reason| {
+        eprintln!("{reason}");
+        std::process::abort();
+    };
+    let guard = Guard { longest: Duration::from_secs(60), held: Duration::from_secs(60), tell: Box::new(tell) };
+    let ran = run(&COSTS, guard, roles).expect("nobody waits for ever");
+    ran.results.iter().for_each(|result| assert!(result.is_ok(), "a body panicked"));
+    let history = db.take_history().expect("it is recorded");
+    let violation = history::check(&history, &Promises::STRICT).err().map(|violation| violation.to_string());
+    let statistics = db.statistics();
+    let mut record = String::new();
+    let (cores, conflicts) = (&ran.cores, statistics.conflict_aborted);
+    write!(record, "{cores:?} {} {statistics:?} {:?}", ran.switches, history.transactions).expect("room");
+    Outcome { violation, record, conflicts }
+}
+
+/// Every protocol that runs without regions.
+fn protocols() -> impl Iterator<Item = &'static str> {
+    seriatim::protocols().iter().filter(|protocol| !protocol.requirements.regions).map(|protocol| protocol.name)
+}
+
+#[test]
+fn histories_of_simulated_cores_are_serializable_and_cores_are_in_each_others_way() {
+    for protocol in protocols() {
+        for (cores, seed) in [(1, 1), (2, 2), (8, 3)] {
+            let Outcome { violation, conflicts, .. } = simulate(protocol, Fault::None, cores, 200, seed);
+            assert_eq!(violation, None, "{protocol} on {cores} cores");
+            assert_eq!(conflicts > 0, cores > 1, "{protocol} on {cores} cores: {conflicts} conflicts");
+        }
+    }
+}
+
+/// The faults that only show when another core comes between the steps of one commit.
+#[test]
+fn canary_faults_of_protocols_are_found_on_two_simulated_cores() {
+    for (protocol, fault) in [
+        ("silo", Fault::SkipValidation),
+        ("dbx", Fault::NoSubscription),
+        ("dbx", Fault::LateSubscription),
+        ("htcc", Fault::LateSubscription),
+        ("tictoc", Fault::ExtendOverwritten),
+    ] {
+        let found = (0..20).find_map(|seed| simulate(protocol, fault, 2, 400, seed).violation);
+        println!(
+            "{protocol} {fault:?}: {}",
+            found.as_deref().unwrap_or("not found").lines().next().unwrap_or_default()
+        );
+        assert!(found.is_some(), "{protocol} with {fault:?} was not found out");
+    }
+}
+
+/// What a child is to say.
+const CHILD: &str = "SERIATIM_SIMULATED";
+
+#[test]
+fn child() {
+    let Ok(protocol) = std::env::var(CHILD) else { return };
+    println!("\n{}", simulate(&protocol, Fault::None, 4, 300, 7).record);
+}
+
+#[test]
+fn a_seed_gives_one_result_to_the_byte_in_every_process() {
+    let tests = std::env::current_exe().expect("the tests are a program");
+    let said = |protocol: &str, more: &str| {
+        let mut child = Command::new(&tests);
+        // What a process inherits moves its heap and its stack; the kernel moves them as well.
+        child.args(["--exact", "child", "--nocapture"]).env(CHILD, protocol).env("SERIATIM_MORE", more);
+        let output = child.output().expect("the tests start themselves");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8(output.stdout).expect("text");
+        said.lines().find(|line| line.starts_with("[Core")).expect("what the cores did").to_owned()
+    };
+    for protocol in protocols() {
+        let (one, two) = (said(protocol, ""), said(protocol, &"x".repeat(5000)));
+        assert!(one == two, "{protocol}: two processes had different results:\n{one}\n{two}");
+        let other = simulate(protocol, Fault::None, 4, 300, 8).record;
+        assert!(one != other, "{protocol}: another seed gives another result");
+    }
+}

@@ -1,0 +1,170 @@
+//! The machine alone: whose turn it is, what passes time, and how a run ends that cannot go on.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::thread::{self, Touch};
+use seriatim_simulate::{Costs, Guard, Machine, Role, Step, Work, run};
+
+const COSTS: Costs = Costs {
+    work: Work { begin: 100.0, node: 10.0, record: 20.0, again: 1.0, store: 5.0, exchange: 15.0, copy: 2.0 },
+    machine: Machine { transfer: 60.0, pause: 20.0, yields: 300.0, sleep: 50_000.0 },
+};
+
+fn guard() -> Guard {
+    let tell = |reason| panic!("{reason}");
+    Guard { longest: Duration::from_secs(1), held: Duration::from_secs(60), tell: Box::new(tell) }
+}
+
+fn step(touch: Touch, word: &AtomicU64) {
+    thread::step(touch, std::ptr::from_ref(word).cast());
+}
+
+/// Words on lines of their own.
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+fn line() -> Line {
+    Line(AtomicU64::new(0))
+}
+
+#[test]
+fn who_is_furthest_behind_goes_on_and_the_first_of_several() {
+    let (order, words) = (RefCell::new(Vec::new()), [line(), line()]);
+    let core = |name: &'static str, touch, times| {
+        let (order, words) = (&order, &words);
+        Role::new(name, move || {
+            for _ in 0..times {
+                // Never the line before.
+                step(touch, &words[0].0);
+                order.borrow_mut().push(name);
+                step(Touch::Begin, &words[1].0);
+            }
+        })
+    };
+    // A step of 10 and one of 20, each followed by one of 100: at 10, 120, 230 the one, at 20, 140, 260 the other.
+    run(&COSTS, guard(), vec![core("slow", Touch::Header, 3), core("fast", Touch::Node, 3)]).expect("it ends");
+    assert_eq!(order.take(), ["fast", "slow", "fast", "slow", "fast", "slow"]);
+    run(&COSTS, guard(), vec![core("one", Touch::Node, 2), core("two", Touch::Node, 2)]).expect("it ends");
+    assert_eq!(order.take(), ["one", "two", "one", "two"]);
+}
+
+#[test]
+fn steps_and_waits_are_charged_and_lines_that_others_wrote_cost_more() {
+    let (word, other) = (line(), line());
+    let begin = || Instant::now().nanoseconds();
+    let first = || {
+        assert_eq!(begin(), 0);
+        step(Touch::Store, &word.0);
+        assert_eq!(begin(), 5);
+        step(Touch::Node, &word.0);
+        assert_eq!(begin(), 6, "the line that was touched just before");
+        step(Touch::Copy, &other.0);
+        step(Touch::Store, &other.0);
+        assert_eq!(begin(), 8, "the store of a copy is part of it");
+        thread::sleep(Duration::from_nanos(942));
+        assert_eq!(begin(), 50_950);
+        thread::sleep(Duration::from_micros(100));
+        // The other core has read it meanwhile.
+        step(Touch::Store, &word.0);
+        begin()
+    };
+    let second = || {
+        thread::sleep(Duration::from_micros(10));
+        step(Touch::Header, &word.0);
+        step(Touch::Header, &other.0);
+        step(Touch::Header, &word.0);
+        begin()
+    };
+    let ended = run(&COSTS, guard(), vec![Role::new("first", first), Role::new("second", second)]).expect("it ends");
+    let times: Vec<u64> = ended.results.into_iter().map(|time| time.expect("nobody panics")).collect();
+    assert_eq!(times, [50_950 + 150_000 + 5 + 60, 60_000 + 80 + 80 + 20]);
+    let [first, second] = &ended.cores[..] else { panic!("two cores") };
+    assert_eq!((first.transfers, second.transfers), (1, 2));
+    assert_eq!((first.counts[Step::Store as usize], first.counts[Step::Copy as usize]), (2, 1));
+    assert_eq!((second.counts[Step::Record as usize], second.waited), (3, Duration::from_nanos(60_000)));
+}
+
+#[test]
+fn who_waits_lets_the_others_run_in_every_way_there_is_to_wait() {
+    for wait in [
+        || thread::yield_now(),
+        || thread::sleep(Duration::from_nanos(1)),
+        || {
+            let _ = seriatim_base::Backoff::new().wait();
+        },
+    ] {
+        let done = AtomicBool::new(false);
+        let waits = || {
+            while !done.load(Ordering::Relaxed) {
+                wait();
+            }
+        };
+        let works = || {
+            thread::sleep(Duration::from_micros(500));
+            done.store(true, Ordering::Relaxed);
+        };
+        let ended = run(&COSTS, guard(), vec![Role::new("waits", waits), Role::new("works", works)]).expect("it ends");
+        assert!(ended.cores.iter().all(|core| core.ended >= Duration::from_micros(500)), "{:?}", ended.cores);
+    }
+}
+
+#[test]
+fn a_panic_is_a_result_and_the_others_go_on() {
+    let word = line();
+    struct Steps<'a>(&'a AtomicU64);
+    impl Drop for Steps<'_> {
+        fn drop(&mut self) {
+            // While it unwinds a core keeps the thread: another would be taken to panic as well.
+            (0..100).for_each(|_| step(Touch::Node, self.0));
+        }
+    }
+    let panics = || {
+        let _steps = Steps(&word.0);
+        step(Touch::Node, &word.0);
+        panic!("on purpose");
+    };
+    let goes_on = || {
+        for _ in 0..10 {
+            step(Touch::Begin, &word.0);
+            assert!(!thread::panicking());
+        }
+    };
+    let ended =
+        run(&COSTS, guard(), vec![Role::new("panics", panics), Role::new("goes on", goes_on)]).expect("it ends");
+    assert!(ended.results[0].is_err() && ended.results[1].is_ok());
+}
+
+#[test]
+fn who_waits_for_what_never_comes_is_named() {
+    let waits = || loop {
+        thread::yield_now();
+    };
+    let guard = Guard { longest: Duration::from_millis(2), ..guard() };
+    let stuck =
+        run(&COSTS, guard, vec![Role::new("ends", || ()), Role::new("waits", waits)]).expect_err("it cannot end");
+    let said = stuck.to_string();
+    assert!(said.contains("waits (last: Yield)") && !said.contains("ends ("), "{said}");
+}
+
+#[test]
+fn who_holds_the_thread_is_told_of() {
+    let (released, said) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(String::new())));
+    let (release, says) = (Arc::clone(&released), Arc::clone(&said));
+    let tell = move |reason| {
+        *says.lock().expect("nobody panics") = reason;
+        release.store(true, Ordering::Relaxed);
+    };
+    let guard = Guard { longest: Duration::from_secs(1), held: Duration::from_millis(200), tell: Box::new(tell) };
+    let holds = || {
+        while !released.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    run(&COSTS, guard, vec![Role::new("ends", || ()), Role::new("holds", holds)]).expect("it was let go");
+    let said = said.lock().expect("nobody panics");
+    assert!(said.contains("core holds has held the thread for 0.2 s"), "{said}");
+}
