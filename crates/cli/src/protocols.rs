@@ -56,6 +56,7 @@ fn capabilities(protocol: &ProtocolInfo) -> Vec<&'static str> {
         (capabilities.ad_hoc, "ad-hoc transactions"),
         (capabilities.strict, "strict serializability"),
         (capabilities.epoch_order, "epochs in serial order"),
+        (capabilities.tid_order, "TIDs in serial order"),
         (capabilities.column_groups, "column groups kept apart"),
         (capabilities.snapshots == Freshness::Latest, "latest snapshots"),
         (capabilities.snapshots == Freshness::Bounded, "snapshots of bounded age"),

@@ -6,6 +6,7 @@
 pub mod dbx;
 pub mod htcc;
 pub mod nowait;
+pub mod occ;
 mod registry;
 mod shared;
 pub mod silo;

@@ -11,6 +11,7 @@ macro_rules! for_each_protocol {
             wait_die => $crate::wait_die::WaitDie,
             tictoc => $crate::tictoc::TicToc,
             htcc => $crate::htcc::Htcc,
+            occ => $crate::occ::Occ,
         }
     };
 }
@@ -36,5 +37,6 @@ const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     assert!(matches!(added::<crate::wait_die::WaitDie>(), [24, 0]));
     assert!(matches!(added::<crate::htcc::Htcc>(), [24, 0]));
     assert!(matches!(added::<crate::tictoc::TicToc>(), [24, 0]));
+    assert!(matches!(added::<crate::occ::Occ>(), [24, 0]));
     assert!(matches!(added::<crate::dbx::Dbx>(), [24, 24]));
 };

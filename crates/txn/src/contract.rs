@@ -72,6 +72,9 @@ pub struct Capabilities {
     /// The order of epochs agrees with the serial order: of two transactions of which one overwrites what the other read, the former is
     /// of no earlier epoch. (That a transaction is of no earlier epoch than what it read or overwrote holds under every protocol.)
     pub epoch_order: bool,
+    /// The order of TIDs is a serial order, in which a transaction that wrote nothing comes after those with the TID that it got: of two
+    /// transactions of which one overwrites what the other read, the former's TID is above the latter's.
+    pub tid_order: bool,
     /// Transactions at columns of one row that are not of one group ([`Protocol::column_groups`]) do not conflict, unless one of them
     /// inserts or deletes the row, or conflicts have been rare. Its histories are judged by groups, those of others by whole rows.
     pub column_groups: bool,
@@ -264,7 +267,8 @@ pub struct Scan {
 #[must_use]
 pub enum Outcome {
     /// Committed; the TID orders it after what it read or overwrote (of two transactions of which one overwrote what the other
-    /// read, only the epochs are ordered, and these where [`Capabilities::epoch_order`] says so). A transaction that
+    /// read, only the epochs are ordered where [`Capabilities::epoch_order`] says so, and TIDs where
+    /// [`Capabilities::tid_order`] does). A transaction that
     /// wrote nothing gets what [`Worker::newest`] said.
     Committed(Tid),
     /// These runs of operations read stale values; re-run at least them and commit again.

@@ -117,6 +117,7 @@ mod tests {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: false,
             pieces: false,
             detach: false,

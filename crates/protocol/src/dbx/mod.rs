@@ -55,6 +55,7 @@ impl Protocol for Dbx {
             snapshots: Freshness::Latest,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: true,
             pieces: false,
             detach: true,

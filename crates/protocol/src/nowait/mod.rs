@@ -45,6 +45,7 @@ impl Protocol for NoWait {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: false,
             pieces: false,
             detach: false,

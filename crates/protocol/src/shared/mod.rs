@@ -1,5 +1,6 @@
 //! What several protocols have in common. Protocol folders import this, never each other.
 
+pub(crate) mod absences;
 pub(crate) mod access_locks;
 pub(crate) mod attempt;
 pub(crate) mod gc;

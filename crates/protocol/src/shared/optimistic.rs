@@ -619,6 +619,13 @@ impl<O: Origin> Optimistic<O> {
         self.base.abandon(claim);
     }
 
+    /// Whether all that was noted is one version and its TID the newest that was seen: who overwrites it has a TID above. (That of an
+    /// absence may be older than the deletions that were unlinked since.)
+    pub(crate) fn saw_one_version(&self) -> bool {
+        let one = self.reads.iter().all(|read| read.seen.tid() == self.base.newest);
+        one && self.reads.len() <= 1 && self.node_set.is_empty()
+    }
+
     /// Commits an attempt that wrote nothing: its place is the start of validation, when every word noted was unchanged. One
     /// word alone needs no validation.
     #[inline]

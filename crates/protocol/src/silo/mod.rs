@@ -49,6 +49,7 @@ impl Protocol for Silo {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: true,
             pieces: false,
             detach: true,

@@ -24,8 +24,7 @@ type Attempt = Optimistic<ValidUpTo>;
 
 pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
     if attempt.base.writes.is_empty() {
-        // One version, or one node version, is valid when it was seen.
-        if attempt.reads.len() + attempt.node_set.len() > 1 {
+        if !attempt.saw_one_version() {
             validate(attempt, state)?;
         }
         let newest = attempt.base.newest;
@@ -67,14 +66,7 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     }
     // ORDERING: what is linked and locked is visible before the timestamps of absences and the epoch are read.
     fence(Ordering::SeqCst);
-    let mut first_rows = entries.iter().filter(|write| write.expected.tid() == Tid::ZERO).peekable();
-    if first_rows.peek().is_some() {
-        above = above.max(state.absences.newest());
-    }
-    // What was noted of held insertions came before they were linked.
-    for write in first_rows {
-        above = above.max(write.table().unlinked.newest());
-    }
+    above = above.max(state.absences.below_first_rows(entries));
     let tid = above.next(attempt.base.core.epochs.current());
     let failure = failure(attempt, state, tid);
     if let Some(failure) = failure.filter(|_| !attempt.base.core.injects(Fault::SkipValidation)) {

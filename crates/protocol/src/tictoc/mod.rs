@@ -17,11 +17,12 @@ use seriatim_txn::{
     Redo, Requirements, RowBuffer, Table,
 };
 
+use crate::shared::absences::Absences;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
-use timestamps::{Absences, Claim, ValidUpTo};
+use timestamps::{Claim, ValidUpTo};
 
 /// TicToc.
 #[derive(Debug)]
@@ -52,6 +53,7 @@ impl Protocol for TicToc {
             snapshots: Freshness::None,
             strict: false,
             epoch_order: true,
+            tid_order: true,
             column_groups: false,
             pieces: false,
             detach: true,

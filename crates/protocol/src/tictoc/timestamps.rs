@@ -1,4 +1,4 @@
-//! How long versions are valid: the read timestamp of each record, and that of absences and ranges.
+//! How long versions are valid: the read timestamp of each record. (That of absences and ranges is in `shared/absences.rs`.)
 //!
 //! Timestamps are TIDs. A version is valid from its TID (the paper's wts) up to the read timestamp (rts): whoever overwrites it commits
 //! above. The word is the protocol's own one of the record header:
@@ -16,11 +16,10 @@
 //! So the word only grows, and never has the same open value for two versions: one that was loaded before a version was looked at is
 //! no more than what that version has, and an extension that succeeds is one of the version that was there when it was loaded.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::Tid;
 use seriatim_base::thread::Touch;
-use seriatim_base::{CacheAligned, Tid, WorkerId};
-use seriatim_memory::Memory;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Fault, RecordLayout, Runs, Table};
 
@@ -171,45 +170,5 @@ impl gc::Claim for Claim {
             open(table, record, None);
         }
         LockBit.give(core, table, record, word);
-    }
-}
-
-/// Until when absences and ranges are valid that are known by node versions: for each worker, the newest timestamp of a
-/// transaction that relied on one. Whoever gives a key its first row commits above all of them.
-///
-/// Who relies on a node version says so first, and validates it then; who links a record changes the node version first, and looks here
-/// then, both with a fence between. So one of the two finds the other.
-#[derive(Debug)]
-pub(super) struct Absences {
-    by_worker: Box<[CacheAligned<AtomicU64>]>,
-    /// Workers there have been.
-    workers: AtomicUsize,
-}
-
-impl Absences {
-    pub(super) fn new(memory: &Memory) -> Absences {
-        let by_worker = (0..memory.workers_max()).map(|_| CacheAligned::default()).collect();
-        Absences { by_worker, workers: AtomicUsize::new(0) }
-    }
-
-    /// A worker that may rely on absences.
-    pub(super) fn add(&self, worker: WorkerId) {
-        self.workers.fetch_max(usize::from(worker.0) + 1, Ordering::SeqCst);
-    }
-
-    /// The worker relies on absences at `at`. A fence follows.
-    pub(super) fn rely(&self, worker: WorkerId, at: Tid) {
-        let own = &self.by_worker[usize::from(worker.0)];
-        if own.load(Ordering::Relaxed) < at.bits() {
-            // ORDERING: releases the epoch of `at`.
-            own.store(at.bits(), Ordering::Release);
-        }
-    }
-
-    /// The newest timestamp at which any worker has relied on absences. A fence came before.
-    pub(super) fn newest(&self) -> Tid {
-        let workers = &self.by_worker[..self.workers.load(Ordering::SeqCst)];
-        let newest = workers.iter().map(|own| own.load(Ordering::Acquire)).max();
-        Tid::from_bits(newest.unwrap_or_default())
     }
 }

@@ -46,6 +46,7 @@ impl Protocol for WaitDie {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: false,
             pieces: false,
             detach: false,

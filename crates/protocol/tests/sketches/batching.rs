@@ -65,6 +65,7 @@ impl Protocol for Validating {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: false,
             pieces: false,
             detach: true,

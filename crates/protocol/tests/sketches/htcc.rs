@@ -35,6 +35,7 @@ impl Protocol for Htcc {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: false,
             pieces: false,
             detach: false,

@@ -48,6 +48,7 @@ impl Protocol for DbxTc {
             snapshots: Freshness::Bounded,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: false,
             pieces: true,
             detach: false,

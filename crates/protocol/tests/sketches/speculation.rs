@@ -76,6 +76,7 @@ impl Protocol for Speculation {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            tid_order: false,
             column_groups: false,
             pieces: false,
             detach: true,

@@ -1,7 +1,7 @@
 //! Random programs of threads that take turns at every step, judged by the history checker.
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, RangeBounds};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,8 @@ use seriatim_history::{Columns, History, Initial, Promises, Read, Saw, Transacti
 use seriatim_htm::HtmMode;
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{
-    Before, Inserted, Mode, OnExists, OpError, Outcome, Protocol, Redo, RowPtr, Savepoint, Scan, Seen, Table, Worker,
+    Before, Inserted, Mode, OnExists, OpError, Outcome, Priority, Protocol, Redo, RowPtr, Savepoint, Scan, Seen, Table,
+    Worker,
 };
 
 use crate::common::Bench;
@@ -143,6 +144,50 @@ impl<P: Protocol> Program<'_, P> {
     }
 }
 
+/// The rows that are there before the programs begin, by key, with their versions.
+fn loaded<P: Protocol>(bench: &Bench<P>) -> BTreeMap<seriatim_history::Key, u64> {
+    let mut worker = bench.worker();
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    let mut row = |id: u64| bench.read(&mut worker, id).expect("nobody is about").map(|_| (id.into(), worker.seen()));
+    let versions = (0..KEYS).filter_map(&mut row).map(|(key, seen)| (key, seen.tid.bits())).collect();
+    worker.abort();
+    versions
+}
+
+/// Runs transactions one after another in the order of their TIDs: each must see what it saw. Of those with one TID, who wrote
+/// nothing comes last.
+fn replay(
+    mut committed: Vec<(Tid, &Transaction)>,
+    mut rows: BTreeMap<seriatim_history::Key, u64>,
+) -> Result<(), String> {
+    committed.sort_by_key(|(tid, transaction)| (*tid, transaction.writes.is_empty()));
+    for (tid, transaction) in committed {
+        let mut saw: Vec<_> = transaction.reads.iter().map(|read| (read.key.clone(), read.saw)).collect();
+        for seriatim_history::Scan { low, high, saw: listed, .. } in &transaction.scans {
+            let is_listed = |key: &_| listed.iter().any(|(other, _)| other == key);
+            let within = rows.keys().filter(|&key| (low.as_ref(), high.as_ref()).contains(key) && !is_listed(key));
+            saw.extend(within.map(|key| (key.clone(), Saw::Absent)));
+            saw.extend(listed.iter().cloned());
+        }
+        let refuted = saw.into_iter().find(|(key, saw)| match saw {
+            Saw::Row(version) => rows.get(key) != Some(version),
+            Saw::Hidden => false,
+            _ => rows.contains_key(key),
+        });
+        if let Some((key, saw)) = refuted {
+            return Err(format!("in the order of TIDs {tid} did not see {saw:?} at {key:?}: {transaction:?}"));
+        }
+        for Write { key, version, deleted, .. } in &transaction.writes {
+            if *deleted {
+                rows.remove(key)
+            } else {
+                rows.insert(key.clone(), *version)
+            };
+        }
+    }
+    Ok(())
+}
+
 /// Programs of reads, insertions, updates, deletions, scans and savepoints at few keys, by this many seeds; by fewer where none
 /// can be held.
 pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
@@ -159,6 +204,7 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
         };
         let clock = AtomicU64::new(1);
         let done = Mutex::new(Vec::new());
+        let rows = loaded(&bench);
         let body = |me: u64| {
             let (bench, clock, done) = (&bench, &clock, &done);
             let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
@@ -177,10 +223,10 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
                     program.rows_stay();
                     let mut redo = Capture(Vec::new());
                     match ran.and_then(|()| worker.commit(&mut redo)) {
-                        Ok(Outcome::Committed(_)) => {
+                        Ok(Outcome::Committed(tid)) => {
                             program.seen.ended = clock.fetch_add(1, Ordering::SeqCst);
                             program.seen.writes = redo.0;
-                            done.lock().expect("nobody panics with it").push(program.seen);
+                            done.lock().expect("nobody panics with it").push((tid, program.seen));
                         }
                         Ok(Outcome::Repair(_)) => unreachable!("no protocol here repairs"),
                         Err(_) => worker.abort(),
@@ -196,8 +242,13 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
         };
         let ended = take_turns(seed, 3, (0..THREADS).map(body).collect());
         assert!(ended.iter().all(Result::is_ok), "{}: seed {seed}", P::INFO.name);
-        let transactions = done.into_inner().expect("nobody panics with it");
-        committed += transactions.len();
+        let done = done.into_inner().expect("nobody panics with it");
+        committed += done.len();
+        if P::INFO.capabilities.tid_order {
+            let in_order = done.iter().map(|(tid, transaction)| (*tid, transaction)).collect();
+            replay(in_order, rows).unwrap_or_else(|refuted| panic!("{} seed {seed}: {refuted}", P::INFO.name));
+        }
+        let transactions = done.into_iter().map(|(_, transaction)| transaction).collect();
         let history = History { transactions, initial: Initial::Unknown, ..History::default() };
         let promises = if P::INFO.capabilities.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
         if let Err(violation) = check(&history, &promises) {

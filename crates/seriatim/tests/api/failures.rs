@@ -269,7 +269,10 @@ struct Impostor {
 fn mistakes_in_opening_and_declaring_say_what_would_be_right() {
     let error = |result: Result<Database, OpenError>| result.map(|_| ()).expect_err("a mistake").to_string();
     let unknown = error(Database::builder().protocol("paxos").open());
-    assert_eq!(unknown, "there is no protocol \"paxos\"; it is one of auto, dbx, silo, nowait, wait-die, tictoc, htcc");
+    assert_eq!(
+        unknown,
+        "there is no protocol \"paxos\"; it is one of auto, dbx, silo, nowait, wait-die, tictoc, htcc, occ"
+    );
     assert_eq!(error(Database::builder().workers(0).open()), "workers must be between 1 and 4096");
     let never = RetryPolicy { attempts_max: 0, ..RetryPolicy::default() };
     assert_eq!(error(Database::builder().retry(never).open()), "attempts_max and operations_max must be at least 1");
