@@ -48,6 +48,34 @@ struct Sum {
     n: u64,
 }
 
+#[derive(Table)]
+#[table(name = "link", key(id), hash)]
+struct Link {
+    id: u32,
+    to: u32,
+}
+
+/// Follows links to cells, and takes something from each.
+#[procedure]
+fn chase(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
+    let mut all = Vec::new();
+    for id in ids {
+        let link = tx.require::<Link>(*id)?;
+        let linked = tx.get::<Cells>(link.to)?;
+        if let Some(cell) = linked {
+            all.push(cell.n);
+        }
+        let left = tx.update_if::<Cells>(*id, |cell| {
+            cell.n = (cell.n * 3 + 1) % 1000;
+            cell.n
+        })?;
+        if let Some(left) = left {
+            all.push(left);
+        }
+    }
+    Ok(all)
+}
+
 /// Adds up the cells, and notes each sum.
 #[procedure]
 fn add_up(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
@@ -201,11 +229,13 @@ fn open(builder: Builder) -> (Database, Session) {
     let entries = db.create::<Entry>().expect("a valid table");
     db.create::<Line>().expect("a valid table");
     db.create::<Mark>().expect("a valid table");
+    let links = db.create::<Link>().expect("a valid table");
     let sums = db.create::<Sum>().expect("a valid table");
-    db.register(procedures![mark, add_up, order, walk, wander]).expect("sound procedures");
+    db.register(procedures![chase, mark, add_up, order, walk, wander]).expect("sound procedures");
     let mut session = db.session();
     let load = session.transact(|tx| {
         (0..6).try_for_each(|id| tx.insert(&cells, &Cells { id, n: u64::from(id) }))?;
+        (0..6).try_for_each(|id| tx.insert(&links, &Link { id, to: (id + 3) % 6 }))?;
         (0..5).try_for_each(|id| tx.insert(&sums, &Sum { id, n: 0 }))?;
         (0..3).try_for_each(|id| tx.insert(&entries, &Entry { id, n: u64::from(id) }))
     });
@@ -245,9 +275,9 @@ fn disturb(db: &Database, seed: u64) {
     let mut rng = Rng::from_seed(seed);
     let (cells, entries, lines) = (db.table::<Cells>(), db.table::<Entry>(), db.table::<Line>());
     let (cells, entries) = (cells.expect("it is there"), entries.expect("it is there"));
-    let lines = lines.expect("it is there");
+    let (lines, links) = (lines.expect("it is there"), db.table::<Link>().expect("it is there"));
     let (id, n) = (rng.below(6) as u32, rng.below(50));
-    let what = rng.below(6);
+    let what = rng.below(8);
     let change = |tx: &Tx| {
         match what {
             0 => drop(tx.delete(&cells, &id)?),
@@ -258,6 +288,7 @@ fn disturb(db: &Database, seed: u64) {
                 let at = last.map_or(0, |line| line.at() + 1);
                 tx.insert(&lines, &Line { number: u64::from(id), at, left: n })?;
             }
+            4 | 5 => tx.put(&links, &Link { id, to: n as u32 % 6 })?,
             _ => tx.put(&cells, &Cells { id, n })?,
         }
         Ok(())
@@ -272,7 +303,8 @@ fn value(result: Result<Committed<Vec<u64>>, TransactError>) -> Result<Vec<u64>,
 }
 
 /// Calls, each with the number of steps that it knows.
-const CALLS: [(Call, u64); 4] = [
+const CALLS: [(Call, u64); 5] = [
+    (|session, ids| value(session.call(chase, ids)), 6),
     (|session, steps| value(session.call(add_up, steps)), 6),
     (|session, steps| value(session.call(order, steps)), 6),
     (|session, steps| value(session.call(walk, steps)), 108),
@@ -287,7 +319,7 @@ fn compare(builder: Builder, rounds: u32, seed: u64) -> u32 {
     let (serial, mut other) = open(Database::builder());
     REPAIRS.set(0);
     for round in 0..rounds {
-        let (call, range) = CALLS[rng.below(4) as usize];
+        let (call, range) = CALLS[rng.below(CALLS.len() as u64) as usize];
         let steps: Vec<u32> = (0..1 + rng.below(6)).map(|_| rng.below(range) as u32).collect();
         let seeds: Vec<u64> = (0..rng.below(4)).map(|_| rng.next_u64()).collect();
         let done = Rc::new(Cell::new(0));
@@ -356,6 +388,20 @@ fn of_a_loop_the_iterations_run_again_that_are_stale() {
     assert_eq!(orders(&[1, 2, 3, 4, 5], &[3]), (1, 1 + 5));
     // Iterations that meet in a row.
     assert_eq!(orders(&[1, 2, 3, 2, 5], &[2]), (1, 2 + 5));
+}
+
+#[test]
+fn what_comes_to_a_row_in_a_repair_finds_it_as_it_was_before_later_writes() {
+    let (db, mut session) = open(Database::builder().protocol(NAME).htm(HtmMode::Absent));
+    let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
+    let change = move || {
+        let relink = |tx: &Tx| tx.put(&links, &Link { id: 1, to: 2 });
+        other.session().transact(relink).expect("nobody holds a lock");
+    };
+    MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
+    let committed = session.call(chase, &vec![1, 2]).expect("it is repaired");
+    assert_eq!(committed.value, [2, 4, 5, 7]);
+    assert_eq!((committed.attempts, db.statistics().repairs), (1, 1));
 }
 
 #[test]
