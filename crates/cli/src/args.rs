@@ -166,6 +166,16 @@ fn bench() -> Command {
                     .value_parser(option)
                     .help("An option of the protocol, as `seriatim protocols` lists them; may be given several times"),
             )
+            .arg(
+                Arg::new("hot-tables")
+                    .long("hot-tables")
+                    .value_name("NAME+NAME")
+                    .value_delimiter('+')
+                    .help("The tables whose rows are hot from the start, and no others, in place of option hot: such as warehouse+district"),
+            )
+            .arg(Arg::new("without-validation").long("without-validation").action(ArgAction::SetTrue).help(
+                "Commit without validating what was read: results are wrong and not checked. Measures what validation costs",
+            ))
             .arg(number("htm", "MODE", "auto", "How regions run").value_parser(["auto", "rtm", "emulated", "absent"]))
             .args(durability())
             .arg(

@@ -57,6 +57,17 @@ fn check_batch(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses names of tables that the workload does not have.
+fn check_names(matches: &ArgMatches, db: &Database) -> Result<(), Failure> {
+    let tables: Vec<String> = db.statistics().tables.into_iter().map(|table| table.name).collect();
+    match matches.get_many::<String>("hot-tables").into_iter().flatten().find(|name| !tables.contains(name)) {
+        Some(name) => {
+            Err(Failure::Usage(format!("there is no table {name:?} to be hot; there is {}", tables.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need to keep it busy
 /// while a flush takes milliseconds.
 const OUTSTANDING: u32 = 10_000;
@@ -106,6 +117,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         // A seed is to give one result.
         Some(_) => simulated::at(0.0, || load(&db, workload.as_ref(), 1))?,
     }
+    check_names(matches, &db)?;
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
     let bytes = wanted.unwrap_or_else(|| expected_growth(entry.name, &plan));
     if bytes > 0 {
@@ -124,7 +136,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
             callers::run(&db, executor, workload.as_ref(), &plan, tick).map_err(Failure::run)?
         }
     };
-    let consistency = if matches.get_flag("no-check") {
+    let consistency = if matches.get_flag("no-check") || matches.get_flag("without-validation") {
         Consistency::Skipped
     } else {
         Consistency::Checked(workload.consistency(&db).map_err(Failure::run)?)
@@ -208,6 +220,12 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     let mut builder = builder.prefetch(text("prefetch") == "on");
     for (name, value) in matches.get_many::<(String, u64)>("option").into_iter().flatten() {
         builder = builder.protocol_option(name, *value);
+    }
+    if let Some(names) = matches.get_many::<String>("hot-tables") {
+        builder = builder.hot_tables(names);
+    }
+    if matches.get_flag("without-validation") {
+        builder = builder.without_validation();
     }
     if let Some(mib) = matches.get_one::<u64>("memory-limit") {
         builder = builder.memory_limit(usize::try_from(*mib << 20).unwrap_or(usize::MAX));

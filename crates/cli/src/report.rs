@@ -156,6 +156,9 @@ impl Report<'_> {
         }
         line("memory", format!("{} MiB in use", statistics.memory_bytes >> 20));
         line("seed", self.plan.seed.to_string());
+        if matches.get_flag("without-validation") {
+            line("validation", "none: results are wrong".to_owned());
+        }
         line("consistency", self.consistency.word().to_owned());
         if let Consistency::Checked(report) = &self.consistency {
             let _ = write!(text, "{report}");
@@ -199,6 +202,8 @@ impl Report<'_> {
         }
         let of_protocol = self.db.protocol_options().map(|(knob, value)| (knob.name.to_owned(), json!(value)));
         options.insert("option".to_owned(), Value::Object(of_protocol.collect()));
+        let hot_tables: Option<Vec<&String>> = matches.get_many("hot-tables").map(Iterator::collect);
+        options.insert("hot-tables".to_owned(), json!(hot_tables));
         options.insert("durability".to_owned(), json!(self.plan.durability.name()));
         options.insert("batch".to_owned(), json!(self.plan.batch.to_string()));
         options.insert("warmup".to_owned(), json!(self.plan.warmup));

@@ -67,6 +67,32 @@ fn contention_is_told_of_if_it_is_asked_for() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("1..=1000000"), "{refused:?}");
 }
 
+#[test]
+fn parts_of_htcc_are_switched_off_for_comparisons() {
+    let entry = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
+    let run = |more: &[&str]| bench(entry, &[&["--protocol", "htcc", "--format", "json"], more].concat());
+    let report = |more: &[&str]| -> Value { serde_json::from_slice(&run(more).stdout).expect("JSON") };
+    let refusal = |more: &[&str]| {
+        let refused = run(more);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        String::from_utf8_lossy(&refused.stderr).into_owned()
+    };
+    let whole = report(&[]);
+    assert_eq!((&whole["options"]["option"]["validate"], &whole["consistency"]), (&1.into(), &"passed".into()));
+    let believing = report(&["--without-validation"]);
+    assert_eq!(believing["options"]["option"]["validate"], 0, "{believing}");
+    assert_eq!(believing["consistency"], "skipped", "{believing}");
+    let named = report(&["--hot-tables", "warehouse+district"]);
+    assert_eq!(named["options"]["hot-tables"], serde_json::json!(["warehouse", "district"]), "{named}");
+    assert_eq!(named["consistency"], "passed", "{named}");
+    assert!(refusal(&["--option", "validate=0"]).contains("wrong results"));
+    assert!(refusal(&["--hot-tables", "warehouses"]).contains("there is no table \"warehouses\""));
+    assert!(refusal(&["--hot-tables", "district", "--option", "hot=1"]).contains("not both"));
+    assert!(refusal(&["--without-validation", "--durability", "async"]).contains("not kept on disk"));
+    let other = bench(entry, &["--protocol", "silo", "--without-validation"]);
+    assert!(String::from_utf8_lossy(&other.stderr).contains("has no option \"validate\""), "{other:?}");
+}
+
 /// The kinds of transaction of a small run.
 fn kinds(entry: &Entry) -> &'static [&'static str] {
     let mut values = entry.values(7);

@@ -11,7 +11,7 @@ use seriatim_base::{Epoch, TableId};
 use seriatim_catalog::{Key, TableDef};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::Schema;
-use seriatim_txn::{Environment, Knob, Options, ProtocolInfo};
+use seriatim_txn::{Environment, Knob, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
@@ -109,7 +109,7 @@ pub(crate) struct Tables {
 impl Engine {
     pub(crate) fn start(options: Settings, environment: Environment) -> Result<Engine, OpenError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let protocol = protocol::open(&options.protocol, &options.protocol_options, &environment)?;
+        let protocol = protocol::open(&options, &environment)?;
         if options.queue.is_some() && !protocol.info().capabilities.detach {
             return Err(OpenError::NotHeld { protocol: protocol.info().name });
         }
@@ -434,7 +434,7 @@ impl Engine {
 
     /// The options of the protocol in use, each with its value.
     pub fn protocol_options(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
-        let options = Options::new(self.protocol(), &self.inner.options.protocol_options).unwrap_or_default();
+        let options = protocol::options(self.protocol(), &self.inner.options).unwrap_or_default();
         self.protocol().options.iter().map(move |knob| (knob, options.get(knob)))
     }
 

@@ -21,11 +21,11 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, HotRecord, Near, Options, Peeked, Protocol, ProtocolInfo, Recover, Restored, RowBuffer,
-    Table, Worker,
+    Change, Core, Environment, HotRecord, Near, OptionError, Options, Peeked, Protocol, ProtocolInfo, Recover,
+    Restored, RowBuffer, Table, Worker,
 };
 
-use crate::OpenError;
+use crate::{OpenError, Settings};
 
 /// The registry of protocols: name, paper, needs, gives.
 pub fn protocols() -> &'static [ProtocolInfo] {
@@ -149,15 +149,47 @@ fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError>
     }
 }
 
+/// The options of a protocol, as the settings have them.
+///
+/// # Errors
+/// Options that it does not take.
+pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Result<Options, OpenError> {
+    let Settings { protocol_options: given, hot_tables, without_validation, .. } = settings;
+    let options = Options::new(info, given).map_err(OpenError::Option)?;
+    // Which rows are hot is said in one of two ways.
+    if !hot_tables.is_empty() && !info.options.iter().any(|knob| knob.name == HOT) {
+        let unknown = OptionError::Unknown { protocol: info, name: "hot tables".to_owned() };
+        return Err(OpenError::Option(unknown));
+    }
+    if !hot_tables.is_empty() && given.iter().any(|(name, _)| name == HOT) {
+        let what = format!("either the tables are named whose rows are hot, or option {HOT} is given, not both");
+        return Err(OpenError::Invalid(what));
+    }
+    match without_validation {
+        true => options.without_validation(info).map_err(OpenError::Option),
+        false => Ok(options),
+    }
+}
+
+/// The option that says which rows are hot, of protocols that tell them apart.
+const HOT: &str = "hot";
+
 macro_rules! selector {
     ($($protocol:ident => $type:path,)*) => {
-        /// Opens the protocol called `name` with these options.
+        /// Opens the protocol that these settings name, with its options.
         ///
         /// # Errors
         /// No such protocol, or options that it does not take.
         pub(crate) fn open(
+            settings: &Settings,
+            environment: &Environment,
+        ) -> Result<Box<dyn OpenProtocol>, OpenError> {
+            open_named(&settings.protocol, settings, environment)
+        }
+
+        fn open_named(
             name: &str,
-            given: &[(String, u64)],
+            settings: &Settings,
             environment: &Environment,
         ) -> Result<Box<dyn OpenProtocol>, OpenError> {
             #[cfg(any(test, feature = "test-support"))]
@@ -169,7 +201,7 @@ macro_rules! selector {
                     false => protocols().iter().find(default),
                 };
                 if let Some(info) = base.and_then(|info| repairing::info(name, info)) {
-                    let inner = || open(base.map_or(DEFAULT, |base| base.name), given, environment);
+                    let inner = || open_named(base.map_or(DEFAULT, |base| base.name), settings, environment);
                     meet(&info, environment)?;
                     let (info, memory) = (Box::leak(Box::new(info)), environment.memory.clone());
                     return Ok(Box::new(repairing::Altered { inner: inner()?, info, memory }));
@@ -180,7 +212,7 @@ macro_rules! selector {
                 let info: &'static ProtocolInfo = &<$type as Protocol>::INFO;
                 if info.name == wanted {
                     meet(info, environment)?;
-                    let options = Options::new(info, given).map_err(OpenError::Option)?;
+                    let options = options(info, settings)?;
                     return Ok(Box::new(<$type as Protocol>::open(&options, environment)));
                 }
             })*
@@ -193,13 +225,35 @@ for_each_protocol!(selector);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Settings, TransactError};
+    use crate::TransactError;
     use seriatim_base::{Epoch, TableId};
     use seriatim_catalog::{ColumnDef, ColumnType, RowWriter, TableDef};
     use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
     use seriatim_memory::Memory;
     use seriatim_store::LeafHint;
     use seriatim_txn::Mode;
+
+    #[test]
+    fn hot_tables_and_commits_without_validation_are_for_protocols_that_have_them() {
+        let refused = |protocol: &str, change: fn(&mut Settings)| {
+            let mut settings = Settings { protocol: protocol.to_owned(), workers: 1, ..Settings::default() };
+            change(&mut settings);
+            settings.open().err().map(|error| error.to_string())
+        };
+        let named = |settings: &mut Settings| settings.hot_tables = vec!["a".to_owned()];
+        let twice = |settings: &mut Settings| {
+            settings.hot_tables = vec!["a".to_owned()];
+            settings.protocol_options = vec![("hot".to_owned(), 2)];
+        };
+        let unvalidated = |settings: &mut Settings| settings.without_validation = true;
+        for protocol in PROTOCOLS {
+            let has = |name: &str| protocol.options.iter().any(|knob| knob.name == name);
+            assert_eq!(refused(protocol.name, named).is_none(), has("hot"), "{}", protocol.name);
+            assert_eq!(refused(protocol.name, unvalidated).is_none(), has("validate"), "{}", protocol.name);
+        }
+        assert!(refused("htcc", twice).is_some_and(|said| said.contains("not both")));
+        assert!(refused("dbx", named).is_some_and(|said| said.contains("has no option \"hot tables\"")));
+    }
 
     #[test]
     fn protocols_give_the_capabilities_that_they_state() {
@@ -214,7 +268,7 @@ mod tests {
             let htm = Htm::new(HtmMode::Absent).expect("always there");
             let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });
             let environment = Environment::new(htm, memory.expect("memory"), Budget::default());
-            let engine = open(name, &[], &environment).expect("a protocol of this name");
+            let engine = open_named(name, &Settings::default(), &environment).expect("a protocol of this name");
             let mut worker = engine.worker(environment.core().expect("a free slot"));
             let ProtocolInfo { requirements, capabilities, .. } = *engine.info();
             let given = [worker.repair().is_some(), worker.detach().is_some(), worker.pieces().is_some()];
@@ -256,7 +310,7 @@ mod tests {
             let memory =
                 Memory::new(seriatim_memory::Options { workers_max: 4, ..Default::default() }).expect("memory");
             let environment = Environment::new(htm, memory, Budget::default());
-            let engine = open(name, &[], &environment).expect("a protocol of this name");
+            let engine = open_named(name, &Settings::default(), &environment).expect("a protocol of this name");
             let table = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64));
             let table = table.column(ColumnDef::new("value", ColumnType::I64)).key(["id"]).finish().expect("a table");
             let mut core = environment.core().expect("a free slot");

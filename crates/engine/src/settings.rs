@@ -24,6 +24,10 @@ pub struct Settings {
     pub protocol: String,
     /// Options of the protocol.
     pub protocol_options: Vec<(String, u64)>,
+    /// Tables whose rows are hot from the start, by name.
+    pub hot_tables: Vec<String>,
+    /// Whether commits leave out the validation of what was read.
+    pub without_validation: bool,
     /// How regions run.
     pub htm: HtmMode,
     /// Retries of a region.
@@ -199,6 +203,8 @@ impl Default for Settings {
         Settings {
             protocol: "auto".to_owned(),
             protocol_options: Vec::new(),
+            hot_tables: Vec::new(),
+            without_validation: false,
             htm: HtmMode::Auto,
             budget: Budget::default(),
             workers: 64,
@@ -315,6 +321,9 @@ impl Settings {
             }
             _ => {}
         }
+        if self.without_validation && self.place.is_some() {
+            return invalid("without validation transactions are wrong: what they leave is not kept on disk");
+        }
         let options = Options {
             workers_max: self.workers + HELPER_SETS * HELPERS_MAX,
             huge_pages: self.huge_pages,
@@ -323,7 +332,8 @@ impl Settings {
         };
         let htm = Htm::new(self.htm).map_err(OpenError::Htm)?;
         let memory = Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?;
-        let environment = Environment::new(htm, memory, self.budget);
+        let hot_tables = self.hot_tables.clone().into();
+        let environment = Environment { hot_tables, ..Environment::new(htm, memory, self.budget) };
         #[cfg(feature = "canary")]
         let environment = Environment { fault: self.fault, ..environment };
         Engine::start(self, environment)

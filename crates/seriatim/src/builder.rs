@@ -47,6 +47,29 @@ impl Builder {
         self
     }
 
+    /// Rows of these tables are hot from their first commit on, and no others ever, under a protocol that locks hot rows when they are accessed
+    /// (`htcc`); in place of its option `hot`. Default: none, the protocol finds out. Opening fails under other protocols; a name that no table
+    /// gets does nothing.
+    ///
+    /// ```
+    /// use seriatim::Database;
+    /// let open = |protocol| Database::builder().protocol(protocol).hot_tables(["warehouse", "district"]).open();
+    /// assert!(open("htcc").is_ok() && open("dbx").is_err_and(|error| error.to_string().contains("hot tables")));
+    /// ```
+    pub fn hot_tables(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Builder {
+        self.settings.hot_tables = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Leaves out the validation of what transactions read, so that they are *not* serializable, and what they leave is wrong: for `seriatim bench
+    /// --without-validation`, which measures what validation and repairs cost.
+    #[cfg(feature = "without-validation")]
+    #[doc(hidden)]
+    pub fn without_validation(mut self) -> Builder {
+        self.settings.without_validation = true;
+        self
+    }
+
     /// How regions run. Default [`HtmMode::Auto`]: in hardware where it works.
     pub fn htm(mut self, mode: HtmMode) -> Builder {
         self.settings.htm = mode;

@@ -25,6 +25,8 @@ pub struct Environment {
     pub census: Arc<Census>,
     /// Retries of a region before its fallback.
     pub budget: Budget,
+    /// Tables whose records, and no others, are hot from their first commit on; none: as the protocol finds out.
+    pub hot_tables: Arc<[String]>,
     /// What is deliberately broken.
     #[cfg(feature = "canary")]
     pub fault: Fault,
@@ -67,6 +69,7 @@ impl Environment {
             epochs: Arc::default(),
             census: Arc::default(),
             budget,
+            hot_tables: Arc::default(),
             #[cfg(feature = "canary")]
             fault: Fault::None,
         }

@@ -30,7 +30,7 @@ pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;
-pub use options::{Knob, OptionError, Options};
+pub use options::{Knob, OptionError, Options, VALIDATE};
 pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};

@@ -23,6 +23,18 @@ pub struct Knob {
     pub source: &'static str,
 }
 
+/// Of protocols that can do without validation. Nobody can set it to another value than its default but
+/// [`Options::without_validation`].
+pub const VALIDATE: Knob = Knob {
+    name: "validate",
+    unit: "1: what was read is validated; 0 gives wrong results, and only `seriatim bench --without-validation` has it",
+    default: 1,
+    min: 1,
+    max: 1,
+    about: "whether what was read is validated: always, but for measurements of what that costs",
+    source: "Wu and Tan, USENIX ATC 2016, figure 19: HTCC (NV)",
+};
+
 /// The options of a protocol: each knob as it was set, or its default.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -47,6 +59,20 @@ impl Options {
             options.set.push((knob.name, *value));
         }
         Ok(options)
+    }
+
+    /// Switches validation off, which gives wrong results: to measure what it costs. Values given of the option are still refused.
+    ///
+    /// # Errors
+    /// The protocol cannot do without.
+    pub fn without_validation(mut self, protocol: &'static ProtocolInfo) -> Result<Options, OptionError> {
+        let name = VALIDATE.name;
+        let Some(knob) = protocol.options.iter().find(|knob| knob.name == name) else {
+            return Err(OptionError::Unknown { protocol, name: name.to_owned() });
+        };
+        self.set.retain(|(set, _)| *set != name);
+        self.set.push((knob.name, 0));
+        Ok(self)
     }
 
     /// The value of a knob.
@@ -138,6 +164,17 @@ mod tests {
         assert_eq!(get(&[("spins", 9)]), Ok(9));
         assert_eq!(get(&[("spins", 9), ("spins", 1)]), Ok(1), "the last counts");
         assert_eq!(options(&[]).map(|options| options.given(&SPINS)), Ok(None));
+    }
+
+    #[test]
+    fn validation_is_not_switched_off_by_a_value() {
+        const VALIDATING: ProtocolInfo = ProtocolInfo { options: &[VALIDATE], ..TEST };
+        let refused = Options::new(&VALIDATING, &[("validate".to_owned(), 0)]).map_err(|error| error.to_string());
+        assert!(refused.is_err_and(|said| said.contains("wrong results") && said.ends_with("not 0")));
+        let off = Options::default().without_validation(&VALIDATING).map(|options| options.get(&VALIDATE));
+        assert_eq!((off, Options::default().get(&VALIDATE)), (Ok(0), 1));
+        let error = Options::default().without_validation(&TEST).map_err(|error| error.to_string());
+        assert_eq!(error.err().as_deref(), Some("protocol test has no option \"validate\"; it has spins"));
     }
 
     #[test]

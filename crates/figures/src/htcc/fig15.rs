@@ -3,7 +3,6 @@
 use super::PROTOCOLS;
 use crate::Paper;
 use crate::figure::{Axis, Claim, Figure, Point, Quantity, Shows, View};
-use crate::measured::Cores;
 use crate::metric::THROUGHPUT;
 use crate::setting::Setting;
 
@@ -12,12 +11,7 @@ fn points(setting: &Setting) -> Vec<Point> {
     for (protocol, scene) in
         PROTOCOLS.into_iter().flat_map(|protocol| setting.widest(40).into_iter().map(move |scene| (protocol, scene)))
     {
-        let warehouses: &[usize] = match (setting.size, scene.cores) {
-            (crate::Size::Small, _) => &[1, 2],
-            (_, Cores::Real) => &[1, 2, 4, 8],
-            (_, Cores::Simulated) => &[4, 10, 20, 40],
-        };
-        for &warehouses in warehouses {
+        for warehouses in super::warehouses(setting, scene) {
             let command = setting.tpcc(warehouses, protocol, "");
             points.push(setting.point("", protocol, warehouses as f64, scene, &command));
         }

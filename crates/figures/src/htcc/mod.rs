@@ -4,7 +4,7 @@
 //! validate whole rows, as `silo-rows` and `dbx-rows` do.
 
 use crate::figure::Point;
-use crate::measured::Cores;
+use crate::measured::{Cores, Size};
 use crate::setting::{Scene, Setting};
 
 pub(crate) mod fig01;
@@ -14,6 +14,9 @@ pub(crate) mod fig12;
 pub(crate) mod fig13;
 pub(crate) mod fig14;
 pub(crate) mod fig15;
+pub(crate) mod fig17;
+pub(crate) mod fig18;
+pub(crate) mod fig19;
 
 /// Simulated cores in the place of the paper's 1 to 40 cores.
 const CORES: [usize; 6] = [1, 2, 4, 8, 16, 40];
@@ -43,6 +46,28 @@ fn low_contention(setting: &Setting) -> impl Fn(Scene) -> usize {
 /// Warehouses where there is much: the paper's 4, or, where there are few threads, one.
 fn high_contention(scene: Scene) -> usize {
     if scene.cores == Cores::Real { 1 } else { 4 }
+}
+
+/// Points of variants with high contention, by threads: each with the curve's name, the protocol and further options.
+fn parts(setting: &Setting, variants: &[(&str, &str, &str)]) -> Vec<Point> {
+    let mut points = Vec::new();
+    for scene in setting.scenes(&CORES) {
+        for (series, protocol, more) in variants {
+            let command = setting.tpcc(high_contention(scene), protocol, more);
+            points.push(setting.point("", series, scene.threads as f64, scene, &command));
+        }
+    }
+    points
+}
+
+/// Warehouses of figures about their number.
+fn warehouses(setting: &Setting, scene: Scene) -> impl Iterator<Item = usize> + use<> {
+    let warehouses: &[usize] = match (setting.size, scene.cores) {
+        (Size::Small, _) => &[1, 2],
+        (_, Cores::Real) => &[1, 2, 4, 8],
+        (_, Cores::Simulated) => &[4, 10, 20, 40],
+    };
+    warehouses.iter().copied()
 }
 
 /// The options by which a region begins so many times, whatever ends it, before its body runs under the locks.

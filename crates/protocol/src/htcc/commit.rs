@@ -14,6 +14,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Cause, OpError, Outcome, Reason, RecordLayout, Redo};
 
 use super::State;
+use super::heat::Heat;
 use super::locks::{Entry, HotClaim};
 use crate::shared::access_locks::AccessLocks;
 use crate::shared::attempt::Attempt;
@@ -43,12 +44,11 @@ impl region::Install for Install {
 }
 
 /// How records become hot by commits.
-struct Rules {
-    /// All that have rows are.
-    all: bool,
+struct Rules<'s> {
+    heat: &'s Heat,
 }
 
-impl region::Rules<Entry> for Rules {
+impl region::Rules<Entry> for Rules<'_> {
     type Install = Install;
     type Now = u64;
 
@@ -76,7 +76,8 @@ impl region::Rules<Entry> for Rules {
     #[inline(always)]
     fn after(&self, write: &Write<Entry>, tid: Tid) -> TidWord {
         let after = Attempt::after(write, tid);
-        if write.row_version != 0 && (self.all || write.expected.is_hot()) { after.hot() } else { after }
+        let is_hot = || write.expected.is_hot() || self.heat.is_hot_from_the_start(write.table());
+        if write.row_version != 0 && is_hot() { after.hot() } else { after }
     }
 }
 
@@ -90,7 +91,10 @@ pub(super) fn commit(
     }
     match try_commit(attempt, state, redo) {
         Err(OpError::Abort(cause)) if is_stale(cause) && state.repairs < state.repairs_max => {
-            let Some(stale) = attempt.stale_runs() else { return Err(OpError::Abort(cause)) };
+            let Some(mut stale) = attempt.stale_runs() else { return Err(OpError::Abort(cause)) };
+            if state.repair_all {
+                stale = attempt.all_runs();
+            }
             state.repairs += 1;
             Ok(Outcome::Repair(stale))
         }
@@ -104,6 +108,11 @@ fn is_stale(cause: Cause) -> bool {
 }
 
 fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+    if !state.validates {
+        // Figure 19. What is written still builds on the version that was seen: no update is lost.
+        attempt.reads.clear();
+        attempt.node_set.clear();
+    }
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only(&HotClaim);
     }
@@ -142,7 +151,7 @@ fn prepare(attempt: &mut Optimistic<Entry>, state: &mut State) {
 
 /// Steps 1 to 3: the TID, or the conflict. After a conflict hot records are locked still, until the attempt ends.
 fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, OpError> {
-    let rules = Rules { all: state.heat.is_all() };
+    let rules = Rules { heat: &state.heat };
     mark(attempt, TidWord::locked);
     let guess = attempt.base.core.epochs.current().0;
     let tid = match region::decide(attempt, &state.installs, &rules, guess) {

@@ -11,7 +11,7 @@
 //! begins; of a hot one under its lock. So every transaction that saw the record before it, to read or to overwrite it, fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use seriatim_base::clock::Instant;
 use seriatim_catalog::KeyBuf;
@@ -24,12 +24,14 @@ use crate::shared::record_header::{self, TidWord};
 use crate::shared::table_ref::TableRef;
 
 /// Which records are hot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hot {
     None,
     Auto,
     /// From their first commit on.
     All,
+    /// Those of these tables, from their first commit on.
+    Tables(Arc<[String]>),
 }
 
 pub(super) const HOT: Knob = Knob {
@@ -149,8 +151,13 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
-    pub(super) fn new(options: &Options, lock_steps: &Knob) -> Heat {
-        let hot = [Hot::None, Hot::Auto, Hot::All][options.get(&HOT) as usize];
+    pub(super) fn new(options: &Options, hot_tables: &Arc<[String]>, lock_steps: &Knob) -> Heat {
+        let hot = match options.get(&HOT) {
+            _ if !hot_tables.is_empty() => Hot::Tables(Arc::clone(hot_tables)),
+            0 => Hot::None,
+            1 => Hot::Auto,
+            _ => Hot::All,
+        };
         Heat {
             hot,
             lock_steps: options.get(lock_steps) as u32,
@@ -167,9 +174,14 @@ impl Heat {
         self.lock_steps
     }
 
-    /// Whether a record is hot as soon as it has a row.
-    pub(super) fn is_all(&self) -> bool {
-        self.hot == Hot::All
+    /// Whether records of a table are hot as soon as they have a row.
+    #[inline]
+    pub(super) fn is_hot_from_the_start(&self, table: &Table) -> bool {
+        match &self.hot {
+            Hot::None | Hot::Auto => false,
+            Hot::All => true,
+            Hot::Tables(names) => names.contains(&table.name),
+        }
     }
 
     fn period(&self, core: &Core) -> u64 {

@@ -440,6 +440,60 @@ fn options_say_which_records_are_hot() {
     assert!(Options::new(&Htcc::INFO, &[("hot".to_owned(), 3)]).is_err());
 }
 
+#[test]
+fn records_of_named_tables_are_hot_and_no_others() {
+    for (named, is_hot) in [("cells", false), ("", true)] {
+        let cells = Cells::open(HtmMode::Absent, &[]);
+        let name = if is_hot { cells.cells.name.clone() } else { format!("other {named}") };
+        let environment = Environment { hot_tables: Arc::new([name]), ..cells.environment.clone() };
+        let protocol = Htcc::open(&Options::default(), &environment);
+        let worker = || protocol.worker(cells.environment.core().expect("a free slot"));
+        let mut workers = [worker(), worker()];
+        workers[0].begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(put(&cells, &mut workers[0], 0, 1), Ok(Inserted::New));
+        assert!(commit(&mut workers[0]).is_ok());
+        assert_eq!(word(&cells, 0).map(TidWord::is_hot), Some(is_hot));
+        // Nothing is counted, and nothing found out.
+        (0..heat::FAILURES.default).for_each(|_| fail(&cells, &mut workers, 0));
+        (0..heat::PERIOD.default).for_each(|_| cells.environment.advance_epoch());
+        workers[0].collect_garbage(0);
+        assert_eq!(word(&cells, 0).map(TidWord::is_hot), Some(is_hot));
+        assert!(protocol.hot_records().is_none());
+    }
+}
+
+#[test]
+fn without_validation_what_was_read_is_believed_and_no_update_is_lost() {
+    for mode in modes() {
+        let cells = Cells::open(mode, &VALUES);
+        let options = Options::default().without_validation(&Htcc::INFO).expect("it can do without");
+        let protocol = Htcc::open(&options, &cells.environment);
+        let mut worker = protocol.worker(cells.environment.core().expect("a free slot"));
+        let meanwhile = |id: u64, value: i64| {
+            let mut other = begin(&cells);
+            assert!(put(&cells, &mut other, id, value).is_ok() && commit(&mut other).is_ok());
+        };
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(cells.read(&mut worker, 1), Ok(Some(10)));
+        assert_eq!(cells.read(&mut worker, ABSENT), Ok(None));
+        assert_eq!(add(&cells, &mut worker, 2), Ok(101));
+        meanwhile(1, 60);
+        meanwhile(ABSENT, 70);
+        assert!(commit(&mut worker).is_ok());
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(cells.read(&mut worker, 0), Ok(Some(1)));
+        assert_eq!(cells.read(&mut worker, 1), Ok(Some(60)));
+        meanwhile(0, 5);
+        assert!(commit(&mut worker).is_ok(), "who only reads is not refuted either");
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(add(&cells, &mut worker, 0), Ok(6));
+        meanwhile(0, 50);
+        assert!(commit(&mut worker).is_err());
+        nothing_is_held(&cells);
+        assert_eq!(cells.state(&[0, 1, 2, ABSENT]), [50, 60, 101, 70]);
+    }
+}
+
 /// The set of columns has no say.
 #[test]
 fn a_scan_locks_the_hot_records_that_it_meets() {

@@ -90,6 +90,15 @@ impl<O: Origin> Optimistic<O> {
         self.node_set.iter().filter_map(|entry| of(entry.by)).for_each(|iteration| visit(iteration, None));
     }
 
+    /// All runs that touched anything, by operations.
+    pub(crate) fn all_runs(&self) -> Vec<Runs> {
+        let (reads, nodes, touches) =
+            (self.reads.iter().map(|read| read.by), self.node_set.iter().map(|entry| entry.by), self.touches.iter());
+        let by = reads.chain(nodes).chain(touches.map(|touch| touch.by));
+        let operations: BTreeSet<u16> = by.filter_map(|by| by.run()).map(|(operation, _)| operation).collect();
+        operations.into_iter().map(Runs::all).collect()
+    }
+
     /// The runs to which what they saw does not hold any more, each once. `None` where something is stale that no run saw, or
     /// nothing can be repaired as the transaction is held.
     #[cold]

@@ -349,8 +349,10 @@ fn repairs_give_and_leave_what_full_executions_do() {
     let seed = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rng::entropy);
     println!("seed {seed}");
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
-        let repairs = compare(Database::builder().htm(mode), 1500, seed);
-        assert!(repairs > 150, "{repairs} repairs");
+        for all in [0, 1] {
+            let repairs = compare(Database::builder().htm(mode).protocol_option("repair_all", all), 1000, seed);
+            assert!(repairs > 100, "{repairs} repairs");
+        }
     }
 }
 

@@ -66,6 +66,26 @@ fn what_is_stale_is_asked_for_each_run_once() {
 }
 
 #[test]
+fn all_runs_are_asked_for_if_that_is_wanted() {
+    let cells = Cells::open(HtmMode::Absent, &VALUES);
+    let options = Options::new(&Htcc::INFO, &[("repair_all".to_owned(), 1)]).expect("in range");
+    let protocol = Htcc::open(&options, &cells.environment);
+    let mut worker = protocol.worker(cells.environment.core().expect("a free slot"));
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    run(&mut worker, 0, 0);
+    assert_eq!(cells.read(&mut worker, 0), Ok(Some(1)));
+    run(&mut worker, 1, 0);
+    assert_eq!(cells.read(&mut worker, ABSENT), Ok(None));
+    for iteration in 0..2 {
+        run(&mut worker, 3, iteration);
+        assert!(add(&cells, &mut worker, 1 + u64::from(iteration)).is_ok());
+    }
+    meanwhile(&cells, 0, 2);
+    asks(&mut worker, &[Runs::all(0), Runs::all(1), Runs::all(3)]);
+    worker.abort();
+}
+
+#[test]
 fn a_flip_is_repaired_under_the_lock() {
     for mode in modes() {
         let cells = Cells::open(mode, &VALUES);

@@ -1,0 +1,58 @@
+//! HTCC, figure 17: which records are hot.
+
+use super::parts;
+use crate::Paper;
+use crate::figure::{Axis, Claim, Figure, Quantity, Shows, View};
+use crate::metric::THROUGHPUT;
+
+/// By the paper's names: which records are hot.
+const SETS: [(&str, &str, &str); 4] = [
+    ("none", "htcc", "--option hot=0"),
+    ("W", "htcc", "--hot-tables warehouse"),
+    ("W+D", "htcc", "--hot-tables warehouse+district"),
+    ("all", "htcc", "--option hot=2"),
+];
+
+pub(crate) const FIGURE: Figure = Figure {
+    paper: Paper::Htcc,
+    number: "17",
+    title: "Which records are hot",
+    paper_shows: "With 4 warehouses and all records cold HTCC slows down from 32 threads on; with the warehouses hot much less so, and it is fastest \
+                  with warehouses and districts hot. All records hot, which is two-phase locking, is far below that.",
+    here: "TPC-C's full mix, with the hot records chosen by hand: none, those of WAREHOUSE, those of WAREHOUSE and DISTRICT, all. 4 warehouses on \
+           simulated cores, one on the machine's threads.",
+    points: |setting| parts(setting, &SETS),
+    views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
+    claims: &[
+        Claim {
+            says: "hot warehouses and districts are ahead of the other sets",
+            view: 0,
+            quantity: Quantity::Lead("W+D", &["none", "W", "all"]),
+            min: 1.0,
+            max: f64::INFINITY,
+            threads: 32,
+            regions: false,
+            because: "",
+        },
+        Claim {
+            says: "hot warehouses are ahead of none",
+            view: 0,
+            quantity: Quantity::Ratio("W", "none"),
+            min: 1.05,
+            max: f64::INFINITY,
+            threads: 32,
+            regions: true,
+            because: "",
+        },
+        Claim {
+            says: "all records hot is far below warehouses and districts",
+            view: 0,
+            quantity: Quantity::Ratio("all", "W+D"),
+            min: f64::NEG_INFINITY,
+            max: 0.9,
+            threads: 2,
+            regions: false,
+            because: "",
+        },
+    ],
+};
