@@ -20,10 +20,39 @@ pub enum Wait {
     Sleep(Duration),
 }
 
+/// What a core does with its region, a stretch of code that takes effect at one moment of virtual time or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// It begins one.
+    Begin,
+    /// Loads a word in it.
+    Load,
+    /// Stores a word in it, which others do not see before it commits.
+    Store,
+    /// Commits it: what was stored is to be seen before anybody takes another step.
+    Commit,
+    /// Gives it up.
+    Abort,
+}
+
+/// Why a region cannot commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Another core touched a line that it has written, or wrote one that it has read.
+    Conflict,
+    /// It touched more lines than a core can keep.
+    Capacity,
+}
+
 /// What is asked about the core that runs.
 pub trait Machine {
     /// The core goes on to this, at this address, when it is its turn. `false`: no core runs.
     fn step(&self, touch: Touch, address: usize) -> bool;
+    /// The core does this with its region; a load or a store, at this address, when it is its turn. `Ok(false)`: no core runs.
+    ///
+    /// # Errors
+    /// The region is lost: all that is left is to give it up.
+    fn region(&self, act: Region, address: usize) -> Result<bool, Lost>;
     /// The core waits. `false`: no core runs.
     fn wait(&self, wait: Wait) -> bool;
     /// The core's clock, in nanoseconds. `None`: no core runs.
@@ -57,6 +86,14 @@ pub fn in_charge<R>(machine: &dyn Machine, body: impl FnOnce() -> R) -> R {
 #[inline]
 pub(crate) fn step(touch: Touch, word: *const ()) -> bool {
     MACHINE.get().is_some_and(|machine| machine.step(touch, word.addr()))
+}
+
+/// As [`Machine::region`], for code that runs regions.
+///
+/// # Errors
+/// As there.
+pub fn region(act: Region, word: *const ()) -> Result<bool, Lost> {
+    MACHINE.get().map_or(Ok(false), |machine| machine.region(act, word.addr()))
 }
 
 pub(crate) fn wait(wait: Wait) -> bool {

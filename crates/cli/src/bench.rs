@@ -208,7 +208,7 @@ fn at(directory: &Path, error: &std::io::Error) -> Failure {
 fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Database, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
     let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
-        HtmMode::Auto if matches.contains_id("simulate-cores") => HtmMode::Absent,
+        HtmMode::Auto if matches.contains_id("simulate-cores") => simulated::AUTO,
         HtmMode::Emulated(emulation) => HtmMode::Emulated(Emulation { seed: plan.seed, ..emulation }),
         mode => mode,
     };

@@ -26,21 +26,25 @@ const YCSB: &[&str] = &["ycsb", "--records", "1000", "--ops", "4", "--theta", "0
 #[test]
 fn a_seed_gives_one_report_to_the_byte_under_every_protocol() {
     for protocol in seriatim::protocols().iter().filter(|protocol| !protocol.requirements.regions) {
-        let run = |seed| report(YCSB, &["--protocol", protocol.name, "--simulate-cores", "4", "--seed", seed]);
-        let first = run("7");
-        assert_eq!(first, run("7"), "{}", protocol.name);
-        assert_ne!(first, run("8"), "{}", protocol.name);
-        let said: Value = serde_json::from_str(&first).expect("JSON");
-        assert_eq!(said["simulated"]["cores"], 4);
-        assert_eq!((&said["simulated"]["costs"], &said["htm"]["backend"]), (&"unit".into(), &"absent".into()));
-        assert_eq!((&said["threads"], &said["consistency"]), (&4.into(), &"passed".into()));
-        // Four cores that did the work of one would take four times as long.
-        assert!(said["seconds"].as_f64().is_some_and(|seconds| (0.0019..0.003).contains(&seconds)), "{said}");
-        assert!(
-            said["conflict_aborted"].as_u64() > Some(0),
-            "{}: cores that are never in each other's way",
-            protocol.name
-        );
+        for (htm, backend, regions) in [("absent", "absent", "absent"), ("auto", "modelled", "modelled, unvalidated")] {
+            let options = ["--protocol", protocol.name, "--htm", htm, "--simulate-cores", "4", "--seed"];
+            let run = |seed| report(YCSB, &[&options[..], &[seed]].concat());
+            let first = run("7");
+            assert_eq!(first, run("7"), "{}", protocol.name);
+            assert_ne!(first, run("8"), "{}", protocol.name);
+            let said: Value = serde_json::from_str(&first).expect("JSON");
+            assert_eq!(said["simulated"]["cores"], 4);
+            assert_eq!((&said["simulated"]["costs"], &said["htm"]["backend"]), (&"unit".into(), &backend.into()));
+            assert_eq!((&said["simulated"]["regions"], &said["simulated"]["proven"]), (&regions.into(), &false.into()));
+            assert_eq!((&said["threads"], &said["consistency"]), (&4.into(), &"passed".into()));
+            // Four cores that did the work of one would take four times as long.
+            assert!(said["seconds"].as_f64().is_some_and(|seconds| (0.0019..0.003).contains(&seconds)), "{said}");
+            assert!(
+                said["conflict_aborted"].as_u64() > Some(0),
+                "{}: cores that are never in each other's way",
+                protocol.name
+            );
+        }
     }
 }
 
@@ -74,13 +78,27 @@ fn more_cores_do_more_where_they_share_nothing() {
 }
 
 #[test]
+fn regions_of_dbx_abort_where_cores_meet_and_not_where_they_do_not() {
+    let aborted = |theta: &str, records: &str| {
+        let workload = ["ycsb", "--records", records, "--ops", "4", "--theta", theta, "--reads", "50"];
+        let report = report(&workload, &["--protocol", "dbx", "--simulate-cores", "8", "--seed", "1"]);
+        let said: Value = serde_json::from_str(&report).expect("JSON");
+        let regions = &said["htm"];
+        assert!(regions["committed"].as_u64() > Some(1000), "{regions}");
+        regions["aborted"]["conflict"].as_f64().expect("a number") / regions["started"].as_f64().expect("a number")
+    };
+    let (hot, cold) = (aborted("0.99", "1000"), aborted("0", "100000"));
+    assert!(hot > 0.01 && cold < hot / 4.0, "{hot} and {cold} of regions");
+}
+
+#[test]
 fn what_cannot_be_is_refused_in_one_line() {
     for (more, wanted) in [
         (&["--threads", "2"][..], "--threads"),
         (&["--batch", "4"], "no executor yet: give --batch off"),
         (&["--durability", "async"], "no disk: give --durability off"),
-        (&["--htm", "rtm"], "give --htm absent"),
-        (&["--htm", "emulated"], "give --htm absent"),
+        (&["--htm", "rtm"], "give --htm auto or absent"),
+        (&["--htm", "emulated"], "give --htm auto or absent"),
     ] {
         let output = bench(YCSB, &[&["--simulate-cores", "2"], more].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -95,6 +95,8 @@ pub struct Agent {
     elision: Elision,
     /// With [`Backend::Emulated`] only.
     emulated: Option<Box<Emulated>>,
+    #[cfg(feature = "simulate")]
+    modelled: crate::modelled::Modelled,
 }
 
 impl Agent {
@@ -108,7 +110,12 @@ impl Agent {
             #[cfg(test)]
             never_wait: false,
         };
-        Agent { elision, emulated }
+        Agent {
+            elision,
+            emulated,
+            #[cfg(feature = "simulate")]
+            modelled: crate::modelled::Modelled::default(),
+        }
     }
 
     /// Retries of the regions that begin from now on.
@@ -149,6 +156,8 @@ impl Agent {
             Backend::Absent => fall_back(&self.elision.htm, Direct, locks, body),
             Backend::Rtm => self.run_rtm(locks, body),
             Backend::Emulated => self.run_emulated(locks, body),
+            #[cfg(feature = "simulate")]
+            Backend::Modelled => self.elision.run(&mut self.modelled, locks, body),
         }
     }
 

@@ -20,6 +20,9 @@ pub enum HtmMode {
     Emulated(Emulation),
     /// No regions: bodies run directly.
     Absent,
+    /// Those of simulated cores; anywhere else bodies run directly.
+    #[cfg(feature = "simulate")]
+    Modelled,
 }
 
 impl fmt::Display for HtmMode {
@@ -29,6 +32,8 @@ impl fmt::Display for HtmMode {
             HtmMode::Rtm => "rtm",
             HtmMode::Emulated(_) => "emulated",
             HtmMode::Absent => "absent",
+            #[cfg(feature = "simulate")]
+            HtmMode::Modelled => "modelled",
         })
     }
 }
@@ -85,6 +90,9 @@ pub enum Backend {
     Emulated,
     /// None: bodies run directly.
     Absent,
+    /// Those of simulated cores.
+    #[cfg(feature = "simulate")]
+    Modelled,
 }
 
 impl fmt::Display for Backend {
@@ -93,6 +101,8 @@ impl fmt::Display for Backend {
             Backend::Rtm => "rtm",
             Backend::Emulated => "emulated",
             Backend::Absent => "absent",
+            #[cfg(feature = "simulate")]
+            Backend::Modelled => "modelled",
         })
     }
 }
@@ -201,6 +211,8 @@ impl Htm {
     pub(crate) fn detected(mode: HtmMode, detect: impl FnOnce() -> Detection) -> Result<Htm, Unavailable> {
         let (backend, world) = match mode {
             HtmMode::Absent => (Backend::Absent, None),
+            #[cfg(feature = "simulate")]
+            HtmMode::Modelled => (Backend::Modelled, None),
             HtmMode::Emulated(emulation) => (Backend::Emulated, Some(World::new(emulation))),
             HtmMode::Auto | HtmMode::Rtm => match detect() {
                 Detection { probe_commits: true, .. } => (Backend::Rtm, None),

@@ -11,6 +11,8 @@
 //! | [`Emulated`](Backend::Emulated) | in a software region that a seed aborts, at last under the fallback locks | tests |
 //! | [`Absent`](Backend::Absent) | under the fallback locks, at once | everything else |
 //!
+//! With the feature `simulate` there are also modelled regions, of simulated cores (`modelled.rs`).
+//!
 //! # How a body is run
 //!
 //! [`Agent::run`] looks at the fallback locks and waits while one is held, so that one fallback does not drag all others after
@@ -49,6 +51,8 @@ mod agent;
 mod emulated;
 mod htm;
 mod locks;
+#[cfg(feature = "simulate")]
+mod modelled;
 mod outside;
 mod rtm;
 mod statistics;

@@ -2,6 +2,8 @@
 
 use crate::access::{Access, Direct};
 use crate::htm::Htm;
+use crate::word;
+use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, CacheAligned};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,6 +39,7 @@ impl SpinLock {
     /// Takes the lock if it is free.
     #[inline]
     fn try_acquire(&self, htm: &Htm) -> bool {
+        word::step(Touch::Exchange, &*self.0);
         // ORDERING: pairs with the release in `release`. Regions that subscribed notice this write and abort.
         htm.outside(|| self.0.compare_exchange(Self::FREE, Self::HELD, Ordering::Acquire, Ordering::Relaxed).is_ok())
     }
@@ -59,6 +62,7 @@ impl FallbackLocks for SpinLock {
     #[inline]
     fn release(&self, _htm: &Htm) {
         debug_assert_eq!(self.0.load(Ordering::Relaxed), Self::HELD, "a lock that is not held cannot be released");
+        word::step(Touch::Store, &*self.0);
         // ORDERING: pairs with the acquire in `acquire` and with the subscription of regions.
         self.0.store(Self::FREE, Ordering::Release);
     }

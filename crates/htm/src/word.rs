@@ -44,7 +44,7 @@ word!(loom::sync::atomic::AtomicU64);
 
 /// Before each access: where tests and simulations let another thread take its turn. The caller may hold a latch.
 #[inline(always)]
-fn step<W>(touch: Touch, word: &W) {
+pub(crate) fn step<W>(touch: Touch, word: &W) {
     #[cfg(feature = "steps")]
     seriatim_base::thread::step_latched(touch, std::ptr::from_ref(word).cast());
     let _ = (touch, word);

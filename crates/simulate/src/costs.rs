@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::validation::{Compared, Verdict, judge};
+use crate::validation::Compared;
 
 /// Kinds of step that work is charged with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,10 @@ pub struct Machine {
     pub yields: f64,
     /// A sleep takes so much longer than was asked for.
     pub sleep: f64,
+    /// A region, its begin and its end.
+    pub region: f64,
+    /// A region is undone.
+    pub abort: f64,
 }
 
 /// All that a simulation charges.
@@ -132,7 +136,7 @@ pub struct Table {
 pub struct Protocol {
     /// Its name.
     pub protocol: String,
-    /// How regions run: `absent`.
+    /// How regions run: `absent` or `modelled`.
     pub regions: String,
     /// In nanoseconds.
     pub work: Work,
@@ -145,11 +149,6 @@ pub struct Protocol {
 }
 
 impl Table {
-    /// Whether simulations of the protocol were compared with threads and are within the bounds.
-    pub fn is_proven(&self, protocol: &str, regions: &str) -> bool {
-        judge(&self.validation, protocol, regions).is_some_and(Verdict::is_proven)
-    }
-
     /// The costs of a workload under a protocol; those that are not scaled if the workload was not measured.
     pub fn costs(&self, protocol: &str, regions: &str, workload: &str) -> Option<Costs> {
         let found = self.protocols.iter().find(|of| of.protocol == protocol && of.regions == regions)?;
@@ -162,8 +161,8 @@ impl Table {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), String> {
-        let Machine { transfer, pause, yields, sleep } = self.machine;
-        let mut all = vec![("machine".to_owned(), vec![transfer, pause, yields, sleep])];
+        let Machine { transfer, pause, yields, sleep, region, abort } = self.machine;
+        let mut all = vec![("machine".to_owned(), vec![transfer, pause, yields, sleep, region, abort])];
         all.extend(self.protocols.iter().map(|of| (of.protocol.clone(), of.work.by_step().to_vec())));
         if let Some(of) =
             self.protocols.iter().find(|of| of.scales.values().any(|scale| !(0.01..=100.0).contains(scale)))

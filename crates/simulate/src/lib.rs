@@ -13,6 +13,7 @@
 //! | [`machine`] | cores, clocks, and whose turn it is |
 //! | [`costs`] | what a step costs, and the file that says so |
 //! | `lines` | which core wrote a cache line last |
+//! | `regions` | which lines open regions have touched, and which are lost |
 //! | `watchdog` | a core that holds the thread is told of, instead of a hang |
 //! | [`fit`] | costs from measured times and counted steps |
 //! | [`validation`] | how far simulated cores are from threads |
@@ -23,6 +24,7 @@ pub mod fit;
 mod lines;
 pub mod machine;
 pub mod measure;
+mod regions;
 pub mod validation;
 mod watchdog;
 

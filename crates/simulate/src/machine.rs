@@ -4,9 +4,10 @@
 //! (a) One core runs at a time, on the thread that called [`run`]: the one that is furthest behind, the first of several. It goes on without
 //!     a switch for as long as it is.
 //! (b) A core's clock is put forward *before* the access that a step stands for, so accesses happen in the order of virtual time.
-//! (c) What is the thread's and not the core's must not change hands: a core that unwinds from a panic keeps the thread until it has
+//! (c) A region is told that it is lost at the access after that, and commits without a step, so at one moment of virtual time.
+//! (d) What is the thread's and not the core's must not change hands: a core that unwinds from a panic keeps the thread until it has
 //!     been caught, since the count of panics is the thread's.
-//! (d) Nothing waits in the system. A core that does holds the thread, and the watchdog tells. A core that waits for what never comes
+//! (e) Nothing waits in the system. A core that does holds the thread, and the watchdog tells. A core that waits for what never comes
 //!     passes virtual time, and the run ends at its limit.
 
 use std::cell::{Cell, RefCell};
@@ -21,11 +22,12 @@ use std::time::Duration;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use seriatim_base::simulated::{self, Wait};
+use seriatim_base::simulated::{self, Lost, Region, Wait};
 use seriatim_base::thread::{self, Touch};
 
 use crate::costs::{Costs, Counts, Step};
 use crate::lines::{CORES_MAX, Lines, line_of};
+use crate::regions::Regions;
 use crate::watchdog::{Signs, Watchdog};
 
 /// Bytes of a core's stack, as of an ordinary thread. Only what is used is ever in memory.
@@ -73,6 +75,8 @@ pub struct Core {
     pub counts: Counts,
     /// Lines that were brought to it from other cores.
     pub transfers: u64,
+    /// Regions that it began.
+    pub regions: u64,
     /// Time it waited: pauses, yields and sleeps.
     pub waited: Duration,
 }
@@ -117,6 +121,7 @@ struct State {
     yielder: Cell<Option<NonNull<Suspended>>>,
     counts: Cell<Counts>,
     transfers: Cell<u64>,
+    regions: Cell<u64>,
     waited: Cell<u64>,
     /// The line touched last.
     line: Cell<usize>,
@@ -130,6 +135,7 @@ struct State {
 enum Last {
     Nothing,
     Step(Touch),
+    Region(Region),
     Wait(Wait),
 }
 
@@ -138,6 +144,7 @@ impl fmt::Display for Last {
         match self {
             Last::Nothing => f.write_str("nothing"),
             Last::Step(touch) => write!(f, "{touch:?}"),
+            Last::Region(act) => write!(f, "{act:?} of a region"),
             Last::Wait(wait) => write!(f, "{wait:?}"),
         }
     }
@@ -148,6 +155,7 @@ struct Cores {
     /// In picoseconds.
     costs: Picoseconds,
     lines: RefCell<Lines>,
+    regions: RefCell<Regions>,
     current: Cell<Option<usize>>,
     /// Until when, and before which core, the one that runs is furthest behind.
     horizon: Cell<(u64, usize)>,
@@ -161,6 +169,8 @@ struct Picoseconds {
     pause: u64,
     yields: u64,
     sleep: u64,
+    region: u64,
+    abort: u64,
 }
 
 impl Picoseconds {
@@ -174,6 +184,8 @@ impl Picoseconds {
             // Time must pass, or who waits by yielding waits for ever.
             yields: of(machine.yields).max(1),
             sleep: of(machine.sleep).max(1),
+            region: of(machine.region),
+            abort: of(machine.abort),
         }
     }
 }
@@ -189,7 +201,7 @@ impl Cores {
         core.last.set(last);
         self.steps.set(self.steps.get() + 1);
         self.signs.steps.store(self.steps.get(), Ordering::Relaxed);
-        // Invariant (c).
+        // Invariant (d).
         if (core.clock.get(), at) > self.horizon.get() && !thread::panicking() {
             let yielder = core.yielder.get().expect("a core that runs has begun");
             // SAFETY: it lives until the coroutine's body ends, and we are in it.
@@ -216,12 +228,10 @@ impl Cores {
             }
         })
     }
-}
 
-impl simulated::Machine for Cores {
-    fn step(&self, touch: Touch, address: usize) -> bool {
-        let Some((at, core)) = self.running() else { return false };
-        let Some((step, transfers)) = self.touch(at, core, touch, address) else { return true };
+    /// The core takes a step, and then has the line, which a region of another may lose thereby.
+    fn take(&self, at: usize, core: &State, touch: Touch, address: usize) {
+        let Some((step, transfers)) = self.touch(at, core, touch, address) else { return };
         let mut counts = core.counts.get();
         counts[step as usize] += 1;
         core.counts.set(counts);
@@ -231,7 +241,42 @@ impl simulated::Machine for Cores {
             cost += self.costs.transfer;
         }
         self.pass(at, core, cost, Last::Step(touch));
+        let writes = matches!(step, Step::Store | Step::Exchange | Step::Copy);
+        self.regions.borrow_mut().touch(at, line_of(address), writes);
+    }
+}
+
+impl simulated::Machine for Cores {
+    fn step(&self, touch: Touch, address: usize) -> bool {
+        let Some((at, core)) = self.running() else { return false };
+        self.take(at, core, touch, address);
         true
+    }
+
+    fn region(&self, act: Region, address: usize) -> Result<bool, Lost> {
+        let Some((at, core)) = self.running() else { return Ok(false) };
+        match act {
+            Region::Begin => {
+                core.regions.set(core.regions.get() + 1);
+                self.pass(at, core, self.costs.region, Last::Region(act));
+                self.regions.borrow_mut().begin(at);
+            }
+            Region::Load => {
+                self.take(at, core, Touch::Node, address);
+                self.regions.borrow_mut().access(at, line_of(address), false)?;
+            }
+            Region::Store => {
+                self.take(at, core, Touch::Store, address);
+                self.regions.borrow_mut().access(at, line_of(address), true)?;
+            }
+            Region::Commit => self.regions.borrow_mut().end(at)?,
+            Region::Abort => {
+                // Why it is lost was said before, if it was.
+                let _ = self.regions.borrow_mut().end(at);
+                self.pass(at, core, self.costs.abort, Last::Region(act));
+            }
+        }
+        Ok(true)
     }
 
     fn wait(&self, wait: Wait) -> bool {
@@ -259,6 +304,10 @@ pub fn at<R>(time: Duration, body: impl FnOnce() -> R) -> R {
     impl simulated::Machine for Still {
         fn step(&self, _: Touch, _: usize) -> bool {
             true
+        }
+
+        fn region(&self, _: Region, _: usize) -> Result<bool, Lost> {
+            Ok(false)
         }
 
         fn wait(&self, _: Wait) -> bool {
@@ -291,6 +340,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         yielder: Cell::new(None),
         counts: Cell::default(),
         transfers: Cell::new(0),
+        regions: Cell::new(0),
         waited: Cell::new(0),
         line: Cell::new(0),
         copies: Cell::new(0),
@@ -301,6 +351,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         cores: roles.iter().map(state).collect(),
         costs: Picoseconds::of(costs),
         lines: RefCell::default(),
+        regions: RefCell::default(),
         current: Cell::new(None),
         horizon: Cell::new((0, 0)),
         signs: Arc::clone(&signs),
@@ -365,6 +416,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         ended: duration(core.clock.get()),
         counts: core.counts.get(),
         transfers: core.transfers.get(),
+        regions: core.regions.get(),
         waited: duration(core.waited.get()),
         name: core.name,
     });

@@ -32,7 +32,7 @@ pub struct Compared {
     pub cores: u16,
     /// The protocol.
     pub protocol: String,
-    /// How regions ran: `absent`.
+    /// How regions ran on simulated cores: `absent`, or `modelled`, which is compared with a processor's.
     pub regions: String,
     /// On threads.
     pub real: Figures,

@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use serde_json::{Map, Value, json};
-use seriatim::htm::HtmMode;
+use seriatim::htm::{Backend, HtmMode};
 use seriatim::{Batch, Database, Durability, Statistics, thread};
 use seriatim_base::talk;
 use seriatim_simulate::costs::Table;
+use seriatim_simulate::validation::{Verdict, judge};
 use seriatim_simulate::{Core, Costs, Guard, Machine, Role, Step, Work};
 use seriatim_workload::Workload;
 
@@ -35,6 +36,16 @@ const GRACE: f64 = 30.0;
 /// Real time that no core holds the thread for: what is longest between two steps is touching fresh memory.
 const HELD: Duration = Duration::from_secs(60);
 
+/// What `--htm auto` means: modelled regions, whatever the processor has.
+pub(crate) const AUTO: HtmMode = HtmMode::Modelled;
+
+/// How regions run: as tables have it. Also that there are none.
+pub(super) const MODELLED: &str = "modelled";
+pub(super) const ABSENT: &str = "absent";
+
+/// What reports say of regions that were not compared with a processor's.
+const UNVALIDATED: &str = "modelled, unvalidated";
+
 /// That cores are to be simulated, and what their steps cost.
 pub(crate) struct Simulation {
     table: Option<Table>,
@@ -53,7 +64,7 @@ impl Simulation {
         }
         match matches.get_one::<String>("htm").map(|name| name.parse::<HtmMode>()) {
             None | Some(Ok(HtmMode::Auto | HtmMode::Absent)) => {}
-            _ => return unfit("regions yet: give --htm absent"),
+            _ => return unfit("regions but modelled ones: give --htm auto or absent"),
         }
         plan.threads = usize::from(cores);
         let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
@@ -73,20 +84,23 @@ impl Simulation {
 
     /// What steps of the workload cost under the protocol of this database.
     pub(crate) fn costs(&self, db: &Database, workload: &str) -> Result<Charged<'_>, Failure> {
-        let (protocol, regions) = (db.protocol().name, "absent");
+        let protocol = db.protocol().name;
+        let regions = if db.backend() == Backend::Modelled { MODELLED } else { ABSENT };
         let Some(table) = &self.table else {
             let work = Work::of_steps([UNIT; Step::ALL.len()]);
-            let machine = Machine { transfer: UNIT, pause: UNIT, yields: UNIT, sleep: UNIT };
-            return Ok(Charged { table: None, regions, is_proven: false, costs: Costs { work, machine } });
+            let (region, abort) = (UNIT, UNIT);
+            let machine = Machine { transfer: UNIT, pause: UNIT, yields: UNIT, sleep: UNIT, region, abort };
+            return Ok(Charged { table: None, regions, verdict: None, costs: Costs { work, machine } });
         };
-        let costs = table.costs(protocol, regions, workload).ok_or_else(|| {
+        // Where no regions were there to be measured, a step costs what it costs without them.
+        let costs = [regions, ABSENT].iter().find_map(|regions| table.costs(protocol, regions, workload));
+        let costs = costs.ok_or_else(|| {
             Failure::Usage(format!(
                 "the costs {} have none for {protocol}: measure them with `seriatim simulate costs`",
                 table.name
             ))
         })?;
-        let is_proven = table.is_proven(protocol, regions);
-        Ok(Charged { table: Some(table), regions, is_proven, costs })
+        Ok(Charged { table: Some(table), regions, verdict: judge(&table.validation, protocol, regions), costs })
     }
 }
 
@@ -110,14 +124,14 @@ fn parse(text: &str) -> Result<Table, String> {
 pub(crate) struct Charged<'t> {
     table: Option<&'t Table>,
     regions: &'static str,
-    /// Whether simulations under the protocol are as runs on threads, within the bounds.
-    is_proven: bool,
+    /// How far simulations under the protocol are from runs on threads; `None` if they were not compared.
+    verdict: Option<Verdict>,
     costs: Costs,
 }
 
 /// What a core gives back.
 enum Ended {
-    Terminal(Part),
+    Terminal(Box<Part>),
     /// What the database had counted when the measurement began, and what it had at its end.
     Phases(Box<(Statistics, Statistics)>),
     Ticker,
@@ -137,7 +151,8 @@ impl Charged<'_> {
             .zip(&counts)
             .enumerate()
             .map(|(at, (terminals, count))| {
-                let serve = move || Ended::Terminal(runner::serve(db, workload, plan, terminals, phase, count));
+                let serve =
+                    move || Ended::Terminal(Box::new(runner::serve(db, workload, plan, terminals, phase, count)));
                 Role::new(format!("terminal {at}"), serve)
             })
             .collect();
@@ -173,7 +188,7 @@ impl Charged<'_> {
         let (mut parts, mut statistics) = (Vec::new(), None);
         for result in run.results {
             match result.expect("a terminal does not panic") {
-                Ended::Terminal(part) => parts.push(part),
+                Ended::Terminal(part) => parts.push(*part),
                 Ended::Phases(both) => statistics = Some(both.1.since(&both.0)),
                 Ended::Ticker => {}
             }
@@ -192,13 +207,15 @@ impl Charged<'_> {
         });
         let ended: f64 = terminals.iter().map(|core| core.ended.as_secs_f64()).sum();
         let waited: f64 = terminals.iter().map(|core| core.waited.as_secs_f64()).sum();
+        let is_unvalidated = self.regions == MODELLED && self.verdict.is_none();
         json!({
             "cores": plan.threads,
             "costs": self.table.map_or("unit", |table| &table.name),
             "measured_on": self.table.map(|table| &table.measured_on),
-            "regions": self.regions,
-            "proven": self.is_proven,
+            "regions": if is_unvalidated { UNVALIDATED } else { self.regions },
+            "proven": self.verdict.is_some_and(Verdict::is_proven),
             "steps": Map::from_iter(steps),
+            "regions_begun": terminals.iter().map(|core| core.regions).sum::<u64>(),
             "transfers": terminals.iter().map(|core| core.transfers).sum::<u64>(),
             "waited": if ended > 0.0 { waited / ended } else { 0.0 },
             "switches": switches,

@@ -10,9 +10,9 @@ mod validate;
 mod without;
 
 #[cfg(feature = "simulate")]
-pub(crate) use cores::{Simulation, at};
+pub(crate) use cores::{AUTO, Simulation, at};
 #[cfg(not(feature = "simulate"))]
-pub(crate) use without::{Simulation, at, run};
+pub(crate) use without::{AUTO, Simulation, at, run};
 
 /// `seriatim simulate`.
 #[cfg(feature = "simulate")]

@@ -2,6 +2,7 @@
 
 use clap::ArgMatches;
 use seriatim::Database;
+use seriatim::htm::HtmMode;
 use seriatim_workload::Workload;
 
 use crate::Failure;
@@ -18,6 +19,9 @@ fn refusal() -> Failure {
 pub(crate) fn run(_: &ArgMatches) -> Result<(), Failure> {
     Err(refusal())
 }
+
+/// What `--htm auto` means on simulated cores, if there were any.
+pub(crate) const AUTO: HtmMode = HtmMode::Auto;
 
 /// There is none.
 pub(crate) enum Simulation {}

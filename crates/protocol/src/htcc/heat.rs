@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use seriatim_base::clock::Instant;
+use seriatim_base::thread::Touch;
 use seriatim_catalog::KeyBuf;
 use seriatim_htm::Htm;
 use seriatim_store::{RecordPtr, read_key};
@@ -197,6 +198,7 @@ impl Heat {
         let more = |word| Count::of(word).more(period);
         let count = |word| Some(more(word).in_word(word));
         let word = locks::word(&table.record_layout, record);
+        crate::step(Touch::Exchange, word);
         let counted = word.try_update(Ordering::Relaxed, Ordering::Relaxed, count);
         let failures = counted.map_or(0, |before| more(before).failures);
         if failures > 0 && failures.is_multiple_of(self.failures) {
@@ -295,6 +297,7 @@ pub(super) fn heat(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
     if cold.is_locked() || cold.is_absent() || cold.is_hot() {
         return false;
     }
+    crate::step(Touch::Exchange, word);
     // ORDERING: as the lock of a commit; a region that read the word aborts.
     let exchange = || word.compare_exchange(cold.0, cold.hot().0, Ordering::AcqRel, Ordering::Relaxed);
     htm.outside(exchange).is_ok()
@@ -310,6 +313,7 @@ pub(super) fn cool(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
     let word = record_header::tid_word(&table.record_layout, record);
     let hot = TidWord(word.load(Ordering::Acquire));
     if hot.is_hot() {
+        crate::step(Touch::Store, word);
         htm.outside(|| word.store(hot.cold().0, Ordering::Release));
     }
     locks::let_go(lock, true);

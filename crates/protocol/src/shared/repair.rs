@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{Ordering, fence};
 
+use seriatim_base::thread::Touch as Steps;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Runs, Table};
 
@@ -120,6 +121,7 @@ impl<O: Origin> Optimistic<O> {
         for entry in self.node_set.iter() {
             // SAFETY: as in `node_set_failure`.
             let word = unsafe { &*entry.node_version.address() };
+            crate::step(Steps::Node, word);
             if word.load(Ordering::Acquire) != entry.node_version.value() {
                 note(entry.by)?;
             }
