@@ -5,6 +5,7 @@
 
 pub mod dbx;
 pub mod htcc;
+pub mod hto;
 pub mod nowait;
 pub mod occ;
 mod registry;

@@ -12,6 +12,7 @@ macro_rules! for_each_protocol {
             tictoc => $crate::tictoc::TicToc,
             htcc => $crate::htcc::Htcc,
             occ => $crate::occ::Occ,
+            hto => $crate::hto::Hto,
         }
     };
 }
@@ -38,5 +39,6 @@ const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     assert!(matches!(added::<crate::htcc::Htcc>(), [24, 0]));
     assert!(matches!(added::<crate::tictoc::TicToc>(), [24, 0]));
     assert!(matches!(added::<crate::occ::Occ>(), [24, 0]));
+    assert!(matches!(added::<crate::hto::Hto>(), [32, 0]));
     assert!(matches!(added::<crate::dbx::Dbx>(), [24, 24]));
 };

@@ -120,11 +120,12 @@ impl std::fmt::Display for Setting {
 }
 
 /// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
+/// [`given`] names; of the protocols those that [`chosen`] names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
 /// the protocol holds transactions.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
-    let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
+    let chosen = chosen();
+    let of = |htm: HtmMode| chosen.iter().map(move |protocol| Setting::new(protocol, htm));
     let hot = |htm: HtmMode| of(htm).filter_map(|setting| setting.all_hot());
     let queued = of(backends[0]).filter_map(|setting| setting.queued());
     backends.iter().flat_map(|&htm| of(htm).chain(hot(htm))).chain(queued).collect()
@@ -160,6 +161,17 @@ pub fn given() -> Option<HtmMode> {
     Some(text.parse().unwrap_or_else(|unknown| panic!("SERIATIM_HTM: {unknown}")))
 }
 
+/// The protocols of `SERIATIM_PROTOCOLS`, names with commas between, if that is set: tests that run on all then run on these. Else all.
+///
+/// # Panics
+/// If one of the names is none.
+fn chosen() -> Vec<&'static ProtocolInfo> {
+    let Ok(names) = std::env::var("SERIATIM_PROTOCOLS") else { return protocols().iter().collect() };
+    let known = |name: &str| protocols().iter().find(|known| known.name == name);
+    let named = |name| known(name).unwrap_or_else(|| panic!("SERIATIM_PROTOCOLS: no protocol {name}"));
+    names.split(',').map(named).collect()
+}
+
 /// The back ends on a processor that was found to be so.
 fn backends(seed: u64, given: Option<HtmMode>, detection: &Detection) -> Vec<HtmMode> {
     let emulated = HtmMode::Emulated(Emulation { seed, abort_one_in: 8, yields: true });
@@ -192,7 +204,7 @@ mod tests {
             emulated.map(|setting| setting.protocol).collect()
         };
         if given().is_none() {
-            assert_eq!(emulated(matrix(7)).len(), protocols().len() + 1, "one of them with all records hot, too");
+            assert_eq!(emulated(matrix(7)).len(), chosen().len() + 1, "one of them with all records hot, too");
             assert_eq!(emulated(matrix_of_steps(7)), ["dbx", "htcc"]);
         }
     }

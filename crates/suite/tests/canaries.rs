@@ -302,15 +302,23 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
         caught_by_schedules(protocol, Fault::SkipValidation, &write_skew());
         caught_by_histories(protocol, Fault::SkipValidation);
     }
-    // What is absent is not hot.
-    caught_by_schedules(HTCC_HOT, Fault::SkipValidation, &phantom());
-    caught_by_histories(HTCC_HOT, Fault::SkipValidation);
+    // What is absent is not hot, and has no timestamps.
+    for protocol in [HTCC_HOT, "hto"] {
+        caught_by_schedules(protocol, Fault::SkipValidation, &phantom());
+        caught_by_histories(protocol, Fault::SkipValidation);
+    }
 }
 
 #[test]
 fn hot_records_read_without_a_lock_are_caught_by_schedules_and_histories() {
     caught_by_schedules(HTCC_HOT, Fault::ReadHotUnlocked, &write_skew());
     caught_by_histories(HTCC_HOT, Fault::ReadHotUnlocked);
+}
+
+#[test]
+fn write_timestamps_below_those_of_readers_are_caught_by_schedules_and_histories() {
+    caught_by_schedules("hto", Fault::OverwriteReaders, &write_skew());
+    caught_by_histories("hto", Fault::OverwriteReaders);
 }
 
 #[test]

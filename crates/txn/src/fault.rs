@@ -41,11 +41,13 @@ pub enum Fault {
     RebaseRegardless,
     /// Reads hot records without locking them, and so without noting them either.
     ReadHotUnlocked,
+    /// Writes what transactions under way have read: a write timestamp below a reader's.
+    OverwriteReaders,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -63,5 +65,6 @@ impl Fault {
         Fault::GrowSharedRuns,
         Fault::RebaseRegardless,
         Fault::ReadHotUnlocked,
+        Fault::OverwriteReaders,
     ];
 }

@@ -18,6 +18,7 @@ use seriatim_txn::{
     Redo, Requirements, RowBuffer, RowPtr, Scan, Table,
 };
 
+use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
@@ -115,8 +116,11 @@ pub struct State {
 
 impl Variant for State {
     type By = ();
-    type Claim = LockBit;
     const REBASES: bool = true;
+
+    fn claim(&self) -> impl gc::Claim {
+        LockBit
+    }
 
     #[inline]
     fn begin(&mut self, core: &Core, mode: Mode) {

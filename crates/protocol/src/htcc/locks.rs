@@ -209,7 +209,7 @@ impl AccessLocks for Locks {
     #[inline]
     fn look(
         &mut self,
-        core: &Core,
+        core: &mut Core,
         table: &Table,
         record: RecordPtr,
         access: For,

@@ -18,6 +18,7 @@ use seriatim_txn::{
     ProtocolInfo, Redo, Requirements, RowBuffer, Table, VALIDATE,
 };
 
+use crate::shared::gc;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::record_header;
 use crate::shared::region;
@@ -152,7 +153,10 @@ pub struct State {
 
 impl Variant for State {
     type By = Entry;
-    type Claim = HotClaim;
+
+    fn claim(&self) -> impl gc::Claim {
+        HotClaim
+    }
 
     #[inline]
     fn begin(&mut self, _: &Core, _: Mode) {

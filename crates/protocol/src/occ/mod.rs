@@ -19,6 +19,7 @@ use seriatim_txn::{
 };
 
 use crate::shared::absences::Absences;
+use crate::shared::gc;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
@@ -114,7 +115,10 @@ impl State {
 
 impl Variant for State {
     type By = Timestamped;
-    type Claim = Claim;
+
+    fn claim(&self) -> impl gc::Claim {
+        Claim
+    }
 
     #[inline]
     fn begin(&mut self, _: &Core, _: Mode) {

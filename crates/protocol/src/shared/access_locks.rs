@@ -28,8 +28,17 @@ pub(crate) trait AccessLocks: Send {
     ///
     /// # Errors
     /// The memory limit, or another holds the record for longer than the bound.
-    fn look(&mut self, core: &Core, table: &Table, record: RecordPtr, access: For)
-    -> Result<(TidWord, usize), OpError>;
+    fn look(
+        &mut self,
+        core: &mut Core,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize), OpError>;
+
+    /// The attempt is about to link a record: sets the words of its header that are theirs.
+    #[inline(always)]
+    fn linking(&mut self, _: &Table, _: RecordPtr) {}
 
     /// An access to a record failed, or its validation.
     fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr);
@@ -39,6 +48,11 @@ pub(crate) trait AccessLocks: Send {
 
     /// Gives those locks back of which no record is `needed`.
     fn release_unless(&mut self, needed: impl Fn(RecordPtr) -> bool);
+
+    /// Whether any record is locked.
+    fn holds_any(&self) -> bool {
+        self.held().next().is_some()
+    }
 
     /// Gives all locks back.
     fn release(&mut self, core: &Core);
@@ -59,7 +73,7 @@ impl AccessLocks for () {
     }
 
     #[inline(always)]
-    fn look(&mut self, _: &Core, table: &Table, record: RecordPtr, _: For) -> Result<(TidWord, usize), OpError> {
+    fn look(&mut self, _: &mut Core, table: &Table, record: RecordPtr, _: For) -> Result<(TidWord, usize), OpError> {
         record_header::settled_version(table, record).ok_or(OpError::execute(Reason::RecordLocked))
     }
 

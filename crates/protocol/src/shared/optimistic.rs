@@ -220,7 +220,7 @@ impl<O: Origin> Optimistic<O> {
     #[inline(always)]
     fn look(&mut self, table: &Table, record: RecordPtr, access: For) -> Result<(TidWord, usize, O), OpError> {
         let by = self.base.by.at(table, record);
-        let (word, row_version) = match self.locks.look(&self.base.core, table, record, access) {
+        let (word, row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
             Ok(found) => found,
             Err(OpError::Abort(_)) => return Err(self.locked(table, record)),
             Err(full) => return Err(full),
@@ -267,6 +267,7 @@ impl<O: Origin> Optimistic<O> {
             return Err(error);
         }
         O::prepare(table, staged.record);
+        self.locks.linking(table, staged.record);
         let (link, linked) = match self.base.defers {
             false => (Link::Own, self.link(table, key, staged.record)),
             true => (Link::Deferred, self.defer(table, key, staged.record)),
@@ -386,6 +387,15 @@ impl<O: Origin> Optimistic<O> {
                 self.note_read(table, record, word, by)?;
             }
             return Ok(Inserted::Exists(row));
+        }
+        // It was accessed to be read, and is to be written.
+        if own.is_none()
+            && exists == OnExists::Refuse
+            && O::Locks::is_locked_at_access(word)
+            && let Err(error) = self.look(table, record, For::Writing)
+        {
+            record::discard(&mut self.base.core, table, staged);
+            return Err(error);
         }
         let row_version = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
         match own {
@@ -631,7 +641,7 @@ impl<O: Origin> Optimistic<O> {
     #[inline]
     pub(crate) fn commit_read_only(&mut self, claim: &impl Claim) -> Result<Outcome, OpError> {
         // What was noted before a lock was taken may have changed by then.
-        let locks = self.locks.held().next().is_some();
+        let locks = self.locks.holds_any();
         if self.reads.len() + self.node_set.len() > usize::from(!locks) {
             self.validate()?;
         }

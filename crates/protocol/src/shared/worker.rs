@@ -20,10 +20,13 @@ use super::record;
 pub(crate) trait Variant: Send {
     /// What entries remember: nothing, unless it repairs or orders by timestamps.
     type By: Origin;
-    /// How records are claimed that are to be unlinked.
-    type Claim: Claim + Default;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
+    /// Whether it holds transactions until they are decided.
+    const DETACHES: bool = true;
+
+    /// How records are claimed that are to be unlinked.
+    fn claim(&self) -> impl Claim;
 
     /// A transaction has begun; the worker is online.
     #[inline]
@@ -240,7 +243,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn abort(&mut self) {
-        self.attempt.abandon(&V::Claim::default());
+        self.attempt.abandon(&self.variant.claim());
     }
 
     fn conflict_info(&self) -> Option<&ConflictInfo> {
@@ -249,7 +252,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn collect_garbage(&mut self, most: usize) {
         let due = self.attempt.base.due(most);
-        gc::collect(&mut self.attempt.base.core, &V::Claim::default(), due);
+        gc::collect(&mut self.attempt.base.core, &self.variant.claim(), due);
         self.variant.between(&mut self.attempt.base.core);
     }
 
@@ -263,7 +266,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn detach(&mut self) -> Option<&mut dyn Detach> {
-        Some(self)
+        if V::DETACHES { Some(self) } else { None }
     }
 
     fn repair(&mut self) -> Option<&mut dyn Repair> {

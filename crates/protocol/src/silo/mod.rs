@@ -14,6 +14,7 @@ use seriatim_txn::{
     Redo, Requirements, RowBuffer, Table,
 };
 
+use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
@@ -105,8 +106,11 @@ impl State {
 
 impl Variant for State {
     type By = ();
-    type Claim = LockBit;
     const REBASES: bool = true;
+
+    fn claim(&self) -> impl gc::Claim {
+        LockBit
+    }
 
     #[inline]
     fn begin(&mut self, _: &Core, _: Mode) {
@@ -169,7 +173,10 @@ mod tests {
 
     impl Variant for Repairs {
         type By = Run;
-        type Claim = LockBit;
+
+        fn claim(&self) -> impl gc::Claim {
+            LockBit
+        }
 
         fn begin(&mut self, core: &Core, mode: Mode) {
             self.0.begin(core, mode);
