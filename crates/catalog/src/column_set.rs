@@ -38,6 +38,13 @@ impl ColumnSet {
         ColumnSet(self.0 & other.0)
     }
 
+    /// Columns that are not in the set; none that shares a bit with one in it.
+    #[must_use]
+    #[inline]
+    pub const fn complement(self) -> ColumnSet {
+        ColumnSet(!self.0)
+    }
+
     /// Whether the sets may share a column.
     #[inline]
     pub const fn intersects(self, other: ColumnSet) -> bool {

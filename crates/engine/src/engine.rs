@@ -8,7 +8,7 @@ use std::time::Duration;
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, TableId};
-use seriatim_catalog::{Key, TableDef};
+use seriatim_catalog::{ColumnSet, Key, TableDef};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, Knob, ProtocolInfo};
@@ -151,7 +151,7 @@ impl Engine {
                 time.advance(now.since(last).min(most));
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
-                memory.advance_horizon(htm.outside(|| epochs.advance()));
+                memory.advance_horizon(epochs.advance(&htm));
                 if let Some((log, look_behind)) = &mut log {
                     look_behind(epochs.current(), log.durable().epoch());
                     if durability::is_at_limit(epochs.current()) {
@@ -228,6 +228,17 @@ impl Engine {
     pub fn schema(&self) -> Schema {
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
         Schema::new(tables.sets.iter().map(|set| set.definition.clone()))
+    }
+
+    /// Tells each table what all registered procedures leave alone in it: `of` its name, the columns that they only add to, and all that
+    /// they change. Transactions that publish in several steps look at that again in their windows.
+    pub fn agree(&self, of: impl Fn(&str) -> Option<(ColumnSet, ColumnSet)>) {
+        let _closed = self.inner.environment.epochs.windows().close();
+        for set in self.inner.sets() {
+            // Rows of a run are one record.
+            let (sums, changed) = of(&set.definition.name).filter(|_| !set.primary.has_runs).unwrap_or_default();
+            set.primary.commuting.set(sums, changed.complement());
+        }
     }
 
     /// The options that it was opened with.

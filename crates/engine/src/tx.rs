@@ -106,6 +106,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     gated: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
+    /// Whether the protocol publishes procedures piece by piece.
+    pieces: bool,
     /// Whether decisions are queued.
     queued: Cell<bool>,
     attempt: Cell<u32>,
@@ -671,6 +673,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
+            pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
             priority: Cell::default(),
@@ -1377,6 +1380,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.hold.set(hold);
         }
         self.worker().begin(mode, self.priority.get());
+        if self.pieces
+            && origin == Origin::Procedure
+            && let Some(pieces) = self.worker().pieces()
+        {
+            pieces.follow();
+        }
         if self.queued.get()
             && let Some(held) = self.worker().detach()
         {

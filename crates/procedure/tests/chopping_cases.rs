@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use seriatim_procedure::analysis::{ChopError, Schema, chop, plan};
+use seriatim_procedure::analysis::{ChopError, Schema, agreements, chop, plan};
 use seriatim_procedure::ir::Procedure;
 use seriatim_procedure::plan::{Chopping, Columns, MergeReason, Options, Plan, Role};
 use support::build::{Build, procedure};
@@ -422,4 +422,35 @@ fn canary_a_chopping_that_is_not_safe_is_told() {
         let found = chopping.check().expect_err("told");
         assert!(found.contains(message), "{found:?} does not say {message:?}");
     }
+}
+
+/// The sums that a set only adds to, by table.
+fn sums(set: &[Plan]) -> Vec<String> {
+    let agreed = agreements(set).into_iter();
+    let columns: Vec<std::sync::Arc<str>> = ["id", "value", "sum", "flag"].map(Into::into).into();
+    agreed.map(|(table, agreed)| format!("{table}.{}", agreed.sums.names(&columns))).collect()
+}
+
+#[test]
+fn a_sum_is_agreed_on_if_every_operation_of_the_set_leaves_it_alone() {
+    let adds = || of("adds", |b| add(b, "a"));
+    assert_eq!(sums(&[adds()]), ["a.sum"]);
+    assert_eq!(sums(&[adds(), of("writes", |b| write(b, "a"))]), ["a.sum"], "another column");
+    assert_eq!(sums(&[adds(), of("writes", |b| write(b, "b"))]), ["a.sum"], "another table");
+    assert!(sums(&[adds(), of("reads", |b| read_sum(b, "a"))]).is_empty(), "it is read");
+    let sets = of("sets", |b| b.update_if("", "a", "x", "row", |b| b.assign("row.sum", "=", "y")));
+    assert!(sums(&[adds(), sets]).is_empty(), "it is set");
+    let both = || {
+        of("both", |b| {
+            b.update_if("", "a", "x", "row", |b| {
+                b.assign("row.sum", "+=", "y");
+                b.assign("row.value", "=", "y");
+            });
+        })
+    };
+    assert!(sums(&[both()]).is_empty() && sums(&[adds(), both()]).is_empty(), "one adds to it with what others use");
+    let inserts = of("inserts", |b| b.insert("a", "id: x, value: y, sum: y, flag: x == y"));
+    assert!(sums(&[adds(), inserts]).is_empty(), "rows come");
+    let deletes = of("deletes", |b| b.delete("a", "x"));
+    assert!(sums(&[adds(), deletes]).is_empty(), "rows go");
 }

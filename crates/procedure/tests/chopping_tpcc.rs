@@ -6,7 +6,7 @@
 mod support;
 
 use expect_test::expect_file;
-use seriatim_procedure::analysis::{chop, plan};
+use seriatim_procedure::analysis::{agreements, chop, plan};
 use seriatim_procedure::ir::Procedure;
 use seriatim_procedure::plan::{Chopping, Options, Plan};
 use seriatim_procedure::show;
@@ -30,4 +30,21 @@ fn the_default_graph() {
 fn the_optimized_graph_of_a_delivery_that_cannot_fail_half_way() {
     expect_file!["chopping_tpcc/the_optimized_graph_of_a_delivery_that_cannot_fail_half_way.txt"]
         .assert_eq(&show::text(&chopped(&tpcc::all_without_failures(), Options::OPTIMIZED)));
+}
+
+/// Payment adds to the sums of warehouse and district and to nothing else of them that procedures change. What New-Order and Delivery add to
+/// they add to together with what others use.
+#[test]
+fn sums_that_procedures_only_add_to() {
+    let sums = |plans: &[Plan]| {
+        let name = |(table, sums): (std::sync::Arc<str>, seriatim_procedure::analysis::Agreement)| {
+            let plan = plans.iter().find_map(|plan| plan.tables.iter().find(|known| known.name == table));
+            format!("{table}: {}", sums.sums.names(&plan.expect("a table of a plan").columns))
+        };
+        agreements(plans).into_iter().map(name).collect::<Vec<_>>()
+    };
+    let all = plans(&tpcc::all());
+    let updating: Vec<Plan> = all.iter().filter(|plan| !plan.is_read_only()).cloned().collect();
+    assert_eq!(sums(&updating), ["district: d_ytd", "warehouse: w_ytd"]);
+    assert_eq!(sums(&all), ["district: d_ytd", "warehouse: w_ytd"], "nobody reads them");
 }

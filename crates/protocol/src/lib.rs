@@ -4,6 +4,7 @@
 //! the source, the departures, the argument for serializability and what can wait.
 
 pub mod dbx;
+pub mod dbx_tc;
 pub mod htcc;
 pub mod hto;
 pub mod nowait;

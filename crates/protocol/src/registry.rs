@@ -13,6 +13,7 @@ macro_rules! for_each_protocol {
             htcc => $crate::htcc::Htcc,
             occ => $crate::occ::Occ,
             hto => $crate::hto::Hto,
+            dbx_tc => $crate::dbx_tc::DbxTc,
         }
     };
 }
@@ -41,4 +42,5 @@ const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     assert!(matches!(added::<crate::occ::Occ>(), [24, 0]));
     assert!(matches!(added::<crate::hto::Hto>(), [32, 0]));
     assert!(matches!(added::<crate::dbx::Dbx>(), [24, 24]));
+    assert!(matches!(added::<crate::dbx_tc::DbxTc>(), [24, 24]));
 };

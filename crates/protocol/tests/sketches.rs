@@ -16,7 +16,5 @@ mod stand_in;
 mod batching;
 #[path = "sketches/htcc.rs"]
 mod htcc;
-#[path = "sketches/pieces.rs"]
-mod pieces;
 #[path = "sketches/speculation.rs"]
 mod speculation;

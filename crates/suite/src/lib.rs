@@ -7,6 +7,7 @@
 //! oracles outside the engine ([`power`], [`kills`]).
 
 pub mod audit;
+pub mod books;
 pub mod checker;
 pub mod clients;
 pub mod epochs;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use seriatim::htm::HtmMode;
 use seriatim::{Database, Fault, Reason, clock, thread};
+use seriatim_suite::books::{self, keep_books};
 use seriatim_suite::clients::{self, DataModel, Route, interrogate_declared, interrogate_with};
 use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with, follow};
 use seriatim_suite::model::Observed;
@@ -45,10 +46,12 @@ enum Alarm {
     Clients(DataModel),
     /// Both, of registered procedures.
     Procedures(Route),
+    /// What belongs together, and is published in several steps.
+    Books,
 }
 
 impl Alarm {
-    const ALL: [Alarm; 10] = [
+    const ALL: [Alarm; 11] = [
         Alarm::Histories,
         Alarm::Clients(DataModel::Registers),
         Alarm::Clients(DataModel::Lists),
@@ -59,6 +62,7 @@ impl Alarm {
         Alarm::Procedures(Route::InPieces),
         Alarm::Procedures(Route::Interpreted),
         Alarm::Procedures(Route::Batched),
+        Alarm::Books,
     ];
 
     /// Loads the broken protocol once.
@@ -76,6 +80,11 @@ impl Alarm {
                 let load = clients::Load { clients: 3, transactions: 300, keys: 5, steps: 5 };
                 let declared = (DataModel::Registers, route);
                 interrogate_declared(setting, declared, &load, seed, |builder| builder.canary(fault)).map(drop)
+            }
+            Alarm::Books => {
+                keep_books(setting, &books::Load { callers: 2, calls: 500, writes: false }, seed, |builder| {
+                    builder.canary(fault)
+                })
             }
         }
     }
@@ -307,6 +316,12 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
         caught_by_schedules(protocol, Fault::SkipValidation, &phantom());
         caught_by_histories(protocol, Fault::SkipValidation);
     }
+}
+
+#[test]
+fn chains_that_others_meet_half_of_are_caught_by_books() {
+    let said = caught_under_load(Alarm::Books, "dbx-tc", Fault::NoWindows);
+    assert!(said.contains("its accounts"), "{said}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub struct Capabilities {
     /// Transactions at columns of one row that are not of one group ([`Protocol::column_groups`]) do not conflict, unless one of them
     /// inserts or deletes the row, or conflicts have been rare. Its histories are judged by groups, those of others by whole rows.
     pub column_groups: bool,
-    /// Publishes piece by piece ([`Pieces`]).
+    /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
     /// Holds executed transactions until they are decided ([`Detach`]).
     pub detach: bool,
@@ -495,24 +495,9 @@ pub trait Detach {
     fn prepare(&mut self) -> Result<Prepared, OpError>;
 }
 
-/// What the analysis concluded of the procedure that a transaction runs, for protocols that publish piece by piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chain<'p> {
-    /// The piece that conflicts with others, by its position.
-    pub conflicting: u16,
-    /// The pieces that commute with those of all others.
-    pub commutative: &'p [u16],
-}
-
-/// Publishes piece by piece: the promises hold per piece, and once the first piece is visible the chain finishes
-/// exactly once: [`Worker::abort`] is for chains of which nothing is visible yet.
+/// Publishes what registered procedures write in several steps.
 pub trait Pieces {
-    /// The transaction that has just begun runs these pieces. Without this call it is one piece, which conflicts.
-    fn follow(&mut self, chain: Chain<'_>);
-
-    /// Commits the piece that ran since the last boundary and opens the next.
-    ///
-    /// # Errors
-    /// A conflict of this piece only, which is gone without a trace: re-run it alone. No `abort` follows.
-    fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Tid, OpError>;
+    /// The transaction that has just begun runs a registered procedure. So what it only adds to columns that [commute](crate::Commuting)
+    /// may be published after the rest. Without this call all of it is published at once, and no half of another is met.
+    fn follow(&mut self);
 }

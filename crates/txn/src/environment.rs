@@ -75,9 +75,20 @@ impl Environment {
         }
     }
 
+    /// Whether this fault is deliberately built in. Always `false` without the feature `canary`.
+    pub fn injects(&self, fault: Fault) -> bool {
+        #[cfg(feature = "canary")]
+        return self.fault == fault;
+        #[cfg(not(feature = "canary"))]
+        {
+            let _ = fault;
+            false
+        }
+    }
+
     /// Begins the next epoch, as a ticker does, and moves the horizon on if that is possible.
     pub fn advance_epoch(&self) {
-        self.memory.advance_horizon(self.htm.outside(|| self.epochs.advance()));
+        self.memory.advance_horizon(self.epochs.advance(&self.htm));
     }
 
     /// A worker's own part; `None` when all workers the memory was opened for are registered.

@@ -6,17 +6,21 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{CacheAligned, Epoch};
+use seriatim_htm::Htm;
+
+use crate::Windows;
 
 /// The current epoch E.
 #[derive(Debug)]
 pub struct Epochs {
     current: CacheAligned<AtomicU64>,
+    windows: Windows,
 }
 
 impl Default for Epochs {
     fn default() -> Epochs {
         // Epoch 0 holds only TID zero, "never committed".
-        Epochs { current: CacheAligned(AtomicU64::new(1)) }
+        Epochs { current: CacheAligned(AtomicU64::new(1)), windows: Windows::default() }
     }
 }
 
@@ -28,10 +32,17 @@ impl Epochs {
         Epoch(self.current.load(Ordering::Acquire))
     }
 
-    /// Begins the next epoch, which it answers. A thread that reads that epoch or a later one sees what was written before the call. Called by
-    /// the ticker, and by callers that do not wait for it.
-    pub fn advance(&self) -> Epoch {
-        Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
+    /// Begins the next epoch, which it answers, while no window is open. A thread that reads that epoch or a later one sees what was
+    /// written before the call. Called by the ticker, and by callers that do not wait for it.
+    pub fn advance(&self, htm: &Htm) -> Epoch {
+        let _closed = self.windows.close();
+        htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1))
+    }
+
+    /// The windows in which transactions publish in several steps.
+    #[inline]
+    pub fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     /// Goes on at `epoch`, if that is later: a database that was recovered begins above all it was before.

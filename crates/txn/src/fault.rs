@@ -43,11 +43,13 @@ pub enum Fault {
     ReadHotUnlocked,
     /// Writes what transactions under way have read: a write timestamp below a reader's.
     OverwriteReaders,
+    /// Opens no windows, in which a transaction publishes in several steps.
+    NoWindows,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 19] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -66,5 +68,6 @@ impl Fault {
         Fault::RebaseRegardless,
         Fault::ReadHotUnlocked,
         Fault::OverwriteReaders,
+        Fault::NoWindows,
     ];
 }

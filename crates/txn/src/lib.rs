@@ -19,12 +19,13 @@ mod redo;
 mod row_buffer;
 mod table;
 mod undurable_deletions;
+mod windows;
 
 pub use addition::{Added, Addition};
 pub use cause::{Cause, ConflictInfo, On, OpError, Phase, Reason};
 pub use contract::{
-    Capabilities, Chain, Detach, Freshness, HotRecord, Inserted, Mode, OnExists, Outcome, Peeked, Pieces, Prepared,
-    Protocol, ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating, Worker,
+    Capabilities, Detach, Freshness, HotRecord, Inserted, Mode, OnExists, Outcome, Peeked, Pieces, Prepared, Protocol,
+    ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};
@@ -35,5 +36,6 @@ pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};
 pub use row_buffer::RowBuffer;
-pub use table::{ROW_IN_PLACE_MAX, RecordLayout, Table, Unlinked, Wire};
+pub use table::{Commuting, ROW_IN_PLACE_MAX, RecordLayout, Table, Unlinked, Wire};
 pub use undurable_deletions::UndurableDeletions;
+pub use windows::{Closed, Window, Windows};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{ColumnId, LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};
 use seriatim_memory::{OutOfMemory, allocated_bytes};
 use seriatim_store::{Index, RecordPtr, StoreCx, key_bytes};
 
@@ -119,6 +119,33 @@ pub struct Table {
     pub updatable: ColumnSet,
     /// How its rows are written to disk; `None` for a secondary index, which is not logged but rebuilt.
     pub wire: Option<Box<Wire>>,
+    /// What the registered procedures leave alone.
+    pub commuting: Commuting,
+}
+
+/// What all registered procedures agree on about a table, for protocols that publish piece by piece. Nothing, until the registry says
+/// otherwise; it changes while no window is open.
+#[derive(Debug, Default)]
+pub struct Commuting {
+    sums: AtomicU64,
+    steady: AtomicU64,
+}
+
+impl Commuting {
+    /// No procedure inserts or deletes rows, or does anything with `sums` but add to them, or changes `steady` columns.
+    pub fn set(&self, sums: ColumnSet, steady: ColumnSet) {
+        // ORDERING: read in windows, set while none is open.
+        self.sums.store(sums.bits(), Ordering::Relaxed);
+        self.steady.store(steady.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether an update with this use of columns conflicts with nothing that a procedure does.
+    #[inline]
+    pub fn allows(&self, columns: ColumnUse) -> bool {
+        columns.added.bits() & !self.sums.load(Ordering::Relaxed) == 0
+            && columns.used.bits() & !self.steady.load(Ordering::Relaxed) == 0
+            && !columns.added.is_empty()
+    }
 }
 
 /// How the rows of a table are written to disk.
@@ -201,6 +228,7 @@ impl Table {
             unlinked,
             updatable,
             wire: None,
+            commuting: Commuting::default(),
         })
     }
 

@@ -1,5 +1,7 @@
 //! One column on the wire: its value appended, taken off, stored.
 
+use std::ops::RangeInclusive;
+
 use super::varint::{read_varint, unzigzag, varint_bytes, write_varint, zigzag};
 use super::{DecodeError, Malformed, RowWire};
 use crate::column::load_bytes;
@@ -200,6 +202,33 @@ impl Field {
             _ => varint_bytes(zigzag(after as i64)),
         };
         Some(Added { amount: i64::try_from(after - before).ok()?, value_bytes })
+    }
+
+    /// What came on top of the value before, the value that it is to go on top of, and the values that the column can have. `None` if
+    /// amounts cannot be added to the column.
+    ///
+    /// # Safety
+    /// As [`Field::put`], of all blocks.
+    pub(super) unsafe fn sum(
+        &self,
+        before: *const u8,
+        after: *const u8,
+        newer: *const u8,
+    ) -> Option<(i128, i128, RangeInclusive<i128>)> {
+        let range = match self.kind {
+            Kind::U8 => 0..=u8::MAX.into(),
+            Kind::I8 => i8::MIN.into()..=i8::MAX.into(),
+            Kind::U16 => 0..=u16::MAX.into(),
+            Kind::I16 => i16::MIN.into()..=i16::MAX.into(),
+            Kind::U32 => 0..=u32::MAX.into(),
+            Kind::I32 => i32::MIN.into()..=i32::MAX.into(),
+            Kind::U64 => 0..=u64::MAX.into(),
+            Kind::I64 => i64::MIN.into()..=i64::MAX.into(),
+            Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => return None,
+        };
+        // SAFETY: the caller's promise.
+        let [before, after, newer] = unsafe { [self.number(before)?, self.number(after)?, self.number(newer)?] };
+        Some((after - before, newer, range)).filter(|_| self.is_sum)
     }
 
     /// The value of an integer or decimal.

@@ -17,6 +17,36 @@ impl RowWire {
         self.share_fixed(one, other) && !named.any(|field| unsafe { field.differs(one.as_ptr(), other.as_ptr()) })
     }
 
+    /// Whether `newer` has room for what `after` adds to `sums` of `base`, whatever at most `adders` at a time, this one among them, do
+    /// that found room likewise: the value is a quarter of the column's range away from its end, and the amount no more than the adder's
+    /// share of that quarter.
+    ///
+    /// # Safety
+    /// As [`RowWire::merge`].
+    pub unsafe fn has_room(
+        &self,
+        base: RowRef<'_>,
+        newer: RowRef<'_>,
+        after: RowRef<'_>,
+        sums: ColumnSet,
+        adders: u32,
+    ) -> bool {
+        let [base, newer, after] = [base, newer, after].map(RowRef::as_ptr);
+        self.numbered(&self.row_fields).filter(|field| sums.contains(field.column())).all(|field| {
+            // SAFETY: the caller's promise; the places are of the row version.
+            unsafe {
+                let place = &field.place;
+                if [base, newer, after].into_iter().any(|row| place.is_null(row)) {
+                    return false;
+                }
+                let Some((amount, value, range)) = field.sum(base, after, newer) else { return false };
+                let quarter = (range.end() - range.start()) / 4;
+                let is_share = amount.abs().saturating_mul(adders.into()) <= quarter;
+                is_share && if amount < 0 { value >= range.start() + quarter } else { value <= range.end() - quarter }
+            }
+        })
+    }
+
     fn share_fixed(&self, one: RowRef<'_>, other: RowRef<'_>) -> bool {
         self.row_fields.len() == self.fields.len() || one.block(Part::Fixed) == other.block(Part::Fixed)
     }

@@ -142,7 +142,7 @@ impl Persistence {
 
     /// Ends the epoch.
     pub(super) fn advance(&self) -> Epoch {
-        self.htm.outside(|| self.epochs.advance())
+        self.epochs.advance(&self.htm)
     }
 
     /// What was committed so far is not logged: the entries of indexes that were made again. Nobody else has the database yet. It
@@ -514,7 +514,7 @@ impl Drop for Persistence {
 /// Ends `epoch`, if it is not over; the current epoch.
 fn end_epoch(epochs: &Epochs, htm: &Htm, epoch: Epoch) -> Epoch {
     let current = epochs.current();
-    if current > epoch { current } else { htm.outside(|| epochs.advance()) }
+    if current > epoch { current } else { epochs.advance(htm) }
 }
 
 /// Refuses commits while there are still epochs for those under way.

@@ -10,6 +10,7 @@
 //! symbols   keys as far as they are known before execution
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
+//! commuting sums that a set only adds to
 //! steps     what pieces mean for the steps between operations
 //! repair    which runs of operations run again when others are stale
 //! late      whether pieces could fail after the first: takes nobody's word
@@ -17,6 +18,7 @@
 //! ```
 
 mod chop;
+mod commuting;
 mod flow;
 mod fragments;
 mod late;
@@ -30,6 +32,7 @@ mod steps;
 mod symbols;
 
 pub use chop::{ChopError, chop};
+pub use commuting::{Agreement, agreements};
 pub use flow::Flow;
 pub use fragments::fragments;
 pub use late::{LateFailure, late_failures};

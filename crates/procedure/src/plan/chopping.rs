@@ -280,6 +280,9 @@ pub struct Chopping {
     pub refused: Vec<Refused>,
     /// Tables, of those used, that no procedure adds rows to or removes rows from.
     pub statics: BTreeSet<Arc<str>>,
+    /// Columns, as `table.column`, that no procedure uses but to add to, by operations that conflict with nothing: protocol `dbx-tc`
+    /// publishes what is added to them after the rest.
+    pub sums: BTreeSet<Arc<str>>,
     /// What the engine must see to, beside running each piece atomically and in order.
     pub obligations: Vec<String>,
 }
@@ -406,6 +409,10 @@ impl fmt::Display for Chopping {
         if !self.statics.is_empty() {
             let statics: Vec<&str> = self.statics.iter().map(|name| &**name).collect();
             writeln!(out, "\nstatic: {}", statics.join(", "))?;
+        }
+        if !self.sums.is_empty() {
+            let sums: Vec<&str> = self.sums.iter().map(|name| &**name).collect();
+            writeln!(out, "\nonly added to: {}", sums.join(", "))?;
         }
         if !self.obligations.is_empty() {
             writeln!(out, "\nthe engine sees to it that")?;

@@ -26,6 +26,7 @@ pub(super) fn notes(chopping: &Chopping, width: usize) -> Vec<String> {
         ("published later", chopping.deferrals.iter().map(|deferral| name(&deferral.publisher)).collect()),
         ("claimed", chopping.claims.iter().map(|claim| name(&claim.operation)).collect()),
         ("static", chopping.statics.iter().map(ToString::to_string).collect()),
+        ("only added to", chopping.sums.iter().map(ToString::to_string).collect()),
     ];
     let listed = all.into_iter().filter(|(_, names)| !names.is_empty());
     lines.extend(listed.map(|(what, names)| format!("{what}: {}", names.join(", "))));

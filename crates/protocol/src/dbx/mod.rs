@@ -2,16 +2,10 @@
 //!
 //! Source: Wang et al., EuroSys 2014, §5; `README.md` beside this file says what was built, what departs and why it is right.
 
-mod commit;
-mod snapshot;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use seriatim_base::{CacheAligned, Tid};
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::Budget;
-use seriatim_memory::{CountedVec, Pinned};
+use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
@@ -19,17 +13,13 @@ use seriatim_txn::{
 };
 
 use crate::shared::gc;
+use crate::shared::numbered::{self, Numbered, SnapshotNumber, View};
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
-use crate::shared::versions::read;
 use crate::shared::worker::{Variant, Worker};
-use snapshot::{VersionHeader, View};
-
-/// The global snapshot number S (§5.4): advanced by each read-only transaction, read once by each commit.
-pub(crate) type SnapshotNumber = Arc<CacheAligned<AtomicU64>>;
 
 /// DBX.
 #[derive(Debug)]
@@ -64,25 +54,19 @@ impl Protocol for Dbx {
         },
         options: &OPTIONS,
     };
-    /// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
-    const HEADER_BYTES: usize = record_header::bytes(1);
-    /// Local snapshot number and previous version (§5.1; beside the row version instead of the record, see README).
-    const VERSION_HEADER_BYTES: usize = VersionHeader::BYTES;
+    const HEADER_BYTES: usize = numbered::HEADER_BYTES;
+    /// As §5.1 has it; beside the row version instead of the record, see README.
+    const VERSION_HEADER_BYTES: usize = numbered::VERSION_HEADER_BYTES;
     type Worker = Worker<State>;
 
     fn open(options: &Options, environment: &Environment) -> Dbx {
         let budget = region::budget(options, environment);
-        // Snapshot 0 is before every version.
-        Dbx {
-            snapshot: Arc::new(CacheAligned(AtomicU64::new(1))),
-            budget,
-            rebases_max: options.get(&REBASES_MAX) as u32,
-        }
+        Dbx { snapshot: SnapshotNumber::default(), budget, rebases_max: options.get(&REBASES_MAX) as u32 }
     }
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
-        let state = State { snapshot: Arc::clone(&self.snapshot), reading: None, installs: core.local.counted(64) };
+        let state = State(Numbered::new(&core, &self.snapshot));
         Worker::rebasing(core, state, self.rebases_max)
     }
 
@@ -99,20 +83,12 @@ restore::recovers!(Dbx, LockBit);
 
 impl Versions for Dbx {
     fn describe(&self, row_version: usize, tid: Tid) {
-        let header = VersionHeader::new(tid, self.snapshot.load(Ordering::Acquire), false, 0);
-        // SAFETY: a row that is being restored is nobody else's.
-        unsafe { header.write(row_version) };
+        self.snapshot.describe(row_version, tid);
     }
 }
 
 /// A DBX worker's own state.
-pub struct State {
-    snapshot: SnapshotNumber,
-    /// The snapshot a read-only transaction reads.
-    reading: Option<View>,
-    /// Scratch of a commit.
-    installs: CountedVec<commit::Install>,
-}
+pub struct State(Numbered);
 
 impl Variant for State {
     type By = ();
@@ -124,20 +100,17 @@ impl Variant for State {
 
     #[inline]
     fn begin(&mut self, core: &Core, mode: Mode) {
-        self.installs.clear();
-        self.reading = (mode == Mode::ReadOnly).then(|| View::take(core, &self.snapshot));
+        let reading = (mode == Mode::ReadOnly).then(|| View::take(core, &self.0.snapshot));
+        self.0.begin(reading);
     }
 
     fn may_write(&self) -> bool {
-        self.reading.is_none()
+        self.0.may_write()
     }
 
     #[inline(always)]
     fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        match self.reading {
-            None => attempt.read(table, key),
-            Some(view) => read::read(attempt, table, key, view),
-        }
+        self.0.read(attempt, table, key)
     }
 
     #[inline]
@@ -147,18 +120,15 @@ impl Variant for State {
         table: &Table,
         scan: &mut Scan,
     ) -> Result<Option<RowPtr>, OpError> {
-        match self.reading {
-            None => attempt.scan_next(table, scan),
-            Some(view) => read::scan_next(attempt, table, scan, view),
-        }
+        self.0.scan_next(attempt, table, scan)
     }
 
     #[inline]
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        commit::commit(attempt, &mut self.installs, &self.snapshot, redo)
+        self.0.commit(attempt, redo)
     }
 
     fn rest(&mut self) {
-        self.installs.rest();
+        self.0.rest();
     }
 }

@@ -230,6 +230,13 @@ impl<O: Origin> Attempt<O> {
         self.leave();
     }
 
+    /// As [`Attempt::finish`], but the worker goes on: what is noted next is published by itself.
+    pub(crate) fn next_piece(&mut self, claim: &impl Claim) {
+        record::free_private(&mut self.core, &mut self.writes, true);
+        self.unlink_orphans(claim);
+        self.writes.clear();
+    }
+
     /// After an abort: frees everything private and unlinks our placeholders (promise b). The worker leaves.
     pub(crate) fn abandon(&mut self, claim: &impl Claim) {
         record::free_private(&mut self.core, &mut self.writes, false);

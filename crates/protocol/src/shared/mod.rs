@@ -5,6 +5,7 @@ pub(crate) mod access_locks;
 pub(crate) mod attempt;
 pub(crate) mod gc;
 pub(crate) mod locking;
+pub(crate) mod numbered;
 pub(crate) mod optimistic;
 pub(crate) mod origin;
 pub(crate) mod own;

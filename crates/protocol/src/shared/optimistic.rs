@@ -140,6 +140,13 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
+    /// What was published is done with, and the next piece of the transaction begins.
+    pub(crate) fn next_piece(&mut self, claim: &impl Claim) {
+        self.base.next_piece(claim);
+        self.reads.clear();
+        self.node_set.clear();
+    }
+
     /// Gives back what a large transaction made it take: the worker rests.
     pub(crate) fn rest(&mut self) {
         self.reads.rest();

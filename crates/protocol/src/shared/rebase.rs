@@ -98,6 +98,34 @@ impl Bases {
         self.writes.clear();
     }
 
+    /// This entry was taken out of the write set, and what was the last is in its place.
+    pub(crate) fn taken(&mut self, entry: usize, last: usize) {
+        let mut left = 0;
+        for at in 0..self.writes.len() {
+            let mut base = self.writes[at];
+            if base.entry as usize == entry {
+                continue;
+            }
+            if base.entry as usize == last {
+                base.entry = entry as u32;
+            }
+            self.writes[left] = base;
+            left += 1;
+        }
+        self.writes.truncate(left);
+    }
+
+    /// Nothing is noted but the update that made the only entry of the write set, of this row version.
+    pub(crate) fn note_only(&mut self, table: &Table, row_version: usize, columns: ColumnUse) {
+        self.clear();
+        self.writes.push(Base { table: table.into(), entry: 0, row_version, columns });
+    }
+
+    /// Whether nothing is noted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty()
+    }
+
     /// Entries were taken back: those of the write set may have other numbers now, or other row versions.
     pub(crate) fn forget_writes(&mut self) {
         self.writes.clear();
@@ -167,25 +195,40 @@ impl<O: Origin> Optimistic<O> {
             rebased = true;
         }
         for entry in 0..self.base.writes.entries().len() {
-            let write = self.base.writes.entries()[entry];
-            let table = write.table();
-            let word = record_header::tid_word(&table.record_layout, write.record);
-            if TidWord(word.load(Ordering::Acquire)) == write.expected {
-                continue;
+            match self.rebase_write(entry, commits, regardless) {
+                Some(moved) => rebased |= moved,
+                None => return false,
             }
-            let Some((now, newer)) = newest(table, write.record) else { return false };
-            if !commits || !regardless && !self.merge(entry, newer) {
-                return false;
-            }
-            self.base.note_tid(table, now.tid());
-            self.base.writes.rebased(entry, now);
-            rebased = true;
         }
         if rebased {
             self.bases.rebases += 1;
             self.bases.encourage();
         }
         rebased
+    }
+
+    /// Has one entry of the write set go on from the newest row version of its record. Whether there was a newer one; `None` if its update
+    /// would not be the same on it.
+    fn rebase_write(&mut self, entry: usize, commits: bool, regardless: bool) -> Option<bool> {
+        let write = self.base.writes.entries()[entry];
+        let table = write.table();
+        let word = record_header::tid_word(&table.record_layout, write.record);
+        if TidWord(word.load(Ordering::Acquire)) == write.expected {
+            return Some(false);
+        }
+        let (now, newer) = newest(table, write.record)?;
+        if !commits || !regardless && !self.merge(entry, newer) {
+            return None;
+        }
+        self.base.note_tid(table, now.tid());
+        self.base.writes.rebased(entry, now);
+        Some(true)
+    }
+
+    /// Has the only entry of the write set go on from the newest row version of its record, as often as it is asked to. False if its update
+    /// would not be the same on it.
+    pub(crate) fn rebase_only(&mut self) -> bool {
+        self.rebase_write(0, true, false).is_some()
     }
 
     /// Merges an entry's updates into a newer row version of its record.
@@ -225,19 +268,19 @@ pub(crate) fn column_groups(table: &Table) -> Vec<ColumnSet> {
 }
 
 /// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.
-fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+pub(crate) fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     record_header::settled_version(table, record).filter(|(word, _)| !word.is_removed() && !word.is_absent())
 }
 
 /// Whether two row versions of one record have the same values in these columns.
-fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
+pub(crate) fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
     let Some(wire) = &table.wire else { return false };
     // SAFETY: row versions of the table, readable as we have been online since they were published.
     unsafe { wire.rows.agree(row(table, one), row(table, other), columns) }
 }
 
 /// A row version's row.
-fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
+pub(crate) fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
     // SAFETY: the worker has been online since it was published, and is for the lifetime.
     unsafe { RowRef::from_raw(record::row_of(table, row_version).as_ptr()) }
 }

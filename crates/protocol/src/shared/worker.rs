@@ -7,8 +7,8 @@ use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
-    Added, Addition, ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Prepared, Priority, Redo,
-    Repair, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
+    Added, Addition, ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Pieces, Prepared,
+    Priority, Redo, Repair, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::gc::{self, Claim};
@@ -27,6 +27,23 @@ pub(crate) trait Variant: Send {
 
     /// How records are claimed that are to be unlinked.
     fn claim(&self) -> impl Claim;
+
+    /// Whether it publishes piece by piece.
+    const PIECES: bool = false;
+
+    /// The transaction that has begun runs a registered procedure.
+    fn follow(&mut self) {}
+
+    /// A row, which was as `before`, is being updated.
+    ///
+    /// # Errors
+    /// The memory limit.
+    fn updated(&mut self, _: &Optimistic<Self::By>, _: &Table, _before: RowPtr, _: ColumnUse) -> Result<(), OpError> {
+        Ok(())
+    }
+
+    /// Writes were taken back, or told of.
+    fn rolled_back(&mut self) {}
 
     /// A transaction has begun; the worker is online.
     #[inline]
@@ -176,6 +193,11 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.variant.may_write());
         let rows = self.attempt.update(table, key)?;
+        if V::PIECES
+            && let Some(Updating { before, .. }) = rows
+        {
+            self.variant.updated(&self.attempt, table, before, columns)?;
+        }
         if V::REBASES
             && self.attempt.bases.are_noted()
             && let Some(Updating { before, .. }) = rows
@@ -191,8 +213,12 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         let Some(rows) = self.update(table, key, columns)? else { return Ok(Added::Missing) };
         // SAFETY: a private row version of the table's layout, until this returns.
         let added = unsafe { addition.apply(table, rows.after) };
-        if added == Added::Overflow && self.attempt.bases.are_noted() {
-            self.attempt.note_used_own(table, columns.either())?;
+        if added == Added::Overflow {
+            // What the sum was is told.
+            self.variant.rolled_back();
+            if self.attempt.bases.are_noted() {
+                self.attempt.note_used_own(table, columns.either())?;
+            }
         }
         Ok(added)
     }
@@ -227,6 +253,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn rollback_to(&mut self, savepoint: Savepoint) {
         self.attempt.rollback_to(savepoint);
+        self.variant.rolled_back();
     }
 
     fn validate(&mut self) -> Result<(), OpError> {
@@ -271,6 +298,16 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn repair(&mut self) -> Option<&mut dyn Repair> {
         if V::By::CARRIED { Some(self) } else { None }
+    }
+
+    fn pieces(&mut self) -> Option<&mut dyn Pieces> {
+        if V::PIECES { Some(self) } else { None }
+    }
+}
+
+impl<V: Variant> Pieces for Worker<V> {
+    fn follow(&mut self) {
+        self.variant.follow();
     }
 }
 

@@ -314,7 +314,13 @@ impl<O: Origin> WriteSet<O> {
         self.forget_deferred();
     }
 
-    /// Takes an entry out; the last one takes its place.
+    /// Takes an entry out, with the one row version that the attempt made for it; the last one takes its place.
+    pub(crate) fn take(&mut self, at: usize) -> Write<O> {
+        let write = self.entries[at];
+        self.remove(at);
+        write
+    }
+
     fn remove(&mut self, at: usize) {
         let last = self.entries.len() - 1;
         self.own.remove(at, self.entries[at].record.addr(), self.entries[last].record.addr());

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use crate::plan::{Chopping, End, Existence, FailureKind, Options, Plan};
 
+use super::commuting::agreements;
 use merge::Cut;
 pub(super) use order::own_order;
 
@@ -89,6 +90,7 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
         deferrals,
         refused,
         statics: if options.statics { statics(&plans) } else { BTreeSet::new() },
+        sums: if options.commute { sums(&plans, on_snapshot) } else { BTreeSet::new() },
         obligations: Vec::new(),
     };
     chopping.obligations = obligations(&plans, &chopping);
@@ -122,6 +124,19 @@ fn statics(plans: &[&Plan]) -> BTreeSet<Arc<str>> {
         }
     }
     &used - &changed
+}
+
+/// Columns, as `table.column`, whose sums may be published apart from the rest.
+fn sums(plans: &[&Plan], on_snapshot: impl Fn(usize) -> bool) -> BTreeSet<Arc<str>> {
+    let present = || plans.iter().enumerate().filter(|(at, _)| !on_snapshot(*at)).map(|(_, plan)| *plan);
+    let mut found = BTreeSet::new();
+    for (name, agreement) in agreements(present()) {
+        let table = present().flat_map(|plan| &plan.tables).find(|table| table.name == name);
+        let columns = table.map_or(&[][..], |table| &table.columns);
+        let names = agreement.sums.iter().filter_map(|column| columns.get(column.index()));
+        found.extend(names.map(|column| Arc::from(format!("{name}.{column}"))));
+    }
+    found
 }
 
 /// What the engine must see to for this chopping to be safe.

@@ -1,11 +1,11 @@
 //! Read-only transactions (§5.4): each takes and advances S, reads the versions with a number not above its own, never
 //! validates and never aborts. `shared/versions` has the chains and the reading.
 //!
-//! With a version dbx keeps its local snapshot number, with a deletion mark in bit 0; that never changes. The previous
+//! With a version its local snapshot number is kept, with a deletion mark in bit 0; that never changes. The previous
 //! row version is kept for readers that began before the row version was installed; it is retired then, so it lives
 //! until they have left. A reader that begins later has a number at least as high as the row version's and does not
 //! follow the pointer, unless it shows the durable epoch: then it goes on to the versions of that epoch, which live
-//! until the row version's own epoch is durable and no reader holds an earlier one (README, "Durability").
+//! until the row version's own epoch is durable and no reader holds an earlier one (dbx's README, "Durability").
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -13,7 +13,6 @@ use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, RecordLayout};
 
-use super::SnapshotNumber;
 use crate::shared::record_header;
 use crate::shared::versions::{self, Version};
 
@@ -26,13 +25,13 @@ pub(super) fn deletion<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &
     record_header::own::<0>(record_layout, record)
 }
 
-/// The header of a row version of dbx's.
-pub(super) type VersionHeader = Version<Number>;
+/// The header of a row version.
+pub(crate) type VersionHeader = Version<Number>;
 
 /// A snapshot number, with the mark of a deletion in bit 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(super) struct Number(u64);
+pub(crate) struct Number(u64);
 
 impl Number {
     pub(super) const fn new(snapshot: u64, deleted: bool) -> Number {
@@ -56,7 +55,7 @@ impl Version<Number> {
 
 /// What a read-only transaction sees.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
+pub(crate) struct View {
     /// Versions of a higher number came later.
     snapshot: u64,
     /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they are not durable.
@@ -66,10 +65,10 @@ pub(super) struct View {
 impl View {
     /// The newest committed versions; once the log has stopped, or if the disk is behind, those of the durable epoch. Reads S and advances it, atomically with
     /// regard to regions that read S.
-    pub(super) fn take(core: &Core, number: &SnapshotNumber) -> View {
+    pub(crate) fn take(core: &Core, number: &super::SnapshotNumber) -> View {
         // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
         // advanced number, or we see its records locked.
-        let snapshot = core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
+        let snapshot = core.htm.outside(|| number.0.fetch_add(1, Ordering::SeqCst));
         fence(Ordering::SeqCst);
         View { snapshot, durable: core.shown_epoch() }
     }

@@ -1,4 +1,4 @@
-//! Commit: what dbx adds to [the region](crate::shared::region), which are the versions that snapshots read.
+//! Commit: what is added to [the region](crate::shared::region), which are the versions that snapshots read.
 //!
 //! The snapshot number S is read with E (step 2 there). Headers of row versions are filled with guesses of both before the region
 //! begins; after a wrong guess it fills them again, which is private memory.
@@ -10,9 +10,8 @@ use seriatim_base::{Epoch, Tid};
 use seriatim_htm::Access;
 use seriatim_memory::CountedVec;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Fault, OpError, Outcome, RecordLayout, Redo};
+use seriatim_txn::{Fault, OpError, RecordLayout, Redo};
 
-use super::SnapshotNumber;
 use super::snapshot::{VersionHeader, deletion};
 use crate::shared::attempt::Attempt;
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -66,17 +65,15 @@ impl Install {
     }
 }
 
-/// Decides the attempt. Read-only attempts just validate: their serialization point is the start of validation, when every
-/// word noted was unchanged; one word alone needs no validation.
-pub(super) fn commit(
+/// Decides an attempt that wrote, and reports it.
+#[inline(always)]
+pub(super) fn publish(
     attempt: &mut Optimistic,
     installs: &mut CountedVec<Install>,
-    snapshot: &SnapshotNumber,
+    snapshot: &AtomicU64,
     redo: &mut dyn Redo,
-) -> Result<Outcome, OpError> {
-    if attempt.base.writes.is_empty() {
-        return attempt.commit_read_only(&LockBit);
-    }
+) -> Result<Tid, OpError> {
+    installs.clear();
     let tid = loop {
         let error = match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
             Ok(tid) => break tid,
@@ -96,11 +93,10 @@ pub(super) fn commit(
     attempt.base.report(tid, redo, |entry| installs[entry].was);
     // Snapshot readers that began before us may read what was replaced for a grace period more.
     attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
-    attempt.base.finish(&LockBit);
-    Ok(Outcome::Committed(tid))
+    Ok(tid)
 }
 
-fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumber) -> Result<Tid, OpError> {
+fn decide(attempt: &mut Optimistic, installs: &[Install], number: &AtomicU64) -> Result<Tid, OpError> {
     let core = &attempt.base.core;
     let guess = Guess { epoch: core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
     let keeps_epochs = core.local.kept_until().is_some() && !core.injects(Fault::ForgetDurable);
@@ -155,7 +151,7 @@ struct Guess {
     snapshot: u64,
 }
 
-/// What dbx does in its own way: the versions that snapshots read.
+/// The versions that snapshots read.
 struct Numbers<'a> {
     number: &'a AtomicU64,
     /// Whether chains keep the last version of every epoch: for snapshots of the durable one.

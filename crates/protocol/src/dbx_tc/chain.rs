@@ -1,0 +1,193 @@
+//! Chains: what a procedure only adds to, and the set of procedures leaves alone, is published after the rest, row by row.
+//!
+//! 1. Open a window. In it the epoch, the snapshot number and what procedures agree on about tables stand still, and nothing that is not
+//!    of the set commits.
+//! 2. Look at each row to be added to: it is there, the columns used have the values that were seen, the sums have room. If one is not
+//!    so, nothing is published late: see 5.
+//! 3. Publish all the rest in one region. A conflict ends the attempt, of which nothing is visible.
+//! 4. Publish each addition by itself, on top of whatever sum is there. It cannot fail: memory was taken when the row was updated, rows
+//!    are deleted and the columns used are changed only by what is not of the set, and who adds found room.
+//! 5. Where 2 did not hold: shut the window, close all windows, and publish everything at once, as dbx does.
+
+use seriatim_base::thread::Touch;
+use seriatim_base::{Backoff, Tid, abort_on_unwind};
+use seriatim_catalog::ColumnUse;
+use seriatim_memory::CountedVec;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Core, Fault, OpError, Outcome, Redo, RowPtr, Table};
+
+use super::State;
+use crate::shared::numbered::Numbered;
+use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::rebase::{self, newest, row};
+use crate::shared::record;
+use crate::shared::writes::{Link, Write};
+
+/// An update that may be published after the rest.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    record: RecordPtr,
+    /// The row version that it came from.
+    row_version: usize,
+    columns: ColumnUse,
+}
+
+// SAFETY: the record is followed only while the worker is online; the worker moves as a whole.
+unsafe impl Send for Note {}
+
+/// Such updates of an attempt.
+#[derive(Debug)]
+pub(super) struct Late {
+    /// Who may add to a sum at a time.
+    adders: u32,
+    notes: CountedVec<Note>,
+    /// Of those, what was taken out of the write set.
+    writes: CountedVec<Write>,
+    /// Writes were taken back, which may be among them.
+    is_unsure: bool,
+}
+
+impl Late {
+    pub(super) fn new(core: &Core, adders: u32) -> Late {
+        Late { adders, notes: core.local.counted(16), writes: core.local.counted(16), is_unsure: false }
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.notes.clear();
+        self.writes.clear();
+        self.is_unsure = false;
+    }
+
+    pub(super) fn rest(&mut self) {
+        self.notes.rest();
+        self.writes.rest();
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.notes.is_empty()
+    }
+
+    pub(super) fn rolled_back(&mut self) {
+        self.is_unsure = true;
+    }
+
+    /// A row, which was as `before`, is being updated.
+    pub(super) fn note(
+        &mut self,
+        attempt: &Optimistic,
+        table: &Table,
+        before: RowPtr,
+        columns: ColumnUse,
+    ) -> Result<(), OpError> {
+        let Some(record) = attempt.base.seen.record else { return Ok(()) };
+        let row_version = record::row_version_of(table, before);
+        // Room for both: after the first piece nothing may fail.
+        self.writes.reserve_one().map_err(record::full)?;
+        self.notes.try_push(Note { record, row_version, columns }).map_err(record::full)
+    }
+
+    /// Step 2: takes what was noted out of the write set, but for the last of the writes. False if some of it cannot be published late;
+    /// then all of it is where it was.
+    fn take(&mut self, attempt: &mut Optimistic) -> bool {
+        let Late { adders, notes, writes, .. } = self;
+        let is_late = |attempt: &Optimistic, note: &Note| {
+            let entry = attempt.base.writes.find(note.record)?;
+            let write = attempt.base.writes.entries()[entry];
+            let table = write.table();
+            let is_one = write.link == Link::There && write.row_version != 0 && !write.expected.is_absent();
+            if !is_one || attempt.base.writes.row_versions(entry) != 1 || !table.commuting.allows(note.columns) {
+                return None;
+            }
+            let (_, newer) = newest(table, note.record)?;
+            if !rebase::agree(table, note.row_version, newer, note.columns.used) {
+                return None;
+            }
+            let [base, newer, after] = [note.row_version, newer, write.row_version].map(|version| row(table, version));
+            let wire = table.wire.as_ref()?;
+            // SAFETY: row versions of the table, readable as we have been online since they were published.
+            unsafe { wire.rows.has_room(base, newer, after, note.columns.added, *adders) }.then_some(entry)
+        };
+        if self.is_unsure || !notes.iter().all(|note| is_late(attempt, note).is_some()) {
+            return false;
+        }
+        for note in notes.iter() {
+            let (Some(entry), last) = (attempt.base.writes.find(note.record), attempt.base.writes.entries().len() - 1)
+            else {
+                continue;
+            };
+            // Something is to be published first.
+            if last == 0 {
+                break;
+            }
+            writes.push(attempt.base.writes.take(entry));
+            attempt.bases.taken(entry, last);
+        }
+        true
+    }
+}
+
+impl State {
+    /// See the steps above.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn commit_chain(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        let State { numbered, epochs, late, .. } = self;
+        crate::step(Touch::Store, std::ptr::null());
+        let core = &attempt.base.core;
+        let window = (!core.injects(Fault::NoWindows)).then(|| epochs.windows().open(core.local.worker()));
+        if !late.take(attempt) {
+            drop(window);
+            let _closed = epochs.windows().close();
+            return numbered.commit(attempt, redo);
+        }
+        let first = match numbered.publish(attempt, redo) {
+            Ok(tid) => tid,
+            Err(error) => {
+                for write in late.writes.iter() {
+                    attempt.base.writes.push(*write);
+                }
+                return Err(error);
+            }
+        };
+        // Half of it is visible: it must go on, or never have been.
+        let tid = abort_on_unwind("a chain", || late.publish(attempt, numbered, first, redo));
+        drop(window);
+        attempt.bases.clear();
+        attempt.base.finish(&LockBit);
+        Ok(Outcome::Committed(tid))
+    }
+}
+
+impl Late {
+    /// Step 4: the TID of the last.
+    fn publish(&self, attempt: &mut Optimistic, numbered: &mut Numbered, first: Tid, redo: &mut dyn Redo) -> Tid {
+        let mut last = first;
+        for write in self.writes.iter() {
+            crate::step(Touch::Begin, std::ptr::null());
+            let Some(note) = self.notes.iter().find(|note| note.record == write.record) else { continue };
+            attempt.next_piece(&LockBit);
+            attempt.base.writes.push(*write);
+            attempt.bases.note_only(write.table(), note.row_version, note.columns);
+            attempt.base.newest = attempt.base.newest.max(last);
+            let mut backoff = Backoff::new();
+            last = loop {
+                if attempt.rebase_only()
+                    && let Ok(tid) = numbered.publish(attempt, redo)
+                {
+                    break tid;
+                }
+                assert!(
+                    !attempt.bases.is_empty(),
+                    "who adds in a window has found room, and nobody changes what it used"
+                );
+                if !backoff.wait() {
+                    backoff = Backoff::new();
+                }
+            };
+            debug_assert_eq!(last.epoch(), first.epoch());
+        }
+        last
+    }
+}

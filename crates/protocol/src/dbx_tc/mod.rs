@@ -1,0 +1,200 @@
+//! DBX-TC: procedures publish piece by piece, in windows; what else DBX does.
+//!
+//! Source: HTM with transaction chopping and eventual snapshots, §3 to §5; `README.md` beside this file says what was built, what
+//! departs and why it is right.
+
+mod chain;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use seriatim_base::Tid;
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
+use seriatim_htm::Budget;
+use seriatim_memory::Pinned;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Capabilities, Core, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
+    ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr, Scan, Table,
+};
+
+use crate::shared::gc;
+use crate::shared::numbered::{self, Numbered, SnapshotNumber, View};
+use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::rebase::{self, REBASES_MAX};
+use crate::shared::record_header;
+use crate::shared::region;
+use crate::shared::restore::{self, Versions};
+use crate::shared::worker::{Variant, Worker};
+use chain::Late;
+
+/// DBX-TC.
+#[derive(Debug)]
+pub struct DbxTc {
+    snapshot: SnapshotNumber,
+    /// Of the regions of its workers, those of the indexes included.
+    budget: Budget,
+    rebases_max: u32,
+    /// Transactions that may publish at a time.
+    workers: u32,
+}
+
+const OPTIONS: [Knob; 5] = {
+    let [conflict, capacity, system, held] = region::KNOBS;
+    [conflict, capacity, system, held, REBASES_MAX]
+};
+
+impl Protocol for DbxTc {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "dbx-tc",
+        summary: "as dbx; sums that procedures only add to are published after the rest, each by itself",
+        source: "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
+            ad_hoc: true,
+            snapshots: Freshness::Latest,
+            strict: true,
+            epoch_order: true,
+            tid_order: false,
+            column_groups: true,
+            pieces: true,
+            detach: true,
+            repair: false,
+        },
+        options: &OPTIONS,
+    };
+    const HEADER_BYTES: usize = numbered::HEADER_BYTES;
+    const VERSION_HEADER_BYTES: usize = numbered::VERSION_HEADER_BYTES;
+    type Worker = Worker<State>;
+
+    fn open(options: &Options, environment: &Environment) -> DbxTc {
+        let workers = environment.memory.workers_max();
+        if !environment.injects(Fault::NoWindows) {
+            environment.epochs.windows().allow(workers);
+        }
+        let budget = region::budget(options, environment);
+        let (snapshot, workers) = (SnapshotNumber::default(), workers as u32);
+        DbxTc { snapshot, budget, rebases_max: options.get(&REBASES_MAX) as u32, workers }
+    }
+
+    fn worker(&self, mut core: Core) -> Worker<State> {
+        core.agent.set_budget(self.budget);
+        let numbered = Numbered::new(&core, &self.snapshot);
+        let (late, epochs) = (Late::new(&core, self.workers), Arc::clone(&core.epochs));
+        Worker::rebasing(core, State { numbered, epochs, follows: false, late }, self.rebases_max)
+    }
+
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
+        rebase::column_groups(table)
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
+        record_header::peek(table, record)
+    }
+}
+
+restore::recovers!(DbxTc, LockBit);
+
+impl Versions for DbxTc {
+    fn describe(&self, row_version: usize, tid: Tid) {
+        self.snapshot.describe(row_version, tid);
+    }
+}
+
+/// A DBX-TC worker's own state.
+pub struct State {
+    numbered: Numbered,
+    /// Those of the core: the windows are borrowed while the attempt is worked on.
+    epochs: Arc<Epochs>,
+    /// Whether the transaction runs a registered procedure.
+    follows: bool,
+    late: Late,
+}
+
+impl Variant for State {
+    type By = ();
+    const REBASES: bool = true;
+    const PIECES: bool = true;
+
+    fn claim(&self) -> impl gc::Claim {
+        LockBit
+    }
+
+    #[inline]
+    fn begin(&mut self, core: &Core, mode: Mode) {
+        self.follows = false;
+        self.late.clear();
+        let reading = (mode == Mode::ReadOnly).then(|| {
+            let _closed = self.epochs.windows().close();
+            View::take(core, &self.numbered.snapshot)
+        });
+        self.numbered.begin(reading);
+    }
+
+    #[inline]
+    fn follow(&mut self) {
+        self.follows = true;
+    }
+
+    fn may_write(&self) -> bool {
+        self.numbered.may_write()
+    }
+
+    #[inline(always)]
+    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
+        self.numbered.read(attempt, table, key)
+    }
+
+    #[inline]
+    fn scan_next(
+        &mut self,
+        attempt: &mut Optimistic,
+        table: &Table,
+        scan: &mut Scan,
+    ) -> Result<Option<RowPtr>, OpError> {
+        self.numbered.scan_next(attempt, table, scan)
+    }
+
+    #[inline]
+    fn updated(
+        &mut self,
+        attempt: &Optimistic,
+        table: &Table,
+        before: RowPtr,
+        columns: ColumnUse,
+    ) -> Result<(), OpError> {
+        if self.follows && table.commuting.allows(columns) {
+            self.late.note(attempt, table, before, columns)?;
+        }
+        Ok(())
+    }
+
+    fn rolled_back(&mut self) {
+        self.late.rolled_back();
+    }
+
+    fn validate(&mut self, attempt: &mut Optimistic) -> Result<(), OpError> {
+        let _closed = (!self.follows).then(|| self.epochs.windows().close());
+        attempt.validate()
+    }
+
+    #[inline]
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        match self.follows {
+            true if self.late.is_empty() => self.numbered.commit(attempt, redo),
+            true => self.commit_chain(attempt, redo),
+            // It is none of the set: what it read may be half of a chain, unless this finds it unchanged now.
+            false if self.numbered.may_write() => {
+                let _closed = self.epochs.windows().close();
+                self.numbered.commit(attempt, redo)
+            }
+            false => self.numbered.commit(attempt, redo),
+        }
+    }
+
+    fn rest(&mut self) {
+        self.numbered.rest();
+        self.late.rest();
+    }
+}

@@ -1,0 +1,248 @@
+//! When additions are published, and what becomes of those that cannot be.
+
+use seriatim_base::Tid;
+use seriatim_catalog::{ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key};
+use seriatim_txn::{Added, Addition, Before, Mode, Outcome, Priority, Protocol, Redo, RowPtr, Table, Worker as _};
+
+use super::DbxTc;
+use crate::common::{Bench, modes};
+
+type Worker = <DbxTc as Protocol>::Worker;
+
+const SUM: ColumnId = ColumnId(1);
+const OTHER: ColumnId = ColumnId(2);
+
+/// Cells of these sums, of which procedures change `other` and add to the sums.
+fn benches(values: &[i64]) -> impl Iterator<Item = Bench<DbxTc>> {
+    modes().into_iter().map(|mode| {
+        let further = [ColumnDef::new("other", ColumnType::I64), ColumnDef::new("fixed", ColumnType::U64).immutable()];
+        let bench = Bench::<DbxTc>::of(mode, &["id"], further).with_rows(values);
+        bench.cells.commuting.set(ColumnSet::of(SUM), [SUM, OTHER].into_iter().collect::<ColumnSet>().complement());
+        bench
+    })
+}
+
+/// A transaction of a procedure.
+fn procedure(bench: &Bench<DbxTc>) -> Worker {
+    let mut worker = bench.worker();
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    worker.pieces().expect("it has them").follow();
+    worker
+}
+
+fn try_to_add(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) -> Added {
+    // SAFETY: the column's type.
+    let addition = unsafe { Addition::new(SUM, ColumnType::I64, units.into()) };
+    worker.add(&bench.cells, Key::Word8(id), addition).expect("nobody is about")
+}
+
+fn add(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) {
+    assert_eq!(try_to_add(bench, worker, id, units), Added::Done);
+}
+
+/// Uses a column that others change.
+fn touch(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) {
+    let updating = worker.update(&bench.cells, Key::Word8(id), ColumnUse::from(ColumnSet::of(OTHER)));
+    assert!(updating.expect("nobody is about").is_some());
+}
+
+/// The key and TID of each write.
+#[derive(Default)]
+struct Written(Vec<(u64, Tid)>);
+
+impl Redo for Written {
+    fn write(&mut self, _: &Table, key: Key<'_>, tid: Tid, _: Option<Before>, _: Option<RowPtr>) {
+        let Key::Word8(key) = key else { panic!("a key of one word") };
+        self.0.push((key, tid));
+    }
+}
+
+/// The TIDs of the writes, by key; the last is the transaction's.
+fn commit(worker: &mut Worker) -> Vec<Tid> {
+    let mut written = Written::default();
+    let Ok(Outcome::Committed(tid)) = worker.commit(&mut written) else { panic!("nobody is in its way") };
+    assert_eq!(written.0.iter().map(|(_, tid)| *tid).max(), Some(tid));
+    written.0.sort_unstable();
+    written.0.into_iter().map(|(_, tid)| tid).collect()
+}
+
+#[test]
+fn additions_of_procedures_are_published_after_the_rest_in_its_epoch() {
+    for bench in benches(&[0, 0, 0]) {
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, 5);
+        add(&bench, &mut worker, 2, 7);
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        assert!(tids[0] < tids[1] && tids[0] < tids[2] && tids[1] != tids[2], "{tids:?}");
+        assert!(tids.iter().all(|tid| tid.epoch() == tids[0].epoch()));
+        assert_eq!(bench.state(&[0, 1, 2]), [0, 5, 7]);
+        // What is no procedure publishes at once.
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        add(&bench, &mut worker, 1, 5);
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        assert!(tids.iter().all(|tid| *tid == tids[0]), "{tids:?}");
+        assert_eq!(bench.state(&[0, 1, 2]), [0, 10, 7]);
+    }
+}
+
+#[test]
+fn a_procedure_that_only_adds_publishes_its_last_addition_with_nothing() {
+    for bench in benches(&[1]) {
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 0, 5);
+        assert_eq!(commit(&mut worker).len(), 1);
+        assert_eq!(bench.state(&[0]), [6]);
+    }
+}
+
+#[test]
+fn sums_that_others_added_to_meanwhile_are_added_to() {
+    for bench in benches(&[0, 0, 0]) {
+        let (mut worker, mut other) = (procedure(&bench), procedure(&bench));
+        [1, 2].into_iter().for_each(|id| add(&bench, &mut worker, id, 5));
+        touch(&bench, &mut worker, 0);
+        add(&bench, &mut other, 1, 100);
+        commit(&mut other);
+        let tids = commit(&mut worker);
+        assert!(tids[0] < tids[1] && tids[0] < tids[2], "{tids:?}");
+        assert_eq!(bench.state(&[0, 1, 2]), [0, 105, 5]);
+    }
+}
+
+/// Near the end of the range an addition of each worker might not fit.
+#[test]
+fn sums_without_room_are_published_with_the_rest() {
+    for bench in benches(&[0, i64::MAX - 10, 0]) {
+        let mut worker = procedure(&bench);
+        [1, 2].into_iter().for_each(|id| add(&bench, &mut worker, id, 5));
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        assert!(tids.iter().all(|tid| *tid == tids[0]), "{tids:?}");
+        // Downwards there is room.
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, -5);
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        assert!(tids[0] < tids[1], "{tids:?}");
+        let mut worker = procedure(&bench);
+        assert_eq!(try_to_add(&bench, &mut worker, 1, 11), Added::Overflow);
+        worker.abort();
+        // Others could add as much at a time.
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 2, i64::MAX / 4);
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        assert_eq!(tids[0], tids[1], "more than its share");
+        assert_eq!(bench.state(&[0, 1, 2]), [0, i64::MAX - 10, 5 + i64::MAX / 4]);
+    }
+}
+
+#[test]
+fn rows_that_are_added_to_twice_are_published_with_the_rest() {
+    for bench in benches(&[0, 0]) {
+        let mut worker = procedure(&bench);
+        [5, 6].into_iter().for_each(|units| add(&bench, &mut worker, 1, units));
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        assert_eq!(tids[0], tids[1]);
+        assert_eq!(bench.state(&[0, 1]), [0, 11]);
+    }
+}
+
+/// That it would have left its range depends on the sum.
+#[test]
+fn a_procedure_that_was_told_of_an_overflow_publishes_at_once() {
+    for bench in benches(&[0, 5]) {
+        let mut worker = procedure(&bench);
+        assert_eq!(try_to_add(&bench, &mut worker, 1, i64::MAX), Added::Overflow);
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        assert_eq!(tids[0], tids[1]);
+        assert_eq!(bench.state(&[1]), [5]);
+    }
+}
+
+#[test]
+fn what_was_taken_back_is_not_published() {
+    for bench in benches(&[0, 0, 0]) {
+        let mut worker = procedure(&bench);
+        touch(&bench, &mut worker, 0);
+        let savepoint = worker.savepoint();
+        add(&bench, &mut worker, 1, 5);
+        worker.rollback_to(savepoint);
+        add(&bench, &mut worker, 2, 5);
+        assert_eq!(commit(&mut worker).len(), 2);
+        assert_eq!(bench.state(&[0, 1, 2]), [0, 0, 5]);
+    }
+}
+
+/// Rows are deleted by what is no procedure of the set.
+#[test]
+fn an_addition_to_a_row_that_was_deleted_meanwhile_refutes_all_of_it() {
+    for bench in benches(&[0, 0]) {
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, 5);
+        bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+        let mut other = bench.worker();
+        other.begin(Mode::ReadWrite, Priority::NONE);
+        assert!(other.delete(&bench.cells, Key::Word8(1)).expect("nobody is about").is_some());
+        assert!(matches!(other.commit(&mut seriatim_txn::NoRedo), Ok(Outcome::Committed(_))));
+        assert!(worker.commit(&mut seriatim_txn::NoRedo).is_err(), "its row is gone");
+        worker.abort();
+        assert_eq!(bench.state(&[0]), [0], "nothing of it was visible");
+    }
+}
+
+#[test]
+fn what_procedures_agree_on_no_more_is_published_with_the_rest() {
+    for bench in benches(&[0, 0]) {
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, 5);
+        touch(&bench, &mut worker, 0);
+        bench.cells.commuting.set(ColumnSet::EMPTY, ColumnSet::EMPTY);
+        let tids = commit(&mut worker);
+        assert_eq!(tids[0], tids[1]);
+    }
+}
+
+/// A conflict of the first piece leaves nothing behind, and the worker as it was.
+#[test]
+fn a_chain_whose_first_piece_is_refuted_leaves_nothing() {
+    for bench in benches(&[0, 0]) {
+        let (mut worker, mut other) = (procedure(&bench), procedure(&bench));
+        add(&bench, &mut worker, 1, 5);
+        bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+        bench.change(&mut other, 0, |value| value + 10).expect("nobody is about");
+        commit(&mut other);
+        assert!(worker.commit(&mut seriatim_txn::NoRedo).is_err(), "what it changed was changed");
+        worker.abort();
+        assert_eq!(bench.state(&[0, 1]), [10, 0]);
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, 5);
+        touch(&bench, &mut worker, 0);
+        commit(&mut worker);
+        assert_eq!(bench.state(&[0, 1]), [10, 5]);
+    }
+}
+
+/// A snapshot that begins after a chain shows all of it, and one that began before shows nothing.
+#[test]
+fn snapshots_show_all_of_a_chain_or_nothing() {
+    for bench in benches(&[0, 0]) {
+        let mut before = bench.worker();
+        before.begin(Mode::ReadOnly, Priority::NONE);
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, 5);
+        bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+        commit(&mut worker);
+        let mut after = bench.worker();
+        after.begin(Mode::ReadOnly, Priority::NONE);
+        for (reader, shown) in [(&mut before, [0, 0]), (&mut after, [1, 5])] {
+            let seen = [0, 1].map(|id| bench.read(reader, id).expect("a snapshot").expect("it is there"));
+            assert_eq!(seen, shown);
+            assert!(matches!(reader.commit(&mut seriatim_txn::NoRedo), Ok(Outcome::Committed(_))));
+        }
+    }
+}

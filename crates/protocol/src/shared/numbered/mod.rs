@@ -1,0 +1,121 @@
+//! Commits in one region whose row versions have snapshot numbers, for read-only transactions that never abort (Wang et al., EuroSys
+//! 2014, §5.4).
+
+mod commit;
+mod snapshot;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{CacheAligned, Tid};
+use seriatim_catalog::Key;
+use seriatim_memory::CountedVec;
+use seriatim_txn::{Core, OpError, Outcome, Redo, RowPtr, Scan, Table};
+
+use super::optimistic::{LockBit, Optimistic};
+use super::record_header;
+use super::versions::read;
+use snapshot::VersionHeader;
+pub(crate) use snapshot::View;
+
+/// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
+pub(crate) const HEADER_BYTES: usize = record_header::bytes(1);
+
+/// Local snapshot number and previous version.
+pub(crate) const VERSION_HEADER_BYTES: usize = VersionHeader::BYTES;
+
+/// The global snapshot number S (§5.4): advanced by read-only transactions, read once by each commit.
+#[derive(Clone, Debug)]
+pub(crate) struct SnapshotNumber(Arc<CacheAligned<AtomicU64>>);
+
+impl Default for SnapshotNumber {
+    /// Snapshot 0 is before every version.
+    fn default() -> SnapshotNumber {
+        SnapshotNumber(Arc::new(CacheAligned(AtomicU64::new(1))))
+    }
+}
+
+impl SnapshotNumber {
+    /// Describes the version of a row that is being restored.
+    pub(crate) fn describe(&self, row_version: usize, tid: Tid) {
+        let header = VersionHeader::new(tid, self.0.load(Ordering::Acquire), false, 0);
+        // SAFETY: a row that is being restored is nobody else's.
+        unsafe { header.write(row_version) };
+    }
+}
+
+/// What a worker has of its own for this.
+pub(crate) struct Numbered {
+    pub(crate) snapshot: SnapshotNumber,
+    /// The snapshot a read-only transaction reads.
+    reading: Option<View>,
+    /// Scratch of a commit.
+    installs: CountedVec<commit::Install>,
+}
+
+impl Numbered {
+    pub(crate) fn new(core: &Core, snapshot: &SnapshotNumber) -> Numbered {
+        Numbered { snapshot: snapshot.clone(), reading: None, installs: core.local.counted(64) }
+    }
+
+    /// A transaction has begun: one that only reads shows `reading`.
+    #[inline]
+    pub(crate) fn begin(&mut self, reading: Option<View>) {
+        self.reading = reading;
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.reading.is_none()
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(
+        &mut self,
+        attempt: &mut Optimistic,
+        table: &Table,
+        key: Key<'_>,
+    ) -> Result<Option<RowPtr>, OpError> {
+        match self.reading {
+            None => attempt.read(table, key),
+            Some(view) => read::read(attempt, table, key, view),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn scan_next(
+        &mut self,
+        attempt: &mut Optimistic,
+        table: &Table,
+        scan: &mut Scan,
+    ) -> Result<Option<RowPtr>, OpError> {
+        match self.reading {
+            None => attempt.scan_next(table, scan),
+            Some(view) => read::scan_next(attempt, table, scan, view),
+        }
+    }
+
+    /// Decides the attempt. Read-only attempts just validate: their serialization point is the start of validation, when every
+    /// word noted was unchanged; one word alone needs no validation.
+    #[inline]
+    pub(crate) fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        if attempt.base.writes.is_empty() {
+            return attempt.commit_read_only(&LockBit);
+        }
+        let tid = self.publish(attempt, redo)?;
+        attempt.base.finish(&LockBit);
+        Ok(Outcome::Committed(tid))
+    }
+
+    /// Validates and installs what is in the sets, and reports it. The attempt is still to be ended.
+    ///
+    /// # Errors
+    /// A conflict.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Tid, OpError> {
+        commit::publish(attempt, &mut self.installs, &self.snapshot.0, redo)
+    }
+
+    pub(crate) fn rest(&mut self) {
+        self.installs.rest();
+    }
+}

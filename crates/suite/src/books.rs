@@ -1,0 +1,263 @@
+//! Books: what procedures write in several tables belongs together, whoever looks and whenever.
+//!
+//! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and transfer: what they do to
+//! accounts they answer, what they do to sums they only add, so a protocol that publishes piece by piece may do that later. Others look
+//! meanwhile, and write: snapshots, closures, explicit transactions, and, if the database is on a disk, recoveries of what is durable
+//! at some moment. For all of them each branch's sum is that of its accounts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use seriatim::{Abort, Builder, Durability, Handle, ReadTx, Rng, Session, Table, TransactError, Tx, thread};
+use seriatim::{procedure, procedures};
+use seriatim_base::disk::FaultyDisk;
+
+use crate::Setting;
+
+/// Of one branch: that of its number modulo [`BRANCHES`].
+#[derive(Table, Clone, Debug)]
+#[table(name = "account", key(id), hash)]
+struct Account {
+    id: u32,
+    balance: i64,
+}
+
+/// Keeps the sum of its accounts' balances.
+#[derive(Table, Clone, Debug)]
+#[table(name = "branch", key(id), hash)]
+struct Branch {
+    id: u32,
+    #[column(immutable)]
+    opened: u32,
+    /// Changed by those that are no procedures only.
+    fee: i64,
+    total: i64,
+    visits: u32,
+}
+
+const ACCOUNTS: u32 = 6;
+const BRANCHES: u32 = 2;
+
+/// The accounts of a branch.
+fn accounts_of(branch: u32) -> impl Iterator<Item = u32> {
+    (branch..ACCOUNTS).step_by(BRANCHES as usize)
+}
+
+/// Adds to an account; its balance after the branch's fee.
+#[procedure]
+fn deposit(tx: &Tx, account: u32, branch: u32, amount: i64) -> Result<i64, Abort> {
+    let balance = tx.update::<Account>(account, |account| {
+        account.balance += amount;
+        account.balance
+    })?;
+    let fee = tx.update::<Branch>(branch, |branch| {
+        branch.total += amount;
+        branch.visits += 1;
+        branch.fee
+    })?;
+    Ok(balance - fee)
+}
+
+/// Moves an amount from one account to another, perhaps of the same branch; the balance of the first.
+#[procedure]
+fn transfer(tx: &Tx, from: u32, from_branch: u32, to: u32, to_branch: u32, amount: i64) -> Result<i64, Abort> {
+    let balance = tx.update::<Account>(from, |account| {
+        account.balance -= amount;
+        account.balance
+    })?;
+    tx.update::<Account>(to, |account| account.balance += amount)?;
+    tx.update::<Branch>(from_branch, |branch| branch.total -= amount)?;
+    tx.update::<Branch>(to_branch, |branch| branch.total += amount)?;
+    Ok(balance)
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Threads that call procedures.
+    pub callers: u32,
+    /// What each of them calls.
+    pub calls: u32,
+    /// Whether those who look also write.
+    pub writes: bool,
+}
+
+struct Tables {
+    accounts: Handle<Account>,
+    branches: Handle<Branch>,
+}
+
+/// What a branch's books say: its sum, and that of its accounts.
+fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> {
+    let mut balances = 0;
+    for id in accounts_of(branch) {
+        balances += tx.get(&tables.accounts, &id)?.map_or(0, |account| account.balance());
+    }
+    let sum = tx.get(&tables.branches, &branch)?.map_or(0, |branch| branch.total());
+    Ok((sum, balances))
+}
+
+fn balanced(who: &str, branch: u32, (sum, balances): (i64, i64)) -> Result<(), String> {
+    match sum == balances {
+        true => Ok(()),
+        false => Err(format!("{who}: branch {branch} says {sum}, its accounts {balances}")),
+    }
+}
+
+/// Transactions of one who calls no procedures.
+struct Auditor<'a> {
+    session: Session,
+    tables: &'a Tables,
+    rng: Rng,
+    writes: bool,
+}
+
+impl Auditor<'_> {
+    fn audit(&mut self) -> Result<(), String> {
+        let Auditor { session, tables, rng, writes } = self;
+        let branch = rng.below(u64::from(BRANCHES)) as u32;
+        let value = |committed: seriatim::Committed<(i64, i64)>| committed.value;
+        let (who, looked) = match rng.below(if *writes { 6 } else { 4 }) {
+            0 => ("a snapshot", session.snapshot(|tx| look(tx, tables, branch)).map(value)),
+            1 => ("a closure that reads", session.transact(|tx| look(tx, tables, branch)).map(value)),
+            2 => {
+                let tells = |tx: &Tx| match look(tx, tables, branch)? {
+                    (sum, balances) if sum != balances => Err(tx.abort(format!("{sum} is not {balances}"))),
+                    seen => Ok(seen),
+                };
+                ("a closure that aborts", session.transact(tells).map(value))
+            }
+            3 => {
+                let mut explicit = || {
+                    let tx = session.begin()?;
+                    let seen = look(&tx, tables, branch)?;
+                    tx.commit()?;
+                    Ok(seen)
+                };
+                ("an explicit transaction", explicit())
+            }
+            4 => {
+                let sets = |tx: &Tx| {
+                    let seen = look(tx, tables, branch)?;
+                    tx.update(&tables.branches, &branch, |row| {
+                        row.set_total(seen.1);
+                        row.set_fee(row.fee() + 1);
+                    })?;
+                    Ok(seen)
+                };
+                ("a closure that writes", session.transact(sets).map(value))
+            }
+            _ => {
+                let moves = |tx: &Tx| {
+                    let seen = look(tx, tables, branch)?;
+                    let row = tx.get(&tables.branches, &branch)?.map(|row| row.to_owned());
+                    if let Some(row) = row {
+                        tx.delete(&tables.branches, &branch)?;
+                        tx.insert(&tables.branches, &Branch { opened: row.opened + 1, ..row })?;
+                    }
+                    Ok(seen)
+                };
+                ("a closure that makes a branch anew", session.transact(moves).map(value))
+            }
+        };
+        match looked {
+            Ok(seen) => balanced(who, branch, seen),
+            Err(error) if error.is_retryable() => Ok(()),
+            Err(error) => Err(format!("{who}: {error}")),
+        }
+    }
+}
+
+/// A caller of procedures.
+fn call(session: &mut Session, rng: &mut Rng) -> Result<(), String> {
+    let mut account = || rng.below(u64::from(ACCOUNTS)) as u32;
+    let (from, to) = (account(), account());
+    let amount = rng.below(100) as i64;
+    let called = match rng.below(2) {
+        0 => session.submit_call(deposit, &(from, from % BRANCHES, amount)).wait().map(drop),
+        _ => session.call(transfer, &(from, from % BRANCHES, to, to % BRANCHES, amount)).map(drop),
+    };
+    match called {
+        Err(error) if !error.is_retryable() && !matches!(error, TransactError::MissingRow { .. }) => {
+            Err(error.to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile.
+///
+/// # Errors
+/// Who saw books that do not balance.
+pub fn keep_books(
+    setting: &Setting,
+    load: &Load,
+    seed: u64,
+    prepare: impl Fn(Builder) -> Builder + Sync,
+) -> Result<(), String> {
+    let disk = FaultyDisk::new(seed);
+    let open = |disk: FaultyDisk| {
+        let builder = prepare(setting.builder()).huge_pages(false).path(DIRECTORY).disk(Arc::new(disk));
+        builder.durability(Durability::Async).open().map_err(|error| error.to_string())
+    };
+    let db = open(disk.mount())?;
+    let tables = Tables {
+        accounts: db.create::<Account>().map_err(|error| error.to_string())?,
+        branches: db.create::<Branch>().map_err(|error| error.to_string())?,
+    };
+    let fill = |tx: &Tx| {
+        (0..ACCOUNTS).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: 0 }))?;
+        (0..BRANCHES)
+            .try_for_each(|id| tx.insert(&tables.branches, &Branch { id, opened: 0, fee: 0, total: 0, visits: 0 }))
+    };
+    db.session().transact(fill).map_err(|error| error.to_string())?;
+    db.register(procedures![deposit, transfer]).map_err(|error| error.to_string())?;
+    let calling = AtomicU32::new(load.callers);
+    thread::scope(|scope| {
+        let (db, tables, calling) = (&db, &tables, &calling);
+        let callers = (0..load.callers).map(|caller| {
+            scope.spawn(move || {
+                let (mut session, mut rng) = (db.session(), Rng::from_seed(seed ^ u64::from(caller + 1)));
+                let called = (0..load.calls).try_for_each(|_| call(&mut session, &mut rng));
+                calling.fetch_sub(1, Ordering::Release);
+                called
+            })
+        });
+        let callers: Vec<_> = callers.collect();
+        let auditor = scope.spawn(move || {
+            let mut auditor = Auditor { session: db.session(), tables, rng: Rng::from_seed(seed), writes: load.writes };
+            loop {
+                auditor.audit()?;
+                if calling.load(Ordering::Acquire) == 0 {
+                    return Ok(());
+                }
+            }
+        });
+        let recoverer = scope.spawn(move || {
+            let mut recovered = 0;
+            while recovered == 0 || calling.load(Ordering::Acquire) > 0 && recovered < RECOVERIES {
+                let again = open(disk.fork(seed + recovered))?;
+                recovered += 1;
+                let Some(accounts) = again.table::<Account>().ok() else { continue };
+                let Some(branches) = again.table::<Branch>().ok() else { continue };
+                let tables = Tables { accounts, branches };
+                for branch in 0..BRANCHES {
+                    let seen = again.session().snapshot(|tx| look(tx, &tables, branch));
+                    balanced("a recovery", branch, seen.map_err(|error| error.to_string())?.value)?;
+                }
+            }
+            Ok(())
+        });
+        let all = callers.into_iter().chain([auditor, recoverer]);
+        all.map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?).collect::<Result<(), String>>()
+    })?;
+    let mut auditor =
+        Auditor { session: db.session(), tables: &tables, rng: Rng::from_seed(seed), writes: load.writes };
+    (0..10).try_for_each(|_| auditor.audit())
+}
+
+/// Recoveries of one run.
+const RECOVERIES: u64 = 4;
+
+/// Of the database, on a disk that is none.
+const DIRECTORY: &str = "/books";
