@@ -248,8 +248,8 @@ pub fn keep_books(
             }
             Ok(())
         });
-        let all = callers.into_iter().chain([auditor, recoverer]);
-        all.map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?).collect::<Result<(), String>>()
+        let mut all = callers.into_iter().chain([auditor, recoverer]);
+        all.try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
     })?;
     let mut auditor =
         Auditor { session: db.session(), tables: &tables, rng: Rng::from_seed(seed), writes: load.writes };
