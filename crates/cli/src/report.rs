@@ -114,7 +114,9 @@ impl Report<'_> {
             let (repairs, runs) = (statistics.repairs, statistics.runs_repaired);
             let (each, per_commit) =
                 (runs as f64 / repairs as f64, repairs as f64 / statistics.committed.max(1) as f64);
+            let saved = statistics.lookups_saved as f64 / repairs as f64;
             line("repairs", format!("{repairs}, {per_commit:.4} per commit, {each:.1} operations run again in each"));
+            line("", format!("{saved:.1} lookups saved in each"));
         }
         if let Some(batches) = &self.measured.batches {
             let (callers, outstanding) = (callers::threads(self.plan), callers::outstanding(self.plan));
@@ -221,6 +223,7 @@ impl Report<'_> {
             "aborts": causes,
             "repairs": statistics.repairs,
             "runs_repaired": statistics.runs_repaired,
+            "lookups_saved": statistics.lookups_saved,
             "contention": self.contention(matches).map(|(contention, rows)| contention::json(&contention, rows)),
             "failed": self.measured.failed,
             "latency_us": quantiles(&all),

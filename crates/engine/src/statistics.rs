@@ -24,6 +24,8 @@ pub struct Statistics {
     pub repairs: u64,
     /// Runs of operations that repairs made again.
     pub runs_repaired: u64,
+    /// Lookups in indexes that these did not need, as their keys were the same.
+    pub lookups_saved: u64,
     /// Regions of all workers. Of a worker in the middle of a transaction: as of up to 1024 transactions ago.
     pub regions: RegionStatistics,
     /// Bytes in use: records, row versions, index nodes, and what transactions note. What counts against the limit, but for blocks
@@ -153,6 +155,7 @@ impl Statistics {
             aborts: aborts.filter(|&(_, count)| count > 0).collect(),
             repairs: self.repairs - earlier.repairs,
             runs_repaired: self.runs_repaired - earlier.runs_repaired,
+            lookups_saved: self.lookups_saved - earlier.lookups_saved,
             regions: self.regions.since(&earlier.regions),
             memory_bytes: self.memory_bytes,
             transaction_bytes: self.transaction_bytes,
@@ -174,6 +177,7 @@ pub(crate) struct Counters {
     conflict_aborted: AtomicU64,
     repairs: AtomicU64,
     runs_repaired: AtomicU64,
+    lookups_saved: AtomicU64,
     causes: [[AtomicU64; Reason::ALL.len()]; PHASES.len()],
 }
 
@@ -193,9 +197,10 @@ impl Counters {
         bump(&self.user_aborted);
     }
 
-    /// A repair has made so many runs of operations again.
-    pub(crate) fn repaired(&self, runs: u64) {
+    /// A repair has made so many runs of operations again, and saved so many lookups.
+    pub(crate) fn repaired(&self, runs: u64, saved: u64) {
         bump(&self.repairs);
+        self.lookups_saved.store(self.lookups_saved.load(Ordering::Relaxed) + saved, Ordering::Relaxed);
         self.runs_repaired.store(self.runs_repaired.load(Ordering::Relaxed) + runs, Ordering::Relaxed);
     }
 
@@ -210,6 +215,7 @@ impl Counters {
         statistics.conflict_aborted += self.conflict_aborted.load(Ordering::Relaxed);
         statistics.repairs += self.repairs.load(Ordering::Relaxed);
         statistics.runs_repaired += self.runs_repaired.load(Ordering::Relaxed);
+        statistics.lookups_saved += self.lookups_saved.load(Ordering::Relaxed);
         for phase in PHASES {
             for reason in Reason::ALL {
                 let count = self.causes[phase as usize][reason as usize].load(Ordering::Relaxed);

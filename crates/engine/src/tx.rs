@@ -1484,8 +1484,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// A repair has made so many runs of operations again.
     pub fn note_repair(&self, runs: u64) {
+        let saved = match self.call() {
+            Ok(_call) => self.worker().repair().map_or(0, |repair| repair.lookups_saved()),
+            Err(_) => 0,
+        };
         if let Some(lease) = self.lease.get() {
-            self.inner.pool.counters(lease.slot).repaired(runs);
+            self.inner.pool.counters(lease.slot).repaired(runs, saved);
         }
     }
 

@@ -61,8 +61,7 @@ impl Builder {
         self
     }
 
-    /// Leaves out the validation of what transactions read, so that they are *not* serializable, and what they leave is wrong: for `seriatim bench
-    /// --without-validation`, which measures what validation and repairs cost.
+    /// Leaves out validation: results are wrong. For `seriatim bench --without-validation`, which measures what it costs.
     #[cfg(feature = "without-validation")]
     #[doc(hidden)]
     pub fn without_validation(mut self) -> Builder {

@@ -465,6 +465,11 @@ pub trait Repair {
         let _ = operation;
         visit(0, None);
     }
+
+    /// How many lookups in indexes runs that were made again did not need, as they had the keys that they had before; since this was asked last.
+    fn lookups_saved(&mut self) -> u64 {
+        0
+    }
 }
 
 /// What must be known of an executed transaction to order it among others of its batch. Of two transactions of which one reads what

@@ -19,5 +19,6 @@ pub(crate) mod restore;
 pub(crate) mod table_ref;
 pub(crate) mod versions;
 pub(crate) mod worker;
+pub(crate) mod workset;
 pub(crate) mod write_phase;
 pub(crate) mod writes;

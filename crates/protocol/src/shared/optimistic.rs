@@ -26,6 +26,7 @@ use super::rebase::Bases;
 use super::record;
 use super::record_header::{self, Plain, TidWord};
 use super::repair;
+use super::workset::Workset;
 use super::writes::{Deferred, Link, Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the TID word seen.
@@ -119,14 +120,16 @@ pub(crate) struct Optimistic<O: Origin = ()> {
     pub(crate) locks: O::Locks,
     /// What runs of operations touched, where they are named.
     pub(super) touches: CountedVec<repair::Touch<O>>,
+    /// What those found that a repair makes again.
+    pub(crate) workset: Workset<O>,
 }
 
 impl<O: Origin> Optimistic<O> {
     pub(crate) fn new(core: Core, locks: O::Locks, rebases_max: u32) -> Optimistic<O> {
         let (reads, node_set, bases) =
             (core.local.counted(256), core.local.counted(64), Bases::new(&core.local, rebases_max));
-        let touches = core.local.counted(0);
-        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches }
+        let (touches, workset) = (core.local.counted(0), Workset::new(&core.local));
+        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches, workset }
     }
 
     #[inline]
@@ -137,6 +140,7 @@ impl<O: Origin> Optimistic<O> {
         self.bases.begin();
         if O::CARRIED {
             self.touches.clear();
+            self.workset.clear();
         }
     }
 
@@ -152,6 +156,7 @@ impl<O: Origin> Optimistic<O> {
         self.reads.rest();
         self.node_set.rest();
         self.touches.rest();
+        self.workset.rest();
         self.bases.rest();
         self.base.writes.rest();
         self.locks.rest();
@@ -195,6 +200,12 @@ impl<O: Origin> Optimistic<O> {
     /// The record at `key`; `None` after noting its absence.
     #[inline(always)]
     fn find(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RecordPtr>, OpError> {
+        if O::CARRIED
+            && !self.workset.is_empty()
+            && let Some(record) = self.workset.find(table, key.anew(), self.base.by)
+        {
+            return Ok(Some(record));
+        }
         match self.base.find(table, key) {
             Ok(record) => Ok(Some(record)),
             Err(node_version) => self.miss(table, key.anew(), node_version),

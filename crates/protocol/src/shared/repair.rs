@@ -17,9 +17,17 @@ use super::writes::Link;
 /// A record that a run of an operation touched, its own writes included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch<O> {
-    table: TableRef,
-    record: RecordPtr,
-    by: O,
+    pub(super) table: TableRef,
+    pub(super) record: RecordPtr,
+    pub(super) by: O,
+}
+
+impl<O: Origin> Touch<O> {
+    /// Whether the record has left its index since.
+    pub(super) fn is_unlinked(&self) -> bool {
+        let word = record_header::tid_word(&self.table.get().record_layout, self.record);
+        O::Locks::is_removed(TidWord(word.load(Ordering::Acquire)))
+    }
 }
 
 // SAFETY: records are followed while online only.
@@ -42,7 +50,14 @@ impl<O: Origin> Optimistic<O> {
         self.bases.clear();
         self.reads.retain(|read| !read.by.is_of(runs));
         self.node_set.retain(|entry| !entry.by.is_of(runs));
-        self.touches.retain(|touch| !touch.by.is_of(runs));
+        let Optimistic { touches, workset, .. } = self;
+        touches.retain(|touch| {
+            let stands = !touch.by.is_of(runs);
+            if !stands && again {
+                workset.keep(*touch);
+            }
+            stands
+        });
         let undone = self.base.writes.undone.len();
         self.base.writes.forget(|by| by.is_of(runs));
         if self.base.writes.undone[undone..].iter().any(|write| write.link == Link::Own) {
@@ -83,9 +98,7 @@ impl<O: Origin> Optimistic<O> {
         let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
         for touch in self.touches.iter() {
             if let Some(iteration) = of(touch.by) {
-                let word = record_header::tid_word(&touch.table.get().record_layout, touch.record);
-                let removed = O::Locks::is_removed(TidWord(word.load(Ordering::Acquire)));
-                visit(iteration, (!removed).then_some(touch.record.addr()));
+                visit(iteration, (!touch.is_unlinked()).then_some(touch.record.addr()));
             }
         }
         self.node_set.iter().filter_map(|entry| of(entry.by)).for_each(|iteration| visit(iteration, None));

@@ -334,4 +334,8 @@ impl<V: Variant> Repair for Worker<V> {
     fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         self.attempt.touched(operation, visit);
     }
+
+    fn lookups_saved(&mut self) -> u64 {
+        std::mem::take(&mut self.attempt.workset.saved)
+    }
 }

@@ -249,6 +249,68 @@ fn runs_tell_the_records_that_they_touched() {
     worker.abort();
 }
 
+/// Has the run made again, which reads this cell: what it finds, and how many lookups it did not need.
+fn again(cells: &Cells, worker: &mut Of, operation: u16, id: u64) -> (Option<i64>, u64) {
+    repair(worker).forget(Runs::one(operation, 0), true);
+    run(worker, operation, 0);
+    let found = cells.read(worker, id).expect("nobody is in its way");
+    (found, repair(worker).lookups_saved())
+}
+
+#[test]
+fn what_was_found_is_not_looked_up_again() {
+    for mode in modes() {
+        let cells = Cells::open(mode, &VALUES);
+        let mut worker = begin(&cells);
+        for (operation, id) in [(0, 0), (1, 1), (2, ABSENT)] {
+            run(&mut worker, operation, 0);
+            assert!(cells.read(&mut worker, id).is_ok());
+        }
+        meanwhile(&cells, 0, 5);
+        meanwhile(&cells, ABSENT, 7);
+        asks(&mut worker, &[Runs::one(0, 0), Runs::one(2, 0)]);
+        assert_eq!(again(&cells, &mut worker, 0, 0), (Some(5), 1));
+        assert_eq!(again(&cells, &mut worker, 2, ABSENT), (Some(7), 0), "there was none");
+        for (round, value) in [(1, 6), (2, 7)] {
+            meanwhile(&cells, 0, value);
+            asks(&mut worker, &[Runs::one(0, 0)]);
+            assert_eq!(again(&cells, &mut worker, 0, 0), (Some(value), 1), "round {round}");
+        }
+        // With another key it has another record, and what other runs found is theirs.
+        meanwhile(&cells, 0, 8);
+        asks(&mut worker, &[Runs::one(0, 0)]);
+        assert_eq!(again(&cells, &mut worker, 0, 1), (Some(10), 0));
+        assert!(commit(&mut worker).is_ok());
+        // The next transaction has nothing of this one.
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        run(&mut worker, 0, 0);
+        assert_eq!((cells.read(&mut worker, 0), repair(&mut worker).lookups_saved()), (Ok(Some(8)), 0));
+        worker.abort();
+    }
+}
+
+#[test]
+fn what_was_unlinked_and_put_in_again_is_looked_up() {
+    let cells = Cells::open(HtmMode::Absent, &VALUES);
+    let mut other = begin(&cells);
+    assert!(other.delete(&cells.cells, Key::Word8(3)).is_ok_and(|row| row.is_some()) && commit(&mut other).is_ok());
+    other.core().local.collect();
+    let mut worker = begin(&cells);
+    run(&mut worker, 0, 0);
+    assert_eq!(cells.read(&mut worker, 3), Ok(None), "its record is there still");
+    run(&mut worker, 1, 0);
+    assert!(add(&cells, &mut worker, 0).is_ok());
+    for _ in 0..4 {
+        other.core().local.collect();
+        other.collect_garbage(100);
+    }
+    assert_eq!(word(&cells, 3), None);
+    meanwhile(&cells, 3, 77);
+    asks(&mut worker, &[Runs::one(0, 0)]);
+    assert_eq!(again(&cells, &mut worker, 0, 3), (Some(77), 0));
+    assert!(commit(&mut worker).is_ok());
+}
+
 #[test]
 fn what_is_no_run_and_what_is_held_is_not_repaired() {
     let cells = Cells::open(HtmMode::Absent, &VALUES);
