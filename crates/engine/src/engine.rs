@@ -8,9 +8,10 @@ use std::time::Duration;
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, TableId};
-use seriatim_catalog::{ColumnSet, Key, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef};
 use seriatim_history::{Columns, History, Recording};
-use seriatim_procedure::analysis::Schema;
+use seriatim_procedure::analysis::{self, Schema};
+use seriatim_procedure::plan::Plan;
 use seriatim_txn::{Environment, Knob, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
@@ -230,14 +231,21 @@ impl Engine {
         Schema::new(tables.sets.iter().map(|set| set.definition.clone()))
     }
 
-    /// Tells each table what all registered procedures leave alone in it: `of` its name, the columns that they only add to, and all that
-    /// they change. Transactions that publish in several steps look at that again in their windows.
-    pub fn agree(&self, of: impl Fn(&str) -> Option<(ColumnSet, ColumnSet)>) {
+    /// Tells each table what registered procedures with these plans, which are all that do not run on snapshots, leave alone in it, where the
+    /// protocol publishes piece by piece. Transactions that do so look at that again in their windows.
+    pub fn agree<'p>(&self, plans: impl IntoIterator<Item = &'p Plan>) {
+        if !self.inner.protocol.info().capabilities.pieces {
+            return;
+        }
+        let agreements = analysis::agreements(plans);
         let _closed = self.inner.environment.epochs.windows().close();
         for set in self.inner.sets() {
             // Rows of a run are one record.
-            let (sums, changed) = of(&set.definition.name).filter(|_| !set.primary.has_runs).unwrap_or_default();
-            set.primary.commuting.set(sums, changed.complement());
+            let agreed = agreements.get(&*set.definition.name).filter(|_| !set.primary.has_runs);
+            let sums = agreed.map_or(ColumnSet::EMPTY, |agreed| ColumnUse::adding(agreed.sums.iter()).added);
+            let steady =
+                agreed.map_or(ColumnSet::EMPTY, |agreed| agreed.changed.iter().collect::<ColumnSet>().complement());
+            set.primary.commuting.set(sums, steady);
         }
     }
 

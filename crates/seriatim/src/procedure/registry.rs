@@ -11,7 +11,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_engine::procedure::execution::Passes;
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_engine::procedure::repair::Repairs;
-use seriatim_procedure::analysis::{self, Agreement, ChopError, Refusals, Schema, Steps};
+use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span, StepId};
 use seriatim_procedure::plan::{self, Chopping, Failure, FailureKind, Fragments, Kind, Options, Plan};
 use seriatim_txn::{Freshness, Mode};
@@ -332,7 +332,7 @@ impl Database {
         if passes.iter().any(|passes| passes.count() > 1) && !self.engine().arm_gate() {
             return Err(RegisterError::Busy);
         }
-        self.agree(&entries);
+        self.engine().agree(entries.iter().filter(|entry| !entry.snapshot).map(|entry| &*entry.plan));
         registry.passes = passes;
         (registry.entries, registry.chopping) = (entries, Some(chopping));
         Ok(registration)
@@ -407,19 +407,6 @@ impl Database {
     pub fn fragments(&self, procedure: &str) -> Option<Fragments> {
         let plan = self.plan(procedure)?;
         Some(analysis::fragments(&plan, &self.engine().schema()))
-    }
-
-    /// Tells the tables what all procedures leave alone in them, where the protocol publishes piece by piece.
-    fn agree(&self, entries: &[Arc<Entry>]) {
-        if !self.protocol().capabilities.pieces {
-            return;
-        }
-        let plans = entries.iter().filter(|entry| !entry.snapshot).map(|entry| &*entry.plan);
-        let agreements = analysis::agreements(plans);
-        self.engine().agree(|table| {
-            let Agreement { sums, changed } = agreements.get(table)?;
-            Some((ColumnUse::adding(sums.iter()).added, changed.iter().collect()))
-        });
     }
 
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
