@@ -11,9 +11,9 @@ macro_rules! for_each_protocol {
             wait_die => $crate::wait_die::WaitDie,
             tictoc => $crate::tictoc::TicToc,
             htcc => $crate::htcc::Htcc,
+            dbx_tc => $crate::dbx_tc::DbxTc,
             occ => $crate::occ::Occ,
             hto => $crate::hto::Hto,
-            dbx_tc => $crate::dbx_tc::DbxTc,
         }
     };
 }

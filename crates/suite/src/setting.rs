@@ -120,7 +120,7 @@ impl std::fmt::Display for Setting {
 }
 
 /// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names; of the protocols those that [`chosen`] names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
+/// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
 /// the protocol holds transactions.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
