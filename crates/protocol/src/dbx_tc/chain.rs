@@ -173,6 +173,7 @@ impl Late {
             attempt.base.newest = attempt.base.newest.max(last);
             let mut backoff = Backoff::new();
             last = loop {
+                numbered.next_piece();
                 if attempt.rebase_only()
                     && let Ok(tid) = numbered.publish(attempt, redo)
                 {

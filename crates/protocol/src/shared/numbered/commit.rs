@@ -73,7 +73,6 @@ pub(super) fn publish(
     snapshot: &AtomicU64,
     redo: &mut dyn Redo,
 ) -> Result<Tid, OpError> {
-    installs.clear();
     let tid = loop {
         let error = match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
             Ok(tid) => break tid,

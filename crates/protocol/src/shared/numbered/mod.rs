@@ -61,6 +61,7 @@ impl Numbered {
     /// A transaction has begun: one that only reads shows `reading`.
     #[inline]
     pub(crate) fn begin(&mut self, reading: Option<View>) {
+        self.installs.clear();
         self.reading = reading;
     }
 
@@ -113,6 +114,11 @@ impl Numbered {
     #[inline(always)]
     pub(crate) fn publish(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Tid, OpError> {
         commit::publish(attempt, &mut self.installs, &self.snapshot.0, redo)
+    }
+
+    /// The next piece of the transaction is going to be published, or the last one is tried again.
+    pub(crate) fn next_piece(&mut self) {
+        self.installs.truncate(0);
     }
 
     pub(crate) fn rest(&mut self) {
