@@ -205,7 +205,7 @@ mod tests {
         };
         if given().is_none() {
             assert_eq!(emulated(matrix(7)).len(), chosen().len() + 1, "one of them with all records hot, too");
-            assert_eq!(emulated(matrix_of_steps(7)), ["dbx", "htcc", "dbx-tc"]);
+            assert_eq!(emulated(matrix_of_steps(7)), ["dbx", "htcc", "dbx-tc", "hto"]);
         }
     }
 

@@ -50,10 +50,12 @@ impl<O: Origin> Optimistic<O> {
         self.bases.clear();
         self.reads.retain(|read| !read.by.is_of(runs));
         self.node_set.retain(|entry| !entry.by.is_of(runs));
-        let Optimistic { touches, workset, .. } = self;
+        let Optimistic { touches, workset, base, .. } = self;
+        // A record that is not linked before the decision is gone with its run.
+        let keeps = again && !base.defers;
         touches.retain(|touch| {
             let stands = !touch.by.is_of(runs);
-            if !stands && again {
+            if !stands && keeps {
                 workset.keep(*touch);
             }
             stands
