@@ -24,17 +24,17 @@ fn registers_are_serializable_to_their_clients() {
 
 #[test]
 fn lists_are_serializable_to_their_clients() {
-    every_setting("lists", DataModel::Lists, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
+    every_setting("lists", DataModel::Lists, &Load { clients: 3, transactions: 1000, keys: 5, steps: 5 });
 }
 
 #[test]
 fn lists_in_rows_are_serializable_to_their_clients() {
-    every_setting("lists in rows", DataModel::ListsInRows, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
+    every_setting("lists in rows", DataModel::ListsInRows, &Load { clients: 3, transactions: 1000, keys: 5, steps: 5 });
 }
 
 #[test]
 fn lists_in_runs_are_serializable_to_their_clients() {
-    every_setting("lists in runs", DataModel::ListsInRuns, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
+    every_setting("lists in runs", DataModel::ListsInRuns, &Load { clients: 3, transactions: 1000, keys: 5, steps: 5 });
 }
 
 #[test]
@@ -42,13 +42,13 @@ fn lists_in_columns_are_serializable_to_their_clients() {
     every_setting(
         "lists in columns",
         DataModel::ListsInColumns,
-        &Load { clients: 3, transactions: 800, keys: 5, steps: 5 },
+        &Load { clients: 3, transactions: 500, keys: 5, steps: 5 },
     );
 }
 
 /// Transactions that are registered procedures, and the recorded history of them.
 fn declared_in_every_setting(test: &str, data_model: DataModel) {
-    let (seed, load) = (seed(test), Load { clients: 3, transactions: 400, keys: 5, steps: 5 });
+    let (seed, load) = (seed(test), Load { clients: 3, transactions: 300, keys: 5, steps: 5 });
     for setting in matrix(seed) {
         for route in Route::ALL {
             // Those that wait in line make batches.
