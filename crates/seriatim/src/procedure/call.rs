@@ -25,8 +25,8 @@ pub(crate) struct Called {
     eager: Vec<u32>,
 }
 
-/// How many calls keep what a repair needs after one that met a conflict, and at first. It costs a call about half as much again, which a
-/// repair saves if it comes.
+/// How many calls keep what a repair needs after one that met a conflict; at first a sixteenth of that. It costs a call about half as
+/// much again, which a repair saves if it comes.
 const EAGER: u32 = 256;
 
 impl Called {
@@ -244,7 +244,7 @@ impl Session {
         };
         drop(registry);
         self.called.entries.push(entry);
-        self.called.eager.push(EAGER);
+        self.called.eager.push(EAGER / 16);
         Ok(self.called.entries.len() - 1)
     }
 }
