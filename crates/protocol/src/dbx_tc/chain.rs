@@ -187,7 +187,8 @@ impl Late {
                     backoff = Backoff::new();
                 }
             };
-            debug_assert_eq!(last.epoch(), first.epoch());
+            let core = &attempt.base.core;
+            debug_assert!(last.epoch() == first.epoch() || core.injects(Fault::NoWindows), "no epoch ends in a window");
         }
         last
     }
