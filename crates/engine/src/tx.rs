@@ -92,6 +92,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// The type of its worker, if procedures run by operations of their own on it.
     pub(crate) lean: Option<LeanWorker>,
     lease: Cell<Option<Lease<W>>>,
+    /// Whether an attempt was repaired since somebody asked.
+    repaired: Cell<bool>,
     /// The worker last used: asked for first.
     preferred: Cell<usize>,
     mode: Cell<Mode>,
@@ -665,6 +667,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             // A history tells of every operation.
             lean: LeanWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
             lease: Cell::new(None),
+            repaired: Cell::new(false),
             preferred: Cell::new(number % workers),
             mode: Cell::new(Mode::ReadWrite),
             explicit: Cell::new(false),
@@ -1491,6 +1494,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Some(lease) = self.lease.get() {
             self.inner.pool.counters(lease.slot).repaired(runs, saved);
         }
+        self.repaired.set(true);
+    }
+
+    /// Whether there were repairs since this was asked last.
+    #[inline]
+    pub fn take_repaired(&self) -> bool {
+        self.repaired.take()
     }
 
     /// Which records the runs of an operation touched: [`seriatim_txn::Repair::touched`].

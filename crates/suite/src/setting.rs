@@ -34,12 +34,13 @@ const BATCH_MAX: usize = 4;
 /// The option of protocols that wait.
 const WAIT_MAX: &str = "wait_max_us";
 
-/// Options of protocols that lock hot records: which are hot, and that those that are contended become so as soon as can be, and cold
-/// again.
+/// Options of protocols that lock hot records and repair: which are hot, that those that are contended become so as soon as can be, and
+/// cold again, and that every call can be repaired.
 const HOT: &str = "hot";
 /// All of them, and where one thread has several transactions it would wait for itself.
-const HOT_ALL: [(&str, u64); 2] = [(HOT, 2), ("lock_steps", 6)];
-const HOT_SOON: [(&str, u64); 3] = [("hot_period", 1), ("hot_failures", 1), ("hot_failures_kept", 2)];
+const HOT_ALL: [(&str, u64); 3] = [(HOT, 2), ("lock_steps", 6), ("repair_from", 0)];
+const HOT_SOON: [(&str, u64); 4] =
+    [("hot_period", 1), ("hot_failures", 1), ("hot_failures_kept", 2), ("repair_from", 0)];
 
 impl Setting {
     /// A protocol on a back end, as it is by default.

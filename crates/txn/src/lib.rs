@@ -31,7 +31,7 @@ pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;
-pub use options::{Knob, OptionError, Options, VALIDATE};
+pub use options::{Knob, OptionError, Options, REPAIR_FROM, VALIDATE};
 pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};

@@ -35,6 +35,17 @@ pub const VALIDATE: Knob = Knob {
     source: "Wu and Tan, USENIX ATC 2016, figure 19: HTCC (NV)",
 };
 
+/// Of protocols that repair: from when on a procedure's calls keep what a repair needs. Who runs procedures obeys it.
+pub const REPAIR_FROM: Knob = Knob {
+    name: "repair_from",
+    unit: "% of a procedure's calls in a session; 0: from its first call on",
+    default: 30,
+    min: 0,
+    max: 100,
+    about: "how many calls must have met conflicts lately before calls keep what a repair needs",
+    source: "ours: keeping costs a call half as much again, which a repair gives back; the paper's transactions always keep it",
+};
+
 /// The options of a protocol: each knob as it was set, or its default.
 #[derive(Clone, Debug, Default)]
 pub struct Options {

@@ -223,6 +223,37 @@ impl<'p> Repairing<'p> {
     }
 }
 
+/// Whether calls of a procedure met conflicts lately, so that those that follow keep what a repair needs.
+///
+/// The count rises with a call that met one and falls with one that did not, so that in the long run it rises if the share of the former is
+/// above [`seriatim_txn::REPAIR_FROM`], which the session passes in.
+#[derive(Clone, Copy, Debug)]
+pub struct Conflicts(u32);
+
+impl Conflicts {
+    const MOST: u32 = 1 << 12;
+
+    /// Of a procedure that was not called yet.
+    pub fn new(repair_from: u32) -> Conflicts {
+        Conflicts(if repair_from == 0 { Conflicts::MOST } else { 0 })
+    }
+
+    /// Whether a call should keep what a repair needs.
+    #[inline]
+    pub fn are_frequent(self) -> bool {
+        self.0 >= Conflicts::MOST / 2
+    }
+
+    /// A call has ended, with a conflict or without.
+    #[inline]
+    pub fn called(&mut self, repair_from: u32, conflict: bool) {
+        self.0 = match conflict {
+            true => (self.0 + 100 - repair_from).min(Conflicts::MOST),
+            false => self.0.saturating_sub(repair_from),
+        };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,5 +294,29 @@ mod tests {
         assert_eq!(of(&[(0, Some(1)), (1, Some(2)), (1, None)]), Again::All);
         assert_eq!(of(&[(0, None), (1, Some(2)), (2, Some(3))]), Again::All);
         assert_eq!(of(&[(0, Some(1))]), Again::All, "nothing is known of it");
+    }
+
+    /// Whether they are found frequent where one in so many calls meets one.
+    fn frequent(repair_from: u32, one_in: u32) -> bool {
+        let mut conflicts = Conflicts::new(repair_from);
+        (0..10_000).for_each(|call| conflicts.called(repair_from, call % one_in == 0));
+        conflicts.are_frequent()
+    }
+
+    #[test]
+    fn conflicts_are_frequent_above_the_share_that_was_given() {
+        assert!(frequent(30, 3) && !frequent(30, 4));
+        assert!(frequent(5, 19) && !frequent(5, 21));
+        assert!(frequent(0, u32::MAX) && Conflicts::new(0).are_frequent());
+        assert!(!frequent(100, 1));
+    }
+
+    #[test]
+    fn conflicts_stop_being_frequent_soon_after_the_last() {
+        let mut conflicts = Conflicts::new(30);
+        (0..1000).for_each(|_| conflicts.called(30, true));
+        assert!(conflicts.are_frequent());
+        (0..100).for_each(|_| conflicts.called(30, false));
+        assert!(!conflicts.are_frequent());
     }
 }

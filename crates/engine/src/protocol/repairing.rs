@@ -60,7 +60,8 @@ pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
         }
         _ => return None,
     };
-    Some(ProtocolInfo { name, requirements, capabilities, ..*default })
+    // Options are those of the protocol beneath; without them procedures keep what repairs need from the first call on.
+    Some(ProtocolInfo { name, requirements, capabilities, options: &[], ..*default })
 }
 
 thread_local! {

@@ -15,7 +15,7 @@ use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, HotRecord, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, Requirements, RowBuffer, Table, VALIDATE,
+    ProtocolInfo, REPAIR_FROM, Redo, Requirements, RowBuffer, Table, VALIDATE,
 };
 
 use crate::shared::gc;
@@ -71,11 +71,27 @@ const REPAIR_ALL: Knob = Knob {
     source: "Wu and Tan, USENIX ATC 2016, figure 18: HTCC (-S)",
 };
 
-const OPTIONS: [Knob; 13] = {
+const OPTIONS: [Knob; 14] = {
     let [conflict, capacity, system, held] = region::KNOBS;
     let (hot, period, failures, kept) = (heat::HOT, heat::PERIOD, heat::FAILURES, heat::FAILURES_KEPT);
     let max = heat::RECORDS_MAX;
-    [hot, period, failures, kept, max, LOCK_STEPS, REPAIRS_MAX, REPAIR_ALL, VALIDATE, conflict, capacity, system, held]
+    let (repairs, all) = (REPAIRS_MAX, REPAIR_ALL);
+    [
+        hot,
+        period,
+        failures,
+        kept,
+        max,
+        LOCK_STEPS,
+        REPAIR_FROM,
+        repairs,
+        all,
+        VALIDATE,
+        conflict,
+        capacity,
+        system,
+        held,
+    ]
 };
 
 impl Protocol for Htcc {

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use seriatim_engine::procedure::execution::Steps;
 use seriatim_engine::procedure::in_procedure;
+use seriatim_engine::procedure::repair::Conflicts;
 use seriatim_engine::{Body, Committed, Decided, Detached, Operations, Origin, Pending, Runner, Step, with_value};
 use seriatim_txn::Mode;
 
@@ -21,13 +22,9 @@ use crate::{Abort, Session, TransactError, Tx};
 #[derive(Default)]
 pub(crate) struct Called {
     entries: Vec<Arc<Entry>>,
-    /// Of each, how many calls still keep what a repair needs.
-    eager: Vec<u32>,
+    /// Of each: whether its calls met conflicts lately.
+    conflicts: Vec<Conflicts>,
 }
-
-/// How many calls keep what a repair needs after one that met a conflict; at first a sixteenth of that. It costs a call about half as
-/// much again, which a repair saves if it comes.
-const EAGER: u32 = 256;
 
 impl Called {
     #[inline]
@@ -100,19 +97,13 @@ impl Session {
         let at = self.find_declared::<P>()?;
         let Session { runner, called, procedures, .. } = self;
         runner.tx.name_procedure(P::NAME);
-        let eager = called.eager[at];
-        called.eager[at] = eager.saturating_sub(1);
-        let entry = called.entry(at);
+        let (entry, conflicts) = (&*called.entries[at], &mut called.conflicts[at]);
         let handles = entry.handles::<P>();
-        let keeps = eager > 0 || entry.checked;
+        let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
             CallStrategy::Repaired if !keeps => {
                 let body = Straight::<P> { handles, arguments };
-                let result = runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body));
-                if result.as_ref().map_or_else(TransactError::is_retryable, |committed| committed.attempts > 1) {
-                    called.eager[at] = EAGER;
-                }
-                result
+                runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
             }
             CallStrategy::Straight => {
                 let body = Straight::<P> { handles, arguments };
@@ -121,6 +112,10 @@ impl Session {
             CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
             CallStrategy::Repaired | CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
         };
+        if entry.strategy == CallStrategy::Repaired {
+            let again = result.as_ref().map_or_else(TransactError::is_retryable, |committed| committed.attempts > 1);
+            conflicts.called(entry.repair_from, runner.tx.take_repaired() || again);
+        }
         if let Err(error) = &mut result {
             in_procedure(error, P::NAME);
         }
@@ -243,8 +238,8 @@ impl Session {
             return Err(TransactError::UnknownProcedure { name: name.to_owned(), known: registry.names() });
         };
         drop(registry);
+        self.called.conflicts.push(Conflicts::new(entry.repair_from));
         self.called.entries.push(entry);
-        self.called.eager.push(EAGER / 16);
         Ok(self.called.entries.len() - 1)
     }
 }

@@ -14,7 +14,7 @@ use seriatim_engine::procedure::repair::Repairs;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span, StepId};
 use seriatim_procedure::plan::{self, Chopping, Failure, FailureKind, Fragments, Kind, Options, Plan};
-use seriatim_txn::{Freshness, Mode};
+use seriatim_txn::{Freshness, Mode, REPAIR_FROM};
 
 use super::support::{CallByName, Erased};
 use super::{Declared, ExecutionMode, Procedures};
@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) tells_footprint: bool,
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
+    /// [`seriatim_txn::REPAIR_FROM`], as the database has it.
+    pub(crate) repair_from: u32,
     pub(crate) declaration: ir::Procedure,
     steps: Steps,
     pub(crate) plan: Arc<Plan>,
@@ -433,6 +435,8 @@ impl Database {
             .followers(&plan, |table| schema.table(&plan.tables[table].name).is_none_or(|table| table.cluster > 0));
         let steps_of = plan.operations.iter().map(|operation| StepId(operation.step as u16));
         let repairs = Repairs::new(steps_of.zip(followers));
+        let repair_from = self.engine().protocol_options().find(|(knob, _)| knob.name == REPAIR_FROM.name);
+        let repair_from = repair_from.map_or(0, |(_, percent)| percent as u32);
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
         let plan = Arc::new(plan);
         Ok(Entry {
@@ -444,6 +448,7 @@ impl Database {
             checked,
             tells_footprint,
             repairs,
+            repair_from,
             declaration,
             steps,
             plan,

@@ -27,7 +27,8 @@ impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
         let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4);
-        let builder = if self.hot { builder.protocol_option("hot", 2) } else { builder };
+        let builder =
+            if self.hot { builder.protocol_option("hot", 2).protocol_option("repair_from", 0) } else { builder };
         match self.queued {
             Queued::No => builder,
             Queued::Arrival => builder.queue_decisions(4, Duration::ZERO),
