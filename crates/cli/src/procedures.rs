@@ -11,7 +11,7 @@ use seriatim_workload::Entry;
 
 use crate::{Failure, args};
 
-/// Plans, divisions by partition and footprints: of one procedure or of all, in order of registration.
+/// Plans, divisions by partition, footprints, and what repairs make again: of one procedure or of all, in order of registration.
 pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
     let (entry, matches) = workload(matches)?;
     let db = declared(entry, matches)?;
@@ -24,7 +24,9 @@ pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
         }
         None => all,
     };
-    let shown = wanted.iter().filter_map(|name| Some(show::procedure(&*db.plan(name)?, &db.fragments(name)?)));
+    let shown = wanted.iter().filter_map(|name| {
+        Some(format!("{}\n{}", show::procedure(&*db.plan(name)?, &db.fragments(name)?), db.repairs(name)?))
+    });
     Ok(say!("{}", shown.collect::<Vec<_>>().join("\n"))?)
 }
 

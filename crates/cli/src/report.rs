@@ -186,7 +186,8 @@ impl Report<'_> {
             .map(|kind| {
                 let kind_report = json!({
                     "committed": kind.committed, "user_aborted": kind.user_aborted,
-                    "p50_us": microseconds(&kind.latency, 0.5), "p99_us": microseconds(&kind.latency, 0.99),
+                    "p50_us": microseconds(&kind.latency, 0.5), "p90_us": microseconds(&kind.latency, 0.9),
+                    "p99_us": microseconds(&kind.latency, 0.99), "p999_us": microseconds(&kind.latency, 0.999),
                 });
                 (kind.name.to_owned(), kind_report)
             })

@@ -61,7 +61,18 @@ fn every_procedure_is_shown_alone_and_with_the_others() {
         for (name, text) in db.procedure_names().iter().zip(&each) {
             let plan = db.plan(name).expect("it is registered");
             assert!(text.starts_with(&plan.to_string()) && text.contains("\nfootprint"), "{text}");
+            let repairs = db.repairs(name).expect("it is registered");
+            assert!(text.ends_with(&format!("\n{repairs}")) && repairs.starts_with("repairs: "), "{text}");
         }
+    }
+}
+
+#[test]
+fn what_repairs_make_again_is_said_by_operation_with_the_reason() {
+    let tpcc = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
+    let repairs = declared(tpcc).repairs("new_order").expect("it is registered");
+    for wanted in ["this iteration", "of the same iteration, by its result", "by its result", " alone"] {
+        assert!(repairs.contains(wanted), "{wanted}: {repairs}");
     }
 }
 

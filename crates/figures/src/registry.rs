@@ -18,9 +18,11 @@ pub const FIGURES: &[&Figure] = &[
     &htcc::fig13::FIGURE,
     &htcc::fig14::FIGURE,
     &htcc::fig15::FIGURE,
+    &htcc::fig16::FIGURE,
     &htcc::fig17::FIGURE,
     &htcc::fig18::FIGURE,
     &htcc::fig19::FIGURE,
+    &htcc::table1::FIGURE,
 ];
 
 /// The figures of a paper; of these only those named, by `htcc/13` or `13`, if any are.

@@ -78,6 +78,11 @@ impl Repairs {
         Repairs { steps, followers }
     }
 
+    /// For each operation, those that follow it.
+    pub fn followers(&self) -> &[Vec<(usize, Follow)>] {
+        &self.followers
+    }
+
     /// Operations of the procedure.
     pub fn operations(&self) -> usize {
         self.steps.len()

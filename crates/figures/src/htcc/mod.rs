@@ -14,9 +14,11 @@ pub(crate) mod fig12;
 pub(crate) mod fig13;
 pub(crate) mod fig14;
 pub(crate) mod fig15;
+pub(crate) mod fig16;
 pub(crate) mod fig17;
 pub(crate) mod fig18;
 pub(crate) mod fig19;
+pub(crate) mod table1;
 
 /// Simulated cores in the place of the paper's 1 to 40 cores.
 const CORES: [usize; 6] = [1, 2, 4, 8, 16, 40];

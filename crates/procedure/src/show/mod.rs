@@ -5,10 +5,12 @@
 mod dot;
 mod graph;
 mod notes;
+mod repairs;
 mod representation;
 mod svg;
 mod text;
 
 pub use dot::dot;
+pub use repairs::repairs;
 pub use svg::svg;
 pub use text::{procedure, text};

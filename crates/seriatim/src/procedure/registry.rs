@@ -14,6 +14,7 @@ use seriatim_engine::procedure::repair::Repairs;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span, StepId};
 use seriatim_procedure::plan::{self, Chopping, Failure, FailureKind, Fragments, Kind, Options, Plan};
+use seriatim_procedure::show;
 use seriatim_txn::{Freshness, Mode, REPAIR_FROM};
 
 use super::support::{CallByName, Erased};
@@ -35,6 +36,8 @@ pub(crate) struct Entry {
     pub(crate) tells_footprint: bool,
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
+    /// Its code follows a schedule, so that it can run in parts.
+    follows_schedule: bool,
     /// [`seriatim_txn::REPAIR_FROM`], as the database has it.
     pub(crate) repair_from: u32,
     pub(crate) declaration: ir::Procedure,
@@ -102,19 +105,6 @@ pub(crate) struct Registry {
     /// The pieces that `passes` follow.
     chopping: Option<Chopping>,
 }
-
-/// What piecewise execution assumes: each piece is a transaction of the protocol, so nothing runs beside the graph on snapshots
-/// of its own, nothing is published later, and a sum that overflows or memory that is out fails like anything else.
-const PIECES: Options = Options {
-    snapshots: false,
-    reorder: true,
-    commute: true,
-    defer: false,
-    statics: false,
-    claims: false,
-    headroom: false,
-    memory: false,
-};
 
 /// Whether procedures that only read run on snapshots. A chain is serializable with whole transactions that see the present; a
 /// snapshot of bounded age may lie between pieces of chains whose end its caller has seen.
@@ -306,7 +296,8 @@ impl Database {
             }
             entries.push(Arc::new(entry));
         }
-        let chopping = analysis::chop(entries.iter().map(|entry| &*entry.plan), PIECES).map_err(RegisterError::Chop)?;
+        let chopping =
+            analysis::chop(entries.iter().map(|entry| &*entry.plan), Options::PIECES).map_err(RegisterError::Chop)?;
         let pieces =
             |chopping: &Chopping, name: &str| chopping.procedure(name).map_or(0, |chopped| chopped.pieces.len());
         let changed = registry.chopping.iter().flat_map(|before| {
@@ -411,6 +402,13 @@ impl Database {
         Some(analysis::fragments(&plan, &self.engine().schema()))
     }
 
+    /// What a repair of a registered procedure makes again, by operations, as `seriatim plan` prints it; whatever the protocol.
+    pub fn repairs(&self, procedure: &str) -> Option<String> {
+        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
+        let entry = registry.entries.iter().find(|entry| entry.name == procedure)?;
+        Some(show::repairs(&entry.plan, entry.repairs.followers(), entry.follows_schedule))
+    }
+
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
         let declaration = (procedure.declaration)();
         let (plan, steps) = analysis::analyse(&declaration, schema).map_err(RegisterError::Refused)?;
@@ -449,6 +447,7 @@ impl Database {
             tells_footprint,
             repairs,
             repair_from,
+            follows_schedule: procedure.schedules,
             declaration,
             steps,
             plan,
@@ -504,7 +503,7 @@ mod tests {
         // As if flow analysis did not know what decides the abort.
         let mut plan = (*entry.plan).clone();
         plan.failures.iter_mut().for_each(|failure| failure.decided_by.retain(|by| *by == 0));
-        let chopping = analysis::chop([&plan], PIECES).expect("a set");
+        let chopping = analysis::chop([&plan], Options::PIECES).expect("a set");
         let asked = entry.steps.passes(&chopping.procedures[0]);
         assert!(asked.iter().any(|pass| *pass > 0), "{chopping}");
         let (passes, reason) = entry.cut(&chopping);

@@ -23,12 +23,15 @@ enum Queued {
     Reversed,
 }
 
+/// All records are hot, every call can be repaired; and one thread, which here is all sessions, does not wait for itself for long.
+const HOT: [(&str, u64); 3] = [("hot", 2), ("repair_from", 0), ("lock_steps", 6)];
+
 impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
         let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4);
-        let builder =
-            if self.hot { builder.protocol_option("hot", 2).protocol_option("repair_from", 0) } else { builder };
+        let hot: &[(&str, u64)] = if self.hot { &HOT } else { &[] };
+        let builder = hot.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value));
         match self.queued {
             Queued::No => builder,
             Queued::Arrival => builder.queue_decisions(4, Duration::ZERO),

@@ -1,0 +1,94 @@
+//! HTCC, figure 16: how long a New-Order takes.
+
+use serde_json::Value;
+
+use super::high_contention;
+use crate::Paper;
+use crate::figure::{Axis, Claim, Figure, Place, Point, Quantity, Shows, View};
+use crate::setting::Setting;
+
+/// The paper's protocols that validate, and dbx and silo as they are shipped.
+const PROTOCOLS: [&str; 6] = ["htcc", "occ", "silo", "silo-rows", "dbx", "dbx-rows"];
+
+/// The shares of transactions, and what a report calls the time within which they have committed.
+const QUANTILES: [&str; 4] = ["p50_us", "p90_us", "p99_us", "p999_us"];
+const NAMES: [&str; 4] = ["50 %", "90 %", "99 %", "99.9 %"];
+
+fn points(setting: &Setting) -> Vec<Point> {
+    let of = |protocol: &&str| {
+        let point = |scene| {
+            let command = setting.tpcc(high_contention(scene), protocol, "");
+            setting.point("", protocol, 0.0, scene, &command)
+        };
+        setting.widest(40).into_iter().map(point).collect::<Vec<_>>()
+    };
+    PROTOCOLS.iter().flat_map(of).collect()
+}
+
+fn places(point: &Point, report: &Value) -> Vec<Place> {
+    let latencies = &report["transactions"]["new_order"];
+    let place = |(at, name): (usize, &&str)| Some((point.series.clone(), at as f64, latencies[*name].as_f64()?));
+    QUANTILES.iter().enumerate().filter_map(place).collect()
+}
+
+pub(crate) const FIGURE: Figure = Figure {
+    paper: Paper::Htcc,
+    number: "16",
+    title: "How long a New-Order takes",
+    paper_shows: "With 40 threads on 4 warehouses 89 % of HTCC's New-Orders commit within 160 µs, against 78 % of OCC's and 73 % of SOCC's. HOCC is far \
+                  behind: within 640 µs 37 % have committed.",
+    here: "The full mix, on 4 warehouses with 40 simulated cores, and on one with the machine's threads: the time from a New-Order's begin to its \
+           commit, attempts that failed included, within which so many have committed.",
+    points,
+    views: &[View { title: "", part: "", x: Axis::Named(&NAMES), shows: Shows::Many("microseconds", places) }],
+    claims: &[
+        Claim {
+            says: "the time of HTCC's slowest thousandth is below that of OCC's",
+            view: 0,
+            quantity: Quantity::Ratio("htcc", "occ"),
+            min: f64::NEG_INFINITY,
+            max: 1.0,
+            threads: 40,
+            regions: false,
+            because: "",
+        },
+        Claim {
+            says: "and below that of SOCC's",
+            view: 0,
+            quantity: Quantity::Ratio("htcc", "silo-rows"),
+            min: f64::NEG_INFINITY,
+            max: 1.0,
+            threads: 40,
+            regions: false,
+            because: "",
+        },
+        Claim {
+            says: "HOCC is slower than HTCC throughout",
+            view: 0,
+            quantity: Quantity::LeastRatio("dbx-rows", "htcc"),
+            min: 1.0,
+            max: f64::INFINITY,
+            threads: 40,
+            regions: true,
+            because: "",
+        },
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::test_support::large;
+
+    #[test]
+    fn times_are_those_of_new_order() {
+        let point = points(&large()).remove(0);
+        let kind = |first: f64| json!({ "p50_us": first, "p90_us": 2.0, "p99_us": 3.0, "p999_us": 4.0 });
+        let report = json!({ "transactions": { "new_order": kind(1.0), "payment": kind(9.0) } });
+        let all: Vec<_> = places(&point, &report).into_iter().map(|(_, x, y)| (x, y)).collect();
+        assert_eq!(all, [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0)]);
+        assert_eq!(places(&point, &json!({ "transactions": {} })), []);
+    }
+}
