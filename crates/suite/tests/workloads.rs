@@ -1,7 +1,7 @@
 //! The workloads, small and on two threads, in every setting: they run to their end and their data stays consistent.
 
 use seriatim::htm::{Budget, Emulation, HtmMode};
-use seriatim::protocols;
+use seriatim::{RetryPolicy, protocols};
 use seriatim_suite::{Setting, matrix, seed, terminals};
 use seriatim_workload::Workload;
 use seriatim_workload::articles::{self, Articles};
@@ -23,7 +23,9 @@ fn settings(seed: u64) -> Vec<(Setting, Budget)> {
 
 /// Loads, runs two terminals, and checks.
 fn run(setting: &Setting, budget: Budget, workload: &dyn Workload, transactions: u32, seed: u64) {
-    let builder = setting.builder().region_budget(budget).workers(4).seed(seed);
+    // On a busy machine who holds a lock may be away for long.
+    let retry = RetryPolicy { attempts_max: 100_000, ..RetryPolicy::default() };
+    let builder = setting.builder().region_budget(budget).retry(retry).workers(4).seed(seed);
     let db = terminals::load(builder, workload).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     terminals::run(&db, workload, 2, transactions, seed).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     (0..3).for_each(|_| db.step());
