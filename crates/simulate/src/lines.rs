@@ -3,7 +3,7 @@
 //! Only lines that a simulated core has written are known; others were there before and cost nobody a transfer. Lines are found
 //! by address, and nothing depends on the order of addresses.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use seriatim_base::CACHE_LINE;
@@ -45,6 +45,26 @@ impl Lines {
     }
 }
 
+/// The lines that a core's attempt has touched, all of them: which of two addresses a cache would keep differs between processes.
+#[derive(Debug, Default)]
+pub(crate) struct Touched(HashSet<usize, BuildHasherDefault<Multiply>>);
+
+/// Room that is kept from one attempt to the next: clearing it takes time.
+const ROOM: usize = 4096;
+
+impl Touched {
+    /// Another attempt begins.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+        self.0.shrink_to(ROOM);
+    }
+
+    /// The attempt touches a line; whether it has before.
+    pub(crate) fn touch(&mut self, line: usize) -> bool {
+        !self.0.insert(line)
+    }
+}
+
 /// Spreads the bits of one word: addresses need no more, and every run has the same.
 #[derive(Default)]
 pub(crate) struct Multiply(u64);
@@ -77,5 +97,15 @@ mod tests {
         assert!(lines.write(0, 7), "others have read it");
         assert!(!lines.write(0, 7) && lines.write(1, 7) && !lines.write(1, 7));
         assert!(lines.read(0, 7) && !lines.read(0, 8));
+    }
+
+    #[test]
+    fn an_attempt_knows_the_lines_that_it_has_touched_until_the_next() {
+        let mut touched = Touched::default();
+        assert!(!touched.touch(0) && touched.touch(0));
+        assert!((1..100).all(|line| !touched.touch(line)));
+        assert!(touched.touch(0) && touched.touch(99));
+        touched.clear();
+        assert!(!touched.touch(0) && !touched.touch(99) && touched.touch(99));
     }
 }

@@ -26,7 +26,7 @@ use seriatim_base::simulated::{self, Lost, Region, Wait};
 use seriatim_base::thread::{self, Touch};
 
 use crate::costs::{Costs, Counts, Step};
-use crate::lines::{CORES_MAX, Lines, line_of};
+use crate::lines::{CORES_MAX, Lines, Touched, line_of};
 use crate::regions::Regions;
 use crate::watchdog::{Signs, Watchdog};
 
@@ -79,6 +79,8 @@ pub struct Core {
     pub regions: u64,
     /// Time it waited: pauses, yields and sleeps.
     pub waited: Duration,
+    /// Of that, sleeps, in which it needs no processor.
+    pub slept: Duration,
 }
 
 /// A run to its end.
@@ -123,8 +125,11 @@ struct State {
     transfers: Cell<u64>,
     regions: Cell<u64>,
     waited: Cell<u64>,
+    slept: Cell<u64>,
     /// The line touched last.
     line: Cell<usize>,
+    /// Those that the attempt has touched.
+    touched: RefCell<Touched>,
     /// The word of a copy, whose store is part of it.
     copies: Cell<usize>,
     last: Cell<Last>,
@@ -213,10 +218,15 @@ impl Cores {
     fn touch(&self, at: usize, core: &State, touch: Touch, address: usize) -> Option<(Step, bool)> {
         let line = line_of(address);
         let is_same = core.line.replace(line) == line;
-        let mut lines = self.lines.borrow_mut();
+        let (mut touched, mut lines) = (core.touched.borrow_mut(), self.lines.borrow_mut());
+        let is_known = touched.touch(line);
         Some(match touch {
-            Touch::Begin => (Step::Begin, false),
+            Touch::Begin => {
+                touched.clear();
+                (Step::Begin, false)
+            }
             Touch::Node | Touch::Header if is_same => (Step::Again, lines.read(at, line)),
+            Touch::Node | Touch::Header if is_known => (Step::Revisit, lines.read(at, line)),
             Touch::Node => (Step::Node, lines.read(at, line)),
             Touch::Header => (Step::Record, lines.read(at, line)),
             Touch::Exchange => (Step::Exchange, lines.write(at, line)),
@@ -289,6 +299,9 @@ impl simulated::Machine for Cores {
             }
         };
         core.waited.set(core.waited.get() + cost);
+        if matches!(wait, Wait::Sleep(_)) {
+            core.slept.set(core.slept.get() + cost);
+        }
         self.pass(at, core, cost, Last::Wait(wait));
         true
     }
@@ -342,7 +355,9 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         transfers: Cell::new(0),
         regions: Cell::new(0),
         waited: Cell::new(0),
+        slept: Cell::new(0),
         line: Cell::new(0),
+        touched: RefCell::default(),
         copies: Cell::new(0),
         last: Cell::new(Last::Nothing),
     };
@@ -418,6 +433,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         transfers: core.transfers.get(),
         regions: core.regions.get(),
         waited: duration(core.waited.get()),
+        slept: duration(core.slept.get()),
         name: core.name,
     });
     Ok(Run { results, cores: cores.collect(), switches })

@@ -9,7 +9,7 @@ use seriatim_base::{CACHE_LINE, WorkerId};
 use seriatim_simulate::{Costs, Guard, Machine, Role, Work, run};
 
 const COSTS: Costs = Costs {
-    work: Work { begin: 100.0, node: 10.0, record: 20.0, again: 1.0, store: 5.0, exchange: 15.0, copy: 2.0 },
+    work: Work { begin: 100.0, node: 10.0, record: 20.0, revisit: 3.0, again: 1.0, store: 5.0, exchange: 15.0, copy: 2.0 },
     machine: Machine { transfer: 60.0, pause: 20.0, yields: 300.0, sleep: 50_000.0, region: 14.0, abort: 50.0 },
 };
 

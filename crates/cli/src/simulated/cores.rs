@@ -207,6 +207,7 @@ impl Charged<'_> {
         });
         let ended: f64 = terminals.iter().map(|core| core.ended.as_secs_f64()).sum();
         let waited: f64 = terminals.iter().map(|core| core.waited.as_secs_f64()).sum();
+        let slept: f64 = terminals.iter().map(|core| core.slept.as_secs_f64()).sum();
         let is_unvalidated = self.regions == MODELLED && self.verdict.is_none();
         json!({
             "cores": plan.threads,
@@ -218,6 +219,7 @@ impl Charged<'_> {
             "regions_begun": terminals.iter().map(|core| core.regions).sum::<u64>(),
             "transfers": terminals.iter().map(|core| core.transfers).sum::<u64>(),
             "waited": if ended > 0.0 { waited / ended } else { 0.0 },
+            "slept": if ended > 0.0 { slept / ended } else { 0.0 },
             "switches": switches,
         })
     }
