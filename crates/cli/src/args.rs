@@ -100,7 +100,7 @@ fn all() -> Command {
                 .arg(directory("TO", "A new or empty directory for the database"))
                 .arg(format()),
         )
-        .subcommand(simulate())
+        .subcommand(crate::simulated::command())
         .subcommand(
             Command::new("protocols")
                 .about("Lists the concurrency-control protocols: name, paper, needs, gives")
@@ -126,7 +126,7 @@ fn directory(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
 }
 
-fn number(name: &'static str, value: &'static str, default: &'static str, help: &'static str) -> Arg {
+pub(crate) fn number(name: &'static str, value: &'static str, default: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).default_value(default).help(help)
 }
 
@@ -254,60 +254,6 @@ fn simulation() -> [Arg; 2] {
                  default a table that comes with the program",
             ),
     ]
-}
-
-fn simulate() -> Command {
-    let plain = || {
-        Arg::new("plain").long("plain").value_name("BINARY").value_parser(value_parser!(PathBuf)).help(
-            "The program whose times are measured, built without the feature `simulate`; by default this one, whose \
-             transactions take a little longer",
-        )
-    };
-    let protocols = seriatim::protocols().iter().map(|protocol| protocol.name);
-    Command::new("simulate")
-        .about(
-            "Measures what simulated cores are charged with, and how far they are from threads \
-             (`seriatim bench … --simulate-cores N` uses it)",
-        )
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(
-            Command::new("costs")
-                .about("Measures the costs of this machine and prints the table as JSON; takes a minute for each protocol")
-                .arg(plain())
-                .arg(
-                    Arg::new("name")
-                        .long("name")
-                        .value_name("NAME")
-                        .default_value("unnamed")
-                        .help("The table's name in reports"),
-                )
-                .arg(
-                    Arg::new("only")
-                        .long("only")
-                        .value_name("P")
-                        .action(ArgAction::Append)
-                        .value_parser(PossibleValuesParser::new(protocols))
-                        .help("This protocol only; may be given several times"),
-                )
-                .arg(number("seconds", "S", "0.3", "Length of each run, of which a workload's fastest counts").value_parser(seconds)),
-        )
-        .subcommand(
-            Command::new("validate")
-                .about(
-                    "Runs TPC-C and YCSB on one and two threads and on as many simulated cores, and prints the table of costs with \
-                     the comparison in it; takes a minute or two for each protocol, on a machine that does nothing else",
-                )
-                .arg(plain())
-                .arg(
-                    Arg::new("costs")
-                        .long("costs")
-                        .value_name("FILE")
-                        .value_parser(value_parser!(PathBuf))
-                        .help("The table, as `seriatim simulate costs` prints it; by default the one that comes with the program"),
-                )
-                .arg(number("seconds", "S", "0.5", "Length of each run on threads, of which the middle one of five counts").value_parser(seconds)),
-        )
 }
 
 /// What survives, and where it is kept.
@@ -482,7 +428,7 @@ fn figures() -> Command {
         .arg(format())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
         _ => Err("seconds are a number from 0 to 86400".to_owned()),

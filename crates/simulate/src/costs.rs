@@ -1,7 +1,8 @@
 //! What a step costs, in nanoseconds, and the file that says so.
 //!
-//! Steps are told apart by what they touch, and by whether the core touched the same cache line just before. Work that is private to
-//! a core, such as copying rows and keeping sets, is charged with the steps around it; that differs between protocols, and so do
+//! Steps are told apart by what they touch, and by whether the core touched the same cache line just before, or earlier in the same
+//! attempt. Work that is private to a core, such as copying rows and keeping sets, is charged with the steps around it, most of it with
+//! the first touch of a line: commits come back to lines and do little else. Private work differs between protocols, and so do
 //! their costs. What passes between cores, and what waiting costs, is the machine's and the same for all.
 
 use std::collections::BTreeMap;
@@ -15,10 +16,12 @@ use crate::validation::Compared;
 pub enum Step {
     /// An attempt begins; with it goes what each attempt costs, its end included.
     Begin,
-    /// A line of an index that was not touched just before.
+    /// A line of an index that the attempt has not touched before.
     Node,
-    /// The header of a record that was not touched just before.
+    /// The header of a record, likewise.
     Record,
+    /// A line that the attempt has touched before, but not just before.
+    Revisit,
     /// A word of the line that was touched just before.
     Again,
     /// A word is stored.
@@ -31,8 +34,8 @@ pub enum Step {
 
 impl Step {
     /// All kinds.
-    pub const ALL: [Step; 7] =
-        [Step::Begin, Step::Node, Step::Record, Step::Again, Step::Store, Step::Exchange, Step::Copy];
+    pub const ALL: [Step; 8] =
+        [Step::Begin, Step::Node, Step::Record, Step::Revisit, Step::Again, Step::Store, Step::Exchange, Step::Copy];
 
     /// Its name in files.
     pub fn name(self) -> &'static str {
@@ -40,11 +43,18 @@ impl Step {
             Step::Begin => "begin",
             Step::Node => "node",
             Step::Record => "record",
+            Step::Revisit => "revisit",
             Step::Again => "again",
             Step::Store => "store",
             Step::Exchange => "exchange",
             Step::Copy => "copy",
         }
+    }
+
+    /// Whether it is the first touch of what it touches. Private work and lines that lie in no near cache are charged with these, so they
+    /// are what differs between workloads.
+    pub fn is_first(self) -> bool {
+        matches!(self, Step::Begin | Step::Node | Step::Record)
     }
 }
 
@@ -61,6 +71,8 @@ pub struct Work {
     pub node: f64,
     /// As [`Step::Record`].
     pub record: f64,
+    /// As [`Step::Revisit`].
+    pub revisit: f64,
     /// As [`Step::Again`].
     pub again: f64,
     /// As [`Step::Store`].
@@ -74,12 +86,19 @@ pub struct Work {
 impl Work {
     /// By number of the kind of step.
     pub fn by_step(&self) -> [f64; Step::ALL.len()] {
-        [self.begin, self.node, self.record, self.again, self.store, self.exchange, self.copy]
+        [self.begin, self.node, self.record, self.revisit, self.again, self.store, self.exchange, self.copy]
     }
 
     /// The other way round.
-    pub fn of_steps([begin, node, record, again, store, exchange, copy]: [f64; Step::ALL.len()]) -> Work {
-        Work { begin, node, record, again, store, exchange, copy }
+    pub fn of_steps([begin, node, record, revisit, again, store, exchange, copy]: [f64; Step::ALL.len()]) -> Work {
+        Work { begin, node, record, revisit, again, store, exchange, copy }
+    }
+
+    /// With the costs of first touches multiplied.
+    #[must_use]
+    pub fn scaled(&self, scale: f64) -> Work {
+        let costs = self.by_step();
+        Work::of_steps(Step::ALL.map(|step| costs[step as usize] * if step.is_first() { scale } else { 1.0 }))
     }
 }
 
@@ -87,8 +106,11 @@ impl Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// A touch of a line that another core wrote last, or a write to one that others have read since, costs so much more.
+    /// A touch of a line that another core wrote last, or a write to one that others have read since, costs so much more, where the core
+    /// has to wait for it: an exchange, and the first look after a wait.
     pub transfer: f64,
+    /// The same where the core goes on meanwhile: all other loads and stores.
+    pub overlapped: f64,
     /// A pause instruction.
     pub pause: f64,
     /// Offering the processor to others, when there are none.
@@ -125,6 +147,9 @@ pub struct Table {
     pub machine: Machine,
     /// In nanoseconds, by protocol.
     pub protocols: Vec<Protocol>,
+    /// The machine and the revision of the comparison; `None` before there was one.
+    #[serde(default)]
+    pub validated_on: Option<String>,
     /// Simulated cores by this table, and threads; empty before they were compared.
     #[serde(default)]
     pub validation: Vec<Compared>,
@@ -143,8 +168,8 @@ pub struct Protocol {
     /// By how much the times from which the costs were fitted differ from what the costs say: the mean of the differences' amounts,
     /// as a share.
     pub misfit: f64,
-    /// By workload: its time on one thread as a multiple of what the costs say. What a transaction does besides the database's steps, and
-    /// how much of its data lies in caches, differs between workloads.
+    /// By workload: what the costs of [first touches](Step::is_first) are multiplied by, so that a transaction takes the time that it takes
+    /// on one thread. What it does besides the database's steps, and how much of its data lies in caches, differs between workloads.
     pub scales: BTreeMap<String, f64>,
 }
 
@@ -153,7 +178,7 @@ impl Table {
     pub fn costs(&self, protocol: &str, regions: &str, workload: &str) -> Option<Costs> {
         let found = self.protocols.iter().find(|of| of.protocol == protocol && of.regions == regions)?;
         let scale = found.scales.get(workload).copied().unwrap_or(1.0);
-        Some(Costs { work: Work::of_steps(found.work.by_step().map(|cost| cost * scale)), machine: self.machine })
+        Some(Costs { work: found.work.scaled(scale), machine: self.machine })
     }
 
     /// Whether all costs are numbers that can be.
@@ -161,8 +186,8 @@ impl Table {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), String> {
-        let Machine { transfer, pause, yields, sleep, region, abort } = self.machine;
-        let mut all = vec![("machine".to_owned(), vec![transfer, pause, yields, sleep, region, abort])];
+        let Machine { transfer, overlapped, pause, yields, sleep, region, abort } = self.machine;
+        let mut all = vec![("machine".to_owned(), vec![transfer, overlapped, pause, yields, sleep, region, abort])];
         all.extend(self.protocols.iter().map(|of| (of.protocol.clone(), of.work.by_step().to_vec())));
         if let Some(of) =
             self.protocols.iter().find(|of| of.scales.values().any(|scale| !(0.01..=100.0).contains(scale)))
@@ -178,5 +203,17 @@ impl Table {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_first_touches_are_scaled() {
+        let work = Work::of_steps([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(work.scaled(10.0).by_step(), [10.0, 20.0, 30.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(Step::ALL.map(|step| step as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

@@ -26,7 +26,7 @@ use seriatim_base::simulated::{self, Lost, Region, Wait};
 use seriatim_base::thread::{self, Touch};
 
 use crate::costs::{Costs, Counts, Step};
-use crate::lines::{CORES_MAX, Lines, line_of};
+use crate::lines::{CORES_MAX, Lines, Touched, line_of};
 use crate::regions::Regions;
 use crate::watchdog::{Signs, Watchdog};
 
@@ -79,6 +79,8 @@ pub struct Core {
     pub regions: u64,
     /// Time it waited: pauses, yields and sleeps.
     pub waited: Duration,
+    /// Of that, sleeps, in which it needs no processor.
+    pub slept: Duration,
 }
 
 /// A run to its end.
@@ -123,8 +125,11 @@ struct State {
     transfers: Cell<u64>,
     regions: Cell<u64>,
     waited: Cell<u64>,
+    slept: Cell<u64>,
     /// The line touched last.
     line: Cell<usize>,
+    /// Those that the attempt has touched.
+    touched: RefCell<Touched>,
     /// The word of a copy, whose store is part of it.
     copies: Cell<usize>,
     last: Cell<Last>,
@@ -166,6 +171,7 @@ struct Cores {
 struct Picoseconds {
     work: [u64; Step::ALL.len()],
     transfer: u64,
+    overlapped: u64,
     pause: u64,
     yields: u64,
     sleep: u64,
@@ -180,6 +186,7 @@ impl Picoseconds {
         Picoseconds {
             work: costs.work.by_step().map(|cost| of(cost).max(STEP_MIN)),
             transfer: of(machine.transfer),
+            overlapped: of(machine.overlapped),
             pause: of(machine.pause),
             // Time must pass, or who waits by yielding waits for ever.
             yields: of(machine.yields).max(1),
@@ -213,10 +220,18 @@ impl Cores {
     fn touch(&self, at: usize, core: &State, touch: Touch, address: usize) -> Option<(Step, bool)> {
         let line = line_of(address);
         let is_same = core.line.replace(line) == line;
-        let mut lines = self.lines.borrow_mut();
+        let (mut touched, mut lines) = (core.touched.borrow_mut(), self.lines.borrow_mut());
+        let is_known = touched.touch(line);
+        if !is_known {
+            lines.bring(at);
+        }
         Some(match touch {
-            Touch::Begin => (Step::Begin, false),
+            Touch::Begin => {
+                touched.clear();
+                (Step::Begin, false)
+            }
             Touch::Node | Touch::Header if is_same => (Step::Again, lines.read(at, line)),
+            Touch::Node | Touch::Header if is_known => (Step::Revisit, lines.read(at, line)),
             Touch::Node => (Step::Node, lines.read(at, line)),
             Touch::Header => (Step::Record, lines.read(at, line)),
             Touch::Exchange => (Step::Exchange, lines.write(at, line)),
@@ -238,7 +253,8 @@ impl Cores {
         let mut cost = self.costs.work[step as usize];
         if transfers {
             core.transfers.set(core.transfers.get() + 1);
-            cost += self.costs.transfer;
+            let is_awaited = step == Step::Exchange || matches!(core.last.get(), Last::Wait(_));
+            cost += if is_awaited { self.costs.transfer } else { self.costs.overlapped };
         }
         self.pass(at, core, cost, Last::Step(touch));
         let writes = matches!(step, Step::Store | Step::Exchange | Step::Copy);
@@ -289,6 +305,9 @@ impl simulated::Machine for Cores {
             }
         };
         core.waited.set(core.waited.get() + cost);
+        if matches!(wait, Wait::Sleep(_)) {
+            core.slept.set(core.slept.get() + cost);
+        }
         self.pass(at, core, cost, Last::Wait(wait));
         true
     }
@@ -342,7 +361,9 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         transfers: Cell::new(0),
         regions: Cell::new(0),
         waited: Cell::new(0),
+        slept: Cell::new(0),
         line: Cell::new(0),
+        touched: RefCell::default(),
         copies: Cell::new(0),
         last: Cell::new(Last::Nothing),
     };
@@ -418,6 +439,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         transfers: core.transfers.get(),
         regions: core.regions.get(),
         waited: duration(core.waited.get()),
+        slept: duration(core.slept.get()),
         name: core.name,
     });
     Ok(Run { results, cores: cores.collect(), switches })

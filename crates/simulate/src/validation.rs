@@ -16,7 +16,7 @@ pub const ABORTS_MAX: f64 = 0.03;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// Transactions committed a second.
+    /// Transactions committed a second of each processor, sleeps left out.
     pub per_second: f64,
     /// Attempts that conflicts ended, of all.
     pub aborts: f64,
@@ -78,6 +78,48 @@ pub fn standings(rows: &[Compared], row: &Compared) -> [f64; 2] {
     ]
 }
 
+/// The comparison as a table of Markdown, a line for each protocol and mode of regions, a column for each workload on the most cores that were
+/// compared: by how much the standing is off, and the shares of aborted attempts on threads and on cores. The last two are where it is
+/// furthest off anywhere, and the verdict.
+pub fn markdown(rows: &[Compared]) -> String {
+    let mut workloads: Vec<&str> = Vec::new();
+    let mut protocols: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        if !workloads.contains(&row.workload.as_str()) {
+            workloads.push(&row.workload);
+        }
+        let protocol = (row.protocol.as_str(), row.regions.as_str());
+        if !protocols.contains(&protocol) {
+            protocols.push(protocol);
+        }
+    }
+    let most = rows.iter().map(|row| row.cores).max().unwrap_or(0);
+    let mut text = "| protocol, regions |".to_owned();
+    workloads.iter().for_each(|workload| text += &format!(" `{workload}` |"));
+    text += " anywhere | |\n|---|";
+    text += &"---|".repeat(workloads.len() + 2);
+    text.push('\n');
+    for (protocol, regions) in protocols {
+        text += &format!("| `{protocol}`, {regions} |");
+        for workload in &workloads {
+            let is_here = |row: &&Compared| {
+                row.protocol == protocol && row.regions == regions && row.workload == *workload && row.cores == most
+            };
+            let cell = rows.iter().find(is_here).map_or_else(String::new, |row| {
+                let [real, simulated] = standings(rows, row);
+                let [aborts, said] = [row.real.aborts, row.simulated.aborts].map(|share| share * 100.0);
+                format!("{:+.0} %, {aborts:.1} → {said:.1} %", (simulated / real - 1.0) * 100.0)
+            });
+            text += &format!(" {cell} |");
+        }
+        if let Some(verdict) = judge(rows, protocol, regions) {
+            let word = if verdict.is_proven() { "proven" } else { "unproven" };
+            text += &format!(" {:.0} %, {:.1} points | {word} |\n", verdict.standing * 100.0, verdict.aborts * 100.0);
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +152,25 @@ mod tests {
         assert!((verdicts[2].aborts - 0.04).abs() < 1e-9 && verdicts[2].standing < STANDING_MAX);
         assert!(verdicts[1].standing > STANDING_MAX && verdicts[1].aborts < ABORTS_MAX);
         assert_eq!((judge(&rows, "w", "absent"), judge(&rows, "x", "modelled")), (None, None));
+    }
+
+    #[test]
+    fn a_line_says_where_a_protocol_is_off() {
+        let rows = [
+            row("x", "a", 100.0, 100.0, 0.02),
+            row("y", "a", 100.0, 144.0, 0.0),
+            row("x", "b", 100.0, 100.0, -0.01),
+            row("y", "b", 100.0, 100.0, 0.0),
+        ];
+        let text = markdown(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "| protocol, regions | `a` | `b` | anywhere | |");
+        assert_eq!(lines[1], "|---|---|---|---|---|");
+        assert_eq!(
+            lines[2],
+            "| `x`, absent | -17 %, 10.0 → 12.0 % | +0 %, 10.0 → 9.0 % | 17 %, 2.0 points | unproven |"
+        );
+        assert!(lines[3].starts_with("| `y`, absent | +20 %, "), "{text}");
+        assert_eq!(lines.len(), 4);
     }
 }

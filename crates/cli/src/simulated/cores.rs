@@ -88,8 +88,8 @@ impl Simulation {
         let regions = if db.backend() == Backend::Modelled { MODELLED } else { ABSENT };
         let Some(table) = &self.table else {
             let work = Work::of_steps([UNIT; Step::ALL.len()]);
-            let (region, abort) = (UNIT, UNIT);
-            let machine = Machine { transfer: UNIT, pause: UNIT, yields: UNIT, sleep: UNIT, region, abort };
+            let (overlapped, region, abort) = (UNIT, UNIT, UNIT);
+            let machine = Machine { transfer: UNIT, overlapped, pause: UNIT, yields: UNIT, sleep: UNIT, region, abort };
             return Ok(Charged { table: None, regions, verdict: None, costs: Costs { work, machine } });
         };
         // Where no regions were there to be measured, a step costs what it costs without them.
@@ -207,6 +207,7 @@ impl Charged<'_> {
         });
         let ended: f64 = terminals.iter().map(|core| core.ended.as_secs_f64()).sum();
         let waited: f64 = terminals.iter().map(|core| core.waited.as_secs_f64()).sum();
+        let slept: f64 = terminals.iter().map(|core| core.slept.as_secs_f64()).sum();
         let is_unvalidated = self.regions == MODELLED && self.verdict.is_none();
         json!({
             "cores": plan.threads,
@@ -218,6 +219,7 @@ impl Charged<'_> {
             "regions_begun": terminals.iter().map(|core| core.regions).sum::<u64>(),
             "transfers": terminals.iter().map(|core| core.transfers).sum::<u64>(),
             "waited": if ended > 0.0 { waited / ended } else { 0.0 },
+            "slept": if ended > 0.0 { slept / ended } else { 0.0 },
             "switches": switches,
         })
     }

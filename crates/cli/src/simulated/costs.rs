@@ -2,23 +2,25 @@
 //!
 //! Every protocol runs small workloads twice: on one thread of a plain build, which gives the time of a transaction, and on one
 //! simulated core, which gives its steps. The costs are those with which steps explain times best ([`fit`]). Then each workload of
-//! the registry is run in the same way, and the costs are scaled to its time on one thread, without regions and with them.
+//! the registry is looked at in the same way, without regions and with them, and the costs of first touches are scaled to its time.
+//!
+//! Threads come first, in rounds through all protocols, so that what disturbs the machine for a while disturbs none more than others.
+//! Times are processor times, and the shortest of all rounds counts. Steps do not depend on how busy the machine is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use clap::ArgMatches;
-use serde_json::Value;
 use seriatim::htm::{Access, Body, BodyError, Budget, Htm, HtmMode, NoLocks, Outside};
-use seriatim_base::{WorkerId, say, talk};
+use seriatim_base::{WorkerId, say};
 use seriatim_simulate::costs::{self, Protocol, Table};
 use seriatim_simulate::fit::{Observation, fit};
 use seriatim_simulate::{Step, Work, measure};
 
-use super::cores::{ABSENT, MODELLED};
+use super::commands::{Commands, common, here, modes, number};
+use super::cores::{self, ABSENT, MODELLED};
 use crate::Failure;
-use crate::machine::{self, Machine};
+use crate::machine;
 
 /// Workloads whose transactions take steps of each kind in other shares.
 const WORKLOADS: &[&[&str]] = &[
@@ -44,38 +46,70 @@ const SCALED: &[&[&str]] = &[
     &["twelve-key", "--clients", "8"],
 ];
 
-/// Nanoseconds that steps are likely to take, where lines are in the second cache: what workloads do not tell apart is held to this.
-const LIKELY: [f64; Step::ALL.len()] = [300.0, 5.0, 5.0, 1.5, 2.0, 8.0, 0.5];
+/// Nanoseconds that steps are likely to take, with the private work of an access in those of first touches, and the line in the first or
+/// second cache: what workloads do not tell apart is held to this.
+const LIKELY: [f64; Step::ALL.len()] = [300.0, 8.0, 30.0, 2.0, 1.0, 1.5, 8.0, 0.5];
 
 /// How strongly.
-const WEIGHT: f64 = 0.01;
+const WEIGHT: f64 = 0.03;
 
 /// Runs of a workload whose time is measured.
-const TRIES: usize = 3;
+const ROUNDS: usize = 3;
+
+/// A workload under a protocol.
+struct Point {
+    protocol: &'static str,
+    regions: &'static str,
+    workload: Vec<&'static str>,
+    seen: Observation<{ Step::ALL.len() }>,
+}
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let own = std::env::current_exe().map_err(Failure::run)?;
     let plain = matches.get_one::<PathBuf>("plain").cloned().unwrap_or_else(|| own.clone());
-    let seconds = matches.get_one::<f64>("seconds").copied().unwrap_or(0.3);
+    let seconds = matches.get_one::<f64>("seconds").copied().unwrap_or(0.2);
     let wanted: Vec<&String> = matches.get_many::<String>("only").into_iter().flatten().collect();
-    let mut protocols = Vec::new();
-    for protocol in seriatim::protocols() {
-        if !protocol.requirements.regions && (wanted.is_empty() || wanted.iter().any(|name| *name == protocol.name)) {
-            protocols.extend(of_protocol(&plain, &own, protocol.name, seconds)?);
+    let before = matches.get_one::<PathBuf>("costs").map(cores::read).transpose()?;
+    let protocols: Vec<&'static str> = seriatim::protocols()
+        .iter()
+        .filter(|protocol| !protocol.requirements.regions)
+        .map(|protocol| protocol.name)
+        .filter(|&name| wanted.is_empty() || wanted.iter().any(|wanted| *wanted == name))
+        .collect();
+    let modes: &[&'static str] = if seriatim::htm::detect().probe_commits { &[ABSENT, MODELLED] } else { &[ABSENT] };
+    let machine = match &before {
+        Some(table) => table.machine,
+        None => in_regions(measure::machine()),
+    };
+    let mut points: Vec<Point> = protocols.iter().flat_map(|&protocol| points(protocol, modes)).collect();
+    let commands = Commands::new(points.len() * (ROUNDS + 1));
+    for _ in 0..ROUNDS {
+        for point in &mut points {
+            let nanoseconds = time(&commands, &plain, point, seconds)?;
+            point.seen.nanoseconds = point.seen.nanoseconds.min(nanoseconds);
         }
     }
-    let here = Machine::here();
-    let processor = here.processor.unwrap_or_else(|| "an unknown processor".to_owned());
-    let table = Table {
-        name: matches.get_one::<String>("name").cloned().unwrap_or_default(),
-        measured_on: format!("{processor}, {} processors", here.cores),
-        revision: machine::revision().to_owned(),
-        machine: in_regions(measure::machine()),
-        protocols,
-        validation: Vec::new(),
+    commands.talk("threads have been measured; steps do not depend on how busy the machine is");
+    for point in &mut points {
+        point.seen.steps = steps(&commands, &own, point)?;
+    }
+    let mut measured: Vec<Protocol> =
+        protocols.iter().flat_map(|&protocol| of_protocol(&commands, &points, protocol, modes)).collect();
+    let (name, measured_on, revision) = match &before {
+        Some(table) => (table.name.clone(), table.measured_on.clone(), table.revision.clone()),
+        None => {
+            let name = matches.get_one::<String>("name").cloned().unwrap_or_default();
+            (name, here(), machine::revision().to_owned())
+        }
     };
+    // Protocols that were not measured are as before, behind those that were.
+    let others = before.into_iter().flat_map(|table| table.protocols);
+    measured.extend(others.filter(|of| protocols.iter().all(|&protocol| protocol != of.protocol)));
+    let (validated_on, validation) = (None, Vec::new());
+    let table = Table { name, measured_on, revision, machine, protocols: measured, validated_on, validation };
     table.check().map_err(Failure::Run)?;
     let text = serde_json::to_string_pretty(&rounded(table)).map_err(Failure::run)?;
+    drop(commands);
     Ok(say!("{text}\n")?)
 }
 
@@ -103,79 +137,78 @@ fn in_regions(machine: costs::Machine) -> costs::Machine {
     costs::Machine { region, abort: (refused - region).max(0.0), ..machine }
 }
 
-/// The costs of a protocol: without regions, and with modelled ones where there are real ones to measure. Steps are the same, so only the
-/// scales differ.
-fn of_protocol(plain: &Path, own: &Path, protocol: &str, seconds: f64) -> Result<Vec<Protocol>, Failure> {
-    let observe = |workload: &[&str], regions: &str| -> Result<Observation<{ Step::ALL.len() }>, Failure> {
-        let common = ["--protocol", protocol, "--no-check", "--format", "json", "--seed", "1", "--htm"];
-        let [real, modelled] = modes(regions);
-        let nanoseconds = fastest(plain, &[workload, &common[..], &[real]], seconds)?;
-        let simulated =
-            ["--simulate-cores", "1", "--costs", "unit", "--warmup", "0", "--seconds", "0.03", "--prefault", "0"];
-        let simulated = bench(own, &[workload, &common[..], &[modelled], &simulated])?;
-        let all = transactions(&simulated);
-        let steps = Step::ALL.map(|step| number(&simulated["simulated"]["steps"][step.name()]) / all);
-        talk!("{protocol:<10} {regions:<8} {:<70} {nanoseconds:>8.0} ns a transaction", workload.join(" "));
-        Ok(Observation { steps, nanoseconds })
+/// What is run of the registry's workload of this name to scale its costs.
+fn scaled(name: &'static str) -> Vec<&'static str> {
+    SCALED.iter().find(|workload| workload[0] == name).map_or_else(|| vec![name], |workload| workload.to_vec())
+}
+
+/// What is to be measured of a protocol, each once.
+fn points(protocol: &'static str, modes: &[&'static str]) -> Vec<Point> {
+    let mut all: Vec<(&'static str, Vec<&'static str>)> =
+        WORKLOADS.iter().map(|workload| (ABSENT, workload.to_vec())).collect();
+    for entry in seriatim_workload::WORKLOADS {
+        all.extend(modes.iter().map(|&regions| (regions, scaled(entry.name))));
+    }
+    all.sort_unstable();
+    all.dedup();
+    let point = |(regions, workload)| {
+        let seen = Observation { steps: [0.0; Step::ALL.len()], nanoseconds: f64::INFINITY };
+        Point { protocol, regions, workload, seen }
     };
-    let fitted = WORKLOADS.iter().map(|workload| observe(workload, ABSENT)).collect::<Result<Vec<_>, _>>()?;
+    all.into_iter().map(point).collect()
+}
+
+/// The costs of a protocol by the points of all, by mode of regions. Steps are the same with regions and without, so only the scales
+/// differ.
+fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&'static str]) -> Vec<Protocol> {
+    let seen = |regions: &str, workload: &[&str]| {
+        let of = |point: &&Point| point.protocol == protocol && point.regions == regions && point.workload == workload;
+        points.iter().find(of).expect("it was measured").seen.clone()
+    };
+    let fitted: Vec<_> = WORKLOADS.iter().map(|workload| seen(ABSENT, workload)).collect();
     let (costs, misfit) = fit(&fitted, &LIKELY, WEIGHT);
-    talk!("{protocol:<10} differs from what is said by {:.1} % on average", misfit * 100.0);
-    let modes: &[&str] = if seriatim::htm::detect().probe_commits { &[ABSENT, MODELLED] } else { &[ABSENT] };
-    let measured = modes.iter().map(|&regions| {
-        let mut scales = BTreeMap::new();
-        for entry in seriatim_workload::WORKLOADS {
-            let as_it_is = [entry.name];
-            let workload = SCALED.iter().find(|workload| workload[0] == entry.name).copied().unwrap_or(&as_it_is);
-            let seen = observe(workload, regions)?;
-            let said: f64 = seen.steps.iter().zip(costs).map(|(steps, cost)| steps * cost).sum();
-            scales.insert(entry.name.to_owned(), seen.nanoseconds / said);
-        }
+    commands.talk(&format!("{protocol:<10} differs from what is said by {:.1} % on average", misfit * 100.0));
+    let of_mode = |&regions: &&'static str| {
+        let scales: BTreeMap<String, f64> = seriatim_workload::WORKLOADS
+            .iter()
+            .map(|entry| {
+                let seen = seen(regions, &scaled(entry.name));
+                let said = |first: bool| -> f64 {
+                    Step::ALL
+                        .iter()
+                        .filter(|step| step.is_first() == first)
+                        .map(|&step| seen.steps[step as usize] * costs[step as usize])
+                        .sum()
+                };
+                (entry.name.to_owned(), ((seen.nanoseconds - said(false)) / said(true)).max(SCALE_MIN))
+            })
+            .collect();
         let (protocol, regions) = (protocol.to_owned(), regions.to_owned());
-        Ok(Protocol { protocol, regions, work: Work::of_steps(costs), misfit, scales })
-    });
-    measured.collect()
+        Protocol { protocol, regions, work: Work::of_steps(costs), misfit, scales }
+    };
+    modes.iter().map(of_mode).collect()
 }
 
-/// What `--htm` says on threads and on simulated cores.
-pub(super) fn modes(regions: &str) -> [&'static str; 2] {
-    if regions == MODELLED { ["rtm", "auto"] } else { [ABSENT, ABSENT] }
+/// Where a transaction takes less time than even its later touches are said to cost, first ones cost this share.
+const SCALE_MIN: f64 = 0.05;
+
+/// Nanoseconds of a transaction on one thread: of processor time where the system tells it, as others may have the processor as well.
+fn time(commands: &Commands, plain: &Path, point: &Point, seconds: f64) -> Result<f64, Failure> {
+    let seconds = seconds.to_string();
+    let length = ["--seconds", &seconds, "--warmup", "0.1"];
+    let [htm, _] = modes(point.regions);
+    let report = commands.bench(plain, &[&point.workload, &common(point.protocol, htm), &length])?;
+    let seconds = report["processor_seconds"].as_f64().unwrap_or_else(|| number(&report["seconds"]));
+    Ok(seconds * 1e9 / (number(&report["committed"]) + number(&report["user_aborted"])))
 }
 
-/// The time of a transaction in nanoseconds: processor time where the system tells it, as others may have the processor as well, and the
-/// shortest of several runs, since all that disturbs one makes it longer.
-fn fastest(program: &Path, arguments: &[&[&str]], seconds: f64) -> Result<f64, Failure> {
-    let length = seconds.to_string();
-    let length = ["--seconds", &length, "--warmup", "0.2"];
-    let arguments: Vec<&[&str]> = arguments.iter().copied().chain([&length[..]]).collect();
-    let mut best = f64::INFINITY;
-    for _ in 0..TRIES {
-        let report = bench(program, &arguments)?;
-        let seconds = report["processor_seconds"].as_f64().unwrap_or_else(|| number(&report["seconds"]));
-        best = best.min(seconds * 1e9 / transactions(&report));
-    }
-    Ok(best)
-}
-
-fn transactions(report: &Value) -> f64 {
-    number(&report["committed"]) + number(&report["user_aborted"])
-}
-
-pub(super) fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or(0.0)
-}
-
-/// Runs a benchmark in a process of its own: what it reports.
-pub(super) fn bench(program: &Path, arguments: &[&[&str]]) -> Result<Value, Failure> {
-    let mut command = Command::new(program);
-    command.arg("bench").args(arguments.iter().copied().flatten());
-    let ran = command.output().map_err(|error| Failure::Usage(format!("{}: {error}", program.display())))?;
-    if !ran.status.success() {
-        let said = String::from_utf8_lossy(&ran.stderr);
-        let last = said.lines().last().unwrap_or("it said nothing");
-        return Err(Failure::Run(format!("{command:?} failed: {last}")));
-    }
-    serde_json::from_slice(&ran.stdout).map_err(Failure::run)
+/// Steps of a transaction, by kind.
+fn steps(commands: &Commands, own: &Path, point: &Point) -> Result<[f64; Step::ALL.len()], Failure> {
+    let [_, htm] = modes(point.regions);
+    let length = ["--simulate-cores", "1", "--costs", "unit", "--warmup", "0", "--seconds", "0.03", "--prefault", "0"];
+    let report = commands.bench(own, &[&point.workload, &common(point.protocol, htm), &length])?;
+    let all = number(&report["committed"]) + number(&report["user_aborted"]);
+    Ok(Step::ALL.map(|step| number(&report["simulated"]["steps"][step.name()]) / all))
 }
 
 /// Costs with two digits behind the point: more are noise.
@@ -186,8 +219,8 @@ fn rounded(mut table: Table) -> Table {
         of.misfit = round(of.misfit);
         of.scales.values_mut().for_each(|scale| *scale = (*scale * 1000.0).round() / 1000.0);
     }
-    let costs::Machine { transfer, pause, yields, sleep, region, abort } = &mut table.machine;
-    for cost in [transfer, pause, yields, sleep, region, abort] {
+    let costs::Machine { transfer, overlapped, pause, yields, sleep, region, abort } = &mut table.machine;
+    for cost in [transfer, overlapped, pause, yields, sleep, region, abort] {
         *cost = round(*cost);
     }
     table

@@ -1,5 +1,8 @@
 //! `--simulate-cores` and `seriatim simulate`: what of them every build has. One without the feature `simulate` refuses them.
 
+mod arguments;
+#[cfg(feature = "simulate")]
+mod commands;
 #[cfg(feature = "simulate")]
 mod cores;
 #[cfg(feature = "simulate")]
@@ -9,6 +12,7 @@ mod validate;
 #[cfg(not(feature = "simulate"))]
 mod without;
 
+pub(crate) use arguments::command;
 #[cfg(feature = "simulate")]
 pub(crate) use cores::{AUTO, Simulation, at};
 #[cfg(not(feature = "simulate"))]

@@ -1,19 +1,22 @@
 //! `seriatim simulate validate`: how far simulated cores are from threads on this machine.
 //!
-//! Every protocol runs the same workloads on one and two threads of the plain build and on as many simulated cores. Runs of threads are
-//! repeated in rounds, so that what disturbs the machine for a while disturbs all protocols; the middle of each counts. The table of
-//! costs is printed with the comparison in it, and a simulation by that table knows which protocols are proven.
+//! Every protocol runs the same workloads on one and two threads of the plain build and on as many simulated cores. Runs of threads are short
+//! and repeated in rounds through everything, so that what disturbs the machine for a while disturbs all protocols. Runs in which threads
+//! had their processors for less time than in the best one do not count: threads that do not run at once are not in each other's way.
+//! Of the others the middle counts. The table of costs is printed with the comparison in it, and a simulation by that table
+//! knows which protocols are proven.
 
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use serde_json::Value;
-use seriatim_base::{say, talk};
+use seriatim_base::say;
 use seriatim_simulate::validation::{Compared, Figures, judge, standings};
 
+use super::commands::{Commands, common, here, modes, number};
 use super::cores;
-use super::costs::{bench, modes, number};
 use crate::Failure;
+use crate::machine;
 
 const WORKLOADS: &[&[&str]] = &[
     &["tpcc", "--warehouses", "1"],
@@ -29,108 +32,203 @@ fn runs() -> impl Iterator<Item = (&'static [&'static str], u16)> {
     WORKLOADS.iter().flat_map(|&workload| CORES.map(|cores| (workload, cores)))
 }
 
-/// Runs of threads, of which the middle one counts.
-const ROUNDS: usize = 5;
+/// Rows become hot by conflicts of a second: by the same rates, counted for a tenth of the time, they do within short runs.
+const SOON: &[(&str, &[&str])] =
+    &[("htcc", &["--option", "hot_period=10", "--option", "hot_failures=10", "--option", "hot_failures_kept=1"])];
+
+/// Options of a protocol.
+fn options(protocol: &str) -> &'static [&'static str] {
+    SOON.iter().find(|(name, _)| *name == protocol).map_or(&[], |(_, options)| options)
+}
+
+/// Seconds before measuring, on threads and on cores: rows become hot meanwhile.
+const WARMUP: &str = "0.1";
+
+/// A run in which threads had their processors for a smaller share of the best run's time does not count.
+const DISTURBED: f64 = 0.97;
+
+/// A protocol in a mode of regions, on a workload, on so many threads or cores.
+struct Point {
+    workload: &'static [&'static str],
+    cores: u16,
+    protocol: String,
+    regions: String,
+    runs: Vec<Run>,
+}
+
+impl Point {
+    fn is_of(&self, row: &Compared) -> bool {
+        row.workload == self.workload.join(" ")
+            && (row.cores, &row.protocol, &row.regions) == (self.cores, &self.protocol, &self.regions)
+    }
+}
+
+/// What a run on threads came to, and the share of its time in which they had processors.
+#[derive(Clone, Copy)]
+struct Run {
+    figures: Figures,
+    share: f64,
+}
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let own = std::env::current_exe().map_err(Failure::run)?;
     let plain = matches.get_one::<PathBuf>("plain").cloned().unwrap_or_else(|| own.clone());
-    let seconds = matches.get_one::<f64>("seconds").copied().unwrap_or(0.5);
+    let seconds = matches.get_one::<f64>("seconds").copied().unwrap_or(0.2);
+    let rounds = matches.get_one::<u32>("rounds").copied().unwrap_or(3);
+    let wanted: Vec<&String> = matches.get_many::<String>("only").into_iter().flatten().collect();
+    let is_wanted = |protocol: &String| wanted.is_empty() || wanted.contains(&protocol);
     let given = matches.get_one::<PathBuf>("costs");
     let mut table = given.map_or_else(cores::default_table, cores::read)?;
-    let protocols: Vec<(String, String)> =
-        table.protocols.iter().map(|of| (of.protocol.clone(), of.regions.clone())).collect();
-    table.validation.clear();
+    let protocols: Vec<(String, String)> = table
+        .protocols
+        .iter()
+        .filter(|of| is_wanted(&of.protocol))
+        .map(|of| (of.protocol.clone(), of.regions.clone()))
+        .collect();
+    if protocols.is_empty() {
+        return Err(Failure::Usage(format!("the table {} has no costs of these protocols", table.name)));
+    }
+    let (before, others) = std::mem::take(&mut table.validation).into_iter().partition(|row| is_wanted(&row.protocol));
+    table.validation = others;
+    let before: Vec<Compared> = before;
+    let mut points: Vec<Point> = runs()
+        .flat_map(|(workload, cores)| {
+            protocols.iter().map(move |(protocol, regions)| {
+                let (protocol, regions) = (protocol.clone(), regions.clone());
+                Point { workload, cores, protocol, regions, runs: Vec::new() }
+            })
+        })
+        .collect();
+    let commands = Commands::new(points.len() * (rounds as usize + 1));
     // Threads first: they are what a quiet machine is needed for.
-    let mut real = Vec::new();
-    for (workload, cores) in runs() {
-        let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); protocols.len()];
-        for _ in 0..ROUNDS {
-            for ((protocol, regions), runs) in protocols.iter().zip(&mut rounds) {
-                runs.push(on_threads(&plain, workload, protocol, regions, cores, seconds)?);
+    for _ in 0..rounds {
+        for point in &mut points {
+            let run = on_threads(&commands, &plain, point, seconds)?;
+            point.runs.push(run);
+        }
+    }
+    commands.talk("threads have been measured; simulated cores do not depend on how busy the machine is");
+    let mut counted = 0;
+    for point in &points {
+        let undisturbed = undisturbed(&point.runs);
+        counted += undisturbed.len();
+        let real = match before.iter().find(|row| point.is_of(row)) {
+            Some(row) if rounds == 0 => row.real,
+            None if rounds == 0 => {
+                let what = format!("{} on {} under {}", point.workload.join(" "), point.cores, point.protocol);
+                return Err(Failure::Usage(format!("the table {} has no threads' figures of {what}", table.name)));
             }
-        }
-        real.extend(rounds.into_iter().map(middle));
-        talk!("{} on {cores} threads", workload.join(" "));
+            _ => middle(&undisturbed),
+        };
+        let simulated = on_cores(&commands, &own, point, given)?;
+        let (workload, protocol, regions) = (point.workload.join(" "), point.protocol.clone(), point.regions.clone());
+        table.validation.push(Compared { workload, cores: point.cores, protocol, regions, real, simulated });
     }
-    talk!("threads have been measured; simulated cores do not depend on how busy the machine is");
-    for ((workload, cores), real) in runs().zip(real.chunks(protocols.len())) {
-        let begin = table.validation.len();
-        for ((protocol, regions), &real) in protocols.iter().zip(real) {
-            let simulated = on_cores(&own, workload, protocol, regions, cores, given)?;
-            let (workload, protocol, regions) = (workload.join(" "), protocol.clone(), regions.clone());
-            table.validation.push(Compared { workload, cores, protocol, regions, real, simulated });
-        }
-        let rows = &table.validation[begin..];
-        for row in rows {
-            let [real, simulated] = standings(rows, row);
-            let (aborts, said) = (row.real.aborts * 100.0, row.simulated.aborts * 100.0);
-            talk!(
-                "{:<55} {cores} {:<9} {:<8} standing {real:.2} simulated {simulated:.2}, aborts {aborts:.1} % simulated {said:.1} %",
-                row.workload,
-                row.protocol,
-                row.regions
-            );
-        }
-    }
-    for (protocol, regions) in &protocols {
-        if let Some(verdict) = judge(&table.validation, protocol, regions) {
-            let word = if verdict.is_proven() { "proven" } else { "unproven" };
-            let (standing, aborts) = (verdict.standing * 100.0, verdict.aborts * 100.0);
-            talk!(
-                "{protocol:<10} {regions:<8} {word}: standing off by {standing:.0} % at most, aborts by {aborts:.1} points"
-            );
-        }
+    tell(&commands, &table.validation, &protocols);
+    if rounds > 0 {
+        let all = points.len() * rounds as usize;
+        commands.talk(&format!("{counted} of {all} runs on threads were undisturbed and counted"));
+        table.validated_on = Some(format!("{}, revision {}", here(), machine::revision()));
     }
     let text = serde_json::to_string_pretty(&table).map_err(Failure::run)?;
+    drop(commands);
     Ok(say!("{text}\n")?)
 }
 
-fn common<'a>(protocol: &'a str, htm: &'a str) -> [&'a str; 9] {
-    ["--protocol", protocol, "--htm", htm, "--no-check", "--seed", "1", "--format", "json"]
+/// A line for each point of these protocols, and each one's verdict.
+fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) {
+    let is_of =
+        |row: &&Compared| protocols.iter().any(|(name, regions)| row.protocol == *name && row.regions == *regions);
+    for row in rows.iter().filter(is_of) {
+        let [real, simulated] = standings(rows, row);
+        let (aborts, said) = (row.real.aborts * 100.0, row.simulated.aborts * 100.0);
+        let Compared { workload, cores, protocol, regions, .. } = row;
+        commands.talk(&format!(
+            "{workload:<45} {cores} {protocol:<9} {regions:<8} {:>4.0} k/s simulated {:>4.0}, standing {real:.2} simulated \
+             {simulated:.2}, aborts {aborts:.1} % simulated {said:.1} %",
+            row.real.per_second / 1000.0,
+            row.simulated.per_second / 1000.0,
+        ));
+    }
+    for (protocol, regions) in protocols {
+        if let Some(verdict) = judge(rows, protocol, regions) {
+            let word = if verdict.is_proven() { "proven" } else { "unproven" };
+            let (standing, aborts) = (verdict.standing * 100.0, verdict.aborts * 100.0);
+            commands.talk(&format!(
+                "{protocol:<10} {regions:<8} {word}: standing off by {standing:.0} % at most, aborts by {aborts:.1} points"
+            ));
+        }
+    }
 }
 
-fn on_threads(
-    plain: &Path,
-    workload: &[&str],
-    protocol: &str,
-    regions: &str,
-    threads: u16,
-    seconds: f64,
-) -> Result<Figures, Failure> {
-    let (threads, seconds) = (threads.to_string(), seconds.to_string());
-    let length = ["--threads", &threads, "--seconds", &seconds, "--warmup", "0.3"];
-    Ok(figures(&bench(plain, &[workload, &common(protocol, modes(regions)[0]), &length])?))
+fn on_threads(commands: &Commands, plain: &Path, point: &Point, seconds: f64) -> Result<Run, Failure> {
+    let (threads, seconds) = (point.cores.to_string(), seconds.to_string());
+    let length = ["--threads", &threads, "--seconds", &seconds, "--warmup", WARMUP];
+    let [htm, _] = modes(&point.regions);
+    let common = common(&point.protocol, htm);
+    let report = commands.bench(plain, &[point.workload, &common, options(&point.protocol), &length])?;
+    let used = report["processor_seconds"].as_f64();
+    let share = used.map_or(1.0, |used| used / (number(&report["seconds"]) * f64::from(point.cores)));
+    Ok(Run { figures: figures(&report), share })
 }
 
-fn on_cores(
-    own: &Path,
-    workload: &[&str],
-    protocol: &str,
-    regions: &str,
-    cores: u16,
-    costs: Option<&PathBuf>,
-) -> Result<Figures, Failure> {
-    let (cores, costs) = (cores.to_string(), costs.map(|file| file.display().to_string()));
-    let mut more = vec!["--simulate-cores", &cores];
+fn on_cores(commands: &Commands, own: &Path, point: &Point, costs: Option<&PathBuf>) -> Result<Figures, Failure> {
+    let (cores, costs) = (point.cores.to_string(), costs.map(|file| file.display().to_string()));
+    let mut more = vec!["--simulate-cores", &cores, "--warmup", WARMUP];
     more.extend(costs.iter().flat_map(|file| ["--costs", file]));
-    Ok(figures(&bench(own, &[workload, &common(protocol, modes(regions)[1]), &more])?))
+    let [_, htm] = modes(&point.regions);
+    let common = common(&point.protocol, htm);
+    Ok(figures(&commands.bench(own, &[point.workload, &common, options(&point.protocol), &more])?))
 }
 
-/// What a run came to. Seconds are those that threads had processors, where the system tells it: others on the machine have them as well.
+/// What a run came to. Seconds are those in which a thread or a core has its processor: threads may have to leave theirs to others, and sleep
+/// as long as the system likes.
 fn figures(report: &Value) -> Figures {
     let (committed, aborted) = (number(&report["committed"]), number(&report["conflict_aborted"]));
-    let processors = report["processor_seconds"].as_f64().map(|seconds| seconds / number(&report["threads"]).max(1.0));
-    let per_second = processors.map_or_else(|| number(&report["committed_per_second"]), |seconds| committed / seconds);
-    Figures { per_second, aborts: aborted / (committed + aborted).max(1.0) }
+    let seconds = report["processor_seconds"].as_f64().map_or_else(
+        || number(&report["seconds"]) * (1.0 - number(&report["simulated"]["slept"])),
+        |seconds| seconds / number(&report["threads"]).max(1.0),
+    );
+    Figures { per_second: committed / seconds.max(f64::MIN_POSITIVE), aborts: aborted / (committed + aborted).max(1.0) }
 }
 
-/// The middle figures, each by itself, rounded to what a run can tell.
-fn middle(runs: Vec<Figures>) -> Figures {
+/// Those that nobody disturbed, as far as the best tells.
+fn undisturbed(runs: &[Run]) -> Vec<Figures> {
+    let best = runs.iter().map(|run| run.share).fold(0.0, f64::max);
+    runs.iter().filter(|run| run.share >= best * DISTURBED).map(|run| run.figures).collect()
+}
+
+/// The middle figures, each by itself.
+fn middle(runs: &[Figures]) -> Figures {
     let middle = |of: fn(&Figures) -> f64| {
         let mut all: Vec<f64> = runs.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     };
-    Figures { per_second: middle(|of| of.per_second), aborts: middle(|of| of.aborts) }
+    Figures { per_second: middle(|of| of.per_second).round(), aborts: (middle(|of| of.aborts) * 1e4).round() / 1e4 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_others_disturbed_do_not_count() {
+        let run = |per_second, share| Run { figures: Figures { per_second, aborts: 0.1 }, share };
+        // Two of five ran while others had a processor: with fewer conflicts they seem fast.
+        let runs = [run(900.0, 0.5), run(100.0, 0.99), run(300.0, 1.0), run(800.0, 0.9), run(200.0, 0.98)];
+        let counted = undisturbed(&runs);
+        assert_eq!(counted.iter().map(|of| of.per_second).collect::<Vec<_>>(), [100.0, 300.0, 200.0]);
+        assert_eq!(middle(&counted).per_second, 200.0);
+    }
+
+    #[test]
+    fn rates_are_by_the_time_that_threads_have_processors_and_cores_do_not_sleep() {
+        let common = r#""committed": 600, "conflict_aborted": 200, "seconds": 2.0, "threads": 2"#;
+        let of = |more: &str| figures(&serde_json::from_str(&format!("{{{common}, {more}}}")).expect("it is JSON"));
+        let threads = of(r#""processor_seconds": 3.0"#);
+        assert_eq!(threads, Figures { per_second: 400.0, aborts: 0.25 });
+        let cores = of(r#""processor_seconds": null, "simulated": {"slept": 0.25, "waited": 0.9}"#);
+        assert_eq!(cores, Figures { per_second: 400.0, aborts: 0.25 });
+    }
 }
