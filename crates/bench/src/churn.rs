@@ -195,7 +195,7 @@ mod tests {
     /// Memory may be a twentieth above what it was after a fifth of the run.
     #[test]
     fn memory_does_not_grow_under_any_protocol() {
-        for protocol in seriatim::protocols() {
+        for protocol in seriatim::available_protocols() {
             let db = open(protocol.name, true).expect("memory");
             let mut churner = Churner::load(&db, 0, 1_000, 7).expect("memory");
             let mut samples = Vec::new();

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn all_forms_do_the_same_work() {
         const ROWS: (u64, u64) = (50, 20);
-        for protocol in seriatim::protocols() {
+        for protocol in seriatim::available_protocols() {
             let (embedded, maps) = (Embedded::load(protocol.name, ROWS).expect("memory"), Maps::load(ROWS));
             let mut session = embedded.db.session();
             let length = Length::Operations(500);

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn both_arms_do_the_same_and_leave_the_data_consistent() {
-        for protocol in seriatim::protocols() {
+        for protocol in seriatim::available_protocols() {
             let setting = Setting::small(protocol.name, 2, 300);
             let workloads: [(&dyn Workload, u16); 3] =
                 [(&setting.tpcc(2), 2), (&setting.ycsb(false, Skew::Hot), 1), (&setting.ycsb(true, Skew::Uniform), 1)];

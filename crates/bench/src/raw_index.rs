@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn both_arms_do_the_same_work() {
-        for protocol in seriatim::protocols() {
+        for protocol in seriatim::available_protocols() {
             same::<Hashed>(protocol.name, Organization::Hash);
             same::<Ordered>(protocol.name, Organization::Ordered);
         }

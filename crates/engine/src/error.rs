@@ -72,7 +72,11 @@ impl fmt::Display for OpenError {
             }
             OpenError::Option(error) => error.fmt(f),
             OpenError::NeedsRegions { protocol } => {
-                write!(f, "protocol {protocol} needs regions: choose rtm or emulated, or another protocol")
+                write!(
+                    f,
+                    "protocol {protocol} needs regions: choose those of the processor if it has them (`--htm rtm`), emulated ones, which are \
+                     slow and work everywhere (`--htm emulated`), or another protocol"
+                )
             }
             OpenError::NotHeld { protocol } => {
                 write!(

@@ -326,12 +326,11 @@ impl<W: Worker> Operations for Lean<'_, W> {
 
 #[cfg(test)]
 mod tests {
-    use seriatim_protocol::PROTOCOLS;
     use seriatim_txn::Mode;
 
     use super::*;
     use crate::tx::Origin;
-    use crate::{Runner, Settings};
+    use crate::{Runner, Settings, available_protocols};
 
     /// Tells by which operations it runs.
     struct Kind;
@@ -352,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_body_runs_by_the_operations_of_its_worker_unless_it_is_recorded() {
-        for info in PROTOCOLS {
+        for info in available_protocols() {
             let settings = Settings { protocol: info.name.to_owned(), ..Settings::default() };
             let is_lean = kind(settings.clone()).contains("Lean");
             assert_eq!(is_lean, ["dbx", "silo"].contains(&info.name), "{}", info.name);

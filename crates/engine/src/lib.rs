@@ -51,7 +51,7 @@ pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageErro
 pub use executor::{Executor, ExecutorSession, Running};
 pub use lean::{Body, Operations};
 pub use options::TransactionOptions;
-pub use protocol::protocols;
+pub use protocol::{available_protocols, protocols};
 pub use queue::{Advance, Order, QueueSettings};
 pub use retry::{RetryPolicy, pause};
 pub use runner::{Committed, Failure, Receipt, Runner, with_value};

@@ -13,10 +13,11 @@ pub mod disturbing;
 pub mod repairing;
 
 use std::any::TypeId;
+use std::sync::LazyLock;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_htm::Backend;
+use seriatim_htm::{HtmMode, Whole};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
@@ -32,6 +33,14 @@ pub fn protocols() -> &'static [ProtocolInfo] {
     PROTOCOLS
 }
 
+/// Those of [`protocols`] whose databases open on this machine without further options: not those that need regions where the processor
+/// has none.
+pub fn available_protocols() -> &'static [ProtocolInfo] {
+    static AVAILABLE: LazyLock<Vec<ProtocolInfo>> =
+        LazyLock::new(|| PROTOCOLS.iter().filter(|info| info.opens_on(HtmMode::Auto)).copied().collect());
+    &AVAILABLE
+}
+
 /// A protocol opened for one database.
 #[allow(dead_code, reason = "peeking and restoring are for checkpoints and recovery")]
 pub(crate) trait OpenProtocol: Send + Sync {
@@ -42,6 +51,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     fn version_header_bytes(&self) -> usize;
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet>;
     fn hot_records(&self) -> Option<Vec<HotRecord>>;
+    fn whole(&self) -> Option<Whole>;
 
     /// As [`Protocol::peek_committed`].
     ///
@@ -108,6 +118,10 @@ impl<P: Recover> OpenProtocol for P {
         Protocol::hot_records(self)
     }
 
+    fn whole(&self) -> Option<Whole> {
+        Protocol::whole(self)
+    }
+
     unsafe fn peek_committed(
         &self,
         table: &Table,
@@ -143,9 +157,9 @@ const DEFAULT: &str = "dbx";
 
 /// Whether the protocol has what it needs of the database. (A protocol that needs a plan refuses transactions, not the database.)
 fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError> {
-    match info.requirements.regions && environment.htm.backend() == Backend::Absent {
-        true => Err(OpenError::NeedsRegions { protocol: info.name }),
-        false => Ok(()),
+    match info.requirements.admit(environment.htm.backend()) {
+        true => Ok(()),
+        false => Err(OpenError::NeedsRegions { protocol: info.name }),
     }
 }
 
@@ -228,7 +242,7 @@ mod tests {
     use crate::TransactError;
     use seriatim_base::{Epoch, TableId};
     use seriatim_catalog::{ColumnDef, ColumnType, RowWriter, TableDef};
-    use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
+    use seriatim_htm::{Budget, Emulation, Htm};
     use seriatim_memory::Memory;
     use seriatim_store::LeafHint;
     use seriatim_txn::Mode;
@@ -265,7 +279,7 @@ mod tests {
             repairing::GROUPED,
             disturbing::NAME,
         ]) {
-            let htm = Htm::new(HtmMode::Absent).expect("always there");
+            let htm = Htm::new(HtmMode::Emulated(Emulation::default())).expect("always there");
             let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });
             let environment = Environment::new(htm, memory.expect("memory"), Budget::default());
             let engine = open_named(name, &Settings::default(), &environment).expect("a protocol of this name");
@@ -289,6 +303,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_available_opens_and_nothing_else_does() {
+        for info in protocols() {
+            let opened = Settings { protocol: info.name.to_owned(), workers: 1, ..Settings::default() }.open();
+            assert_eq!(opened.is_ok(), available_protocols().contains(info), "{}", info.name);
+            assert_eq!(info.opens_on(HtmMode::Absent), !info.requirements.regions, "{}", info.name);
+            assert!(info.opens_on(HtmMode::Emulated(Emulation::default())), "{}", info.name);
+        }
+    }
+
+    #[test]
     fn a_protocol_that_needs_a_plan_refuses_transactions_without_one_but_snapshots() {
         let settings = Settings { protocol: repairing::PLANNED.to_owned(), workers: 2, ..Settings::default() };
         let mut runner = settings.open().expect("a valid protocol").runner();
@@ -306,7 +330,7 @@ mod tests {
     #[test]
     fn every_engine_restores_and_shows_what_it_restored() {
         for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME, copying::NAME]) {
-            let htm = Htm::new(HtmMode::Absent).expect("always there");
+            let htm = Htm::new(HtmMode::Emulated(Emulation::default())).expect("always there");
             let memory =
                 Memory::new(seriatim_memory::Options { workers_max: 4, ..Default::default() }).expect("memory");
             let environment = Environment::new(htm, memory, Budget::default());

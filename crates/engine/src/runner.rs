@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use seriatim_base::{Epoch, Rng, Tid};
+use seriatim_htm::{RegionStatistics, Whole};
 use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::durability::{self, OpenHandle, Pending};
@@ -24,6 +25,8 @@ pub struct Runner {
     options: TransactionOptions,
     /// The database, for results that wait.
     waiting: Arc<durability::Shared>,
+    /// Runs procedures whole, if the protocol wants that; and what its regions had counted when that was last noted.
+    whole: Option<(Whole, RegionStatistics)>,
 }
 
 /// How an attempt failed.
@@ -84,11 +87,47 @@ pub fn with_value<R>(committed: Committed<()>, value: Option<R>) -> Committed<R>
     Committed { value: value.expect("a body that succeeds leaves its value"), receipt, attempts }
 }
 
+/// One attempt, which has begun: the body and the commit.
+#[inline(always)]
+fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&TxCore) -> Result<R, Abort>) -> Result<(R, Tid), Failure> {
+    match catch_unwind(AssertUnwindSafe(|| body(tx))) {
+        Ok(Ok(value)) => match tx.commit() {
+            Ok(tid) => Ok((value, tid)),
+            Err(cause) => Err(Failure::Conflict(cause)),
+        },
+        Ok(Err(abort)) => Err(Failure::Abort(abort)),
+        Err(panic) => Err(Failure::Panic(panic)),
+    }
+}
+
+/// As [`attempt`], at once with respect to all others that are run so.
+#[cold]
+#[inline(never)]
+fn attempt_whole<R>(
+    (whole, noted): &mut (Whole, RegionStatistics),
+    tx: &mut TxCore,
+    body: &mut dyn FnMut(&TxCore) -> Result<R, Abort>,
+) -> Result<(R, Tid), Failure> {
+    // Those of the attempt before: a worker has the counts, and when this attempt has ended it has none.
+    let counted = whole.statistics();
+    tx.begin_whole(counted.since(noted));
+    *noted = counted;
+    let mut ended = None;
+    whole.run(&mut || ended = Some(attempt(tx, &mut *body)));
+    ended.expect("what is run whole runs to its end")
+}
+
 impl Runner {
     pub(crate) fn new(inner: Arc<Inner>, open: Arc<OpenHandle>, number: usize) -> Runner {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
         let waiting = Arc::new(durability::Shared::new(open, Arc::clone(&inner)));
-        Runner { tx: TxCore::new(inner, number), rng, options: TransactionOptions::default(), waiting }
+        let whole = inner.protocol.whole().map(|whole| (whole, RegionStatistics::default()));
+        Runner { tx: TxCore::new(inner, number), rng, options: TransactionOptions::default(), waiting, whole }
+    }
+
+    /// Whether procedures are run whole: their attempts cannot end in parts.
+    pub fn runs_whole(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// Whether the protocol takes a transaction without a plan.
@@ -230,15 +269,14 @@ impl Runner {
         self.tx.renew();
         loop {
             self.tx.open(mode, attempts, origin)?;
-            let failure = match catch_unwind(AssertUnwindSafe(|| body(&self.tx))) {
-                Ok(Ok(value)) => match self.tx.commit() {
-                    Ok(tid) => return Ok(Committed { value, receipt: Receipt { tid }, attempts }),
-                    Err(cause) => Failure::Conflict(cause),
-                },
-                Ok(Err(abort)) => Failure::Abort(abort),
-                Err(panic) => Failure::Panic(panic),
+            let ended = match &mut self.whole {
+                Some(whole) if origin == Origin::Procedure => attempt_whole(whole, &mut self.tx, &mut body),
+                _ => attempt(&mut self.tx, &mut body),
             };
-            self.failed(failure, &mut attempts)?;
+            match ended {
+                Ok((value, tid)) => return Ok(Committed { value, receipt: Receipt { tid }, attempts }),
+                Err(failure) => self.failed(failure, &mut attempts)?,
+            }
         }
     }
 
@@ -314,5 +352,38 @@ impl Runner {
         *attempts += 1;
         pause(&policy, *attempts, &mut self.rng);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_htm::{Emulation, HtmMode};
+
+    use super::*;
+    use crate::{Settings, protocols};
+
+    #[test]
+    fn procedures_run_whole_where_the_protocol_wants_that_and_nothing_else_does() {
+        for info in protocols() {
+            let htm = HtmMode::Emulated(Emulation::default());
+            let engine = Settings { protocol: info.name.to_owned(), htm, workers: 1, ..Settings::default() }.open();
+            let engine = engine.expect("a protocol of this name");
+            let mut runner = engine.runner();
+            // On emulated regions under the lock.
+            let fallbacks = || engine.statistics().regions.fallback;
+            (0..3).for_each(|_| runner.transact(|_| Ok(())).map(Committed::into_value).expect("nobody is about"));
+            assert_eq!(fallbacks(), 0, "{}", info.name);
+            let call = |runner: &mut Runner, result: fn() -> Result<u8, Abort>| {
+                runner.run(Mode::ReadWrite, Origin::Procedure, |_| result()).map(Committed::into_value)
+            };
+            assert!(matches!(call(&mut runner, || Ok(7)), Ok(7)));
+            assert!(call(&mut runner, || Err(Abort::overflow(None))).is_err());
+            let panic = catch_unwind(AssertUnwindSafe(|| call(&mut runner, || panic!("deliberately"))));
+            assert!(panic.is_err());
+            assert!(matches!(call(&mut runner, || Ok(8)), Ok(8)), "the lock was given back");
+            // The last will be noted with the next.
+            assert_eq!(fallbacks(), if runner.runs_whole() { 3 } else { 0 }, "{}", info.name);
+            assert_eq!(runner.runs_whole(), info.name == "naive");
+        }
     }
 }

@@ -34,6 +34,7 @@ use std::time::Duration;
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::{Backoff, Hold, Tid, thread};
 use seriatim_catalog::{ColumnSet, ColumnUse, KeptRow, Key, KeyBuf, OutOfLineStore, RowRef, RowWriter, TableKey};
+use seriatim_htm::RegionStatistics;
 use seriatim_memory::{Charge, OutOfMemory};
 use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
@@ -1485,6 +1486,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
+    /// The attempt that has begun runs whole. So did one before, in these regions, which the worker is to count as its own.
+    pub(crate) fn begin_whole(&self, regions: RegionStatistics) {
+        if let Ok(_call) = self.call() {
+            self.worker().begin_whole();
+            self.worker().core().agent.count(regions);
+        }
+    }
+
     /// A repair has made so many runs of operations again.
     pub fn note_repair(&self, runs: u64) {
         let saved = match self.call() {
@@ -1903,6 +1912,7 @@ mod tests {
     use std::ops::Bound;
 
     use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim_htm::{Emulation, HtmMode};
     use seriatim_protocol::for_each_protocol;
     use seriatim_store::Direction;
     use seriatim_txn::Protocol;
@@ -1912,8 +1922,12 @@ mod tests {
 
     /// Writes, reads and scans by a transaction that is compiled for the worker of `P`.
     fn run<P: Protocol>() {
-        let settings =
-            Settings { protocol: P::INFO.name.to_owned(), workers: 1, step_helpers: true, ..Settings::default() };
+        let htm = match P::INFO.opens_on(HtmMode::Auto) {
+            true => HtmMode::Auto,
+            false => HtmMode::Emulated(Emulation::default()),
+        };
+        let protocol = P::INFO.name.to_owned();
+        let settings = Settings { protocol, htm, workers: 1, step_helpers: true, ..Settings::default() };
         let engine = settings.open().expect("a protocol of this name");
         let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
         let table = TableDef::builder("cell").column(column("id")).column(column("value")).key(["id"]);

@@ -8,6 +8,7 @@ pub const FIGURES: &[&Figure] = &[
     &dbx::fig05::FIGURE,
     &dbx::fig08::FIGURE,
     &dbx::fig09::FIGURE,
+    &dbx::fig10::FIGURE,
     &dbx::fig14::FIGURE,
     &dbx::fig16::FIGURE,
     &dbx::fig17::FIGURE,

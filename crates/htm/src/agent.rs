@@ -5,7 +5,7 @@
 use crate::access::{Access, Body, BodyError, Direct, Refused};
 use crate::emulated::Emulated;
 use crate::htm::{Backend, Htm};
-use crate::locks::FallbackLocks;
+use crate::locks::{FallbackLocks, Held};
 use crate::outside::Outside;
 use crate::rtm::Rtm;
 use crate::statistics::RegionStatistics;
@@ -134,6 +134,11 @@ impl Agent {
         self.elision.statistics
     }
 
+    /// Counts regions of others as its own.
+    pub fn count(&mut self, regions: RegionStatistics) {
+        self.elision.statistics += regions;
+    }
+
     /// Runs `body` to its end: its stores take effect together with respect to every other body run under `locks`.
     ///
     /// Absent, this is the body itself between taking and giving back `locks`.
@@ -161,8 +166,22 @@ impl Agent {
         }
     }
 
+    /// As [`Agent::run`], under the locks at once.
+    pub(crate) fn fall_back<L: FallbackLocks + ?Sized, B: Body>(
+        &mut self,
+        locks: &L,
+        body: &mut B,
+    ) -> Result<B::Output, Refused> {
+        fall_back(&self.elision.htm, Direct, locks, body)
+    }
+
+    /// As [`Agent::run`], with [`Backend::Rtm`] only.
     #[inline(never)]
-    fn run_rtm<L: FallbackLocks + ?Sized, B: Body>(&mut self, locks: &L, body: &mut B) -> Result<B::Output, Refused> {
+    pub(crate) fn run_rtm<L: FallbackLocks + ?Sized, B: Body>(
+        &mut self,
+        locks: &L,
+        body: &mut B,
+    ) -> Result<B::Output, Refused> {
         self.elision.run(&mut Rtm, locks, body)
     }
 
@@ -296,8 +315,7 @@ fn fall_back<A: Access, L: FallbackLocks + ?Sized, B: Body>(
     locks: &L,
     body: &mut B,
 ) -> Result<B::Output, Refused> {
-    locks.acquire(htm);
-    let _held = Held { locks, htm };
+    let _held = Held::take(locks, htm);
     match body.run(&mut access) {
         Ok(output) => Ok(output),
         Err(BodyError::Refused(code)) => Err(refused(code)),
@@ -323,17 +341,4 @@ fn wait_and_run<A: Access, B: Body>(mut access: A, body: &mut B) -> Result<B::Ou
 fn refused(code: u8) -> Refused {
     assert!(code < BodyError::CODES, "a body refused with {code:#x}, a code reserved for regions");
     Refused { code }
-}
-
-/// Fallback locks, given back when dropped, also by a panic.
-struct Held<'a, L: FallbackLocks + ?Sized> {
-    locks: &'a L,
-    htm: &'a Htm,
-}
-
-impl<L: FallbackLocks + ?Sized> Drop for Held<'_, L> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.locks.release(self.htm);
-    }
 }

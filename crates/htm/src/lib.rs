@@ -37,6 +37,8 @@
 //! 7. **A panic surfaces**, but only from direct mode or an emulated region: hardware swallows it. A body that panicked in
 //!    hardware runs next in direct mode.
 //!
+//! [`Whole`] runs code that keeps none of these rules, for a protocol that wants to show what comes of that.
+//!
 //! Outside, code that changes a word regions read does so through [`Htm::outside`] if it is an atomic read-modify-write (it takes
 //! a lock bit, say) or if no lock covers the word (an epoch, a snapshot number). The plain stores of a lock's holder need not,
 //! its release included: regions find the lock held, or one of the words they read changed.
@@ -56,15 +58,17 @@ mod modelled;
 mod outside;
 mod rtm;
 mod statistics;
+mod whole;
 pub mod word;
 
 pub use access::{Access, Body, BodyError, Refused};
 pub use agent::{Agent, Budget};
 pub use htm::{Backend, Detection, Emulation, Htm, HtmMode, RtmKind, Unavailable, UnknownMode};
-pub use locks::{FallbackLocks, NoLocks, SpinLock};
+pub use locks::{FallbackLocks, Held, NoLocks, SpinLock};
 pub use outside::{Outside, assert_outside};
 pub use rtm::{detect, probe};
 pub use statistics::{Aborted, RegionStatistics};
+pub use whole::Whole;
 
 #[cfg(test)]
 mod tests;

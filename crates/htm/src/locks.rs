@@ -23,6 +23,29 @@ pub trait FallbackLocks {
     fn wait_until_free(&self) -> bool;
 }
 
+/// Fallback locks that are held, and given back when this is dropped, also by a panic.
+#[derive(Debug)]
+pub struct Held<'a, L: FallbackLocks + ?Sized> {
+    locks: &'a L,
+    htm: &'a Htm,
+}
+
+impl<'a, L: FallbackLocks + ?Sized> Held<'a, L> {
+    /// Takes the locks.
+    #[inline(always)]
+    pub(crate) fn take(locks: &'a L, htm: &'a Htm) -> Held<'a, L> {
+        locks.acquire(htm);
+        Held { locks, htm }
+    }
+}
+
+impl<L: FallbackLocks + ?Sized> Drop for Held<'_, L> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.locks.release(self.htm);
+    }
+}
+
 /// One lock alone on its cache lines: 0 free, 1 held.
 #[derive(Debug, Default)]
 pub struct SpinLock(pub(crate) CacheAligned<AtomicU64>);
@@ -34,6 +57,17 @@ impl SpinLock {
     /// A free lock.
     pub const fn new() -> SpinLock {
         SpinLock(CacheAligned(AtomicU64::new(Self::FREE)))
+    }
+
+    /// Takes the lock, or gives up after waiting for so many steps of a [`Backoff`].
+    pub fn hold<'a>(&'a self, htm: &'a Htm, steps: u32) -> Option<Held<'a, SpinLock>> {
+        let mut backoff = Backoff::bounded(steps);
+        while !self.try_acquire(htm) {
+            if !backoff.wait() {
+                return None;
+            }
+        }
+        Some(Held { locks: self, htm })
     }
 
     /// Takes the lock if it is free.

@@ -7,6 +7,7 @@ pub mod dbx;
 pub mod dbx_tc;
 pub mod htcc;
 pub mod hto;
+pub mod naive;
 pub mod nowait;
 pub mod occ;
 mod registry;

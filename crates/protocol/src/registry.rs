@@ -14,6 +14,7 @@ macro_rules! for_each_protocol {
             dbx_tc => $crate::dbx_tc::DbxTc,
             occ => $crate::occ::Occ,
             hto => $crate::hto::Hto,
+            naive => $crate::naive::Naive,
         }
     };
 }
@@ -35,6 +36,7 @@ const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
         [P::HEADER_BYTES, P::VERSION_HEADER_BYTES]
     }
     assert!(matches!(added::<crate::silo::Silo>(), [16, 0]));
+    assert!(matches!(added::<crate::naive::Naive>(), [16, 0]));
     assert!(matches!(added::<crate::nowait::NoWait>(), [24, 0]));
     assert!(matches!(added::<crate::wait_die::WaitDie>(), [24, 0]));
     assert!(matches!(added::<crate::htcc::Htcc>(), [24, 0]));

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, protocols, thread};
+use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, available_protocols, thread};
 
 /// What is moved about.
 #[derive(Table, Clone, Debug)]
@@ -67,7 +67,7 @@ const MODES: [Durability; 2] = [Durability::Group, Durability::Sync];
 
 /// In how many settings children are killed: every protocol in each mode that acknowledges what is durable.
 pub fn settings() -> u64 {
-    (protocols().len() * MODES.len()) as u64
+    (available_protocols().len() * MODES.len()) as u64
 }
 
 /// How long a child may take until a first transaction is acknowledged to it: much longer than it does where nothing is wrong.
@@ -99,8 +99,8 @@ pub fn run(program: &Path, cycles: u64, seed: u64, progress: &dyn Fn(u64)) -> Re
         if done >= cycles {
             break;
         }
-        let protocol = protocols()[round as usize % protocols().len()].name;
-        let mode = MODES[(round / protocols().len() as u64) as usize % MODES.len()];
+        let protocol = available_protocols()[round as usize % available_protocols().len()].name;
+        let mode = MODES[(round / available_protocols().len() as u64) as usize % MODES.len()];
         let directory = std::env::temp_dir().join(format!("seriatim-kills-{}-{seed}-{round}", std::process::id()));
         let mut oracle = Oracle::default();
         let left = (cycles - done).min(CYCLES_A_DIRECTORY.min(cycles.div_ceil(settings())));

@@ -24,7 +24,8 @@ use seriatim_workload::{Loading, Workload};
 fn setting(protocol: &str) -> Setting {
     let (name, hot) = protocol.strip_suffix(HOT).map_or((protocol, false), |name| (name, true));
     let known = seriatim::protocols().iter().find(|known| known.name == name).expect("a known protocol");
-    let setting = Setting::new(known, given().unwrap_or(HtmMode::Absent));
+    let given = given().filter(|&htm| htm != HtmMode::Absent);
+    let setting = given.map_or_else(|| Setting::without_regions(known), |htm| Setting::new(known, htm));
     if hot { setting.all_hot().expect("it has hot records") } else { setting }
 }
 
@@ -231,7 +232,7 @@ fn crossed(builder: seriatim::Builder) -> u64 {
 
 #[test]
 fn a_younger_transaction_that_waits_for_an_older_deadlocks() {
-    for protocol in seriatim::protocols() {
+    for protocol in seriatim::available_protocols() {
         assert_eq!(crossed(Database::builder().protocol(protocol.name)), 0, "{}", protocol.name);
     }
     let broken = Database::builder().protocol("wait-die").protocol_option("wait_max_us", 50_000);
@@ -323,6 +324,14 @@ fn chains_that_others_meet_half_of_are_caught_by_books() {
     // Only a verdict convicts.
     let mut said = (0..10).map(|_| caught_under_load(Alarm::Books, "dbx-tc", Fault::NoWindows));
     assert!(said.any(|said| said.contains("its accounts")), "no audit noticed");
+}
+
+/// What runs whole validates nothing.
+#[test]
+fn what_clients_see_of_whole_procedures_that_do_not_share_a_lock_convicts_them() {
+    let alarm = Alarm::Procedures(Route::Called);
+    let mut said = (0..10).map(|_| caught_under_load(alarm, "naive", Fault::UnsharedLock));
+    assert!(said.any(|said| said.contains("False of ")), "it was never convicted");
 }
 
 #[test]
@@ -500,7 +509,7 @@ fn overwritten_in_the_past() -> (Spec, [usize; 11]) {
 #[test]
 fn an_order_that_is_not_that_of_time_is_caught_where_it_is_promised() {
     let (spec, schedule) = overwritten_in_the_past();
-    let serializable = |protocol| Setting { strict: false, ..Setting::new(protocol, HtmMode::Absent) };
+    let serializable = |protocol| Setting { strict: false, ..Setting::without_regions(protocol) };
     for protocol in seriatim::protocols() {
         let any_order = serializable(protocol);
         let in_time = Setting { strict: true, ..any_order.clone() };

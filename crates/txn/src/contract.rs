@@ -30,6 +30,7 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::{TableId, Tid};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyBuf};
+use seriatim_htm::{Backend, Htm, HtmMode, Whole};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
@@ -58,6 +59,13 @@ pub struct Requirements {
     pub plan: bool,
     /// Regions, in hardware or emulated: opening fails without.
     pub regions: bool,
+}
+
+impl Requirements {
+    /// Whether regions are there if they have to be.
+    pub fn admit(self, backend: Backend) -> bool {
+        !self.regions || backend != Backend::Absent
+    }
 }
 
 /// What a protocol offers.
@@ -103,6 +111,14 @@ pub struct ProtocolInfo {
     pub options: &'static [Knob],
 }
 
+impl ProtocolInfo {
+    /// Whether a database opens under this protocol with these regions, on this machine.
+    pub fn opens_on(&self, mode: HtmMode) -> bool {
+        let htm = Htm::new(mode);
+        htm.is_ok_and(|htm| self.requirements.admit(htm.backend()))
+    }
+}
+
 /// A concurrency-control protocol.
 pub trait Protocol: Sized + Send + Sync + 'static {
     /// Its line in the registry.
@@ -124,6 +140,12 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// of no set are one group more.
     fn column_groups(&self, _: &Table) -> Vec<ColumnSet> {
         Vec::new()
+    }
+
+    /// How procedures are to be run, if whole: each attempt from [`Worker::begin_whole`] to the end of its commit by [`Whole::run`]. One
+    /// such for each thread. Other transactions, and procedures in parts, run beside them as under any protocol, and do not ask.
+    fn whole(&self) -> Option<Whole> {
+        None
     }
 
     /// For reports: the records that are hot now, where the protocol finds out which to lock when they are accessed; `None` where it
@@ -305,6 +327,10 @@ pub trait Worker: Send {
     /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that favour the older
     /// transaction.
     fn begin(&mut self, mode: Mode, priority: Priority);
+
+    /// The attempt that has just begun runs whole ([`Protocol::whole`]): of those that write, none that others commit comes between its
+    /// first operation and the end of its commit.
+    fn begin_whole(&mut self) {}
 
     /// Starts to fetch what [`Worker::read`] of this key will touch first. Only a hint, which conflicts with nothing.
     fn prefetch(&mut self, table: &Table, key: Key<'_>);

@@ -45,11 +45,13 @@ pub enum Fault {
     OverwriteReaders,
     /// Opens no windows, in which a transaction publishes in several steps.
     NoWindows,
+    /// Runs whole transactions of different threads under locks of their own.
+    UnsharedLock,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 19] = [
+    pub const ALL: [Fault; 20] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -69,5 +71,6 @@ impl Fault {
         Fault::ReadHotUnlocked,
         Fault::OverwriteReaders,
         Fault::NoWindows,
+        Fault::UnsharedLock,
     ];
 }

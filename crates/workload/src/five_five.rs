@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use crate::test_support::{self, Plans};
     use seriatim::procedure::plan;
-    use seriatim::{TransactError, protocols};
+    use seriatim::{TransactError, available_protocols};
 
     const SEED: u64 = 55_055;
 
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn every_protocol_keeps_counts_and_last_writes_under_contention() {
-        for protocol in protocols() {
+        for protocol in available_protocols() {
             let workload = hot();
             let db = test_support::loaded(protocol.name, &workload);
             let tallies = test_support::run(&db, &workload, 3, 400, SEED);

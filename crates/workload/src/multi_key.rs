@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use crate::test_support::{self, Plans};
     use seriatim::procedure::plan;
-    use seriatim::{TransactError, protocols};
+    use seriatim::{TransactError, available_protocols};
 
     const SEED: u64 = 10_001;
 
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn every_protocol_keeps_the_sums_under_contention() {
-        for protocol in protocols() {
+        for protocol in available_protocols() {
             let workload = hot();
             let db = test_support::loaded(protocol.name, &workload);
             let tallies = test_support::run(&db, &workload, 3, 400, SEED);

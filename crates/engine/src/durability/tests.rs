@@ -18,7 +18,8 @@ use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::protocol::repairing::{self, MEANWHILE, SCRIPT};
 use crate::testing::{Handle, on};
 use crate::{
-    Checkpoint, Durability, Engine, OpenError, Place, Settings, StorageError, TransactError, TxCore, protocols,
+    Checkpoint, Durability, Engine, OpenError, Place, Settings, StorageError, TransactError, TxCore,
+    available_protocols,
 };
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
@@ -344,7 +345,7 @@ fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
     const ROWS: u32 = 300;
     const TEXT: u64 = 200;
     let mut rng = Rng::from_seed(8);
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(8);
         let settings = || Settings { protocol: protocol.name.to_owned(), workers: 3, ..on(&disk) };
         let (db, notes) = with_notes(settings(), &mut rng, ROWS, TEXT as usize);
@@ -417,7 +418,7 @@ fn a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_t
     let seed = rng::entropy();
     eprintln!("seed {seed}");
     let mut rng = Rng::from_seed(seed);
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(5);
         let settings = || Settings { protocol: protocol.name.to_owned(), workers: 3, ..on(&disk) };
         // Several of them make a block.

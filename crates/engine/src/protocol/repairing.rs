@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
+use seriatim_htm::Whole;
 use seriatim_memory::{Memory, OutOfMemory, Pinned};
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
@@ -166,6 +167,10 @@ impl OpenProtocol for Altered {
 
     fn hot_records(&self) -> Option<Vec<HotRecord>> {
         self.inner.hot_records()
+    }
+
+    fn whole(&self) -> Option<Whole> {
+        self.inner.whole()
     }
 
     unsafe fn peek_committed(

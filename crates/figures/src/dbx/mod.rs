@@ -6,6 +6,7 @@ use crate::setting::Setting;
 pub(crate) mod fig05;
 pub(crate) mod fig08;
 pub(crate) mod fig09;
+pub(crate) mod fig10;
 pub(crate) mod fig14;
 pub(crate) mod fig16;
 pub(crate) mod fig17;

@@ -5,6 +5,7 @@ mod instructions;
 mod misbehaviour;
 mod modes;
 mod traps;
+mod whole;
 
 use crate::{
     Access, Agent, Body, BodyError, Budget, Emulation, FallbackLocks, Htm, HtmMode, Outside, Refused, RegionStatistics,

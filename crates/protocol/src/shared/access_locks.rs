@@ -36,6 +36,16 @@ pub(crate) trait AccessLocks: Send {
         access: For,
     ) -> Result<(TidWord, usize), OpError>;
 
+    /// The attempt that has begun runs whole: as [`seriatim_txn::Worker::begin_whole`].
+    #[inline(always)]
+    fn begin_whole(&mut self) {}
+
+    /// Whether what is read, and is not locked, is noted, to be validated.
+    #[inline(always)]
+    fn notes(&self) -> bool {
+        true
+    }
+
     /// The attempt is about to link a record: sets the words of its header that are theirs.
     #[inline(always)]
     fn linking(&mut self, _: &Table, _: RecordPtr) {}

@@ -3,6 +3,7 @@
 pub(crate) mod absences;
 pub(crate) mod access_locks;
 pub(crate) mod attempt;
+pub(crate) mod epoch_commit;
 pub(crate) mod gc;
 pub(crate) mod locking;
 pub(crate) mod numbered;

@@ -177,7 +177,7 @@ impl<O: Origin> Optimistic<O> {
     #[inline]
     fn note_node_version(&mut self, table: &Table, node_version: NodeVersion) -> Result<(), OpError> {
         self.base.note_unlinked(table);
-        if self.base.core.injects(Fault::DropNodeVersion) {
+        if self.base.core.injects(Fault::DropNodeVersion) || !self.locks.notes() {
             return Ok(());
         }
         let by = self.base.by;
@@ -191,7 +191,7 @@ impl<O: Origin> Optimistic<O> {
     /// Notes a record with the TID word seen, if it can change.
     #[inline(always)]
     fn note_read(&mut self, table: &Table, record: RecordPtr, word: TidWord, by: O) -> Result<(), OpError> {
-        if O::Locks::is_locked_at_access(word) {
+        if O::Locks::is_locked_at_access(word) || !self.locks.notes() {
             return Ok(());
         }
         self.reads.try_push(Read::new(table, record, word, by)).map_err(record::full)
@@ -530,7 +530,7 @@ impl<O: Origin> Optimistic<O> {
         let undone = writes.undone.len();
         writes.rollback_to(savepoint);
         self.bases.forget_writes();
-        if self.base.core.injects(Fault::ForgetRolledBack) {
+        if self.base.core.injects(Fault::ForgetRolledBack) || !self.locks.notes() {
             return;
         }
         for at in undone..writes.undone.len() {

@@ -11,6 +11,7 @@ use seriatim_txn::{
     Priority, Redo, Repair, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
+use super::access_locks::AccessLocks;
 use super::gc::{self, Claim};
 use super::optimistic::Optimistic;
 use super::origin::Origin;
@@ -149,6 +150,10 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     fn begin(&mut self, mode: Mode, _: Priority) {
         self.attempt.begin();
         self.variant.begin(&self.attempt.base.core, mode);
+    }
+
+    fn begin_whole(&mut self) {
+        self.attempt.locks.begin_whole();
     }
 
     // Procedures are compiled for workers: reading, updating and prefetching are one function there.

@@ -3,23 +3,19 @@
 //! Source: Tu et al., Speedy Transactions in Multicore In-Memory Databases, SOSP 2013, §4; `README.md` beside this file gives
 //! the algorithm, the departures and the argument. Software only.
 
-mod commit;
-
-use seriatim_base::{Backoff, Tid};
 use seriatim_catalog::ColumnSet;
-use seriatim_memory::{CountedVec, Pinned};
+use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, Table,
+    Capabilities, Core, Environment, Freshness, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer, Table,
 };
 
-use crate::shared::gc;
-use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::epoch_commit::{LOCK_STEPS, State};
+use crate::shared::optimistic::LockBit;
 use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
-use crate::shared::worker::{Variant, Worker};
+use crate::shared::worker::Worker;
 
 /// Silo.
 #[derive(Debug)]
@@ -27,17 +23,6 @@ pub struct Silo {
     lock_steps: u32,
     rebases_max: u32,
 }
-
-/// How long a commit waits for a record of its write set. (The epoch's length belongs to the database.)
-const LOCK_STEPS: Knob = Knob {
-    name: "lock_steps",
-    unit: "steps",
-    default: Backoff::STEPS as u64,
-    min: 0,
-    max: 1_000_000,
-    about: "how often a commit looks again at a record that another commit has locked, before it gives up",
-    source: "ours: a commit holds its locks for about a microsecond; the first 6 steps spin for 63 pauses, later ones yield",
-};
 
 impl Protocol for Silo {
     const INFO: ProtocolInfo = ProtocolInfo {
@@ -68,7 +53,7 @@ impl Protocol for Silo {
     }
 
     fn worker(&self, core: Core) -> Worker<State> {
-        let state = State::new(self, &core);
+        let state = State::new(self.lock_steps, &core);
         Worker::rebasing(core, state, self.rebases_max)
     }
 
@@ -85,64 +70,24 @@ restore::recovers!(Silo, LockBit);
 
 impl Versions for Silo {}
 
-/// A Silo worker's own state.
-#[derive(Debug)]
-pub struct State {
-    lock_steps: u32,
-    /// The worker's newest TID: its own commits are ordered (§4.2).
-    last: Tid,
-    /// Scratch of a commit: entries in locking order.
-    order: CountedVec<u32>,
-    /// Scratch of a commit: what each entry replaced.
-    replaced: CountedVec<usize>,
-}
-
-impl State {
-    fn new(silo: &Silo, core: &Core) -> State {
-        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
-        State { lock_steps: silo.lock_steps, last: Tid::ZERO, order, replaced }
-    }
-}
-
-impl Variant for State {
-    type By = ();
-    const REBASES: bool = true;
-
-    fn claim(&self) -> impl gc::Claim {
-        LockBit
-    }
-
-    #[inline]
-    fn begin(&mut self, _: &Core, _: Mode) {
-        self.order.clear();
-        self.replaced.clear();
-    }
-
-    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        commit::commit(attempt, self, redo)
-    }
-
-    fn rest(&mut self) {
-        self.order.rest();
-        self.replaced.rest();
-    }
-}
-
 /// A Silo that repairs: entries that know their operations, and leave with them.
 #[cfg(test)]
 mod tests {
     use seriatim_catalog::{ColumnSet, Key};
     use seriatim_htm::HtmMode;
     use seriatim_store::Direction;
-    use seriatim_txn::{Inserted, NoRedo, OnExists, Priority, Runs, Scan, Worker as _};
+    use seriatim_txn::{Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Redo, Runs, Scan, Worker as _};
 
     use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::common::Bench;
-    use crate::shared::gc::Claim;
+    use crate::shared::epoch_commit;
+    use crate::shared::gc::{self, Claim};
+    use crate::shared::optimistic::Optimistic;
     use crate::shared::origin::Run;
     use crate::shared::record_header::TidWord;
+    use crate::shared::worker::Variant;
 
     struct Repairing(Silo);
 
@@ -160,7 +105,7 @@ mod tests {
         }
 
         fn worker(&self, core: Core) -> Worker<Repairs> {
-            let state = State::new(&self.0, &core);
+            let state = State::new(self.0.lock_steps, &core);
             Worker::new(core, Repairs(state))
         }
 
@@ -187,7 +132,7 @@ mod tests {
                 Some(Run { operation: Some(operation), iteration }) => {
                     Ok(Outcome::Repair(vec![Runs::one(operation, iteration)]))
                 }
-                _ => commit::commit(attempt, &mut self.0, redo),
+                _ => epoch_commit::commit(attempt, &mut self.0, redo),
             }
         }
 

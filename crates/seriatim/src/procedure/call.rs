@@ -98,17 +98,13 @@ impl Session {
         let Session { runner, called, procedures, .. } = self;
         runner.tx.name_procedure(P::NAME);
         let (entry, conflicts) = (&*called.entries[at], &mut called.conflicts[at]);
-        let handles = entry.handles::<P>();
+        let body = Straight::<P> { handles: entry.handles::<P>(), arguments };
         let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
             CallStrategy::Repaired if !keeps => {
-                let body = Straight::<P> { handles, arguments };
                 runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
             }
-            CallStrategy::Straight => {
-                let body = Straight::<P> { handles, arguments };
-                runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
-            }
+            CallStrategy::Straight => runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body)),
             CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
             CallStrategy::Repaired | CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
         };
@@ -142,7 +138,7 @@ impl Session {
         let entry = called.entry(at);
         // What is held is not repaired.
         let is_straight = match entry.strategy {
-            CallStrategy::Straight => true,
+            CallStrategy::Straight => !runner.runs_whole(),
             CallStrategy::Repaired => !entry.checked,
             CallStrategy::Checked | CallStrategy::Pieces => false,
         };

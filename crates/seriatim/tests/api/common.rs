@@ -70,7 +70,9 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
     let queues = [Queued::Arrival, Queued::Reversed].map(|queued| (auto, queued));
     for (htm, queued) in [(auto, Queued::No), (emulated, Queued::No)].into_iter().chain(queues) {
         let direct = queued == Queued::No;
-        let protocols = protocols().into_iter().filter(|protocol| protocol.capabilities.detach || direct);
+        let protocols = protocols()
+            .into_iter()
+            .filter(|protocol| protocol.opens_on(htm) && (protocol.capabilities.detach || direct));
         let has_hot = |protocol: &ProtocolInfo| direct && protocol.name == "htcc";
         for (protocol, hot) in protocols
             .flat_map(|protocol| [(protocol, false)].into_iter().chain(has_hot(&protocol).then_some((protocol, true))))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seriatim::{Builder, Database, Durability, Table, protocols};
+use seriatim::{Builder, Database, Durability, Table, available_protocols};
 use seriatim_base::disk::FaultyDisk;
 
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub(crate) fn account(id: u64) -> Account {
 
 /// Every protocol, and one that hands out copies of rows and poisons each as soon as it may.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    protocols().iter().map(|protocol| protocol.name).chain([seriatim_engine::protocol::copying::NAME])
+    available_protocols().iter().map(|protocol| protocol.name).chain([seriatim_engine::protocol::copying::NAME])
 }
 
 /// Options for a small database on `disk`, stepped by its owner.

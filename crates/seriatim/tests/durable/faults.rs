@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::{Builder, Database, Durability, Handle, SchemaError, Session, TransactError, protocols};
+use seriatim::{Builder, Database, Durability, Handle, SchemaError, Session, TransactError, available_protocols};
 use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
 
 use crate::accounts::{Account, account, rows, small};
@@ -49,7 +49,7 @@ fn loaded(protocol: &str, mode: Durability, disk: &FaultyDisk) -> (Database, Han
 
 #[test]
 fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
-    for (protocol, mode) in protocols().iter().flat_map(|protocol| MODES.map(|mode| (protocol.name, mode))) {
+    for (protocol, mode) in available_protocols().iter().flat_map(|protocol| MODES.map(|mode| (protocol.name, mode))) {
         for (operation, kind) in [
             (Operation::Sync, ErrorKind::Other),
             (Operation::Write, ErrorKind::Other),
@@ -138,7 +138,7 @@ fn what_a_failed_flush_left_in_the_page_cache_is_durable_once_it_was_recovered()
 
 #[test]
 fn a_full_disk_refuses_writes_and_loses_nothing() {
-    for (protocol, mode) in protocols().iter().flat_map(|protocol| MODES.map(|mode| (protocol.name, mode))) {
+    for (protocol, mode) in available_protocols().iter().flat_map(|protocol| MODES.map(|mode| (protocol.name, mode))) {
         let disk = FaultyDisk::new(12);
         let (db, accounts, mut session) = loaded(protocol, mode, &disk);
         disk.set_capacity(disk.used_bytes());

@@ -1,6 +1,6 @@
 //! The memory limit of a database that is opened again.
 
-use seriatim::{Database, Durability, Handle, Session, Table, TransactError, protocols};
+use seriatim::{Database, Durability, Handle, Session, Table, TransactError, available_protocols};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_catalog::Text;
 
@@ -51,7 +51,7 @@ fn ids(session: &mut Session, jobs: &Handle<Job>) -> Vec<u64> {
 
 #[test]
 fn a_full_database_whose_log_needs_more_than_its_limit_opens_with_it_again() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         for checkpointed in [false, true] {
             let disk = FaultyDisk::new(51);
             let open = || small(protocol.name, &disk).memory_limit(LIMIT).durability(Durability::Async).open();
@@ -122,7 +122,7 @@ fn page(id: u64) -> Page {
 #[test]
 fn a_database_filled_to_its_limit_opens_again_with_that_limit() {
     const LIMIT: usize = 6 << 20;
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         for (checkpointed, killed) in [(false, false), (false, true), (true, false), (true, true)] {
             let case = format!("{}, checkpointed {checkpointed}, killed {killed}", protocol.name);
             let disk = FaultyDisk::new(52);

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim::procedure::ExecutionMode;
-use seriatim::{Abort, Database, Handle, RetryPolicy, Table, TransactError, Tx, procedure, procedures, protocols};
+use seriatim::{
+    Abort, Database, Handle, RetryPolicy, Table, TransactError, Tx, available_protocols, procedure, procedures,
+};
 use seriatim_base::Rng;
 use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening, Operation, Times};
 
@@ -72,7 +74,7 @@ fn a_log_whose_disk_is_not_mounted_is_not_an_empty_log() {
 
 #[test]
 fn tids_of_commits_that_logged_nothing_are_not_used_again() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(7);
         let db = small(protocol.name, &disk).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("the table is created");
@@ -234,7 +236,7 @@ fn a_checkpoint_that_panics_counts_as_failed_and_is_tried_again() {
 
 #[test]
 fn indexes_are_rebuilt_whatever_the_retry_policy() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         for seed in 0..5 {
             let disk = FaultyDisk::new(seed);
             let open = || {
@@ -480,7 +482,7 @@ fn any_run_leaves_a_state_that_was_there_with_all_that_was_acknowledged() {
             disk.create_dir_all(directory.as_ref()).expect("no faults");
         }
         disk.sync_dir("/".as_ref()).expect("no faults");
-        let names: Vec<_> = protocols().iter().map(|protocol| protocol.name).collect();
+        let names: Vec<_> = available_protocols().iter().map(|protocol| protocol.name).collect();
         let protocol = names[rng.below(names.len() as u64) as usize];
         let mut oracle = Oracle { states: vec![BTreeMap::new()], acknowledged: 0 };
         let mut created = false;

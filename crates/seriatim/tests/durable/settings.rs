@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use seriatim::{Abort, Database, Durability, Tx, history, procedure, procedures, protocols};
+use seriatim::{Abort, Database, Durability, Tx, available_protocols, history, procedure, procedures};
 use seriatim_base::disk::{Disk, FaultyDisk};
 
 use crate::accounts::{Account, account, rows, small};
@@ -25,7 +25,7 @@ fn names(disk: &FaultyDisk, directory: &str) -> Vec<String> {
 
 #[test]
 fn log_directories_may_be_inside_and_outside_and_change() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(41);
         let openings: [&[&str]; 5] =
             [&[], &["one", "/db/two", "/elsewhere/three"], &["/elsewhere/three"], &["/db"], &[]];
@@ -116,7 +116,7 @@ fn two_databases_in_one_log_directory_are_told_of() {
 
 #[test]
 fn who_only_looks_changes_nothing_and_may_call_procedures() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(43);
         let db = small(protocol.name, &disk).open().expect("it opens");
         let accounts = db.create::<Account>().expect("the table is created");
@@ -143,7 +143,7 @@ fn who_only_looks_changes_nothing_and_may_call_procedures() {
 
 #[test]
 fn histories_are_recorded_beside_the_log() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(44);
         let db = small(protocol.name, &disk).record_history(true).open().expect("it opens");
         let accounts = db.create::<Account>().expect("the table is created");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use seriatim::{
     Abort, CloseError, Database, Durability, Freshness, Handle, Reason, Session, TransactError, TransactionOptions,
-    protocols,
+    available_protocols,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
@@ -36,12 +36,12 @@ fn insert(session: &mut Session, accounts: &Handle<Account>, id: u64) -> Result<
 }
 
 fn has_snapshots(protocol: &str) -> bool {
-    protocols().iter().any(|info| info.name == protocol && info.capabilities.snapshots != Freshness::None)
+    available_protocols().iter().any(|info| info.name == protocol && info.capabilities.snapshots != Freshness::None)
 }
 
 #[test]
 fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_committed() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let (disk, db, accounts) = filled(protocol.name, false);
         let (mut session, mut other) = (db.session(), db.session());
         let error = insert(&mut session, &accounts, 5).expect_err("there is no space");
@@ -82,7 +82,7 @@ fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_commit
 
 #[test]
 fn a_snapshot_does_not_wait_for_a_full_disk() {
-    for protocol in protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
+    for protocol in available_protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
         let (disk, db, accounts) = filled(protocol.name, false);
         let mut session = db.session();
         session.set_wait_max(None);
@@ -109,7 +109,7 @@ fn a_snapshot_does_not_wait_for_a_full_disk() {
 
 #[test]
 fn a_snapshot_of_the_durable_epoch_stays_what_it_is_when_the_disk_goes_on() {
-    for protocol in protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
+    for protocol in available_protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
         let (disk, db, accounts) = filled(protocol.name, true);
         let (mut writer, mut reader) = (db.session(), db.session());
         let mut change = |round: i64| {
@@ -154,7 +154,7 @@ fn a_snapshot_of_the_durable_epoch_stays_what_it_is_when_the_disk_goes_on() {
 /// However long its owner keeps it: what is too old is ended where it is parked, and nothing is kept for it any more.
 #[test]
 fn a_parked_snapshot_holds_the_durable_epoch_no_longer_than_its_age() {
-    for protocol in protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
+    for protocol in available_protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
         let (disk, db, accounts) = filled(protocol.name, true);
         let (mut writer, mut reader) = (db.session(), db.session());
         drop(writer.submit(|tx| tx.update(&accounts, &0, |row| row.set_balance(1))));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use seriatim::procedure::{Data, ExecutionMode};
 use seriatim::{
-    Abort, Database, Durability, Handle, Pending, Table, TransactError, Tx, procedure, procedures, protocols,
+    Abort, Database, Durability, Handle, Pending, Table, TransactError, Tx, available_protocols, procedure, procedures,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
@@ -76,7 +76,7 @@ fn was_withheld<R: std::fmt::Debug>(db: &Database, pending: Pending<R>) -> (bool
 
 #[test]
 fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let on = |test: &dyn Fn(&Database, &Handle<Account>)| {
             let disk = FaultyDisk::new(21);
             let (db, accounts) = committed(protocol.name, &disk);
@@ -152,7 +152,7 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
 
 #[test]
 fn a_panic_waits_for_what_it_may_tell_of() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(22);
         let (db, accounts) = committed(protocol.name, &disk);
         let mut session = db.session();
@@ -197,7 +197,7 @@ fn take_and_label(tx: &Tx, id: u64) -> Result<Option<u32>, Abort> {
 
 #[test]
 fn a_chain_of_pieces_waits_for_all_of_them_and_survives() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let disk = FaultyDisk::new(23);
         let open = || small(protocol.name, &disk).execution_mode(ExecutionMode::Pieces).open().expect("it opens");
         let db = open();

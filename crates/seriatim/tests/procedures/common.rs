@@ -23,7 +23,8 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
         let copying = seriatim::protocols().iter().find(|protocol| protocol.name == "dbx");
         let copying =
             copying.map(|default| ProtocolInfo { name: seriatim_engine::protocol::copying::NAME, ..*default });
-        for protocol in seriatim::protocols().iter().copied().chain(copying) {
+        let opens = |protocol: &ProtocolInfo| protocol.opens_on(htm);
+        for protocol in seriatim::protocols().iter().copied().chain(copying).filter(opens) {
             let setting = Setting { protocol, htm };
             eprintln!("under {} on {htm}", protocol.name);
             test(&setting);

@@ -135,11 +135,11 @@ fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
-/// Every protocol on regions that are absent and on emulated ones, and with queued decisions where it holds transactions.
+/// Every protocol on regions that are absent, unless it needs them, and on emulated ones, and with queued decisions where it holds transactions.
 pub fn settings(seed: u64) -> Vec<Setting> {
     let emulation = Emulation { seed, abort_one_in: 16, yields: false };
     let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
-    let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
+    let of = |htm: HtmMode| Setting::each_of(protocols(), htm);
     let direct: Vec<Setting> = backends.into_iter().flat_map(of).collect();
     let queued: Vec<Setting> = direct.iter().filter_map(Setting::queued).collect();
     [direct, queued].concat()

@@ -13,7 +13,7 @@ fn emulated(seed: u64, abort_one_in: u32) -> HtmMode {
 }
 
 fn settings(htm: HtmMode) -> impl Iterator<Item = Setting> {
-    protocols().iter().map(move |protocol| Setting::new(protocol, htm))
+    Setting::each_of(protocols(), htm)
 }
 
 /// From regions that all abort to some that do, with budgets from none to the default.

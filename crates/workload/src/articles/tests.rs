@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::{self, assert_consistent};
-use seriatim::{Abort, Text, TransactError, Tx, protocols};
+use seriatim::{Abort, Text, TransactError, Tx, available_protocols};
 
 const SEED: u64 = 20_131_105;
 
@@ -83,7 +83,7 @@ fn unknown_articles_and_users_fail_without_a_trace() {
 
 #[test]
 fn counts_agree_under_every_protocol() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let (db, workload, _) = loaded(protocol.name, small());
         let tallies = test_support::run(&db, &workload, 3, 600, SEED);
         let committed = |committed| test_support::Tally { committed, rolled_back: 0 };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Ending;
 use crate::test_support::{self, assert_consistent};
-use seriatim::{Abort, TransactError, Tx, protocols};
+use seriatim::{Abort, TransactError, Tx, available_protocols};
 
 const SEED: u64 = 20_080_407;
 
@@ -125,7 +125,7 @@ fn unknown_customers_fail_and_do_not_count_as_rollbacks() {
 fn money_is_kept_under_every_protocol_and_distribution() {
     let hotspot = Keys::Hotspot { size: 3, percent: 90 };
     for keys in [Keys::Uniform, hotspot, Keys::Zipfian { theta: 0.9 }] {
-        for protocol in protocols() {
+        for protocol in available_protocols() {
             let (db, workload, _) = loaded(protocol.name, Options { keys, ..Options::new(40, SEED) });
             let tallies = test_support::run(&db, &workload, 3, 800, SEED);
             let kinds: Vec<u32> = tallies.iter().map(|kind| kind.all()).collect();

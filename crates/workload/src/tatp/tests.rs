@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::{self, assert_consistent};
-use seriatim::{Abort, Text, TransactError, Tx, protocols};
+use seriatim::{Abort, Text, TransactError, Tx, available_protocols};
 
 const SEED: u64 = 20_090_303;
 
@@ -214,7 +214,7 @@ fn the_mix_and_its_failures_follow_from_the_description() {
 #[test]
 fn tables_stay_whole_under_every_protocol() {
     let write = [1, 2, 1, 10, 10, 40, 40];
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         for mix in [Options::STANDARD, write] {
             let workload = Tatp::new(Options { mix, ..Options::new(20, SEED) });
             let db = test_support::loaded(protocol.name, &workload);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{Missing, test_support};
 use seriatim::procedure::{Declared, support};
-use seriatim::{Abort, Freshness, ReadTx, Session, TransactError, Tx, protocols, thread};
+use seriatim::{Abort, Freshness, ReadTx, Session, TransactError, Tx, available_protocols, thread};
 
 const SEED: u64 = 20_241_121;
 
@@ -192,7 +192,7 @@ fn an_unused_item_rolls_everything_back() {
 /// Long texts eat all memory within a transaction, then a customer of bad credit pays.
 #[test]
 fn a_payment_without_memory_is_no_rollback_of_the_users() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let db = Database::builder().protocol(protocol.name).memory_limit(32 << 20).open().expect("a database opens");
         let workload = Tpcc::new(Options::new(Scale::small(1), SEED));
         workload.load(&db, &Loading::default()).expect("loading succeeds");
@@ -275,7 +275,7 @@ impl Customer {
 #[test]
 fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() {
     println!("seed {SEED}");
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
         for round in 0..2 {
             let tallies = test_support::run(&db, &workload, 4, 1000, SEED + round);
@@ -292,7 +292,7 @@ fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() 
 fn conditions_hold_when_everything_is_remote() {
     println!("seed {SEED}");
     let remote = Remote { lines: 100, payments: 100 };
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let options = Options { remote, ..Options::new(Scale::small(3), SEED) };
         let (db, workload, tables) = loaded_under(protocol.name, options);
         test_support::run(&db, &workload, 3, 500, SEED);
@@ -304,7 +304,7 @@ fn conditions_hold_when_everything_is_remote() {
 #[test]
 fn no_transaction_leaves_its_plan() {
     println!("seed {SEED}");
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let db = Database::builder().protocol(protocol.name).check_plans(true).open().expect("a database opens");
         let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
         workload.load(&db, &Loading::default()).expect("loading succeeds");
@@ -317,7 +317,7 @@ fn no_transaction_leaves_its_plan() {
 #[test]
 fn snapshots_are_consistent_beside_writers() {
     println!("seed {SEED}");
-    for protocol in protocols().iter().filter(|protocol| protocol.capabilities.snapshots != Freshness::None) {
+    for protocol in available_protocols().iter().filter(|protocol| protocol.capabilities.snapshots != Freshness::None) {
         let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
         let running = AtomicBool::new(true);
         thread::scope(|scope| {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::test_support;
-use seriatim::{Abort, Handle, Session, TransactError, Tx, protocols};
+use seriatim::{Abort, Handle, Session, TransactError, Tx, available_protocols};
 
 const SEED: u64 = 121_212;
 
@@ -145,7 +145,7 @@ fn an_abort_at_either_partition_leaves_nothing_at_both() {
 
 #[test]
 fn every_protocol_keeps_the_counts_with_and_without_conflicts_in_one_round_and_two() {
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         for rounds in [Rounds::One, Rounds::Two] {
             for options in [HOT, Options { conflict: 0, ..HOT }] {
                 let workload = TwelveKey::new(Options { rounds, ..options });

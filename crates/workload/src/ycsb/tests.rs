@@ -4,7 +4,7 @@ use super::chooser::Distribution;
 use super::table::{HashOne, OrderedOne, OrderedTen};
 use super::*;
 use crate::test_support::{self, assert_consistent};
-use seriatim::{Abort, Handle, Text, Tx, protocols};
+use seriatim::{Abort, Handle, Text, Tx, available_protocols};
 
 const SEED: u64 = 31_337;
 
@@ -30,7 +30,7 @@ fn core_workloads_run_their_mixes_and_stay_whole() {
         (Core::E, [0, 0, 5, 95, 0]),
         (Core::F, [50, 0, 0, 0, 50]),
     ] {
-        for protocol in protocols() {
+        for protocol in available_protocols() {
             let (db, workload, kinds) = run(protocol.name, small(Options::core(core, 300, SEED)), 2, 2000);
             for (kind, percent) in kinds.iter().zip(expected) {
                 let share = f64::from(*kind) / 40.0;
@@ -46,7 +46,7 @@ fn transactions_of_many_operations_stay_whole_under_contention_in_every_shape() 
     let shares = Shares { read: 40, read_modify_write: 30, ..Shares::default() };
     let free = Options { ops: 8, shares, distribution: Distribution::Zipfian, ..Options::core(Core::A, 50, SEED) };
     for (value_bytes, is_ordered) in [(100, false), (100, true), (1000, false), (1000, true)] {
-        for protocol in protocols() {
+        for protocol in available_protocols() {
             let (db, workload, kinds) = run(protocol.name, Options { value_bytes, is_ordered, ..free }, 3, 300);
             assert_eq!(kinds.len(), 2);
             assert_eq!(kinds.iter().sum::<u32>(), 900);
@@ -79,7 +79,7 @@ fn the_papers_mixes_are_knobs_away() {
         for (kind, percent) in [READ, UPDATE, READ_MODIFY_WRITE].into_iter().zip(expected.1) {
             assert!((share(kind) - percent).abs() < 4.0, "{knobs:?}: {seen:?}");
         }
-        for protocol in protocols() {
+        for protocol in available_protocols() {
             let (db, workload, kinds) = run(protocol.name, options, 2, 300);
             assert_eq!(kinds.iter().sum::<u32>(), 600);
             assert_consistent(&db, &workload);

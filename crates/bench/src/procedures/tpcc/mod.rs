@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn closures_and_procedures_answer_the_same() {
-        for protocol in seriatim::protocols() {
+        for protocol in seriatim::available_protocols() {
             let bench = small(protocol.name);
             let (mut session, mut inputs) = (bench.db.session(), bench.inputs(3));
             for at in 0..300 {

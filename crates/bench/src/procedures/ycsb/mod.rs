@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn closures_and_procedures_answer_and_leave_the_same() {
-        for protocol in seriatim::protocols() {
+        for protocol in seriatim::available_protocols() {
             same::<HashOne>(protocol.name, false);
             same::<OrderedOne>(protocol.name, true);
         }

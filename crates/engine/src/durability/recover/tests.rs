@@ -7,7 +7,7 @@ use seriatim_store::{RarePath, taken};
 
 use super::*;
 use crate::testing::Handle;
-use crate::{Abort, Engine, Settings, TxCore, protocols};
+use crate::{Abort, Engine, Settings, TxCore, available_protocols};
 
 const THREADS: usize = 4;
 /// Keys of each table, far more than it is made for. The first ones, one for each thread, change in every transaction.
@@ -239,7 +239,7 @@ fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
     let seed = rng::entropy();
     eprintln!("seed {seed}");
     let mut rng = Rng::from_seed(seed);
-    for protocol in protocols() {
+    for protocol in available_protocols() {
         let settings = || Settings {
             protocol: protocol.name.to_owned(),
             workers: THREADS,

@@ -227,7 +227,7 @@ fn in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom() {
     let seed = seed("in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom");
     let mut rng = Rng::from_seed(seed);
     let (mut apart, mut fissioned) = (BTreeSet::new(), BTreeSet::new());
-    for protocol in crate::protocols() {
+    for protocol in crate::available_protocols() {
         eprintln!("under {}", protocol.name);
         let mut of_passes = Three::new(passes::open, protocol.name, How::Pieces, seed);
         (0..200).for_each(|_| passes::any(&mut rng, &mut of_passes));

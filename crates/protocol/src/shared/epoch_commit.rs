@@ -1,4 +1,4 @@
-//! Commit (Figure 2 of the paper): lock, read the epoch, validate, assign the TID, install.
+//! The commit of Silo (Tu et al., SOSP 2013, §4.4 and Figure 2): lock, read the epoch, validate, assign the TID, install.
 //!
 //! 1. Lock the records to be written in address order. Ordered locking cannot deadlock; each wait is bounded all the same
 //!    (promise d), and a record that changed since it was read ends the attempt at once.
@@ -9,16 +9,72 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use seriatim_base::{Epoch, Tid, abort_on_unwind};
-use seriatim_txn::{Fault, OpError, Outcome, Phase, Redo};
+use seriatim_base::{Backoff, Epoch, Tid, abort_on_unwind};
+use seriatim_memory::CountedVec;
+use seriatim_txn::{Core, Fault, Knob, Mode, OpError, Outcome, Phase, Redo};
 
-use super::State;
-use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::origin::Origin;
-use crate::shared::record_header::Plain;
-use crate::shared::write_phase::{install, lock, unlock};
+use super::gc;
+use super::optimistic::{LockBit, Optimistic};
+use super::origin::Origin;
+use super::record_header::Plain;
+use super::worker::Variant;
+use super::write_phase::{install, lock, unlock};
 
-pub(super) fn commit<O: Origin>(
+/// How long a commit waits for a record of its write set. (The epoch's length belongs to the database.)
+pub(crate) const LOCK_STEPS: Knob = Knob {
+    name: "lock_steps",
+    unit: "steps",
+    default: Backoff::STEPS as u64,
+    min: 0,
+    max: 1_000_000,
+    about: "how often a commit looks again at a record that another commit has locked, before it gives up",
+    source: "ours: a commit holds its locks for about a microsecond; the first 6 steps spin for 63 pauses, later ones yield",
+};
+
+/// The own state of a worker that commits so.
+#[derive(Debug)]
+pub struct State {
+    lock_steps: u32,
+    /// The worker's newest TID: its own commits are ordered (§4.2).
+    last: Tid,
+    /// Scratch of a commit: entries in locking order.
+    order: CountedVec<u32>,
+    /// Scratch of a commit: what each entry replaced.
+    replaced: CountedVec<usize>,
+}
+
+impl State {
+    pub(crate) fn new(lock_steps: u32, core: &Core) -> State {
+        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+        State { lock_steps, last: Tid::ZERO, order, replaced }
+    }
+}
+
+impl Variant for State {
+    type By = ();
+    const REBASES: bool = true;
+
+    fn claim(&self) -> impl gc::Claim {
+        LockBit
+    }
+
+    #[inline]
+    fn begin(&mut self, _: &Core, _: Mode) {
+        self.order.clear();
+        self.replaced.clear();
+    }
+
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        commit(attempt, self, redo)
+    }
+
+    fn rest(&mut self) {
+        self.order.rest();
+        self.replaced.rest();
+    }
+}
+
+pub(crate) fn commit<O: Origin>(
     attempt: &mut Optimistic<O>,
     state: &mut State,
     redo: &mut dyn Redo,
