@@ -90,9 +90,7 @@ impl Work {
     }
 
     /// The other way round.
-    pub fn of_steps(
-        [begin, node, record, revisit, again, store, exchange, copy]: [f64; Step::ALL.len()],
-    ) -> Work {
+    pub fn of_steps([begin, node, record, revisit, again, store, exchange, copy]: [f64; Step::ALL.len()]) -> Work {
         Work { begin, node, record, revisit, again, store, exchange, copy }
     }
 
@@ -108,8 +106,11 @@ impl Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// A touch of a line that another core wrote last, or a write to one that others have read since, costs so much more.
+    /// A touch of a line that another core wrote last, or a write to one that others have read since, costs so much more, where the core
+    /// has to wait for it: an exchange, and the first look after a wait.
     pub transfer: f64,
+    /// The same where the core goes on meanwhile: all other loads and stores.
+    pub overlapped: f64,
     /// A pause instruction.
     pub pause: f64,
     /// Offering the processor to others, when there are none.
@@ -185,8 +186,8 @@ impl Table {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), String> {
-        let Machine { transfer, pause, yields, sleep, region, abort } = self.machine;
-        let mut all = vec![("machine".to_owned(), vec![transfer, pause, yields, sleep, region, abort])];
+        let Machine { transfer, overlapped, pause, yields, sleep, region, abort } = self.machine;
+        let mut all = vec![("machine".to_owned(), vec![transfer, overlapped, pause, yields, sleep, region, abort])];
         all.extend(self.protocols.iter().map(|of| (of.protocol.clone(), of.work.by_step().to_vec())));
         if let Some(of) =
             self.protocols.iter().find(|of| of.scales.values().any(|scale| !(0.01..=100.0).contains(scale)))

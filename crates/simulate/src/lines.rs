@@ -1,6 +1,7 @@
 //! Which core wrote a cache line last, and which have read it since.
 //!
-//! Only lines that a simulated core has written are known; others were there before and cost nobody a transfer. Lines are found
+//! Only lines that a simulated core has written are known; others were there before and cost nobody a transfer. A line leaves a core's caches
+//! when the core has brought in as many others as they keep: it is then as far from one core as from another. Lines are found
 //! by address, and nothing depends on the order of addresses.
 
 use std::collections::{HashMap, HashSet};
@@ -17,11 +18,27 @@ struct Line {
     owner: u8,
     /// Those that have it: the owner, and who has read it since.
     holders: u128,
+    /// The core that touched it last, and how many first touches that core had made.
+    last: (u8, u64),
 }
 
+/// First touches after which what a core touched before is in none of its own caches: a second one of 2 MiB (Emerald Rapids), with two lines
+/// for each, since a header is followed by its row.
+const NEAR: u64 = 16 << 10;
+
 /// The lines that cores have written.
-#[derive(Debug, Default)]
-pub(crate) struct Lines(HashMap<usize, Line, BuildHasherDefault<Multiply>>);
+#[derive(Debug)]
+pub(crate) struct Lines {
+    lines: HashMap<usize, Line, BuildHasherDefault<Multiply>>,
+    /// First touches, by core.
+    brought: Vec<u64>,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines { lines: HashMap::default(), brought: vec![0; CORES_MAX] }
+    }
+}
 
 /// The line of an address.
 pub(crate) const fn line_of(address: usize) -> usize {
@@ -29,19 +46,31 @@ pub(crate) const fn line_of(address: usize) -> usize {
 }
 
 impl Lines {
-    /// A core reads the line; whether it has to be brought to it.
+    /// A core touches a line that its attempt has not touched before.
+    pub(crate) fn bring(&mut self, core: usize) {
+        self.brought[core] += 1;
+    }
+
+    /// A core reads the line; whether it has to be brought to it from another.
     pub(crate) fn read(&mut self, core: usize, line: usize) -> bool {
-        let Some(Line { holders, .. }) = self.0.get_mut(&line) else { return false };
-        let has = *holders & 1 << core != 0;
-        *holders |= 1 << core;
+        let Some(found) = self.lines.get_mut(&line) else { return false };
+        if self.brought[usize::from(found.last.0)] - found.last.1 > NEAR {
+            (found.owner, found.holders) = (core as u8, 1 << core);
+        }
+        found.last = (core as u8, self.brought[core]);
+        let has = found.holders & 1 << core != 0;
+        found.holders |= 1 << core;
         !has
     }
 
     /// A core writes the line; whether others have it.
     pub(crate) fn write(&mut self, core: usize, line: usize) -> bool {
-        let owned = Line { owner: core as u8, holders: 1 << core };
-        let before = self.0.insert(line, owned);
-        before.is_some_and(|before| usize::from(before.owner) != core || before.holders != 1 << core)
+        let (own, at) = (core as u8, self.brought[core]);
+        let before = self.lines.insert(line, Line { owner: own, holders: 1 << core, last: (own, at) });
+        before.is_some_and(|before| {
+            let is_near = self.brought[usize::from(before.last.0)] - before.last.1 <= NEAR;
+            is_near && (before.owner != own || before.holders != 1 << core)
+        })
     }
 }
 
@@ -97,6 +126,20 @@ mod tests {
         assert!(lines.write(0, 7), "others have read it");
         assert!(!lines.write(0, 7) && lines.write(1, 7) && !lines.write(1, 7));
         assert!(lines.read(0, 7) && !lines.read(0, 8));
+    }
+
+    #[test]
+    fn a_line_that_has_left_the_caches_is_as_near_to_all() {
+        for (touches, is_near) in [(NEAR, true), (NEAR + 1, false)] {
+            let mut lines = Lines::default();
+            for writes in [false, true] {
+                assert_eq!(lines.write(0, 7), writes && is_near, "others have it as of the round before");
+                (0..touches).for_each(|_| lines.bring(0));
+                (0..2 * NEAR).for_each(|_| lines.bring(1));
+                assert_eq!(if writes { lines.write(1, 7) } else { lines.read(1, 7) }, is_near);
+                (0..touches).for_each(|_| lines.bring(1));
+            }
+        }
     }
 
     #[test]

@@ -171,6 +171,7 @@ struct Cores {
 struct Picoseconds {
     work: [u64; Step::ALL.len()],
     transfer: u64,
+    overlapped: u64,
     pause: u64,
     yields: u64,
     sleep: u64,
@@ -185,6 +186,7 @@ impl Picoseconds {
         Picoseconds {
             work: costs.work.by_step().map(|cost| of(cost).max(STEP_MIN)),
             transfer: of(machine.transfer),
+            overlapped: of(machine.overlapped),
             pause: of(machine.pause),
             // Time must pass, or who waits by yielding waits for ever.
             yields: of(machine.yields).max(1),
@@ -220,6 +222,9 @@ impl Cores {
         let is_same = core.line.replace(line) == line;
         let (mut touched, mut lines) = (core.touched.borrow_mut(), self.lines.borrow_mut());
         let is_known = touched.touch(line);
+        if !is_known {
+            lines.bring(at);
+        }
         Some(match touch {
             Touch::Begin => {
                 touched.clear();
@@ -248,7 +253,8 @@ impl Cores {
         let mut cost = self.costs.work[step as usize];
         if transfers {
             core.transfers.set(core.transfers.get() + 1);
-            cost += self.costs.transfer;
+            let is_awaited = step == Step::Exchange || matches!(core.last.get(), Last::Wait(_));
+            cost += if is_awaited { self.costs.transfer } else { self.costs.overlapped };
         }
         self.pass(at, core, cost, Last::Step(touch));
         let writes = matches!(step, Step::Store | Step::Exchange | Step::Copy);

@@ -36,7 +36,48 @@ pub fn machine() -> Machine {
     let yields = shortest(1_000, |rounds| (0..rounds).for_each(|_| thread::yield_now()));
     let asked = Duration::from_micros(10);
     let sleep = shortest(10, |rounds| (0..rounds).for_each(|_| thread::sleep(asked))) - asked.as_nanos() as f64;
-    Machine { transfer: transfer(), pause, yields, sleep: sleep.max(0.0), region: REGION, abort: ABORT }
+    let (transfer, overlapped) = (transfer(), overlapped());
+    Machine { transfer, overlapped, pause, yields, sleep: sleep.max(0.0), region: REGION, abort: ABORT }
+}
+
+/// What it costs more to load a word that another core has changed, where nothing has to wait for it: many are loaded, in no order that
+/// processors foresee. As [`transfer`], zero without a second processor.
+fn overlapped() -> f64 {
+    const LINES: usize = 256;
+    // Odd, so that all are reached.
+    const STRIDE: usize = 97;
+    if thread::processors() < 2 {
+        return 0.0;
+    }
+    let lines: Vec<CacheAligned<AtomicU64>> = (0..LINES).map(|_| CacheAligned(AtomicU64::new(0))).collect();
+    let load = || {
+        let begin = Instant::now();
+        let word = |at: usize| lines[at * STRIDE % LINES].0.load(Ordering::Relaxed);
+        black_box((0..LINES).map(word).fold(0, u64::wrapping_add));
+        begin.elapsed().as_nanos() as f64 / LINES as f64
+    };
+    let turn = AtomicU64::new(0);
+    let (mut alone, mut together) = (f64::INFINITY, f64::INFINITY);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=TRIES as u64 {
+                while turn.load(Ordering::Acquire) != 2 * round - 1 {
+                    spin_loop();
+                }
+                lines.iter().for_each(|line| line.0.store(round, Ordering::Relaxed));
+                turn.store(2 * round, Ordering::Release);
+            }
+        });
+        for round in 1..=TRIES as u64 {
+            turn.store(2 * round - 1, Ordering::Release);
+            while turn.load(Ordering::Acquire) != 2 * round {
+                spin_loop();
+            }
+            together = together.min(load());
+            alone = alone.min(load());
+        }
+    });
+    (together - alone).max(0.0)
 }
 
 /// What it costs more to change a word that another core has changed. Two threads change it in turn; a turn is one transfer. Without a

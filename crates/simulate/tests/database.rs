@@ -11,8 +11,25 @@ use seriatim::{Database, Fault, Rng, Table, TransactError, thread};
 use seriatim_simulate::{Costs, Guard, Machine, Role, Work, at};
 
 const COSTS: Costs = Costs {
-    work: Work { begin: 300.0, node: 6.0, record: 25.0, revisit: 3.0, again: 1.0, store: 3.0, exchange: 8.0, copy: 0.5 },
-    machine: Machine { transfer: 60.0, pause: 20.0, yields: 300.0, sleep: 52_000.0, region: 14.0, abort: 50.0 },
+    work: Work {
+        begin: 300.0,
+        node: 6.0,
+        record: 25.0,
+        revisit: 3.0,
+        again: 1.0,
+        store: 3.0,
+        exchange: 8.0,
+        copy: 0.5,
+    },
+    machine: Machine {
+        transfer: 60.0,
+        overlapped: 60.0,
+        pause: 20.0,
+        yields: 300.0,
+        sleep: 52_000.0,
+        region: 14.0,
+        abort: 50.0,
+    },
 };
 
 /// Of the default interval of databases.

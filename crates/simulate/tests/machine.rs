@@ -10,8 +10,25 @@ use seriatim_base::thread::{self, Touch};
 use seriatim_simulate::{Costs, Guard, Machine, Role, Step, Work, run};
 
 const COSTS: Costs = Costs {
-    work: Work { begin: 100.0, node: 10.0, record: 20.0, revisit: 3.0, again: 1.0, store: 5.0, exchange: 15.0, copy: 2.0 },
-    machine: Machine { transfer: 60.0, pause: 20.0, yields: 300.0, sleep: 50_000.0, region: 14.0, abort: 50.0 },
+    work: Work {
+        begin: 100.0,
+        node: 10.0,
+        record: 20.0,
+        revisit: 3.0,
+        again: 1.0,
+        store: 5.0,
+        exchange: 15.0,
+        copy: 2.0,
+    },
+    machine: Machine {
+        transfer: 60.0,
+        overlapped: 7.0,
+        pause: 20.0,
+        yields: 300.0,
+        sleep: 50_000.0,
+        region: 14.0,
+        abort: 50.0,
+    },
 };
 
 fn guard() -> Guard {
@@ -70,6 +87,7 @@ fn steps_and_waits_are_charged_and_lines_that_others_wrote_cost_more() {
         thread::sleep(Duration::from_micros(100));
         // The other core has read it meanwhile.
         step(Touch::Store, &word.0);
+        step(Touch::Exchange, &other.0);
         begin()
     };
     let second = || {
@@ -81,9 +99,9 @@ fn steps_and_waits_are_charged_and_lines_that_others_wrote_cost_more() {
     };
     let ended = run(&COSTS, guard(), vec![Role::new("first", first), Role::new("second", second)]).expect("it ends");
     let times: Vec<u64> = ended.results.into_iter().map(|time| time.expect("nobody panics")).collect();
-    assert_eq!(times, [50_950 + 150_000 + 5 + 60, 60_000 + 80 + 80 + 3]);
+    assert_eq!(times, [50_950 + 150_000 + (5 + 60) + (15 + 60), 60_000 + (20 + 60) + (20 + 7) + 3]);
     let [first, second] = &ended.cores[..] else { panic!("two cores") };
-    assert_eq!((first.transfers, second.transfers), (1, 2));
+    assert_eq!((first.transfers, second.transfers), (2, 2));
     assert_eq!((first.counts[Step::Store as usize], first.counts[Step::Copy as usize]), (2, 1));
     assert_eq!((second.counts[Step::Record as usize], second.counts[Step::Revisit as usize]), (2, 1));
     assert_eq!(second.waited, Duration::from_nanos(60_000));

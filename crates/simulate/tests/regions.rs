@@ -9,8 +9,25 @@ use seriatim_base::{CACHE_LINE, WorkerId};
 use seriatim_simulate::{Costs, Guard, Machine, Role, Work, run};
 
 const COSTS: Costs = Costs {
-    work: Work { begin: 100.0, node: 10.0, record: 20.0, revisit: 3.0, again: 1.0, store: 5.0, exchange: 15.0, copy: 2.0 },
-    machine: Machine { transfer: 60.0, pause: 20.0, yields: 300.0, sleep: 50_000.0, region: 14.0, abort: 50.0 },
+    work: Work {
+        begin: 100.0,
+        node: 10.0,
+        record: 20.0,
+        revisit: 3.0,
+        again: 1.0,
+        store: 5.0,
+        exchange: 15.0,
+        copy: 2.0,
+    },
+    machine: Machine {
+        transfer: 60.0,
+        overlapped: 60.0,
+        pause: 20.0,
+        yields: 300.0,
+        sleep: 50_000.0,
+        region: 14.0,
+        abort: 50.0,
+    },
 };
 
 /// Words on lines of their own.
@@ -65,7 +82,9 @@ fn beside(interrupts: impl Fn(&[Line]) + Copy) -> ([u64; 2], u64, RegionStatisti
     };
     let ended =
         run(&COSTS, guard(), vec![Role::new("region", region), Role::new("other", interrupt)]).expect("it ends");
-    let (read, statistics) = ended.results.into_iter().next().expect("a core").expect("it does not panic");
+    let mut results = ended.results.into_iter().map(|result| result.expect("no core panics"));
+    let (read, statistics) = results.next().expect("a core");
+    assert_eq!(results.count(), 1, "what the other asserted holds");
     (read, words[1].0.load(Ordering::Relaxed), statistics)
 }
 
@@ -78,6 +97,13 @@ fn a_plain_store_to_what_a_region_read_ends_it_and_it_runs_again() {
         words[0].0.store(7, Ordering::Release);
     });
     assert_eq!((read, written), ([7, 7], 8));
+    assert_eq!((statistics.started, statistics.committed, statistics.aborted.conflict), (2, 1, 1));
+    // The word has its value, but the line was another's.
+    let (read, written, statistics) = beside(|words| {
+        step(Touch::Store, &words[0].0);
+        words[0].0.store(0, Ordering::Release);
+    });
+    assert_eq!((read, written), ([0, 0], 1));
     assert_eq!((statistics.started, statistics.committed, statistics.aborted.conflict), (2, 1, 1));
 }
 

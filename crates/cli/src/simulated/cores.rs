@@ -88,8 +88,8 @@ impl Simulation {
         let regions = if db.backend() == Backend::Modelled { MODELLED } else { ABSENT };
         let Some(table) = &self.table else {
             let work = Work::of_steps([UNIT; Step::ALL.len()]);
-            let (region, abort) = (UNIT, UNIT);
-            let machine = Machine { transfer: UNIT, pause: UNIT, yields: UNIT, sleep: UNIT, region, abort };
+            let (overlapped, region, abort) = (UNIT, UNIT, UNIT);
+            let machine = Machine { transfer: UNIT, overlapped, pause: UNIT, yields: UNIT, sleep: UNIT, region, abort };
             return Ok(Charged { table: None, regions, verdict: None, costs: Costs { work, machine } });
         };
         // Where no regions were there to be measured, a step costs what it costs without them.

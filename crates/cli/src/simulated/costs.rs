@@ -162,9 +162,7 @@ fn points(protocol: &'static str, modes: &[&'static str]) -> Vec<Point> {
 /// differ.
 fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&'static str]) -> Vec<Protocol> {
     let seen = |regions: &str, workload: &[&str]| {
-        let of = |point: &&Point| {
-            point.protocol == protocol && point.regions == regions && point.workload == workload
-        };
+        let of = |point: &&Point| point.protocol == protocol && point.regions == regions && point.workload == workload;
         points.iter().find(of).expect("it was measured").seen.clone()
     };
     let fitted: Vec<_> = WORKLOADS.iter().map(|workload| seen(ABSENT, workload)).collect();
@@ -221,8 +219,8 @@ fn rounded(mut table: Table) -> Table {
         of.misfit = round(of.misfit);
         of.scales.values_mut().for_each(|scale| *scale = (*scale * 1000.0).round() / 1000.0);
     }
-    let costs::Machine { transfer, pause, yields, sleep, region, abort } = &mut table.machine;
-    for cost in [transfer, pause, yields, sleep, region, abort] {
+    let costs::Machine { transfer, overlapped, pause, yields, sleep, region, abort } = &mut table.machine;
+    for cost in [transfer, overlapped, pause, yields, sleep, region, abort] {
         *cost = round(*cost);
     }
     table

@@ -32,6 +32,18 @@ fn runs() -> impl Iterator<Item = (&'static [&'static str], u16)> {
     WORKLOADS.iter().flat_map(|&workload| CORES.map(|cores| (workload, cores)))
 }
 
+/// Rows become hot by conflicts of a second: by the same rates, counted for a tenth of the time, they do within short runs.
+const SOON: &[(&str, &[&str])] =
+    &[("htcc", &["--option", "hot_period=10", "--option", "hot_failures=10", "--option", "hot_failures_kept=1"])];
+
+/// Options of a protocol.
+fn options(protocol: &str) -> &'static [&'static str] {
+    SOON.iter().find(|(name, _)| *name == protocol).map_or(&[], |(_, options)| options)
+}
+
+/// Seconds before measuring, on threads and on cores: rows become hot meanwhile.
+const WARMUP: &str = "0.1";
+
 /// A run in which threads had their processors for a smaller share of the best run's time does not count.
 const DISTURBED: f64 = 0.97;
 
@@ -125,7 +137,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// A line for each point of these protocols, and each one's verdict.
 fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) {
-    let is_of = |row: &&Compared| protocols.iter().any(|(name, regions)| row.protocol == *name && row.regions == *regions);
+    let is_of =
+        |row: &&Compared| protocols.iter().any(|(name, regions)| row.protocol == *name && row.regions == *regions);
     for row in rows.iter().filter(is_of) {
         let [real, simulated] = standings(rows, row);
         let (aborts, said) = (row.real.aborts * 100.0, row.simulated.aborts * 100.0);
@@ -150,9 +163,10 @@ fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) 
 
 fn on_threads(commands: &Commands, plain: &Path, point: &Point, seconds: f64) -> Result<Run, Failure> {
     let (threads, seconds) = (point.cores.to_string(), seconds.to_string());
-    let length = ["--threads", &threads, "--seconds", &seconds, "--warmup", "0.1"];
+    let length = ["--threads", &threads, "--seconds", &seconds, "--warmup", WARMUP];
     let [htm, _] = modes(&point.regions);
-    let report = commands.bench(plain, &[point.workload, &common(&point.protocol, htm), &length])?;
+    let common = common(&point.protocol, htm);
+    let report = commands.bench(plain, &[point.workload, &common, options(&point.protocol), &length])?;
     let used = report["processor_seconds"].as_f64();
     let share = used.map_or(1.0, |used| used / (number(&report["seconds"]) * f64::from(point.cores)));
     Ok(Run { figures: figures(&report), share })
@@ -160,10 +174,11 @@ fn on_threads(commands: &Commands, plain: &Path, point: &Point, seconds: f64) ->
 
 fn on_cores(commands: &Commands, own: &Path, point: &Point, costs: Option<&PathBuf>) -> Result<Figures, Failure> {
     let (cores, costs) = (point.cores.to_string(), costs.map(|file| file.display().to_string()));
-    let mut more = vec!["--simulate-cores", &cores];
+    let mut more = vec!["--simulate-cores", &cores, "--warmup", WARMUP];
     more.extend(costs.iter().flat_map(|file| ["--costs", file]));
     let [_, htm] = modes(&point.regions);
-    Ok(figures(&commands.bench(own, &[point.workload, &common(&point.protocol, htm), &more])?))
+    let common = common(&point.protocol, htm);
+    Ok(figures(&commands.bench(own, &[point.workload, &common, options(&point.protocol), &more])?))
 }
 
 /// What a run came to. Seconds are those in which a thread or a core has its processor: threads may have to leave theirs to others, and sleep
@@ -210,9 +225,7 @@ mod tests {
     #[test]
     fn rates_are_by_the_time_that_threads_have_processors_and_cores_do_not_sleep() {
         let common = r#""committed": 600, "conflict_aborted": 200, "seconds": 2.0, "threads": 2"#;
-        let of = |more: &str| {
-            figures(&serde_json::from_str(&format!("{{{common}, {more}}}")).expect("it is JSON"))
-        };
+        let of = |more: &str| figures(&serde_json::from_str(&format!("{{{common}, {more}}}")).expect("it is JSON"));
         let threads = of(r#""processor_seconds": 3.0"#);
         assert_eq!(threads, Figures { per_second: 400.0, aborts: 0.25 });
         let cores = of(r#""processor_seconds": null, "simulated": {"slept": 0.25, "waited": 0.9}"#);
