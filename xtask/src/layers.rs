@@ -11,7 +11,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
     ("tests and tooling", &["suite", "fuzz", "figures", "bench", "simulate", "workload"]),
-    ("services", &["server", "client", "middle-tier"]),
+    ("services", &["server", "client", "middle-tier", "wire"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
     ("placement", &["partition", "replica", "transport"]),
@@ -27,6 +27,12 @@ const ONLY: &[(&str, &[&str], &str)] = &[
     ("history", &["base"], "the checker must not share the engine's mistakes"),
     ("batch", &["base"], "it orders transactions that it knows nothing of but what they read and wrote"),
     ("workload", &["seriatim"], "workloads use the public API only"),
+    (
+        "middle-tier",
+        &["wire", "batch", "base"],
+        "it stands before another database and has nothing of this one but the order",
+    ),
+    ("wire", &[], "the protocol is the same whoever speaks it"),
     ("figures", &[], "figures know commands of the program and what they print, and no engine"),
 ];
 

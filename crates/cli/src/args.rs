@@ -12,7 +12,7 @@ use seriatim_base::say;
 use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
-use crate::Failure;
+use crate::{Failure, middle_tier};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +25,8 @@ Examples:
   seriatim check DIR                                   whether that is whole: checksums, indexes, consistency conditions
   seriatim backup DIR TO                               a copy of it, also while it is open
   seriatim figures htcc --out DIR                      the figures of the HTCC paper, drawn from runs of this program
+  seriatim middle-tier --upstream postgres://localhost --templates FILE
+                                                       a proxy before PostgreSQL that orders conflicting transactions
   seriatim protocols                                   what there is to choose from";
 
 /// The argument that names a procedure. Not a word, so that no option of a workload can have its name.
@@ -101,6 +103,7 @@ fn all() -> Command {
                 .arg(format()),
         )
         .subcommand(crate::simulated::command())
+        .subcommand(middle_tier::command())
         .subcommand(
             Command::new("protocols")
                 .about("Lists the concurrency-control protocols: name, paper, needs, gives")
@@ -108,7 +111,7 @@ fn all() -> Command {
         )
 }
 
-fn format() -> Arg {
+pub(crate) fn format() -> Arg {
     Arg::new("format")
         .long("format")
         .value_name("FORMAT")

@@ -1,5 +1,5 @@
 //! The `seriatim` command line: benchmarks, the papers' figures, what is derived from procedures, what is done to database directories,
-//! and the registry of protocols.
+//! the middle tier before PostgreSQL, and the registry of protocols.
 //!
 //! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a fault was found or a run failed, 2 the arguments
 //! cannot be: one line says what is wrong and what would be right. The reader of the output may go away; output that cannot be
@@ -12,6 +12,7 @@ mod contention;
 mod directories;
 mod figures;
 mod machine;
+mod middle_tier;
 mod procedures;
 mod protocols;
 mod report;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Some(("backup", backup)) => directories::back_up(backup),
         Some(("restore", restore)) => directories::restore(restore),
         Some(("simulate", simulate)) => simulated::run(simulate),
+        Some(("middle-tier", middle_tier)) => middle_tier::run(middle_tier),
         Some(("protocols", protocols)) => protocols::run(protocols),
         _ => unreachable!("clap requires a known subcommand"),
     };

@@ -1,0 +1,293 @@
+//! Batches of transactions that have not run, and when each of them may.
+//!
+//! Transactions gather until there are enough of them, or the first has waited long enough, or nobody else can come: no transaction is
+//! under way, or every client has one here. So a client that is alone never waits for company. A batch is ordered by the
+//! crate `batch`, from what its transactions read and write, and enters the `schedule` in that order: those that conflict, in one
+//! batch or in several, run one after another, the others at the same time.
+//!
+//! The paper drops those that are in each other's way from a batch and adds them to the next (§5.6). Here they come last in their own: they
+//! wait for the others, and cannot fail because of them.
+
+mod schedule;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_batch::{Batch, Member, Settings};
+use tokio::sync::oneshot;
+
+use crate::Batching;
+use crate::counts::Counts;
+use schedule::Schedule;
+
+/// A row, by its name in templates.
+pub(crate) type Key = Vec<u8>;
+
+/// What a transaction is going to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Footprint {
+    pub(crate) reads: Vec<Key>,
+    pub(crate) writes: Vec<Key>,
+    /// How often it was rolled back.
+    pub(crate) restarts: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Batches {
+    size: usize,
+    wait: Duration,
+    counts: Arc<Counts>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Clients there are.
+    clients: usize,
+    /// Those that gather, in the order in which they came.
+    gathering: Vec<(u64, Footprint)>,
+    /// Numbers gatherings, so that a timer does not end a later one.
+    gathering_number: u64,
+    schedule: Schedule,
+    /// Told when they may go.
+    go: HashMap<u64, oneshot::Sender<()>>,
+    next: u64,
+}
+
+/// A client that may have transactions. Dropping it says that there will be none any more.
+#[derive(Debug)]
+pub(crate) struct Participant(Arc<Batches>);
+
+/// A transaction's place: it may go when [`Place::go`] completes, and those that wait for it when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    batches: Arc<Batches>,
+    id: u64,
+    go: oneshot::Receiver<()>,
+    has_gone: bool,
+}
+
+impl Batches {
+    pub(crate) fn new(batching: Batching, counts: Arc<Counts>) -> Batches {
+        Batches { size: batching.size.get(), wait: batching.wait, counts, state: Mutex::default() }
+    }
+
+    /// State is whole between any two calls of methods here: none of them unwinds in between.
+    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn join(self: &Arc<Batches>) -> Participant {
+        self.locked().clients += 1;
+        Participant(Arc::clone(self))
+    }
+
+    /// Takes a place for a transaction. Within a tokio runtime.
+    pub(crate) fn enter(self: &Arc<Batches>, footprint: Footprint) -> Place {
+        let (sender, go) = oneshot::channel();
+        let mut state = self.locked();
+        let id = state.next;
+        state.next += 1;
+        state.go.insert(id, sender);
+        state.gathering.push((id, footprint));
+        if state.is_ready(self.size) {
+            state.form(&self.counts);
+        } else if state.gathering.len() == 1 {
+            let (batches, number) = (Arc::clone(self), state.gathering_number);
+            tokio::spawn(async move {
+                tokio::time::sleep(batches.wait).await;
+                let mut state = batches.locked();
+                if state.gathering_number == number {
+                    state.form(&batches.counts);
+                }
+            });
+        }
+        Place { batches: Arc::clone(self), id, go, has_gone: false }
+    }
+
+    fn leave(&self, id: u64) {
+        let mut state = self.locked();
+        state.go.remove(&id);
+        state.gathering.retain(|(gathering, _)| *gathering != id);
+        let may_go = state.schedule.finish(id);
+        state.release(may_go);
+        if state.is_ready(self.size) {
+            state.form(&self.counts);
+        }
+    }
+}
+
+impl State {
+    /// Whether those that gather are enough, or nobody else can come.
+    fn is_ready(&self, size: usize) -> bool {
+        let (gathering, under_way) = (self.gathering.len(), self.schedule.len());
+        gathering > 0 && (gathering >= size || under_way == 0 || gathering + under_way >= self.clients)
+    }
+
+    /// Makes a batch of those that gather.
+    fn form(&mut self, counts: &Counts) {
+        self.gathering_number += 1;
+        let gathering = std::mem::take(&mut self.gathering);
+        if gathering.is_empty() {
+            return;
+        }
+        counts.batches.add(1);
+        counts.batched.add(gathering.len());
+        for at in order(&gathering) {
+            let (id, Footprint { reads, writes, .. }) = &gathering[at];
+            if self.schedule.add(*id, reads, writes) {
+                self.release(vec![*id]);
+            } else {
+                counts.waited.add(1);
+            }
+        }
+    }
+
+    fn release(&mut self, ids: Vec<u64>) {
+        for id in ids {
+            if let Some(go) = self.go.remove(&id) {
+                // Who does not listen any more is about to leave.
+                let _ = go.send(());
+            }
+        }
+    }
+}
+
+/// In which order they run: readers of a row before those that write it, where that can be; then those on cycles, as they came.
+fn order(gathering: &[(u64, Footprint)]) -> Vec<usize> {
+    if gathering.len() == 1 {
+        return vec![0];
+    }
+    let mut batch: Batch<&[u8]> = Batch::new();
+    for (_, Footprint { reads, writes, restarts }) in gathering {
+        // What is written was read: a change of a row finds it first.
+        let read = reads.iter().chain(writes).map(|key| (key.as_slice(), ()));
+        let member = Member { restarts: *restarts, value: 0 };
+        batch.add(member).reads(read).writes(writes.iter().map(Vec::as_slice));
+    }
+    let decided = batch.reorder(&Settings::default());
+    decided.order.into_iter().chain(decided.aborted).chain(decided.stale).collect()
+}
+
+impl Participant {
+    pub(crate) fn enter(&self, footprint: Footprint) -> Place {
+        self.0.enter(footprint)
+    }
+}
+
+impl Drop for Participant {
+    fn drop(&mut self) {
+        let mut state = self.0.locked();
+        state.clients -= 1;
+        if state.is_ready(self.0.size) {
+            state.form(&self.0.counts);
+        }
+    }
+}
+
+impl Place {
+    /// Completes when the transaction may go. Dropping the future loses nothing.
+    pub(crate) async fn go(&mut self) {
+        if !self.has_gone {
+            // The sender is dropped only after it has sent.
+            let _ = (&mut self.go).await;
+            self.has_gone = true;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.batches.leave(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footprint(reads: &[&str], writes: &[&str]) -> Footprint {
+        let keys = |keys: &[&str]| keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        Footprint { reads: keys(reads), writes: keys(writes), restarts: 0 }
+    }
+
+    fn batches(size: usize, wait: Duration) -> Arc<Batches> {
+        let batching = Batching { size: size.try_into().expect("not zero"), wait };
+        Arc::new(Batches::new(batching, Arc::default()))
+    }
+
+    fn may_go(place: &mut Place) -> bool {
+        place.has_gone |= place.go.try_recv().is_ok();
+        place.has_gone
+    }
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[tokio::test]
+    async fn who_is_alone_does_not_wait() {
+        let batches = batches(50, LONG);
+        let (one, _idle) = (batches.join(), batches.join());
+        for _ in 0..3 {
+            let mut place = one.enter(footprint(&[], &["x"]));
+            assert!(may_go(&mut place));
+        }
+        assert_eq!(batches.counts.counted().batches, 3);
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_full_or_has_everybody_or_has_waited() {
+        let batches = batches(2, LONG);
+        let clients: Vec<_> = (0..5).map(|_| batches.join()).collect();
+        let _running = clients[0].enter(footprint(&[], &["a"]));
+        let mut second = clients[1].enter(footprint(&[], &["b"]));
+        assert!(!may_go(&mut second), "one is under way, and others may come");
+        let mut third = clients[2].enter(footprint(&[], &["c"]));
+        assert!(may_go(&mut second) && may_go(&mut third), "two are a batch");
+        let mut fourth = clients[3].enter(footprint(&[], &["d"]));
+        assert!(!may_go(&mut fourth));
+        drop(clients.into_iter().nth(4));
+        assert!(may_go(&mut fourth), "all clients that there are have come");
+        let patient = self::batches(50, Duration::from_millis(5));
+        let clients: Vec<_> = (0..3).map(|_| patient.join()).collect();
+        let _running = clients[0].enter(footprint(&[], &["a"]));
+        let mut place = clients[1].enter(footprint(&[], &["b"]));
+        assert!(!may_go(&mut place));
+        place.go().await;
+    }
+
+    #[tokio::test]
+    async fn those_that_conflict_wait_for_each_other_in_the_order_of_the_batch() {
+        let batches = batches(50, LONG);
+        let clients: Vec<_> = (0..4).map(|_| batches.join()).collect();
+        let running = clients[0].enter(footprint(&[], &["x"]));
+        let mut writer = clients[1].enter(footprint(&["y"], &["x"]));
+        let mut reader = clients[2].enter(footprint(&["x"], &[]));
+        let mut other = clients[3].enter(footprint(&[], &["z"]));
+        assert!(may_go(&mut other) && !may_go(&mut writer) && !may_go(&mut reader));
+        drop(running);
+        assert!(may_go(&mut reader) && !may_go(&mut writer), "readers go before the writer of what they read");
+        drop(reader);
+        assert!(may_go(&mut writer));
+        drop((writer, other));
+        assert_eq!(batches.locked().schedule.len(), 0);
+        assert_eq!(batches.counts.counted().waited, 2);
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_waiting_is_in_nobodys_way() {
+        let batches = batches(50, LONG);
+        let clients: Vec<_> = (0..3).map(|_| batches.join()).collect();
+        let running = clients[0].enter(footprint(&[], &["x"]));
+        let second = clients[1].enter(footprint(&[], &["x"]));
+        drop(second);
+        let mut third = clients[2].enter(footprint(&[], &["x"]));
+        drop(clients);
+        assert!(!may_go(&mut third));
+        drop(running);
+        assert!(may_go(&mut third));
+        drop(third);
+        let state = batches.locked();
+        assert!(state.go.is_empty() && state.gathering.is_empty() && state.schedule.len() == 0);
+    }
+}

@@ -1,0 +1,314 @@
+//! A client from its first packet to its last: I/O for its session, and requests to cancel.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use seriatim_wire::errors::{self, Severity, SqlState};
+use seriatim_wire::startup::{self, First};
+use seriatim_wire::{Duplex, Stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+
+use crate::Shared;
+use crate::session::Session;
+
+/// How long a client may take until its session begins, as `authentication_timeout` of PostgreSQL has it.
+const GREETING_MAX: Duration = Duration::from_secs(60);
+/// Room for what is read at once.
+const READ_BYTES: usize = 16 << 10;
+/// How long an upstream may take to close the connection that a request to cancel came by.
+const CANCEL_MAX: Duration = Duration::from_secs(10);
+
+/// Transactions that wait here, by what cancels them.
+#[derive(Debug, Default)]
+pub(crate) struct Cancels(Mutex<HashMap<Bytes, Arc<Cancel>>>);
+
+/// Where a client's transaction is, for those who want to cancel it.
+#[derive(Debug, Default)]
+struct Cancel {
+    state: Mutex<Cancelling>,
+    asked: Notify,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Cancelling {
+    /// Not here.
+    #[default]
+    Elsewhere,
+    /// It waits here.
+    Waits,
+    /// It waits here, and is to be given up.
+    Asked,
+}
+
+impl Cancels {
+    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<Bytes, Arc<Cancel>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels a transaction that waits here; whether there is one.
+    fn cancel(&self, key: &[u8]) -> bool {
+        let Some(cancel) = self.locked().get(key).cloned() else { return false };
+        let mut state = cancel.locked();
+        if *state == Cancelling::Elsewhere {
+            return false;
+        }
+        *state = Cancelling::Asked;
+        cancel.asked.notify_one();
+        true
+    }
+}
+
+impl Cancel {
+    fn locked(&self) -> std::sync::MutexGuard<'_, Cancelling> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The transaction waits here, or it does not; whether it is to be given up.
+    fn set(&self, waits: bool) -> bool {
+        let mut state = self.locked();
+        let is_asked = *state == Cancelling::Asked;
+        match (waits, is_asked) {
+            (true, true) => {}
+            (true, false) => *state = Cancelling::Waits,
+            (false, _) => *state = Cancelling::Elsewhere,
+        }
+        is_asked
+    }
+}
+
+/// A key's entry, as long as its session lives.
+struct Registered<'a>(&'a Cancels, Bytes);
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.0.locked().remove(&self.1);
+    }
+}
+
+/// Serves a client until it has gone; without room for another session, its request to cancel at most.
+pub(crate) async fn run(stream: TcpStream, shared: Arc<Shared>, stopped: watch::Receiver<bool>, has_room: bool) {
+    // What goes wrong has been said to the client, if it listens; nobody else can do anything about it.
+    let _ = serve(stream, &shared, stopped, has_room).await;
+}
+
+async fn serve(stream: TcpStream, shared: &Shared, stopped: watch::Receiver<bool>, has_room: bool) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut buffer = BytesMut::new();
+    let greeted = tokio::time::timeout(GREETING_MAX, accept(Box::new(stream), &mut buffer, shared)).await;
+    let (mut client, first, is_encrypted) = match greeted {
+        Ok(Ok(Some(greeted))) => greeted,
+        Ok(Ok(None)) => return Ok(()),
+        Ok(Err(error)) => return Err(error),
+        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    let start = match first {
+        First::Session(start) if has_room => start,
+        First::Session(_) => {
+            let text = "sorry, the middle tier has too many clients already";
+            return say_last(&mut client, SqlState::TOO_MANY_CONNECTIONS, text).await;
+        }
+        First::Cancel(packet, key) => {
+            if !shared.cancels.cancel(&key) {
+                let _ = tokio::time::timeout(CANCEL_MAX, forward_cancel(shared, &packet)).await;
+            }
+            return client.shutdown().await;
+        }
+        First::Ssl | First::Gss => unreachable!("these are answered"),
+    };
+    shared.counts.clients.add(1);
+    let is_plain = startup::parameter(&start, "replication").is_ok_and(|value| value.is_none());
+    let (upstream, upstream_encrypted) = match shared.upstream.connect().await {
+        Ok(connected) => connected,
+        Err(error) => {
+            shared.counts.upstream_failures.add(1);
+            let text = format!("connection to the server at {} failed: {error}", shared.upstream);
+            return say_last(&mut client, SqlState::UNABLE_TO_CONNECT, &text).await;
+        }
+    };
+    let (templates, counts) = (Arc::clone(&shared.templates), Arc::clone(&shared.counts));
+    let mut session = Session::new(templates, counts, &start, is_plain, is_encrypted && upstream_encrypted);
+    session.client_in = buffer;
+    converse(client, upstream, session, shared, stopped).await
+}
+
+/// Answers wishes for encryption; the connection then, what comes after them, and whether it is encrypted.
+async fn accept(
+    mut stream: Stream,
+    buffer: &mut BytesMut,
+    shared: &Shared,
+) -> io::Result<Option<(Stream, First, bool)>> {
+    let mut is_encrypted = false;
+    loop {
+        match startup::read(&mut stream, buffer).await? {
+            Some(First::Ssl) if let (Some(tls), false) = (&shared.tls, is_encrypted) => {
+                // What came behind it would be taken for something that was encrypted (CVE-2021-23214).
+                if !buffer.is_empty() {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                stream.write_all(b"S").await?;
+                stream.flush().await?;
+                stream = tls.accept(stream).await?;
+                is_encrypted = true;
+            }
+            Some(First::Ssl | First::Gss) => {
+                stream.write_all(b"N").await?;
+                stream.flush().await?;
+            }
+            Some(first) => return Ok(Some((stream, first, is_encrypted))),
+            None => return Ok(None),
+        }
+    }
+}
+
+async fn forward_cancel(shared: &Shared, packet: &[u8]) -> io::Result<()> {
+    let (mut upstream, _) = shared.upstream.connect().await?;
+    upstream.write_all(packet).await?;
+    upstream.flush().await?;
+    // It closes the connection when it has sent the signal, and the client waits for that.
+    upstream.read(&mut [0]).await.map(|_| ())
+}
+
+async fn say_last(client: &mut Stream, state: SqlState, text: &str) -> io::Result<()> {
+    client.write_all(&errors::response(Severity::Fatal, state, text, None)).await?;
+    client.flush().await?;
+    client.shutdown().await
+}
+
+/// One end of a connection that is read and written at the same time.
+struct End {
+    reader: ReadHalf<Stream>,
+    writer: WriteHalf<Stream>,
+    /// Something was written that may not have left yet.
+    is_dirty: bool,
+    /// It sends nothing more.
+    has_ended: bool,
+    /// It takes nothing more.
+    is_deaf: bool,
+}
+
+impl End {
+    fn new(stream: impl Duplex + 'static) -> End {
+        let (reader, writer) = tokio::io::split(Box::new(stream) as Stream);
+        End { reader, writer, is_dirty: false, has_ended: false, is_deaf: false }
+    }
+}
+
+/// Writes some of a buffer, and flushes when it is empty. Dropping the future loses nothing.
+async fn write(writer: &mut WriteHalf<Stream>, is_dirty: &mut bool, buffer: &mut BytesMut) -> io::Result<()> {
+    if buffer.is_empty() {
+        writer.flush().await?;
+        *is_dirty = false;
+        return Ok(());
+    }
+    let written = writer.write_buf(buffer).await?;
+    *is_dirty = true;
+    if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
+}
+
+/// Moves bytes between client, session and upstream until one of them has nothing more to say.
+async fn converse(
+    client: Stream,
+    upstream: Stream,
+    mut session: Session,
+    shared: &Shared,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let (mut client, mut upstream) = (End::new(client), End::new(upstream));
+    let cancel = Arc::new(Cancel::default());
+    let mut registered = None;
+    // Declared before the place that it makes, and so dropped after it.
+    let mut participant = None;
+    let mut place = None;
+    let mut is_stopping = false;
+    let mut is_shut = false;
+    let mut why = String::from("it closed the connection");
+    loop {
+        if let Err(malformed) = session.advance() {
+            session.violated(malformed);
+        }
+        if registered.is_none()
+            && let Some(key) = session.key.clone()
+        {
+            shared.cancels.locked().insert(key.clone(), Arc::clone(&cancel));
+            registered = Some(Registered(&shared.cancels, key));
+        }
+        if upstream.has_ended && !session.is_closing {
+            session.lost(&shared.upstream.to_string(), &why);
+        }
+        if is_stopping && session.is_idle() && !session.is_closing {
+            session.stop();
+        }
+        if cancel.set(session.waits()) && session.is_queued() {
+            session.cancel();
+            cancel.set(false);
+            continue;
+        }
+        if !session.keeps_place() {
+            place = None;
+        }
+        if let Some(footprint) = session.wants_place() {
+            place = shared.batches.as_ref().map(|batches| {
+                let participant = participant.get_or_insert_with(|| batches.join());
+                participant.enter(footprint)
+            });
+        }
+        if client.is_deaf {
+            session.to_client.clear();
+            client.is_dirty = false;
+        }
+        if client.has_ended {
+            session.client_gone();
+            if session.has_passed() && !upstream.is_dirty && !is_shut {
+                // It still works on what it has, and then sees that there is nothing more.
+                is_shut = true;
+                upstream.writer.shutdown().await?;
+            }
+        }
+        if session.is_closing && session.to_client.is_empty() && !client.is_dirty {
+            return client.writer.shutdown().await;
+        }
+        for buffer in [&mut session.client_in, &mut session.upstream_in] {
+            if buffer.capacity() - buffer.len() < READ_BYTES / 4 {
+                buffer.reserve(READ_BYTES);
+            }
+        }
+        let may_write = !upstream.is_deaf && (!session.to_upstream.is_empty() || upstream.is_dirty);
+        tokio::select! {
+            read = client.reader.read_buf(&mut session.client_in), if session.reads_client() && !client.has_ended => {
+                client.has_ended = !matches!(read, Ok(1..));
+            }
+            read = upstream.reader.read_buf(&mut session.upstream_in), if session.reads_upstream() && !upstream.has_ended => {
+                upstream.has_ended = !matches!(read, Ok(1..));
+                if let Err(error) = read {
+                    why = error.to_string();
+                }
+            }
+            written = write(&mut client.writer, &mut client.is_dirty, &mut session.to_client),
+                if !session.to_client.is_empty() || client.is_dirty =>
+            {
+                client.is_deaf = written.is_err();
+            }
+            written = write(&mut upstream.writer, &mut upstream.is_dirty, &mut session.to_upstream), if may_write => {
+                // What it said last is still to be read.
+                upstream.is_deaf = written.is_err();
+            }
+            () = may_go(place.as_mut()), if session.is_queued() => {
+                if cancel.set(false) { session.cancel() } else { session.go() }
+            }
+            () = cancel.asked.notified(), if session.waits() => {}
+            _ = stopped.changed(), if !is_stopping => is_stopping = true,
+        }
+    }
+}
+
+/// Without batches, whoever waits may go.
+async fn may_go(place: Option<&mut crate::batches::Place>) {
+    if let Some(place) = place {
+        place.go().await;
+    }
+}

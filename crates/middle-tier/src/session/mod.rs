@@ -1,0 +1,405 @@
+//! What a client and its upstream say, and what is passed on: without I/O, clock or thread, so that tests can be any network.
+//!
+//! Bytes come into two buffers and leave by two others; [`Session::advance`] moves them. A transaction is looked for only where one can
+//! begin: after the upstream has answered all that it was sent, outside of a transaction. What may become one is held until it is complete or cannot
+//! be any more. A complete one waits ([`Session::wants_place`]) until it may go ([`Session::go`]).
+//!
+//! Invariant: a transaction is sent again only after the upstream has said that it was rolled back for its serializability, and nothing
+//! of what it answered has gone to the client. Whoever asks meanwhile, the client or the network, learns what the upstream last said.
+
+#[cfg(test)]
+mod tests;
+mod upstream_side;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use seriatim_wire::errors::{self, Severity, SqlState};
+use seriatim_wire::frames::{Frames, Piece};
+use seriatim_wire::messages::extendedquery::{Bind, Close, Describe, Execute, Parse};
+use seriatim_wire::messages::simplequery::Query;
+use seriatim_wire::messages::startup::PasswordMessageFamily;
+use seriatim_wire::{Malformed, message};
+
+use crate::batches::Footprint;
+use crate::counts::Counts;
+use crate::templates::{Instance, Pipeline, Prepared, Templates};
+
+/// Bytes of a message that is looked into, and of a pipeline that is held, at most.
+const INSPECTED_MAX: usize = 64 << 10;
+/// Bytes of answers that are kept for a transaction that may be run again; with more, it is not.
+const RETAINED_MAX: usize = 256 << 10;
+/// Bytes that wait to be written, above which nothing more is read for that side.
+const BUFFERED_MAX: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    templates: Arc<Templates>,
+    counts: Arc<Counts>,
+    pub(crate) client_in: BytesMut,
+    pub(crate) upstream_in: BytesMut,
+    pub(crate) to_client: BytesMut,
+    pub(crate) to_upstream: BytesMut,
+    client_frames: Frames,
+    upstream_frames: Frames,
+    /// Whether channel binding would be expected, were it not for us: both sides are encrypted.
+    both_encrypted: bool,
+    /// The upstream offered channel binding, and the client's choice comes next.
+    offered: bool,
+    /// What cancels queries of this session: process and secret.
+    pub(crate) key: Option<Bytes>,
+    /// What the upstream has not answered yet.
+    owed: VecDeque<Owed>,
+    /// Of the last `ReadyForQuery`: `I` outside of a transaction, `T` in one, `E` in one that failed.
+    status: Option<u8>,
+    /// Whether `owed` is known: not in replication, nor after COPY in the extended protocol, which ignores `Sync`.
+    is_tracked: bool,
+    /// `standard_conforming_strings`.
+    conforming: bool,
+    /// `client_encoding` is UTF8.
+    is_utf8: bool,
+    /// Statements that the client has prepared by name.
+    statements: HashMap<String, Prepared>,
+    phase: Phase,
+    /// The last word has been said to the client.
+    pub(crate) is_closing: bool,
+    /// The upstream has said its last word.
+    upstream_fatal: bool,
+    /// The client has said its last word.
+    is_leaving: bool,
+}
+
+/// An answer that the upstream owes.
+#[derive(Debug)]
+enum Owed {
+    /// `ParseComplete`; of a statement with this name.
+    Parse(Option<(String, Prepared)>),
+    /// `ReadyForQuery`; of a simple query, or of a `Sync`.
+    Ready { is_query: bool },
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// What comes is passed on.
+    Passing,
+    /// A pipeline is held that may become a template's transaction.
+    Gathering { held: Vec<Bytes>, bytes: usize, pipeline: Pipeline },
+    /// A transaction waits until it may go.
+    Queued { attempt: Attempt, is_entered: bool },
+    /// It was sent.
+    Running(Attempt),
+    /// It failed and is going to be run again; ROLLBACK was sent.
+    RollingBack(Attempt),
+}
+
+/// A transaction of a template.
+#[derive(Debug)]
+struct Attempt {
+    instance: Instance,
+    /// What the client sent.
+    bytes: Bytes,
+    is_query: bool,
+    restarts: u32,
+    /// What the upstream answered this time.
+    replies: BytesMut,
+    /// Whether that is kept back until it is known whether the transaction is run again.
+    is_retained: bool,
+    error: Option<SqlState>,
+    is_committed: bool,
+}
+
+impl Session {
+    /// A session that begins with this packet; whether it may have transactions of templates; whether both sides are encrypted.
+    pub(crate) fn new(
+        templates: Arc<Templates>,
+        counts: Arc<Counts>,
+        start: &[u8],
+        is_tracked: bool,
+        both_encrypted: bool,
+    ) -> Session {
+        let is_tracked = is_tracked && !templates.is_empty();
+        Session {
+            templates,
+            counts,
+            client_in: BytesMut::new(),
+            upstream_in: BytesMut::new(),
+            to_client: BytesMut::new(),
+            to_upstream: BytesMut::from(start),
+            client_frames: Frames::default(),
+            upstream_frames: Frames::default(),
+            both_encrypted,
+            offered: false,
+            key: None,
+            owed: VecDeque::from([Owed::Ready { is_query: true }]),
+            status: None,
+            is_tracked,
+            conforming: false,
+            is_utf8: false,
+            statements: HashMap::new(),
+            phase: Phase::Passing,
+            is_closing: false,
+            upstream_fatal: false,
+            is_leaving: false,
+        }
+    }
+
+    /// Moves what came to where it goes, as far as it can.
+    ///
+    /// # Errors
+    /// When one of the two does not keep to the protocol.
+    pub(crate) fn advance(&mut self) -> Result<(), Malformed> {
+        while !self.is_closing {
+            let inspects = |tag: u8, bytes: usize| bytes <= INSPECTED_MAX && b"RSKEZ1CGWA".contains(&tag);
+            if let Some(piece) = self.upstream_frames.next(&mut self.upstream_in, inspects)? {
+                self.hear_upstream(piece);
+                continue;
+            }
+            let gathers = matches!(self.phase, Phase::Gathering { .. });
+            if !gathers && !matches!(self.phase, Phase::Passing) {
+                break;
+            }
+            let is_start = self.is_boundary();
+            let (is_tracked, offered) = (self.is_tracked, self.offered);
+            let inspects = |tag: u8, bytes: usize| {
+                let looks = gathers || is_start && b"QPB".contains(&tag) || is_tracked && b"PC".contains(&tag);
+                bytes <= INSPECTED_MAX && (looks || offered && tag == b'p')
+            };
+            let Some(piece) = self.client_frames.next(&mut self.client_in, inspects)? else { break };
+            self.hear_client(piece);
+        }
+        Ok(())
+    }
+
+    /// Whether a transaction may begin here: nothing is under way.
+    fn is_boundary(&self) -> bool {
+        self.is_tracked && self.status == Some(b'I') && self.owed.is_empty() && self.client_frames.is_between()
+    }
+
+    fn hear_client(&mut self, piece: Piece) {
+        let frame = match piece {
+            Piece::Part(tag, bytes) => {
+                self.release_held();
+                return self.pass(tag, &bytes);
+            }
+            Piece::Whole(frame) => frame,
+        };
+        let tag = frame[0];
+        if std::mem::take(&mut self.offered) && tag == b'p' && self.expects_binding(&frame) {
+            let hint = "Connect with channel_binding=disable, or let the middle tier reach the server without TLS (sslmode=disable).";
+            let text = "SCRAM with TLS on both sides of the middle tier is possible only without channel binding";
+            return self.end(SqlState::INVALID_AUTHORIZATION, text, Some(hint));
+        }
+        if matches!(self.phase, Phase::Passing) {
+            if !self.is_boundary() {
+                return self.pass(Some(tag), &frame);
+            }
+            match tag {
+                b'Q' => return self.query(frame),
+                b'P' | b'B' => {
+                    let pipeline = Pipeline::new(&self.templates);
+                    self.phase = Phase::Gathering { held: Vec::new(), bytes: 0, pipeline };
+                }
+                _ => return self.pass(Some(tag), &frame),
+            }
+        }
+        self.gather(frame);
+    }
+
+    /// Whether a client supports channel binding and believes that the server does not, which the server would take for an attack.
+    fn expects_binding(&self, frame: &[u8]) -> bool {
+        let family = message::decode::<PasswordMessageFamily>(frame).ok();
+        let initial = family.and_then(|family| family.into_sasl_initial_response().ok());
+        self.both_encrypted && initial.and_then(|initial| initial.data).is_some_and(|data| data.starts_with(b"y,"))
+    }
+
+    fn query(&mut self, frame: Bytes) {
+        let query = message::decode::<Query>(&frame).ok().filter(|_| self.is_readable(&frame));
+        match query.and_then(|query| self.templates.in_message(&query.query, self.conforming)) {
+            Some(instance) => self.queue(instance, frame, true),
+            None => self.pass(Some(b'Q'), &frame),
+        }
+    }
+
+    /// Whether text of the client is what it looks like.
+    fn is_readable(&self, bytes: &[u8]) -> bool {
+        bytes[5..].is_ascii() || self.is_utf8 && std::str::from_utf8(&bytes[5..]).is_ok()
+    }
+
+    fn gather(&mut self, frame: Bytes) {
+        let (readable, conforming) = (self.is_readable(&frame), self.conforming);
+        let Phase::Gathering { held, bytes, pipeline } = &mut self.phase else { return };
+        let tag = frame[0];
+        let (templates, statements) = (&*self.templates, &self.statements);
+        let named = |name: &str| statements.get(name).cloned().flatten();
+        let may_become = match tag {
+            b'P' => {
+                let parse = message::decode::<Parse>(&frame).ok().filter(|_| readable);
+                parse.is_some_and(|parse| pipeline.parse(templates, &parse, conforming))
+            }
+            b'B' => message::decode::<Bind>(&frame).is_ok_and(|bind| pipeline.bind(templates, &bind, named)),
+            b'D' => message::decode::<Describe>(&frame).is_ok_and(|describe| pipeline.describe(&describe)),
+            b'E' => message::decode::<Execute>(&frame).is_ok_and(|execute| pipeline.execute(&execute)),
+            b'S' => true,
+            _ => false,
+        };
+        *bytes += frame.len();
+        held.push(frame);
+        if !may_become || *bytes > INSPECTED_MAX {
+            return self.release_held();
+        }
+        if tag != b'S' {
+            return;
+        }
+        let Phase::Gathering { held, pipeline, .. } = std::mem::replace(&mut self.phase, Phase::Passing) else {
+            return;
+        };
+        match pipeline.sync(&self.templates) {
+            Some(instance) => self.queue(instance, held.concat().into(), false),
+            None => held.iter().for_each(|frame| self.pass(Some(frame[0]), frame)),
+        }
+    }
+
+    /// What was held becomes no transaction of a template.
+    fn release_held(&mut self) {
+        if let Phase::Gathering { .. } = self.phase
+            && let Phase::Gathering { held, .. } = std::mem::replace(&mut self.phase, Phase::Passing)
+        {
+            held.iter().for_each(|frame| self.pass(Some(frame[0]), frame));
+        }
+    }
+
+    /// Passes on a message of the client, or a part of one; its beginning has a tag.
+    fn pass(&mut self, tag: Option<u8>, bytes: &[u8]) {
+        match tag {
+            Some(b'Q' | b'F') => self.owed.push_back(Owed::Ready { is_query: true }),
+            Some(b'S') => self.owed.push_back(Owed::Ready { is_query: false }),
+            Some(b'P') if self.is_tracked => {
+                let parse = message::decode::<Parse>(bytes).ok().filter(|_| self.is_readable(bytes));
+                let named = parse.and_then(|parse| {
+                    let prepared = self.templates.prepare(&parse.query, self.conforming);
+                    parse.name.map(|name| (name, prepared))
+                });
+                self.owed.push_back(Owed::Parse(named));
+            }
+            Some(b'C') if self.is_tracked => {
+                let close = message::decode::<Close>(bytes).ok().filter(|close| close.target_type == b'S');
+                if let Some(name) = close.and_then(|close| close.name) {
+                    self.statements.remove(&name);
+                }
+            }
+            Some(b'X') => self.is_leaving = true,
+            _ => {}
+        }
+        self.to_upstream.extend_from_slice(bytes);
+    }
+
+    fn queue(&mut self, instance: Instance, bytes: Bytes, is_query: bool) {
+        self.counts.matched.add(1);
+        let attempt = Attempt {
+            instance,
+            bytes,
+            is_query,
+            restarts: 0,
+            replies: BytesMut::new(),
+            is_retained: false,
+            error: None,
+            is_committed: false,
+        };
+        self.phase = Phase::Queued { attempt, is_entered: false };
+    }
+
+    /// What the transaction that waits is going to do, once.
+    pub(crate) fn wants_place(&mut self) -> Option<Footprint> {
+        let Phase::Queued { attempt, is_entered } = &mut self.phase else { return None };
+        let Instance { reads, writes, .. } = &attempt.instance;
+        let footprint = Footprint { reads: reads.clone(), writes: writes.clone(), restarts: attempt.restarts };
+        (!std::mem::replace(is_entered, true)).then_some(footprint)
+    }
+
+    /// Whether the transaction that has a place has not ended yet.
+    pub(crate) fn keeps_place(&self) -> bool {
+        match self.phase {
+            Phase::Queued { is_entered, .. } => is_entered,
+            Phase::Running(_) | Phase::RollingBack(_) => true,
+            Phase::Passing | Phase::Gathering { .. } => false,
+        }
+    }
+
+    /// Whether a transaction waits until it may go.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.phase, Phase::Queued { .. })
+    }
+
+    /// Whether a transaction waits, or is going to before the upstream sees it again.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.phase, Phase::Queued { .. } | Phase::RollingBack(_))
+    }
+
+    /// The transaction that waits is sent.
+    pub(crate) fn go(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Passing);
+        let Phase::Queued { mut attempt, .. } = phase else { unreachable!("a transaction goes once") };
+        attempt.replies.clear();
+        attempt.error = None;
+        attempt.is_retained = attempt.restarts < attempt.instance.retry;
+        self.to_upstream.extend_from_slice(&attempt.bytes);
+        self.owed.push_back(Owed::Ready { is_query: attempt.is_query });
+        self.phase = Phase::Running(attempt);
+    }
+
+    /// The transaction that waits is given up, because the client asked for it.
+    pub(crate) fn cancel(&mut self) {
+        assert!(self.is_queued(), "what the upstream has, the upstream cancels");
+        self.phase = Phase::Passing;
+        self.counts.cancelled.add(1);
+        let text = "canceling statement due to user request";
+        self.to_client.extend_from_slice(&errors::response(Severity::Error, SqlState::QUERY_CANCELED, text, None));
+        self.to_client.extend_from_slice(b"Z\0\0\0\x05I");
+    }
+
+    /// Whether the client may be sent away: it has nothing under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_outside = self.status == Some(b'I') && self.owed.is_empty();
+        is_outside
+            && matches!(self.phase, Phase::Passing)
+            && self.client_in.is_empty()
+            && self.client_frames.is_between()
+    }
+
+    /// Sends the client away.
+    pub(crate) fn stop(&mut self) {
+        self.end(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command", None);
+    }
+
+    /// One of the two does not keep to the protocol.
+    pub(crate) fn violated(&mut self, malformed: Malformed) {
+        let hint = Some("Nothing of it was passed on.");
+        self.end(SqlState::PROTOCOL_VIOLATION, &format!("protocol violation: {malformed}"), hint);
+    }
+
+    /// The client has gone, which a held pipeline must not hide from the upstream: it executes what it gets.
+    pub(crate) fn client_gone(&mut self) {
+        self.is_leaving = true;
+        self.release_held();
+    }
+
+    /// Whether all that the client has sent is on its way.
+    pub(crate) fn has_passed(&self) -> bool {
+        matches!(self.phase, Phase::Passing) && self.to_upstream.is_empty()
+    }
+
+    pub(crate) fn reads_client(&self) -> bool {
+        let takes = matches!(self.phase, Phase::Passing | Phase::Gathering { .. });
+        !self.is_closing && takes && self.to_upstream.len() < BUFFERED_MAX
+    }
+
+    pub(crate) fn reads_upstream(&self) -> bool {
+        !self.is_closing && self.to_client.len() < BUFFERED_MAX
+    }
+
+    fn end(&mut self, state: SqlState, text: &str, hint: Option<&str>) {
+        self.to_client.extend_from_slice(&errors::response(Severity::Fatal, state, text, hint));
+        self.is_closing = true;
+    }
+}

@@ -1,0 +1,418 @@
+//! A session against an upstream that these tests play: every message by hand, and a death after each.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use seriatim_wire::errors::{self, Severity, SqlState};
+use seriatim_wire::message::encode;
+use seriatim_wire::messages::copy::CopyInResponse;
+use seriatim_wire::messages::extendedquery::{Bind, BindComplete, Execute, Parse, ParseComplete, Sync};
+use seriatim_wire::messages::response::{CommandComplete, NotificationResponse, ReadyForQuery, TransactionStatus};
+use seriatim_wire::messages::simplequery::Query;
+use seriatim_wire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
+
+use super::*;
+use crate::templates::EXAMPLE;
+
+const TRANSFER: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE; \
+    UPDATE accounts SET balance = balance - 5 WHERE id = 1; UPDATE accounts SET balance = balance + 5 WHERE id = 2; COMMIT";
+const START: &[u8] = b"the first packet";
+
+fn query(text: &str) -> Bytes {
+    encode(&Query::new(text.into()))
+}
+
+fn complete(tag: &str) -> Bytes {
+    encode(&CommandComplete::new(tag.into()))
+}
+
+fn ready(status: TransactionStatus) -> Bytes {
+    encode(&ReadyForQuery::new(status))
+}
+
+fn idle() -> Bytes {
+    ready(TransactionStatus::Idle)
+}
+
+fn parameter(name: &str, value: &str) -> Bytes {
+    encode(&ParameterStatus::new(name.into(), value.into()))
+}
+
+fn failure() -> Bytes {
+    errors::response(Severity::Error, SqlState::SERIALIZATION_FAILURE, "could not serialize access", None)
+}
+
+/// What a server says to a transfer that commits.
+fn committed() -> Vec<Bytes> {
+    let mut said: Vec<_> = ["BEGIN", "UPDATE 1", "UPDATE 1", "COMMIT"].map(complete).to_vec();
+    said.push(idle());
+    said
+}
+
+/// A session that has begun, with these templates.
+fn session(templates: &str) -> Session {
+    let templates =
+        if templates.is_empty() { Templates::default() } else { Templates::parse(templates).expect("right") };
+    let mut session = Session::new(Arc::new(templates), Arc::default(), START, true, false);
+    let mut upstream = vec![encode(&Authentication::Ok), parameter("client_encoding", "UTF8")];
+    upstream.push(parameter("standard_conforming_strings", "on"));
+    upstream.push(encode(&BackendKeyData::new(7, SecretKey::I32(9))));
+    upstream.push(idle());
+    assert_eq!(session.to_upstream.split(), START);
+    says(&mut session, &upstream);
+    assert_eq!(session.to_client.split(), upstream.concat());
+    assert_eq!(session.key.as_deref(), Some(&[0, 0, 0, 7, 0, 0, 0, 9][..]));
+    session
+}
+
+/// The upstream says something.
+fn says(session: &mut Session, messages: &[Bytes]) {
+    session.upstream_in.extend_from_slice(&messages.concat());
+    session.advance().expect("it keeps to the protocol");
+}
+
+/// The client sends something.
+fn sends(session: &mut Session, messages: &[Bytes]) {
+    session.client_in.extend_from_slice(&messages.concat());
+    session.advance().expect("it keeps to the protocol");
+}
+
+/// SQLSTATEs that the client has got.
+fn states(to_client: &[u8]) -> Vec<String> {
+    let (mut frames, mut buffer, mut states) = (Frames::default(), BytesMut::from(to_client), Vec::new());
+    while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| true).expect("messages") {
+        if frame[0] == b'E' {
+            states.push(errors::read(&frame).expect("an error").1.to_string());
+        }
+    }
+    states
+}
+
+#[test]
+fn what_is_no_template_passes_to_the_byte_however_it_arrives() {
+    let client = [
+        query("select 1"),
+        query(TRANSFER),
+        Bytes::from_static(b"F\0\0\0\x0bwhatever"),
+        encode(&Parse::new(Some("s".into()), "select $1".into(), vec![23])),
+        encode(&Bind::new(None, Some("s".into()), vec![], vec![Some(Bytes::from(vec![7; 100_000]))], vec![])),
+        encode(&Sync::new()),
+        Bytes::from_static(b"Q\0\0\0\x0a\xff\xfe\xfd\xfc\xfb\0"),
+    ]
+    .concat();
+    for step in [1, 7, 100, client.len()] {
+        for templates in ["", EXAMPLE] {
+            let mut session = session(templates);
+            // Something is under way: the transfer behind it passes as well.
+            for chunk in client.chunks(step) {
+                sends(&mut session, &[Bytes::copy_from_slice(chunk)]);
+            }
+            assert_eq!(session.to_upstream, client, "in steps of {step}");
+            let upstream = [Bytes::from_static(b"D\0\0\0\x06\0\0"), complete("SELECT 1"), idle()].concat();
+            for chunk in upstream.chunks(step) {
+                says(&mut session, &[Bytes::copy_from_slice(chunk)]);
+            }
+            assert_eq!(session.to_client, upstream);
+        }
+    }
+}
+
+#[test]
+fn a_transaction_of_a_template_waits_and_goes_as_it_came() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER), query("select 1")]);
+    assert!(session.is_queued() && session.to_upstream.is_empty());
+    let footprint = session.wants_place().expect("it waits");
+    assert_eq!((footprint.reads.len(), footprint.writes.len(), footprint.restarts), (0, 2, 0));
+    assert!(session.wants_place().is_none() && session.keeps_place());
+    session.go();
+    assert_eq!(session.to_upstream.split(), query(TRANSFER));
+    let said = committed();
+    says(&mut session, &said[..4]);
+    assert!(session.to_client.is_empty(), "it may be run again");
+    says(&mut session, &said[4..]);
+    assert_eq!(session.to_client.split(), said.concat());
+    assert!(!session.keeps_place());
+    assert_eq!(session.to_upstream.split(), query("select 1"), "what came behind it");
+}
+
+fn pipeline() -> Vec<Bytes> {
+    let statement = |text: &str, values: &[&'static [u8]]| {
+        let values = values.iter().map(|value| Some(Bytes::from_static(value))).collect();
+        let parse = encode(&Parse::new(None, text.into(), vec![]));
+        [parse, encode(&Bind::new(None, None, vec![], values, vec![])), encode(&Execute::new(None, 0))]
+    };
+    let mut messages = statement("BEGIN ISOLATION LEVEL SERIALIZABLE", &[]).to_vec();
+    messages.extend(statement("UPDATE accounts SET balance = balance - $1 WHERE id = $2", &[b"5", b"1"]));
+    messages.extend(statement("UPDATE accounts SET balance = balance + $1 WHERE id = $2", &[b"5", b"2"]));
+    messages.extend(statement("COMMIT", &[]));
+    messages.push(encode(&Sync::new()));
+    messages
+}
+
+#[test]
+fn a_pipeline_is_held_until_it_is_whole_and_no_longer_than_it_may_become_one() {
+    let mut session = session(EXAMPLE);
+    let messages = pipeline();
+    for message in &messages {
+        assert!(session.to_upstream.is_empty() && !session.is_queued());
+        sends(&mut session, std::slice::from_ref(message));
+    }
+    assert!(session.is_queued());
+    assert!(session.wants_place().is_some());
+    session.go();
+    assert_eq!(session.to_upstream.split(), messages.concat());
+    let said: Vec<_> = ["BEGIN", "UPDATE 1", "UPDATE 1", "COMMIT"]
+        .map(|tag| [encode(&ParseComplete::new()), encode(&BindComplete::new()), complete(tag)].concat().into())
+        .to_vec();
+    says(&mut session, &[&said[..], &[idle()]].concat());
+    assert_eq!(session.to_client.split(), [&said[..], &[idle()]].concat().concat());
+    // A flush asks for answers: what was held goes.
+    sends(&mut session, &messages[..6]);
+    assert!(session.to_upstream.is_empty());
+    sends(&mut session, &[Bytes::from_static(b"H\0\0\0\x04")]);
+    assert_eq!(session.to_upstream.split(), [&messages[..6], &[Bytes::from_static(b"H\0\0\0\x04")]].concat().concat());
+    // So does what a client leaves behind.
+    let mut left = self::session(EXAMPLE);
+    sends(&mut left, &messages[..12]);
+    left.client_gone();
+    assert_eq!(left.to_upstream, messages[..12].concat());
+}
+
+#[test]
+fn prepared_statements_are_what_the_server_has_confirmed() {
+    let mut session = session(EXAMPLE);
+    let named = |name: &str, text: &str| encode(&Parse::new(Some(name.into()), text.into(), vec![]));
+    let begin = "BEGIN ISOLATION LEVEL SERIALIZABLE";
+    let uses = |name: &str| {
+        let mut messages = pipeline();
+        let bind = encode(&Bind::new(None, Some(name.into()), vec![], vec![], vec![]));
+        messages.splice(..2, [bind]);
+        messages
+    };
+    let answers = |session: &mut Session, answers: &[Bytes]| {
+        says(session, answers);
+        session.to_upstream.clear();
+        session.to_client.clear();
+    };
+    let sync = || encode(&Sync::new());
+    sends(&mut session, &[named("b", begin), named("c", begin), sync()]);
+    // The second one failed, whatever there was before.
+    answers(&mut session, &[encode(&ParseComplete::new()), failure(), idle()]);
+    sends(&mut session, &uses("c"));
+    assert!(!session.is_queued());
+    answers(&mut session, &[failure(), idle()]);
+    sends(&mut session, &uses("b"));
+    assert!(session.is_queued());
+    session.go();
+    answers(&mut session, &[idle()]);
+    let close = Bytes::from_static(b"C\0\0\0\x07Sb\0");
+    sends(&mut session, &[close, sync()]);
+    answers(&mut session, &[Bytes::from_static(b"3\0\0\0\x04"), idle()]);
+    sends(&mut session, &uses("b"));
+    assert!(!session.is_queued());
+}
+
+/// Ends each wait at once; what the upstream got.
+fn go(session: &mut Session) -> Bytes {
+    assert!(session.wants_place().is_some());
+    session.go();
+    session.to_upstream.split().freeze()
+}
+
+#[test]
+fn a_serialization_failure_is_retried_as_often_as_the_template_says() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER)]);
+    let failed = || vec![complete("BEGIN"), failure(), ready(TransactionStatus::Error)];
+    for restarts in 0..3 {
+        assert_eq!(go(&mut session), query(TRANSFER));
+        let notification = encode(&NotificationResponse::new(1, "news".into(), String::new()));
+        says(&mut session, &[&failed()[..2], std::slice::from_ref(&notification), &failed()[2..]].concat());
+        assert_eq!(session.to_client.split(), notification, "what is not the transaction's is not dropped with it");
+        assert_eq!(session.to_upstream.split(), query("ROLLBACK"), "after {restarts} restarts");
+        assert!(session.waits() && session.keeps_place());
+        says(&mut session, &[complete("ROLLBACK"), idle()]);
+        assert!(session.is_queued() && !session.keeps_place());
+    }
+    assert_eq!(go(&mut session), query(TRANSFER));
+    says(&mut session, &failed());
+    assert_eq!(session.to_client.split(), failed().concat(), "the last answer is the client's");
+    assert!(session.to_upstream.is_empty() && !session.keeps_place());
+    let counted = session.counts.counted();
+    assert_eq!((counted.matched, counted.retried, counted.serialization_failures, counted.unknown), (1, 3, 4, 0));
+}
+
+#[test]
+fn a_failure_of_the_commit_is_retried_without_a_rollback() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER)]);
+    go(&mut session);
+    says(&mut session, &[&committed()[..3], &[failure(), idle()]].concat());
+    assert!(session.to_client.is_empty());
+    assert_eq!(go(&mut session), query(TRANSFER));
+    says(&mut session, &committed());
+    assert_eq!(session.to_client.split(), committed().concat());
+}
+
+#[test]
+fn what_is_not_to_be_retried_is_not() {
+    let with = |code: &[u8; 5]| errors::response(Severity::Error, SqlState(*code), "", None);
+    let error = |code: &[u8; 5]| [complete("BEGIN"), with(code), ready(TransactionStatus::Error)];
+    let never = EXAMPLE.replace("retry = 3", "retry = 0");
+    for (templates, said) in [(EXAMPLE, error(b"23505")), (EXAMPLE, error(b"57014")), (&never, error(b"40001"))] {
+        let mut session = session(templates);
+        sends(&mut session, &[query(TRANSFER)]);
+        go(&mut session);
+        says(&mut session, &said);
+        assert_eq!(session.to_client.split(), said.concat());
+        assert!(!session.keeps_place() && session.to_upstream.is_empty());
+    }
+    // An error before one of serializability: the first is the one that counts.
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER)]);
+    go(&mut session);
+    says(&mut session, &[with(b"23505"), failure(), ready(TransactionStatus::Error)]);
+    assert!(!session.waits());
+    // Answers that are too many to be kept are passed on, and then it is too late.
+    let mut session = self::session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER)]);
+    go(&mut session);
+    let row = [&b"D"[..], &(RETAINED_MAX as u32 + 4).to_be_bytes(), &vec![0; RETAINED_MAX]].concat();
+    says(&mut session, &[row.into(), failure(), ready(TransactionStatus::Error)]);
+    assert!(!session.waits() && session.to_client.len() > RETAINED_MAX);
+}
+
+/// The upstream dies after each message that it could have said: the client learns what can be known.
+#[test]
+fn an_upstream_that_dies_leaves_no_outcome_untold() {
+    let lost = |session: &mut Session| {
+        session.lost("localhost:5432", "it closed the connection");
+        assert!(session.is_closing);
+        states(&session.to_client.split())
+    };
+    for templates in [EXAMPLE.to_owned(), EXAMPLE.replace("retry = 3", "retry = 0")] {
+        // Before it was sent.
+        let mut waiting = session(&templates);
+        sends(&mut waiting, &[query(TRANSFER)]);
+        assert_eq!(lost(&mut waiting), ["08006"]);
+        for said in 0..5 {
+            let mut session = session(&templates);
+            sends(&mut session, &[query(TRANSFER)]);
+            go(&mut session);
+            says(&mut session, &committed()[..said]);
+            let expected = if said < 4 { "08007" } else { "08006" };
+            assert_eq!(lost(&mut session), [expected], "after {said} messages");
+            assert_eq!(session.counts.counted().unknown, u64::from(said < 4));
+        }
+        let mut failed = session(&templates);
+        sends(&mut failed, &[query(TRANSFER)]);
+        go(&mut failed);
+        says(&mut failed, &[complete("BEGIN"), failure()]);
+        assert_eq!(lost(&mut failed), ["40001", "08006"], "it was rolled back");
+    }
+    // While it is rolled back, and while it waits to be run again.
+    for steps in 0..3 {
+        let mut session = session(EXAMPLE);
+        sends(&mut session, &[query(TRANSFER)]);
+        go(&mut session);
+        says(&mut session, &[complete("BEGIN"), failure(), ready(TransactionStatus::Error)]);
+        says(&mut session, &[complete("ROLLBACK"), idle()][..steps]);
+        assert_eq!(lost(&mut session), ["40001", "08006"]);
+    }
+    // Of what was passed on.
+    let mut session = session(EXAMPLE);
+    assert_eq!(lost(&mut session), ["08006"]);
+    let mut open = self::session(EXAMPLE);
+    sends(&mut open, &[query("begin")]);
+    says(&mut open, &[complete("BEGIN"), ready(TransactionStatus::Transaction)]);
+    assert_eq!(lost(&mut open), ["08006"]);
+    let mut under_way = self::session("");
+    sends(&mut under_way, &[query("insert into t values (1)")]);
+    assert_eq!(lost(&mut under_way), ["08007"]);
+    // It has said why itself; and who has said goodbye is told nothing.
+    let mut told = self::session(EXAMPLE);
+    sends(&mut told, &[query("select 1")]);
+    says(&mut told, &[errors::response(Severity::Fatal, SqlState::ADMIN_SHUTDOWN, "terminating", None)]);
+    assert_eq!(lost(&mut told), ["57P01"]);
+    let mut leaving = self::session(EXAMPLE);
+    sends(&mut leaving, &[Bytes::from_static(b"X\0\0\0\x04")]);
+    assert_eq!(lost(&mut leaving), [""; 0]);
+}
+
+#[test]
+fn a_waiting_transaction_can_be_cancelled() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER), query("select 1")]);
+    session.cancel();
+    session.advance().expect("it keeps to the protocol");
+    assert_eq!(states(&session.to_client), ["57014"]);
+    assert!(session.to_client.ends_with(&idle()));
+    assert_eq!(session.to_upstream, query("select 1"), "and nothing of the other");
+}
+
+#[test]
+fn copying_and_replication_do_not_confuse_what_is_owed() {
+    let copy = encode(&CopyInResponse::new(0, 1, vec![0]));
+    let mut simple = session(EXAMPLE);
+    sends(&mut simple, &[query("copy t from stdin")]);
+    says(&mut simple, std::slice::from_ref(&copy));
+    sends(&mut simple, &[Bytes::from_static(b"d\0\0\0\x061\n"), Bytes::from_static(b"c\0\0\0\x04")]);
+    says(&mut simple, &[complete("COPY 1"), idle()]);
+    sends(&mut simple, &[query(TRANSFER)]);
+    assert!(simple.is_queued());
+    // In the extended protocol a server ignores Sync while it copies: from then on nothing is looked for.
+    let mut extended = session(EXAMPLE);
+    sends(&mut extended, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())]);
+    says(&mut extended, &[encode(&ParseComplete::new()), copy]);
+    sends(&mut extended, &[Bytes::from_static(b"c\0\0\0\x04"), encode(&Sync::new())]);
+    says(&mut extended, &[complete("COPY 0"), idle()]);
+    sends(&mut extended, &[query(TRANSFER)]);
+    assert!(!extended.is_queued());
+    assert!(extended.to_upstream.ends_with(&query(TRANSFER)));
+}
+
+#[test]
+fn channel_binding_is_not_offered_and_who_expects_it_is_told_why() {
+    let offer = |mechanisms: &[&str]| {
+        encode(&Authentication::SASL(mechanisms.iter().map(|&mechanism| mechanism.to_owned()).collect()))
+    };
+    let choice = |flag: &str| {
+        let first = format!("{flag},,n=,r=nonce");
+        let length = u32::try_from(first.len()).expect("short").to_be_bytes();
+        let body = [&b"SCRAM-SHA-256\0"[..], &length, first.as_bytes()].concat();
+        let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+        Bytes::from([&b"p"[..], &length, &body].concat())
+    };
+    for (flag, both_encrypted, refused) in [("n", true, false), ("y", true, true), ("y", false, false)] {
+        let mut session = Session::new(Arc::default(), Arc::default(), START, true, both_encrypted);
+        session.to_upstream.clear();
+        says(&mut session, &[offer(&["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"])]);
+        assert_eq!(session.to_client.split(), offer(&["SCRAM-SHA-256"]));
+        sends(&mut session, &[choice(flag)]);
+        assert_eq!(session.is_closing, refused, "{flag}");
+        if refused {
+            assert_eq!(states(&session.to_client), ["28000"]);
+            assert!(session.to_upstream.is_empty());
+        } else {
+            assert_eq!(session.to_upstream, choice(flag));
+        }
+    }
+}
+
+#[test]
+fn clients_are_sent_away_between_transactions_only() {
+    let mut session = session(EXAMPLE);
+    assert!(session.is_idle());
+    sends(&mut session, &[query(TRANSFER)]);
+    assert!(!session.is_idle());
+    go(&mut session);
+    assert!(!session.is_idle());
+    says(&mut session, &committed());
+    assert!(session.is_idle());
+    sends(&mut session, &[query("begin")]);
+    says(&mut session, &[complete("BEGIN"), ready(TransactionStatus::Transaction)]);
+    assert!(!session.is_idle());
+    session.stop();
+    assert!(states(&session.to_client).ends_with(&["57P01".to_owned()]));
+}

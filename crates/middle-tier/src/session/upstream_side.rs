@@ -1,0 +1,215 @@
+//! What the upstream says, and what follows from its silence.
+
+use bytes::{Bytes, BytesMut};
+use seriatim_wire::errors::{self, Severity, SqlState};
+use seriatim_wire::frames::Piece;
+use seriatim_wire::message;
+use seriatim_wire::messages::response::CommandComplete;
+use seriatim_wire::messages::simplequery::Query;
+use seriatim_wire::messages::startup::{Authentication, ParameterStatus};
+
+use super::{Attempt, Owed, Phase, RETAINED_MAX, Session};
+
+/// What a server offers that a connection which ends here cannot have.
+const WITH_BINDING: &str = "-PLUS";
+
+impl Session {
+    pub(super) fn hear_upstream(&mut self, piece: Piece) {
+        let (tag, mut bytes, is_whole) = match piece {
+            Piece::Whole(bytes) => (Some(bytes[0]), bytes, true),
+            Piece::Part(tag, bytes) => (tag, bytes, false),
+        };
+        let is_ready = tag == Some(b'Z') && is_whole;
+        match tag {
+            Some(tag) if is_whole => bytes = self.follow(tag, bytes),
+            // Copying in both directions is replication.
+            Some(b'G' | b'W') => self.is_tracked = false,
+            _ => {}
+        }
+        match &mut self.phase {
+            Phase::Running(attempt) => {
+                attempt.hear(tag, &bytes, is_whole, &mut self.to_client);
+                if is_ready {
+                    self.finish();
+                }
+            }
+            // Nobody but us sent this ROLLBACK. Parameters that it restores are the client's.
+            Phase::RollingBack(_) if !matches!(tag, Some(b'S' | b'A')) => {
+                if tag == Some(b'E') && self.upstream_fatal {
+                    self.to_client.extend_from_slice(&bytes);
+                }
+                if is_ready {
+                    self.rolled_back();
+                }
+            }
+            _ => self.to_client.extend_from_slice(&bytes),
+        }
+    }
+
+    /// Takes note of a message; what is passed on of it.
+    fn follow(&mut self, tag: u8, bytes: Bytes) -> Bytes {
+        match tag {
+            b'R' => return self.without_binding(bytes),
+            b'K' if bytes.len() > 5 => self.key = Some(bytes.slice(5..)),
+            b'S' => {
+                if let Ok(ParameterStatus { name, value, .. }) = message::decode(&bytes) {
+                    match name.as_str() {
+                        "standard_conforming_strings" => self.conforming = value == "on",
+                        "client_encoding" => self.is_utf8 = value == "UTF8",
+                        _ => {}
+                    }
+                }
+            }
+            b'Z' => {
+                self.status = bytes.get(5).copied();
+                while let Some(owed) = self.owed.pop_front() {
+                    if let Owed::Ready { .. } = owed {
+                        break;
+                    }
+                }
+            }
+            b'1' => {
+                if let Some(Owed::Parse(_)) = self.owed.front()
+                    && let Some(Owed::Parse(Some((name, prepared)))) = self.owed.pop_front()
+                {
+                    self.statements.insert(name, prepared);
+                }
+            }
+            b'C' => {
+                let tag = message::decode::<CommandComplete>(&bytes).map(|complete| complete.tag);
+                // Which statement has gone is not said.
+                if tag.is_ok_and(|tag| tag.starts_with("DEALLOCATE") || tag.starts_with("DISCARD ALL")) {
+                    self.statements.clear();
+                }
+            }
+            b'G' | b'W' => {
+                let next = self.owed.iter().find_map(|owed| match owed {
+                    Owed::Ready { is_query } => Some(*is_query),
+                    Owed::Parse(_) => None,
+                });
+                // While it copies, a server ignores `Sync`.
+                self.is_tracked &= tag == b'G' && next == Some(true);
+            }
+            b'E' => {
+                self.upstream_fatal |= errors::read(&bytes).is_ok_and(|(severity, _)| severity == Severity::Fatal);
+            }
+            _ => {}
+        }
+        bytes
+    }
+
+    /// Of the ways to authenticate, those that can be passed on.
+    fn without_binding(&mut self, bytes: Bytes) -> Bytes {
+        // AuthenticationSASL.
+        if bytes.get(5..9) != Some(&[0, 0, 0, 10]) {
+            return bytes;
+        }
+        let Ok(Authentication::SASL(mechanisms)) = message::decode(&bytes) else { return bytes };
+        let offered = mechanisms.len();
+        let kept: Vec<_> = mechanisms.into_iter().filter(|mechanism| !mechanism.ends_with(WITH_BINDING)).collect();
+        if kept.len() == offered {
+            return bytes;
+        }
+        self.offered = true;
+        message::encode(&Authentication::SASL(kept))
+    }
+
+    /// The transaction that was sent has its last answer.
+    fn finish(&mut self) {
+        let Phase::Running(mut attempt) = std::mem::replace(&mut self.phase, Phase::Passing) else { return };
+        let is_retryable = attempt.error.is_some_and(SqlState::is_retryable) && !attempt.is_committed;
+        self.counts.serialization_failures.add(usize::from(is_retryable));
+        // In a transaction nothing can be said about it yet.
+        let has_ended = matches!(self.status, Some(b'I' | b'E'));
+        if !is_retryable || !attempt.is_retained || !has_ended {
+            self.to_client.extend_from_slice(&attempt.replies);
+            return;
+        }
+        self.counts.retried.add(1);
+        attempt.restarts += 1;
+        if self.status == Some(b'I') {
+            self.phase = Phase::Queued { attempt, is_entered: false };
+            return;
+        }
+        self.to_upstream.extend_from_slice(&message::encode(&Query::new("ROLLBACK".into())));
+        self.owed.push_back(Owed::Ready { is_query: true });
+        self.phase = Phase::RollingBack(attempt);
+    }
+
+    fn rolled_back(&mut self) {
+        let Phase::RollingBack(attempt) = std::mem::replace(&mut self.phase, Phase::Passing) else { return };
+        if self.status == Some(b'I') {
+            self.phase = Phase::Queued { attempt, is_entered: false };
+            return;
+        }
+        // It is still in the transaction that failed, and so is the client, with what it was told of it.
+        self.to_client.extend_from_slice(&attempt.replies);
+    }
+
+    /// The upstream has gone. What it has not said, nobody can say.
+    pub(crate) fn lost(&mut self, upstream: &str, why: &str) {
+        if self.is_leaving && matches!(self.phase, Phase::Passing) {
+            // It was told to go.
+            self.is_closing = true;
+            return;
+        }
+        self.counts.upstream_failures.add(1);
+        let (is_known, text) = match std::mem::replace(&mut self.phase, Phase::Passing) {
+            Phase::Queued { attempt, .. } | Phase::RollingBack(attempt) => {
+                // Of the last time that it was run: it was rolled back.
+                self.to_client.extend_from_slice(&attempt.replies);
+                (true, "the transaction that waited was not sent to it")
+            }
+            Phase::Running(attempt) => {
+                self.to_client.extend_from_slice(&attempt.replies);
+                match (attempt.error, attempt.is_committed) {
+                    (_, true) => (true, "the transaction was committed"),
+                    (Some(_), _) => (true, "the transaction was rolled back"),
+                    (None, false) => (false, "whether the transaction was committed is unknown"),
+                }
+            }
+            Phase::Passing | Phase::Gathering { .. } => match self.status {
+                None => (true, "the session had not begun"),
+                Some(_) if !self.owed.is_empty() => (false, "whether what was sent last has taken effect is unknown"),
+                Some(b'I') => (true, "nothing was under way"),
+                Some(_) => (true, "the transaction was rolled back"),
+            },
+        };
+        if self.upstream_fatal {
+            // It has said why, and the client has heard it.
+            self.is_closing = true;
+            return;
+        }
+        self.counts.unknown.add(usize::from(!is_known));
+        let state = if is_known { SqlState::CONNECTION_FAILURE } else { SqlState::RESOLUTION_UNKNOWN };
+        self.end(state, &format!("connection to the server at {upstream} was lost ({why}); {text}"), None);
+    }
+}
+
+impl Attempt {
+    /// Takes note of an answer, and keeps it or passes it on.
+    fn hear(&mut self, tag: Option<u8>, bytes: &[u8], is_whole: bool, to_client: &mut BytesMut) {
+        match tag {
+            Some(b'E') => {
+                // One too long to look into is none that is retried.
+                let state =
+                    errors::read(bytes).ok().filter(|_| is_whole).map_or(SqlState(*b"XX000"), |(_, state)| state);
+                self.error = Some(self.error.unwrap_or(state));
+            }
+            Some(b'C') if is_whole => {
+                let complete = message::decode::<CommandComplete>(bytes);
+                self.is_committed |= complete.is_ok_and(|complete| complete.tag == "COMMIT");
+            }
+            _ => {}
+        }
+        if !self.is_retained || is_whole && matches!(tag, Some(b'S' | b'A')) {
+            to_client.extend_from_slice(bytes);
+            return;
+        }
+        self.replies.extend_from_slice(bytes);
+        if self.replies.len() > RETAINED_MAX {
+            self.is_retained = false;
+            to_client.extend_from_slice(&self.replies.split());
+        }
+    }
+}

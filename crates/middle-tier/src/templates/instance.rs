@@ -1,0 +1,280 @@
+//! Whether a transaction is an instance of a template: token by token, with values where the template has parameters.
+
+use std::sync::Arc;
+
+use seriatim_wire::messages::extendedquery::{Bind, Describe, Execute, Parse};
+
+use super::lex::{self, Dialect, Token};
+use super::{Kind, Template, Templates};
+
+/// A value as text, so that one value is one key however it is sent; none: NULL.
+type Value = Option<Vec<u8>>;
+
+/// A transaction that is an instance of a template, and the rows that it is going to use, by names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Instance {
+    /// How often it may be run again.
+    pub(crate) retry: u32,
+    pub(crate) reads: Vec<Vec<u8>>,
+    pub(crate) writes: Vec<Vec<u8>>,
+}
+
+/// A statement that a client has prepared; none: one that is not understood, and no template's.
+pub(crate) type Prepared = Option<Arc<Vec<Token>>>;
+
+/// The values of a `Bind`.
+struct Bound<'a>(&'a Bind);
+
+impl Bound<'_> {
+    /// The value of `$number`; none: it has none, or none that can be told.
+    fn value(&self, number: u16, kind: Kind) -> Option<Value> {
+        let at = usize::from(number).checked_sub(1)?;
+        let Some(bytes) = self.0.parameters.get(at)? else { return Some(None) };
+        let formats = &self.0.parameter_format_codes;
+        let is_binary = match formats.len() {
+            0 => false,
+            1 => formats[0] == 1,
+            _ => *formats.get(at)? == 1,
+        };
+        match (is_binary, kind) {
+            (false, _) => Some(Some(plain(bytes, kind))),
+            (true, Kind::Text) => Some(Some(bytes.to_vec())),
+            (true, Kind::Integer) => {
+                let number = match **bytes {
+                    [a, b] => i16::from_be_bytes([a, b]).into(),
+                    [a, b, c, d] => i32::from_be_bytes([a, b, c, d]).into(),
+                    ref bytes => i64::from_be_bytes(bytes.try_into().ok()?),
+                };
+                Some(Some(number.to_string().into_bytes()))
+            }
+        }
+    }
+}
+
+/// Text as the one way to write its value.
+fn plain(text: &[u8], kind: Kind) -> Vec<u8> {
+    let number = || std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
+    match kind {
+        Kind::Integer => number().map_or_else(|| text.to_vec(), |number| number.to_string().into_bytes()),
+        Kind::Text => text.to_vec(),
+    }
+}
+
+impl Template {
+    /// Whether a statement is this one, with these values; new ones are noted.
+    fn unify(&self, at: usize, statement: &[Token], bound: Option<&Bound<'_>>, values: &mut [Option<Value>]) -> bool {
+        let Some(expected) = self.statements.get(at) else { return false };
+        let mut given = statement.iter();
+        for token in expected {
+            let Token::Name(name) = token else {
+                if given.next() != Some(token) {
+                    return false;
+                }
+                continue;
+            };
+            let place = self.parameters.iter().position(|(known, _)| **known == **name);
+            let place = place.expect("names of statements are parameters");
+            let kind = self.parameters[place].1;
+            let text = |text: &str| Some(Some(plain(text.as_bytes(), kind)));
+            let value = match given.next() {
+                Some(Token::Number(number)) => text(number),
+                Some(Token::Text(said)) => text(said),
+                Some(Token::Word(word)) if **word == *"null" => Some(None),
+                Some(Token::Word(word)) if matches!(&**word, "true" | "false") => text(word),
+                Some(Token::Parameter(number)) => bound.and_then(|bound| bound.value(*number, kind)),
+                Some(Token::Sign('-')) => match given.next() {
+                    Some(Token::Number(number)) => text(&format!("-{number}")),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let Some(value) = value else { return false };
+            match &values[place] {
+                Some(known) if *known != value => return false,
+                _ => values[place] = Some(value),
+            }
+        }
+        given.next().is_none()
+    }
+
+    fn instance(&self, values: &[Option<Value>]) -> Instance {
+        let named = |keys: &[super::KeyPattern]| keys.iter().map(|key| key.with(values)).collect();
+        Instance { retry: self.retry, reads: named(&self.reads), writes: named(&self.writes) }
+    }
+
+    fn unbound(&self) -> Vec<Option<Value>> {
+        vec![None; self.parameters.len()]
+    }
+}
+
+impl Templates {
+    /// A transaction in one message.
+    pub(crate) fn in_message(&self, text: &str, conforming: bool) -> Option<Instance> {
+        let tokens = lex::tokens(text, Dialect::Client { conforming })?;
+        let statements: Vec<_> = tokens.split(|token| *token == Token::Sign(';')).filter(|s| !s.is_empty()).collect();
+        let [begin, statements @ .., commit] = &statements[..] else { return None };
+        if !self.is_begin(begin) || !is_commit(commit) {
+            return None;
+        }
+        self.list.iter().find_map(|template| {
+            let mut values = template.unbound();
+            let mut matches = |(at, statement): (usize, &&[Token])| template.unify(at, statement, None, &mut values);
+            let is_instance =
+                statements.len() == template.statements.len() && statements.iter().enumerate().all(&mut matches);
+            is_instance.then(|| template.instance(&values))
+        })
+    }
+
+    /// What a statement is for [`Pipeline`]s.
+    pub(crate) fn prepare(&self, text: &str, conforming: bool) -> Prepared {
+        let mut tokens = lex::tokens(text, Dialect::Client { conforming })?;
+        // libpq's programs send it as it was typed.
+        while tokens.pop_if(|token| *token == Token::Sign(';')).is_some() {}
+        Some(Arc::new(tokens))
+    }
+
+    /// Whether it begins a transaction that is serializable, and does nothing else.
+    fn is_begin(&self, statement: &[Token]) -> bool {
+        let Some(words) = words(statement) else { return false };
+        let mut rest = match &words[..] {
+            ["begin", "work" | "transaction", rest @ ..]
+            | ["begin", rest @ ..]
+            | ["start", "transaction", rest @ ..] => rest,
+            _ => return false,
+        };
+        let mut is_serializable = self.plain_is_serializable;
+        while !rest.is_empty() {
+            rest = match rest {
+                ["isolation", "level", "serializable", rest @ ..] => {
+                    is_serializable = true;
+                    rest
+                }
+                ["read", "write" | "only", rest @ ..] => rest,
+                _ => return false,
+            };
+            if let [",", tail @ ..] = rest {
+                if tail.is_empty() {
+                    return false;
+                }
+                rest = tail;
+            }
+        }
+        is_serializable
+    }
+}
+
+/// Whether it commits, and does nothing else.
+fn is_commit(statement: &[Token]) -> bool {
+    matches!(words(statement).as_deref(), Some(["commit" | "end"] | ["commit" | "end", "work" | "transaction"]))
+}
+
+/// Words and commas.
+fn words(statement: &[Token]) -> Option<Vec<&str>> {
+    fn word(token: &Token) -> Option<&str> {
+        match token {
+            Token::Word(word) => Some(word),
+            Token::Sign(',') => Some(","),
+            _ => None,
+        }
+    }
+    statement.iter().map(word).collect()
+}
+
+/// A pipeline that may become an instance, message by message: `Parse`, `Bind`, `Describe`, `Execute`, for one statement after another.
+/// Only unnamed portals are used; statements are prepared in it without a name, or were prepared before it by name.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    /// Templates that it may be an instance of, and what their parameters are then.
+    candidates: Vec<(usize, Vec<Option<Value>>)>,
+    /// Statements bound.
+    bound: usize,
+    step: Step,
+    is_committed: bool,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// A statement has been executed, or none yet.
+    Between,
+    Parsed(Arc<Vec<Token>>),
+    Bound {
+        is_control: bool,
+    },
+}
+
+impl Pipeline {
+    pub(crate) fn new(templates: &Templates) -> Pipeline {
+        let candidates = templates.list.iter().enumerate().map(|(at, template)| (at, template.unbound()));
+        Pipeline { candidates: candidates.collect(), bound: 0, step: Step::Between, is_committed: false }
+    }
+
+    /// Each tells whether the pipeline may still become an instance.
+    pub(crate) fn parse(&mut self, templates: &Templates, parse: &Parse, conforming: bool) -> bool {
+        let is_expected = matches!(self.step, Step::Between) && parse.name.is_none() && !self.is_committed;
+        let Some(tokens) = is_expected.then(|| templates.prepare(&parse.query, conforming)).flatten() else {
+            return false;
+        };
+        // Beginning anything else, it is known at once.
+        if self.bound == 0 && !templates.is_begin(&tokens) {
+            return false;
+        }
+        self.step = Step::Parsed(tokens);
+        true
+    }
+
+    pub(crate) fn bind(&mut self, templates: &Templates, bind: &Bind, named: impl FnOnce(&str) -> Prepared) -> bool {
+        let statement = match (&self.step, &bind.statement_name) {
+            (Step::Parsed(tokens), None) => Some(Arc::clone(tokens)),
+            (Step::Between, Some(name)) => named(name),
+            _ => None,
+        };
+        let Some(statement) = statement.filter(|_| bind.portal_name.is_none() && !self.is_committed) else {
+            return false;
+        };
+        let is_control = match self.bound {
+            0 => {
+                if !templates.is_begin(&statement) {
+                    return false;
+                }
+                true
+            }
+            bound if is_commit(&statement) => {
+                self.candidates.retain(|(at, _)| templates.list[*at].statements.len() == bound - 1);
+                self.is_committed = true;
+                true
+            }
+            bound => {
+                self.candidates.retain_mut(|(at, values)| {
+                    templates.list[*at].unify(bound - 1, &statement, Some(&Bound(bind)), values)
+                });
+                false
+            }
+        };
+        self.bound += 1;
+        self.step = Step::Bound { is_control };
+        !self.candidates.is_empty()
+    }
+
+    pub(crate) fn describe(&mut self, describe: &Describe) -> bool {
+        let is_expected = match self.step {
+            Step::Parsed(_) => describe.target_type == b'S',
+            Step::Bound { .. } => describe.target_type == b'P',
+            Step::Between => false,
+        };
+        is_expected && describe.name.is_none()
+    }
+
+    pub(crate) fn execute(&mut self, execute: &Execute) -> bool {
+        let Step::Bound { is_control } = self.step else { return false };
+        self.step = Step::Between;
+        // With a limit it may not be executed to its end.
+        execute.name.is_none() && (is_control || execute.max_rows == 0)
+    }
+
+    /// It is complete.
+    pub(crate) fn sync(self, templates: &Templates) -> Option<Instance> {
+        let is_complete = matches!(self.step, Step::Between) && self.is_committed;
+        let (at, values) = self.candidates.into_iter().next().filter(|_| is_complete)?;
+        Some(templates.list[at].instance(&values))
+    }
+}

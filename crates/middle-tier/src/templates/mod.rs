@@ -1,0 +1,253 @@
+//! Templates: which transactions are batched, and which rows they are going to use.
+//!
+//! A template has a name, statements with parameters, and keys: names of what it reads and writes, made of the parameters' values. A
+//! transaction is an instance if it is serializable, has these statements between `BEGIN` and `COMMIT`, and nothing else
+//! (`instance`).
+
+mod instance;
+mod lex;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use lex::{Dialect, Token};
+
+pub(crate) use instance::{Instance, Pipeline, Prepared};
+
+/// A file of templates, with all that there can be in one.
+pub const EXAMPLE: &str = r#"# Whether BEGIN alone begins a serializable transaction, because the role or the database has
+# default_transaction_isolation = serializable. Otherwise: BEGIN ISOLATION LEVEL SERIALIZABLE.
+plain_begin_is_serializable = false
+
+[[template]]
+name = "transfer"
+parameters = { from = "integer", to = "integer", amount = "integer" }
+# What stands between BEGIN and COMMIT.
+statements = [
+    "UPDATE accounts SET balance = balance - :amount WHERE id = :from",
+    "UPDATE accounts SET balance = balance + :amount WHERE id = :to",
+]
+# What is read, and what is written: any text, with values of parameters. Equal texts are the same row.
+reads = []
+writes = ["accounts/:from", "accounts/:to"]
+# How often it is run again after 40001 or 40P01, before the client is told. 0: never.
+retry = 3
+"#;
+
+/// Words that a template's statement may begin with: those that a transaction can contain and that can be run again.
+const STATEMENTS: [&str; 9] = ["select", "insert", "update", "delete", "merge", "with", "values", "lock", "set"];
+const RETRY_MAX: u32 = 1000;
+
+/// All templates of a middle tier.
+#[derive(Clone, Debug, Default)]
+pub struct Templates {
+    list: Vec<Template>,
+    plain_is_serializable: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Template {
+    name: String,
+    parameters: Vec<(String, Kind)>,
+    statements: Vec<Vec<Token>>,
+    reads: Vec<KeyPattern>,
+    writes: Vec<KeyPattern>,
+    retry: u32,
+}
+
+/// How a parameter's values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// By number: `smallint`, `integer`, `bigint`.
+    Integer,
+    /// By text, byte for byte.
+    Text,
+}
+
+/// A key of a template: text, and places of parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeyPattern(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Value(usize),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    plain_begin_is_serializable: bool,
+    #[serde(default)]
+    template: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: Spanned<String>,
+    #[serde(default)]
+    parameters: BTreeMap<String, Kind>,
+    statements: Vec<Spanned<String>>,
+    #[serde(default)]
+    reads: Vec<Spanned<String>>,
+    #[serde(default)]
+    writes: Vec<Spanned<String>>,
+    #[serde(default)]
+    retry: u32,
+}
+
+impl Templates {
+    /// Reads a file of templates (TOML, as [`EXAMPLE`]).
+    ///
+    /// # Errors
+    /// When something in it cannot be: the line, and what would be right.
+    pub fn parse(text: &str) -> Result<Templates, String> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(String::new(), |span| format!("line {}: ", line_of(text, span.start)));
+            format!("{line}{}", error.message())
+        })?;
+        if file.template.is_empty() {
+            return Err("there is no [[template]] in it".into());
+        }
+        let mut list: Vec<Template> = Vec::new();
+        for entry in file.template {
+            let at = entry.name.span().start;
+            let template =
+                Template::new(entry).map_err(|(at, message)| format!("line {}: {message}", line_of(text, at)))?;
+            if list.iter().any(|known| known.name == template.name) {
+                let line = line_of(text, at);
+                return Err(format!(
+                    "line {line}: there is another template `{}`: give it its own name",
+                    template.name
+                ));
+            }
+            list.push(template);
+        }
+        Ok(Templates { list, plain_is_serializable: file.plain_begin_is_serializable })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Their names, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|template| template.name.as_str())
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+impl Template {
+    fn new(entry: Entry) -> Result<Template, (usize, String)> {
+        let Entry { name, parameters, statements, reads, writes, retry } = entry;
+        let (start, name) = (name.span().start, name.into_inner());
+        let whole = |message: String| Err((start, format!("template `{name}` {message}")));
+        let parameters: Vec<_> = parameters.into_iter().collect();
+        let mut is_used = vec![false; parameters.len()];
+        let place = |name: &str| parameters.iter().position(|(known, _)| known == name);
+        if let Some((odd, _)) = parameters.iter().find(|(name, _)| !is_name(name)) {
+            return whole(format!(
+                "has a parameter `{odd}`: a name has letters, digits and `_` and begins with a letter"
+            ));
+        }
+        let mut lists = Vec::new();
+        for text in &statements {
+            let at = text.span().start;
+            let fail = |message: String| Err((at, message));
+            let Some(tokens) = lex::tokens(text.get_ref(), Dialect::Template) else {
+                return fail("a statement with comments, escaped or dollar-quoted strings cannot be compared".into());
+            };
+            if tokens.contains(&Token::Sign(';')) {
+                return fail("one text is one statement, without `;`: give each its own".into());
+            }
+            if let Some(Token::Parameter(number)) = tokens.iter().find(|token| matches!(token, Token::Parameter(_))) {
+                return fail(format!("${number} is a client's parameter: a template's has a name, as :amount"));
+            }
+            match tokens.first() {
+                Some(Token::Word(word)) if STATEMENTS.contains(&&**word) => {}
+                Some(Token::Word(word)) if matches!(&**word, "begin" | "start" | "commit" | "end") => {
+                    return fail(
+                        "BEGIN and COMMIT stand around the statements of every template: leave them away".into(),
+                    );
+                }
+                _ => return fail(format!("a statement begins with one of {}", STATEMENTS.join(", "))),
+            }
+            for token in &tokens {
+                if let Token::Name(name) = token {
+                    let Some(place) = place(name) else {
+                        return fail(format!(
+                            "`:{name}` is no parameter: add {name} = \"integer\" or \"text\" to parameters"
+                        ));
+                    };
+                    is_used[place] = true;
+                }
+            }
+            lists.push(tokens);
+        }
+        let keys = |keys: &[Spanned<String>]| {
+            let key = |key: &Spanned<String>| {
+                KeyPattern::new(key.get_ref(), &place).map_err(|message| (key.span().start, message))
+            };
+            keys.iter().map(key).collect::<Result<Vec<_>, _>>()
+        };
+        let (reads, writes) = (keys(&reads)?, keys(&writes)?);
+        if lists.is_empty() {
+            return whole("has no statements".into());
+        }
+        if let Some(unused) = is_used.iter().position(|used| !used) {
+            return whole(format!("has a parameter `{}` that no statement has", parameters[unused].0));
+        }
+        if reads.is_empty() && writes.is_empty() {
+            return whole("has no keys: say in reads and writes which rows it uses, as \"accounts/:from\"".into());
+        }
+        if retry > RETRY_MAX {
+            return whole(format!("is retried at most {RETRY_MAX} times, and not {retry}"));
+        }
+        Ok(Template { name, parameters, statements: lists, reads, writes, retry })
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic()) && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+impl KeyPattern {
+    fn new(text: &str, place: &impl Fn(&str) -> Option<usize>) -> Result<KeyPattern, String> {
+        let mut parts = text.split(':');
+        let mut list = vec![Part::Text(parts.next().unwrap_or_default().to_owned())];
+        for part in parts {
+            let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+            let (name, rest) = part.split_at(end);
+            let place = place(name);
+            list.push(Part::Value(place.ok_or_else(|| format!("`:{name}` of the key `{text}` is no parameter"))?));
+            list.push(Part::Text(rest.to_owned()));
+        }
+        Ok(KeyPattern(list))
+    }
+
+    fn with(&self, values: &[Option<Option<Vec<u8>>>]) -> Vec<u8> {
+        let mut key = Vec::new();
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => key.extend_from_slice(text.as_bytes()),
+                Part::Value(place) => match &values[*place] {
+                    Some(Some(value)) => key.extend_from_slice(value),
+                    _ => key.extend_from_slice(b"NULL"),
+                },
+            }
+        }
+        key
+    }
+}

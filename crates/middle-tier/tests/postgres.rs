@@ -1,0 +1,370 @@
+//! The middle tier before a real PostgreSQL: what clients see of it, what they do not, and whose money it is.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::num::NonZeroUsize;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use seriatim_middle_tier::{Acceptor, Batching, Upstream};
+use seriatim_wire::message::encode;
+use seriatim_wire::messages::response::{CommandComplete, ReadyForQuery, TransactionStatus};
+use seriatim_wire::messages::simplequery::Query;
+use seriatim_wire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
+use support::{Answer, Client, MiddleTier, Postgres, cancel, succeed};
+
+const TEMPLATES: &str = r#"
+[[template]]
+name = "transfer"
+parameters = { from = "integer", to = "integer", number = "integer" }
+statements = [
+    "UPDATE accounts SET balance = balance - 1 WHERE id = :from",
+    "UPDATE accounts SET balance = balance + 1 WHERE id = :to",
+    "INSERT INTO transfers VALUES (:number, :from, :to)",
+]
+writes = ["accounts/:from", "accounts/:to"]
+retry = 100
+"#;
+
+const TABLES: &str = "drop table if exists accounts, transfers;
+    create table accounts (id int primary key, balance bigint not null);
+    create table transfers (number bigint, origin int, target int);
+    insert into accounts select id, 100 from generate_series(1, 8) id;
+    grant all on accounts, transfers to public";
+
+fn batches(wait: Duration) -> Option<Batching> {
+    Some(Batching { size: NonZeroUsize::new(50).expect("not zero"), wait })
+}
+
+fn transfer(number: usize, from: usize, to: usize) -> String {
+    format!(
+        "BEGIN ISOLATION LEVEL SERIALIZABLE; UPDATE accounts SET balance = balance - 1 WHERE id = {from}; \
+         UPDATE accounts SET balance = balance + 1 WHERE id = {to}; INSERT INTO transfers VALUES ({number}, {from}, {to}); COMMIT"
+    )
+}
+
+/// The sum of all balances, and whether each is what its transfers say.
+fn audit(postgres: &Postgres) {
+    assert_eq!(postgres.psql("select sum(balance) from accounts"), "800");
+    let wrong = "select count(*) from accounts a where balance <> 100
+        + (select count(*) from transfers where target = a.id) - (select count(*) from transfers where origin = a.id)";
+    assert_eq!(postgres.psql(wrong), "0");
+}
+
+#[test]
+fn psql_sees_no_difference() {
+    let Some(postgres) = Postgres::start("passing", "") else { return };
+    let tier = MiddleTier::start(&postgres.url(), TEMPLATES, batches(Duration::from_millis(1)), None);
+    let script = postgres.folder().join("script.sql");
+    std::fs::write(&script, include_str!("support/session.sql")).expect("a file");
+    let seen = |port: u16| {
+        let mut psql = postgres.program("psql", port, "secret", "application_name=script sslmode=disable");
+        let output = psql.arg("-a").arg("-f").arg(&script).output().expect("psql starts");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (direct, through) = (seen(postgres.port), seen(tier.address.port()));
+    assert!(direct.0.contains("the end") && direct.1.contains("division by zero"), "{direct:?}");
+    assert_eq!(direct, through);
+    // A password is checked by the server, and who is who is known to it.
+    let mut wrong = postgres.program("psql", tier.address.port(), "secret", "sslmode=disable");
+    let output = wrong.env("PGPASSWORD", "wrong").args(["-c", "select 1"]).output().expect("psql starts");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("password authentication failed"), "{output:?}");
+    let mut large = postgres.program("psql", tier.address.port(), "secret", "sslmode=disable");
+    let output = succeed(large.args(["-Atc", "select repeat('x', 20000000), session_user"]));
+    assert_eq!(output.stdout.len(), 20_000_000 + "|secret\n".len());
+    assert_eq!(tier.counted().matched, 0);
+}
+
+#[test]
+fn money_is_kept_whoever_transfers_it_and_however_it_is_sent() {
+    let Some(postgres) = Postgres::start("bank", "max_connections = 40") else { return };
+    for batching in [batches(Duration::from_millis(2)), None] {
+        let tier = MiddleTier::start(&postgres.url(), TEMPLATES, batching, None);
+        let pipeline = "\\set from random(1, 8)\n\\set to random(1, 8)\n\\set n random(1, 1000000)\n\\startpipeline\n\
+            BEGIN ISOLATION LEVEL SERIALIZABLE;\nUPDATE accounts SET balance = balance - 1 WHERE id = :from;\n\
+            UPDATE accounts SET balance = balance + 1 WHERE id = :to;\nINSERT INTO transfers VALUES (:n, :from, :to);\nCOMMIT;\n\\endpipeline\n";
+        let message = pipeline.replace("\\startpipeline\n", "").replace("\\endpipeline\n", "").replace(";\n", "\\;\n");
+        let message = message.replace("COMMIT\\;", "COMMIT;");
+        for (mode, script) in [("extended", pipeline), ("prepared", pipeline), ("simple", &message)] {
+            postgres.psql(TABLES);
+            let file = postgres.folder().join("script.bench");
+            std::fs::write(&file, script).expect("a file");
+            let before = tier.counted();
+            let mut pgbench = postgres.program("pgbench", tier.address.port(), "plain", "");
+            let output = succeed(pgbench.args(["-n", "-c", "8", "-j", "2", "-t", "60", "-M", mode, "-f"]).arg(&file));
+            let (text, after) = (String::from_utf8_lossy(&output.stdout), tier.counted());
+            assert!(text.contains("actually processed: 480/480"), "{mode}: {text}{after:?}");
+            assert_eq!(postgres.psql("select count(*) from transfers"), "480", "{mode}: each once");
+            audit(&postgres);
+            assert_eq!(after.matched - before.matched, 480, "{mode}");
+            if batching.is_some() {
+                // All conflicts are named by templates: nothing is left to fail, as far as rows go. Predicate locks are of pages.
+                assert!(after.batches > before.batches && after.waited > before.waited, "{mode}: {after:?}");
+            } else {
+                assert!(after.batches == 0 && after.retried > before.retried, "{mode}: {after:?}");
+            }
+            assert_eq!(after.unknown + after.upstream_failures, 0);
+        }
+    }
+}
+
+#[test]
+fn an_upstream_that_crashes_loses_and_doubles_nothing() {
+    let Some(mut postgres) = Postgres::start("crash", "max_connections = 40") else { return };
+    let tier = MiddleTier::start(&postgres.url(), TEMPLATES, batches(Duration::from_millis(1)), None);
+    postgres.psql(TABLES);
+    let (numbers, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let outcomes = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for client in 0..6 {
+            let (numbers, is_over, outcomes, address) = (&numbers, &is_over, &outcomes, tier.address);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    let Ok(mut connection) = Client::connect(address) else {
+                        std::thread::sleep(Duration::from_millis(5));
+                        continue;
+                    };
+                    loop {
+                        let number = numbers.fetch_add(1, Ordering::SeqCst);
+                        let answer = connection.query(&transfer(number, number % 8 + 1, (number / 8 + client) % 8 + 1));
+                        let is_complete = answer.is_complete;
+                        outcomes.lock().expect("whole").insert(number, answer);
+                        if !is_complete || is_over.load(Ordering::SeqCst) {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(400));
+            postgres.kill();
+            let refused = Client::connect(tier.address).err().expect("there is no server");
+            assert_eq!((refused.errors, refused.is_complete), (vec!["08001".to_owned()], false));
+            postgres.run();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        is_over.store(true, Ordering::SeqCst);
+    });
+    let there: Vec<usize> =
+        postgres.psql("select number from transfers").lines().map(|line| line.parse().expect("a number")).collect();
+    let outcomes = outcomes.into_inner().expect("whole");
+    let (mut committed, mut unknown) = (0, 0);
+    for (number, Answer { errors, .. }) in &outcomes {
+        let times = there.iter().filter(|there| *there == number).count();
+        match errors.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => {
+                assert!(outcomes[number].is_committed(), "{number}: {:?}", outcomes[number]);
+                assert_eq!(times, 1, "{number} was acknowledged");
+                committed += 1;
+            }
+            // The server's own last word (57P02: crash shutdown) leaves an outcome as unknown as ours does.
+            ["08007" | "57P01" | "57P02"] => {
+                assert!(times <= 1, "{number} is there {times} times");
+                unknown += 1;
+            }
+            ["08006"] if outcomes[number].tags.last().is_some_and(|tag| tag == "COMMIT") => assert_eq!(times, 1),
+            _ => assert_eq!(times, 0, "{number}: {errors:?}"),
+        }
+    }
+    assert!(committed > 100 && unknown > 0, "{committed} committed, {unknown} unknown");
+    assert_eq!(there.len(), there.iter().collect::<std::collections::BTreeSet<_>>().len());
+    audit(&postgres);
+}
+
+#[test]
+fn what_waits_here_and_what_runs_there_can_be_cancelled() {
+    let Some(postgres) = Postgres::start("cancel", "") else { return };
+    let mut tier = MiddleTier::start(&postgres.url(), TEMPLATES, batches(Duration::from_millis(1)), None);
+    postgres.psql(TABLES);
+    let connect = || Client::connect(tier.address).unwrap_or_else(|answer| panic!("{answer:?}"));
+    let (mut blocker, mut first, mut second) = (connect(), connect(), connect());
+    // One waits in the server for a lock, the other here for the one.
+    assert_eq!(blocker.query("begin; select * from accounts where id = 1 for update").tags, ["BEGIN", "SELECT 1"]);
+    let waits = |count: u64, matched: u64| {
+        let until = Instant::now() + Duration::from_secs(20);
+        let locked = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+        while postgres.psql(locked) != count.to_string() || tier.counted().matched != matched {
+            assert!(Instant::now() < until, "{:?}", tier.counted());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let sent = |number| encode(&Query::new(transfer(number, 1, 2)));
+    first.send(&sent(1));
+    waits(1, 1);
+    second.send(&sent(2));
+    waits(1, 2);
+    cancel(tier.address, &second.key);
+    assert_eq!(second.answer().errors, ["57014"]);
+    assert_eq!(tier.counted().cancelled, 1);
+    cancel(tier.address, &first.key);
+    let answer = first.answer();
+    assert_eq!((answer.errors, answer.is_complete), (vec!["57014".to_owned()], true));
+    assert_eq!(tier.counted().cancelled, 1, "the server has cancelled this one");
+    assert_eq!(first.query("rollback").tags, ["ROLLBACK"]);
+    // Who waits goes when who is in its way has gone, with or without a word.
+    first.send(&sent(3));
+    waits(1, 3);
+    second.send(&sent(4));
+    waits(1, 4);
+    drop(first);
+    assert_eq!(blocker.query("commit").tags, ["COMMIT"]);
+    assert!(second.answer().is_committed());
+    assert_eq!(postgres.psql("select string_agg(number::text, ' ' order by number) from transfers"), "3 4");
+    audit(&postgres);
+    // Without room there are no more clients, but those that there are can still cancel.
+    let mut others = Vec::new();
+    while others.len() < support::CLIENTS_MAX - 2 {
+        // Who has left may still be on the way out.
+        others.extend(Client::connect(tier.address));
+    }
+    let refused = Client::connect(tier.address).err().expect("there is no room");
+    assert_eq!(refused.errors, ["53300"]);
+    others[0].send(&encode(&Query::new("select pg_sleep(60)".into())));
+    while postgres.psql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") != "1" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    cancel(tier.address, &others[0].key);
+    assert_eq!(others[0].answer().errors, ["57014"]);
+    drop(others);
+    // The end: between transactions at once, and else when they have ended.
+    assert_eq!(blocker.query("begin").tags, ["BEGIN"]);
+    tier.stop();
+    assert_eq!(second.answer().errors, ["57P01"]);
+    assert_eq!(blocker.query("select 1").tags, ["SELECT 1"]);
+    assert_eq!(blocker.query("commit").tags, ["COMMIT"]);
+    assert_eq!(blocker.answer().errors, ["57P01"]);
+    assert!(tier.has_ended());
+}
+
+#[test]
+fn both_sides_can_be_encrypted() {
+    let tls = "ssl = on\nssl_cert_file = '../server.pem'\nssl_key_file = '../server.key'";
+    let Some(postgres) = Postgres::start("tls", "") else { return };
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| postgres.folder().join(name));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext"]);
+    openssl
+        .args(["subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+        .arg(&key);
+    if openssl.arg("-out").arg(&certificate).output().is_err() {
+        seriatim_base::talk!("skipped: no openssl to make a certificate with; `apt-get install openssl`");
+        return;
+    }
+    let pem = |path| std::fs::read(path).expect("openssl has made it");
+    let (certificates, keys) = (pem(&certificate), pem(&key));
+    let mut postgres = postgres;
+    postgres.kill();
+    postgres.adopt(&key);
+    let settings = std::fs::OpenOptions::new().append(true).open(postgres.folder().join("data/postgresql.conf"));
+    settings.and_then(|mut file| file.write_all(tls.as_bytes())).expect("its configuration");
+    postgres.run();
+    let acceptor = || Some(Acceptor::new(&certificates, &keys).expect("they belong together"));
+    let upstream = |host: &str, mode: &str| {
+        let url = format!("postgres://{host}:{}?sslmode={mode}&sslrootcert=here", postgres.port);
+        let mut upstream = Upstream::parse(&url).expect("it is one");
+        if upstream.root().is_some() {
+            upstream.verify(&certificates).expect("it is a root");
+        }
+        upstream
+    };
+    let asks = |tier: &MiddleTier, settings: &str| {
+        let text = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
+        let mut psql = postgres.program("psql", tier.address.port(), "secret", settings);
+        let output = psql.args(["-Atc", text]).output().expect("psql starts");
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
+        if output.status.success() { Ok(said[0].clone()) } else { Err(said[1].clone()) }
+    };
+    let encrypted = |said: &str| Ok(said.to_owned());
+    for (host, mode, ssl) in
+        [("127.0.0.1", "disable", "f"), ("127.0.0.1", "prefer", "t"), ("localhost", "verify-full", "t")]
+    {
+        let tier = MiddleTier::of(upstream(host, mode), "", None, acceptor());
+        assert_eq!(asks(&tier, "sslmode=disable"), encrypted(ssl), "{mode}");
+        assert_eq!(asks(&tier, "sslmode=require channel_binding=disable"), encrypted(ssl), "{mode}");
+        let root = certificate.display();
+        let full = format!("sslmode=verify-ca sslrootcert={root} channel_binding=disable");
+        assert_eq!(asks(&tier, &full), encrypted(ssl), "{mode}");
+        // SCRAM would notice that there is somebody in between, where both sides are encrypted.
+        let bound = asks(&tier, "sslmode=require");
+        match ssl {
+            "f" => assert_eq!(bound, encrypted("f")),
+            _ => assert!(bound.is_err_and(|error| error.contains("channel_binding=disable")), "{mode}"),
+        }
+        assert!(asks(&tier, "sslmode=require channel_binding=require").is_err());
+    }
+    // A certificate for localhost is none for an address; one of its own is signed by nobody else's root.
+    let tier = MiddleTier::of(upstream("127.0.0.1", "verify-full"), "", None, None);
+    assert!(asks(&tier, "sslmode=prefer").is_err_and(|error| error.contains("certificate")));
+    let tier = MiddleTier::of(upstream("127.0.0.1", "verify-ca"), "", None, None);
+    assert_eq!(asks(&tier, "sslmode=prefer"), encrypted("t"), "a chain has no name");
+    assert!(asks(&tier, "sslmode=require").is_err_and(|error| error.contains("does not support SSL")));
+}
+
+/// What stands for the server need not be one.
+#[test]
+fn an_upstream_that_is_none_is_told_of() {
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let tier = MiddleTier::start(&format!("postgres://{closed}"), "", None, None);
+    let refused = Client::connect(tier.address).err().expect("nobody is there");
+    assert_eq!((refused.errors, refused.is_complete), (vec!["08001".to_owned()], false));
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("postgres://{}?connect_timeout=1", mute.local_addr().expect("it is bound"));
+    let tier = MiddleTier::start(&url, "", None, None);
+    let began = Instant::now();
+    let refused = Client::connect(tier.address).err().expect("nobody answers");
+    assert_eq!(refused.errors, ["08001"]);
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert_eq!(tier.counted().upstream_failures, 1);
+}
+
+/// An upstream of these tests: it takes sessions, answers the first query of each with so many messages of a commit, and closes the
+/// connection. How many queries it has got.
+fn dying_upstream(listener: TcpListener, messages: usize, queries: &AtomicUsize) {
+    let (mut stream, _) = listener.accept().expect("the middle tier connects");
+    let length = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four")) as usize;
+    let mut header = [0; 5];
+    stream.read_exact(&mut header[..4]).expect("a first packet");
+    stream.read_exact(&mut vec![0; length(&header[..4]) - 4]).expect("all of it");
+    let key = BackendKeyData::new(1, SecretKey::I32(2));
+    let parameter = ParameterStatus::new("standard_conforming_strings".into(), "on".into());
+    let ready = || encode(&ReadyForQuery::new(TransactionStatus::Idle));
+    let greeting = [encode(&Authentication::Ok), encode(&parameter), encode(&key), ready()].concat();
+    stream.write_all(&greeting).expect("it is taken");
+    stream.read_exact(&mut header).expect("a query");
+    assert_eq!(header[0], b'Q');
+    stream.read_exact(&mut vec![0; length(&header[1..]) - 4]).expect("all of it");
+    queries.fetch_add(1, Ordering::SeqCst);
+    let tags = ["BEGIN", "UPDATE 1", "UPDATE 1", "INSERT 0 1", "COMMIT"];
+    let mut said: Vec<_> = tags.iter().map(|tag| encode(&CommandComplete::new((*tag).into()))).collect();
+    said.push(ready());
+    stream.write_all(&said[..messages].concat()).expect("it is taken");
+}
+
+#[test]
+fn an_upstream_that_dies_in_the_middle_leaves_no_outcome_untold() {
+    for messages in 0..=6 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("postgres://{}?sslmode=disable", listener.local_addr().expect("it is bound"));
+        let tier = MiddleTier::start(&url, TEMPLATES, batches(Duration::from_millis(1)), None);
+        let queries = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| dying_upstream(listener, messages, &queries));
+            let mut client = Client::connect(tier.address).unwrap_or_else(|answer| panic!("{answer:?}"));
+            let mut answer = client.query(&transfer(1, 1, 2));
+            if answer.is_complete {
+                assert!(answer.is_committed() && messages == 6, "{messages}: {answer:?}");
+                answer = client.answer();
+            }
+            let expected = if messages < 5 { "08007" } else { "08006" };
+            assert_eq!((answer.errors, answer.is_complete), (vec![expected.to_owned()], false), "{messages}");
+        });
+        assert_eq!(queries.into_inner(), 1, "it was sent once");
+        assert_eq!((tier.counted().matched, tier.counted().unknown), (1, u64::from(messages < 5)));
+    }
+}

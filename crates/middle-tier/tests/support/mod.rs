@@ -1,0 +1,346 @@
+//! A PostgreSQL of the test's own, a middle tier before it, and clients.
+//!
+//! The server is the Debian package's: `apt-get install postgresql`, or a directory of binaries in `SERIATIM_POSTGRES`. Where there is none, tests
+//! that need it say `skipped`, and how to get it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use seriatim_base::talk;
+use seriatim_middle_tier::{Acceptor, Batching, Counted, Counts, Settings, Templates, Upstream, serve};
+use seriatim_wire::errors;
+use seriatim_wire::frames::{Frames, Piece};
+use seriatim_wire::message;
+use seriatim_wire::messages::simplequery::Query;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+/// Clients of a middle tier at the same time.
+pub(crate) const CLIENTS_MAX: usize = 24;
+
+/// Where the binaries of the newest server are.
+fn binaries() -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("SERIATIM_POSTGRES") {
+        return Some(PathBuf::from(folder));
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let found = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
+    found.filter(|folder| folder.join("initdb").exists()).max()
+}
+
+/// Who runs the server, which must not be root.
+fn user() -> Option<(u32, u32)> {
+    let id = Command::new("id").arg("-u").output().ok()?;
+    if id.stdout != b"0\n" {
+        return None;
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+    let entry = ["postgres:", "nobody:"].iter().find_map(|name| passwd.lines().find(|line| line.starts_with(name)))?;
+    let mut fields = entry.split(':').skip(2).map_while(|field| field.parse().ok());
+    Some((fields.next()?, fields.next()?))
+}
+
+/// A server, which ends with this.
+pub(crate) struct Postgres {
+    binaries: PathBuf,
+    user: Option<(u32, u32)>,
+    folder: PathBuf,
+    pub(crate) port: u16,
+    server: Option<Child>,
+}
+
+impl Postgres {
+    /// A new server with these lines in its configuration, and users `postgres` and `plain` (let in as they are) and `secret` (with a
+    /// password of that name); none, and a line that says so, where there is none to be had.
+    pub(crate) fn start(name: &str, configuration: &str) -> Option<Postgres> {
+        let Some(binaries) = binaries() else {
+            talk!(
+                "skipped: {name}: there is no PostgreSQL here; `apt-get install postgresql`, or SERIATIM_POSTGRES=DIR with its binaries"
+            );
+            return None;
+        };
+        let folder = std::env::temp_dir().join(format!("seriatim-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).expect("a temporary directory");
+        let user = user();
+        if let Some((uid, gid)) = user {
+            std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).expect("root may");
+        }
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+        let mut postgres = Postgres { binaries, user, folder, port, server: None };
+        let data = postgres.data();
+        let mut initdb = postgres.command("initdb");
+        initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]);
+        succeed(&mut initdb);
+        let access =
+            "local all all trust\nhost all secret 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+        std::fs::write(data.join("pg_hba.conf"), access).expect("its configuration");
+        let mut settings =
+            std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).expect("it is there");
+        let folder = postgres.folder.display();
+        write!(
+            settings,
+            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{folder}'\nfsync = off\n{configuration}\n"
+        )
+        .expect("its configuration");
+        postgres.run();
+        postgres.psql("create role plain login; create role secret login password 'secret'; grant create on schema public to public");
+        Some(postgres)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.binaries.join(program));
+        // Clients look for certificates at home.
+        command.current_dir(&self.folder).env("LC_ALL", "C").env("HOME", &self.folder);
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    /// Starts it, also after [`Postgres::kill`].
+    pub(crate) fn run(&mut self) {
+        let log = std::fs::File::options().create(true).append(true).open(self.folder.join("log")).expect("a log");
+        let mut server = self.command("postgres");
+        server.arg("-D").arg(self.data()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.server = Some(server.spawn().expect("it starts"));
+        let until = Instant::now() + Duration::from_secs(60);
+        let ready = || {
+            let port = self.port.to_string();
+            let mut ready = self.command("pg_isready");
+            ready.args(["-q", "-h", "127.0.0.1", "-p", &port]).status().is_ok_and(|status| status.success())
+        };
+        while !ready() {
+            assert!(Instant::now() < until, "it does not start: {}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn kill(&mut self) {
+        let Some(mut server) = self.server.take() else { return };
+        let mut stop = self.command("pg_ctl");
+        stop.arg("-D").arg(self.data()).args(["-m", "immediate", "-W", "stop"]).stdout(Stdio::null());
+        let _ = stop.status();
+        let _ = server.wait();
+    }
+
+    /// Makes a file the server's, which nobody else may read.
+    pub(crate) fn adopt(&self, file: &Path) {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(file, permissions).expect("it is ours");
+        if let Some((uid, gid)) = self.user {
+            std::os::unix::fs::chown(file, Some(uid), Some(gid)).expect("root may");
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://127.0.0.1:{}?sslmode=disable", self.port)
+    }
+
+    /// What `psql` prints of a statement, unaligned, as the superuser and without the middle tier.
+    pub(crate) fn psql(&self, text: &str) -> String {
+        let port = self.port.to_string();
+        let mut psql = self.command("psql");
+        psql.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-c", text]);
+        let output = succeed(&mut psql);
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    }
+
+    /// A program of the server's, at this port.
+    pub(crate) fn program(&self, name: &str, port: u16, user: &str, settings: &str) -> Command {
+        let mut command = self.command(name);
+        command.env("PGPASSWORD", "secret").env("PGCONNECT_TIMEOUT", "10");
+        let database = format!("host=127.0.0.1 port={port} user={user} dbname=postgres {settings}");
+        match name {
+            "pgbench" => {
+                command.env("PGHOST", "127.0.0.1").env("PGPORT", port.to_string()).env("PGUSER", user).arg("postgres")
+            }
+            _ => command.args(["-X", "-d", &database]),
+        };
+        command
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Runs a program, which has to end well.
+pub(crate) fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout)
+    );
+    output
+}
+
+/// A middle tier, which ends with this.
+pub(crate) struct MiddleTier {
+    _runtime: Runtime,
+    counts: Arc<Counts>,
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    ended: std::sync::mpsc::Receiver<()>,
+}
+
+impl MiddleTier {
+    pub(crate) fn start(
+        upstream: &str,
+        templates: &str,
+        batching: Option<Batching>,
+        tls: Option<Acceptor>,
+    ) -> MiddleTier {
+        let upstream = Upstream::parse(upstream).unwrap_or_else(|error| panic!("{error}"));
+        MiddleTier::of(upstream, templates, batching, tls)
+    }
+
+    pub(crate) fn of(
+        upstream: Upstream,
+        templates: &str,
+        batching: Option<Batching>,
+        tls: Option<Acceptor>,
+    ) -> MiddleTier {
+        let templates = match templates {
+            "" => Templates::default(),
+            text => Templates::parse(text).unwrap_or_else(|error| panic!("{error}")),
+        };
+        let settings = Settings { upstream, templates, batching, tls, clients_max: CLIENTS_MAX };
+        let runtime = Runtime::new().expect("a runtime");
+        let counts = Arc::new(Counts::default());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (end, ended) = std::sync::mpsc::channel();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let counting = Arc::clone(&counts);
+        runtime.spawn(async move {
+            let stop = async { _ = stopped.await };
+            serve(listener, settings, counting, stop, std::future::pending()).await;
+            let _ = end.send(());
+        });
+        MiddleTier { _runtime: runtime, counts, address, stop: Some(stop), ended }
+    }
+
+    pub(crate) fn counted(&self) -> Counted {
+        self.counts.counted()
+    }
+
+    /// Asks it to end.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take();
+    }
+
+    /// Whether it has ended, or does so soon.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.recv_timeout(Duration::from_secs(20)).is_ok()
+    }
+}
+
+/// What a query was answered with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) tags: Vec<String>,
+    /// SQLSTATEs of errors.
+    pub(crate) errors: Vec<String>,
+    /// Whether `ReadyForQuery` came; else the connection is lost.
+    pub(crate) is_complete: bool,
+}
+
+impl Answer {
+    pub(crate) fn is_committed(&self) -> bool {
+        self.tags.last().is_some_and(|tag| tag == "COMMIT") && self.errors.is_empty()
+    }
+}
+
+/// A client of our own, which sees every message.
+pub(crate) struct Client {
+    stream: TcpStream,
+    frames: Frames,
+    buffer: BytesMut,
+    /// Process and secret.
+    pub(crate) key: Bytes,
+}
+
+impl Client {
+    /// As the user `plain`.
+    pub(crate) fn connect(address: impl std::net::ToSocketAddrs) -> Result<Client, Answer> {
+        let lost = |_| Answer::default();
+        let stream = TcpStream::connect(address).map_err(lost)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60))).map_err(lost)?;
+        stream.set_nodelay(true).map_err(lost)?;
+        let mut client = Client { stream, frames: Frames::default(), buffer: BytesMut::new(), key: Bytes::new() };
+        let parameters = b"\0\x03\0\0user\0plain\0database\0postgres\0\0";
+        let length = u32::try_from(parameters.len() + 4).expect("short").to_be_bytes();
+        client.stream.write_all(&[&length[..], parameters].concat()).map_err(lost)?;
+        let answer = client.answer();
+        if answer.is_complete && answer.errors.is_empty() { Ok(client) } else { Err(answer) }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        // An end of the connection is seen by who reads.
+        let _ = self.stream.write_all(bytes);
+    }
+
+    pub(crate) fn query(&mut self, text: &str) -> Answer {
+        self.send(&message::encode(&Query::new(text.into())));
+        self.answer()
+    }
+
+    /// What comes up to the next `ReadyForQuery`, or the end.
+    pub(crate) fn answer(&mut self) -> Answer {
+        let mut answer = Answer::default();
+        loop {
+            while let Some(piece) = self.frames.next(&mut self.buffer, |_, _| true).expect("messages") {
+                let Piece::Whole(frame) = piece else { unreachable!("all are gathered") };
+                match frame[0] {
+                    b'C' => answer.tags.push(String::from_utf8_lossy(&frame[5..frame.len() - 1]).into_owned()),
+                    b'E' => answer.errors.push(errors::read(&frame).expect("an error").1.to_string()),
+                    b'K' => self.key = frame.slice(5..),
+                    b'Z' => {
+                        answer.is_complete = true;
+                        return answer;
+                    }
+                    _ => {}
+                }
+            }
+            let mut chunk = [0; 4096];
+            match self.stream.read(&mut chunk) {
+                Ok(0) | Err(_) => return answer,
+                Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
+            }
+        }
+    }
+}
+
+/// Asks for the cancellation of what has this key, and waits until that is done.
+pub(crate) fn cancel(address: SocketAddr, key: &[u8]) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let length = u32::try_from(key.len() + 8).expect("short").to_be_bytes();
+    stream.write_all(&[&length[..], &80_877_102_u32.to_be_bytes(), key].concat()).expect("it takes it");
+    let _ = stream.read(&mut [0]);
+}

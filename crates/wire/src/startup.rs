@@ -1,0 +1,135 @@
+//! The first packet of a connection, which has no tag: a wish for encryption, a request to cancel, or the start of a session.
+//!
+//! The source is the PostgreSQL 15 documentation, §55.2.1, §55.2.9 and §55.2.10.
+
+use bytes::{Bytes, BytesMut};
+use pgwire::messages::startup::{SslRequest, Startup};
+use pgwire::messages::{DecodeContext, Message};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{Duplex, Malformed};
+
+/// Code of a request to cancel, where a session's start has the protocol's version.
+const CANCEL_CODE: u32 = 80_877_102;
+const SSL_CODE: u32 = 80_877_103;
+const GSS_CODE: u32 = 80_877_104;
+/// Bytes of a first packet at most, as the server has it (`MAX_STARTUP_PACKET_LENGTH`).
+const FIRST_BYTES_MAX: usize = 10_000;
+
+/// A connection's first packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum First {
+    /// TLS is wished for.
+    Ssl,
+    /// GSSAPI encryption is wished for.
+    Gss,
+    /// A request to cancel: the packet, to be passed on, and its key (process and secret as the server told them).
+    Cancel(Bytes, Bytes),
+    /// A session begins: the packet, to be passed on.
+    Session(Bytes),
+}
+
+/// Reads the first packet, and nothing behind it that was not sent together with it; none: the other end has gone.
+///
+/// # Errors
+/// When the connection fails, or what it brings is no first packet.
+pub async fn read(stream: &mut (impl Duplex + ?Sized), buffer: &mut BytesMut) -> std::io::Result<Option<First>> {
+    loop {
+        if let Some(first) =
+            take(buffer).map_err(|malformed| std::io::Error::new(std::io::ErrorKind::InvalidData, malformed))?
+        {
+            return Ok(Some(first));
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+fn take(buffer: &mut BytesMut) -> Result<Option<First>, Malformed> {
+    let Some([length, code]) = buffer.first_chunk::<8>().map(|head| {
+        let word = |at: usize| u32::from_be_bytes(std::array::from_fn(|i| head[at + i]));
+        [word(0), word(4)]
+    }) else {
+        return Ok(None);
+    };
+    let bytes = length as usize;
+    if !(8..=FIRST_BYTES_MAX).contains(&bytes) {
+        return Err(Malformed("this is no client of PostgreSQL: the length of its first packet cannot be"));
+    }
+    if buffer.len() < bytes {
+        return Ok(None);
+    }
+    let packet = buffer.split_to(bytes).freeze();
+    match (code, bytes) {
+        (SSL_CODE, 8) => Ok(Some(First::Ssl)),
+        (GSS_CODE, 8) => Ok(Some(First::Gss)),
+        (CANCEL_CODE, 16..) => Ok(Some(First::Cancel(packet.clone(), packet.slice(8..)))),
+        (SSL_CODE | GSS_CODE | CANCEL_CODE, _) => Err(Malformed("a first packet of the wrong length")),
+        _ => Ok(Some(First::Session(packet))),
+    }
+}
+
+/// A parameter of a session's start.
+///
+/// # Errors
+/// When the packet is malformed.
+pub fn parameter(packet: &[u8], name: &str) -> Result<Option<String>, Malformed> {
+    let malformed = Malformed("the first packet of a session cannot be decoded");
+    // Pairs of strings that end with a zero, and a zero: then the decoder does not run over the end.
+    let ends = packet.len() > 8 && packet.ends_with(&[0]);
+    let mut buffer = BytesMut::from(packet.get(4..).filter(|_| ends).ok_or(malformed)?);
+    let startup = Startup::decode_body(&mut buffer, packet.len(), &DecodeContext::default()).map_err(|_| malformed)?;
+    Ok(startup.parameters.get(name).cloned())
+}
+
+/// Asks a server for TLS: whether it agrees.
+///
+/// # Errors
+/// When the connection fails, or the answer is none of the protocol.
+pub async fn ask_for_tls(stream: &mut (impl Duplex + ?Sized)) -> std::io::Result<bool> {
+    let mut request = BytesMut::new();
+    SslRequest::new().encode(&mut request).map_err(std::io::Error::other)?;
+    stream.write_all(&request).await?;
+    stream.flush().await?;
+    // One byte and no more: what came behind it unencrypted would be taken for something that was encrypted (CVE-2021-23222).
+    match stream.read_u8().await? {
+        b'S' => Ok(true),
+        b'N' => Ok(false),
+        _ => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it does not answer as PostgreSQL does")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(code: u32, body: &[u8]) -> BytesMut {
+        let length = u32::try_from(body.len() + 8).expect("short");
+        BytesMut::from(&[&length.to_be_bytes()[..], &code.to_be_bytes(), body].concat()[..])
+    }
+
+    #[test]
+    fn first_packets_are_told_apart_and_passed_on_whole() {
+        assert_eq!(take(&mut packet(SSL_CODE, b"")), Ok(Some(First::Ssl)));
+        assert_eq!(take(&mut packet(GSS_CODE, b"")), Ok(Some(First::Gss)));
+        let cancel = packet(CANCEL_CODE, b"\0\0\0\x07secr").freeze();
+        let taken = take(&mut BytesMut::from(&cancel[..]));
+        assert_eq!(taken, Ok(Some(First::Cancel(cancel.clone(), cancel.slice(8..)))));
+        let session = packet(196_608, b"user\0me\0replication\0database\0\0").freeze();
+        assert_eq!(take(&mut BytesMut::from(&session[..])), Ok(Some(First::Session(session.clone()))));
+        assert_eq!(parameter(&session, "replication"), Ok(Some("database".into())));
+        assert_eq!(parameter(&session, "options"), Ok(None));
+        for end in 0..session.len() {
+            assert_eq!(take(&mut BytesMut::from(&session[..end])), Ok(None), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_client_is_refused() {
+        assert!(take(&mut BytesMut::from(&b"GET / HTTP/1.1\r\n"[..])).is_err());
+        assert!(take(&mut packet(SSL_CODE, b"more")).is_err());
+        assert!(take(&mut packet(CANCEL_CODE, b"short")).is_err());
+        assert!(parameter(&packet(196_608, b"user\0me"), "user").is_err());
+    }
+}
