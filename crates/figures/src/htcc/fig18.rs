@@ -7,8 +7,8 @@ use crate::metric::THROUGHPUT;
 
 /// By the paper's names: with and without static analysis (S) and the cache of what was looked up (C).
 const PARTS: [(&str, &str, &str); 4] = [
-    ("htcc", "htcc", ""),
-    ("htcc -S", "htcc", "--option repair_all=1"),
+    ("htcc", "htcc", "--option repair_from=0"),
+    ("htcc -S", "htcc", "--option repair_from=0 --option repair_all=1"),
     ("htcc -SC", "htcc", "--option repairs_max=0"),
     ("occ", "occ", ""),
 ];

@@ -11,7 +11,8 @@
 //! nothing that decides how often it is reached runs again.
 //!
 //! Two operations in one loop that are reached in each of its iterations have the same numbers. One follows the other by iterations if
-//! what it uses comes to it within an iteration: by variables that are declared in the loop, or not assigned there.
+//! what it uses comes to it within an iteration: by variables that are declared in the loop, or not assigned there; and not from an earlier
+//! run of that loop by a loop around it.
 //!
 //! Operations of one table follow each other whatever they touch, with an exception: if each finds one row by a primary key
 //! that no operation's result is part of, they follow only where they touched the same record.
@@ -61,12 +62,13 @@ impl Steps {
         let together = one.loops == other.loops && is_reached(one) && is_reached(other);
         let by_iteration = first != then && together && !other.control_from.contains(&first);
         let around = other.loops.last().filter(|_| by_iteration);
-        let local = around.is_some_and(|around| self.is_local(then, plan.loops[*around].step));
+        let local = around.is_some_and(|around| self.is_local(first, then, plan.loops[*around].step));
         Some(if local { Follow::Iteration } else { Follow::All })
     }
 
-    /// Whether nothing of what an operation uses was computed in an earlier iteration of the loop around it.
-    fn is_local(&self, operation: usize, around: usize) -> bool {
+    /// Whether nothing of what an operation uses was computed in an earlier iteration of the loop around it, nor from `first` in an earlier run of that
+    /// loop.
+    fn is_local(&self, first: usize, operation: usize, around: usize) -> bool {
         let Some(place) = self.places.iter().find(|place| place.operation == Some(operation)) else { return false };
         let mut used: Vec<VariableId> = place.reads.iter().copied().collect();
         let mut known: BTreeSet<VariableId> = used.iter().copied().collect();
@@ -75,6 +77,8 @@ impl Steps {
             let (inside, outside): (Vec<_>, Vec<_>) =
                 assigned().filter(|place| place.step != around).partition(|place| place.loops.contains(&around));
             match (inside.is_empty(), outside.is_empty()) {
+                // Beyond the loop, a result of its comes to it by a loop around both.
+                (true, _) if outside.iter().any(|place| place.needs.contains(&first)) => return false,
                 (true, _) => {}
                 (false, false) => return false,
                 (false, true) => {
@@ -90,7 +94,9 @@ impl Steps {
 /// How one operation follows another on the same table, which one of them changes.
 fn by_table(plan: &Plan, first: usize, then: usize, has_runs: &impl Fn(usize) -> bool) -> Option<Follow> {
     let [one, other] = [first, then].map(|id| &plan.operations[id]);
-    let in_loop = other.loops.iter().any(|at| one.loops.contains(at));
+    // A scan goes on as its loop does.
+    let heads = |at: &usize| plan.loops[*at].scan == Some(then);
+    let in_loop = one.loops.iter().any(|at| other.loops.contains(at) || heads(at));
     if one.table != other.table || !(one.changes() || other.changes()) || !(then > first || in_loop) {
         return None;
     }

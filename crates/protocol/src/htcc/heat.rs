@@ -263,9 +263,13 @@ impl Heat {
     /// Makes a hot record cold if there were few failures; whether it is hot still.
     fn stays_hot(&self, core: &Core, table: &Table, record: RecordPtr) -> bool {
         let Count { period, failures } = failures(table, record);
-        // Nothing was counted since the period before the last: the failures are of that one, or of the one that has just begun.
-        let recent = (self.period(core) as u16).wrapping_sub(period) <= 1;
-        match recent && failures >= self.failures_kept {
+        let stays = match (self.period(core) as u16).wrapping_sub(period) {
+            // It failed again before the helper came by, and what was counted before is gone.
+            0 => true,
+            1 => failures >= self.failures_kept,
+            _ => false,
+        };
+        match stays {
             true => TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Acquire)).is_hot(),
             false => !cool(&core.htm, table, record),
         }

@@ -401,6 +401,29 @@ fn records_with_many_failures_in_a_period_become_hot_and_with_few_cold() {
     assert_eq!(hot(), [0; 0]);
 }
 
+/// The first failure of a period takes the place of those that were counted in the one before.
+#[test]
+fn what_fails_before_the_helper_comes_by_stays_hot() {
+    let cells = Cells::open(HtmMode::Absent, &VALUES);
+    let mut workers = [cells.worker(), cells.worker()];
+    let next_period = || (0..heat::PERIOD.default).for_each(|_| cells.environment.advance_epoch());
+    let is_hot = || word(&cells, 1).is_some_and(TidWord::is_hot);
+    (0..heat::FAILURES.default).for_each(|_| fail(&cells, &mut workers, 1));
+    next_period();
+    workers[0].collect_garbage(0);
+    for _ in 0..3 {
+        assert!(is_hot());
+        (0..heat::FAILURES_KEPT.default).for_each(|_| fail(&cells, &mut workers, 1));
+        next_period();
+        fail(&cells, &mut workers, 1);
+        workers[0].collect_garbage(0);
+    }
+    assert!(is_hot());
+    next_period();
+    workers[0].collect_garbage(0);
+    assert!(!is_hot(), "once in a period");
+}
+
 /// A key whose record was deleted is taken off the lists.
 #[test]
 fn deleted_keys_are_not_hot() {

@@ -25,8 +25,11 @@ pub(crate) struct Touch<O> {
 impl<O: Origin> Touch<O> {
     /// Whether the record has left its index since.
     pub(super) fn is_unlinked(&self) -> bool {
-        let word = record_header::tid_word(&self.table.get().record_layout, self.record);
-        O::Locks::is_removed(TidWord(word.load(Ordering::Acquire)))
+        O::Locks::is_removed(self.word())
+    }
+
+    fn word(&self) -> TidWord {
+        TidWord(record_header::tid_word(&self.table.get().record_layout, self.record).load(Ordering::Acquire))
     }
 }
 
@@ -95,12 +98,15 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Tells each record that runs of an operation touched, by address, with the iteration. `None` instead of one where they saw an absence or a range,
-    /// or the record has left its index: its key may be another record's.
+    /// or the record has left its index, or may be leaving it: its key may be another record's.
     pub(crate) fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
         for touch in self.touches.iter() {
             if let Some(iteration) = of(touch.by) {
-                visit(iteration, (!touch.is_unlinked()).then_some(touch.record.addr()));
+                // The garbage collector locks a record without a row, takes it out of its index, and marks it at last.
+                let word = touch.word();
+                let stays = !(word.is_absent() || word.is_locked()) || self.base.writes.find(touch.record).is_some();
+                visit(iteration, stays.then_some(touch.record.addr()));
             }
         }
         self.node_set.iter().filter_map(|entry| of(entry.by)).for_each(|iteration| visit(iteration, None));

@@ -223,6 +223,41 @@ fn wander(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
+/// What was found in one run of the inner loop is noted in the next.
+#[procedure]
+fn carry(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
+    tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
+    let mut all = Vec::new();
+    let mut carried = 0u64;
+    for round in ids {
+        let mut sum = 0u64;
+        for id in ids {
+            let link = tx.require::<Link>(*id)?;
+            sum += u64::from(link.to);
+            tx.update_if::<Entry>((*id + *round) % 6, |entry| entry.n = carried % 50)?;
+        }
+        all.push(carried);
+        carried = sum;
+    }
+    Ok(all)
+}
+
+/// The rows of a scan are those that its own loop left, by what was found beside.
+#[procedure]
+fn push_on(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
+    tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
+    let mut all = Vec::new();
+    for id in ids {
+        for cell in tx.scan::<Cells>(*id..6)? {
+            let link = tx.require::<Link>(cell.id)?;
+            let to = u64::from(link.to);
+            tx.update_if::<Cells>(cell.id + 1, |next| next.n = (next.n + to) % 1000)?;
+            all.push(cell.n);
+        }
+    }
+    Ok(all)
+}
+
 fn open(builder: Builder) -> (Database, Session) {
     let db = builder.check_plans(true).workers(4).open().expect("a valid setting");
     let cells = db.create::<Cells>().expect("a valid table");
@@ -231,7 +266,7 @@ fn open(builder: Builder) -> (Database, Session) {
     db.create::<Mark>().expect("a valid table");
     let links = db.create::<Link>().expect("a valid table");
     let sums = db.create::<Sum>().expect("a valid table");
-    db.register(procedures![chase, mark, add_up, order, walk, wander]).expect("sound procedures");
+    db.register(procedures![chase, mark, add_up, order, walk, wander, carry, push_on]).expect("sound procedures");
     let mut session = db.session();
     let load = session.transact(|tx| {
         (0..6).try_for_each(|id| tx.insert(&cells, &Cells { id, n: u64::from(id) }))?;
@@ -303,12 +338,14 @@ fn value(result: Result<Committed<Vec<u64>>, TransactError>) -> Result<Vec<u64>,
 }
 
 /// Calls, each with the number of steps that it knows.
-const CALLS: [(Call, u64); 5] = [
+const CALLS: [(Call, u64); 7] = [
     (|session, ids| value(session.call(chase, ids)), 6),
     (|session, steps| value(session.call(add_up, steps)), 6),
     (|session, steps| value(session.call(order, steps)), 6),
     (|session, steps| value(session.call(walk, steps)), 108),
     (|session, steps| value(session.call(wander, steps)), 24),
+    (|session, ids| value(session.call(carry, ids)), 6),
+    (|session, ids| value(session.call(push_on, ids)), 6),
 ];
 
 /// Calls procedures while others change rows before their commits, and compares with calls one after the other. How many repairs there

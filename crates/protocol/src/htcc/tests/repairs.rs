@@ -232,14 +232,14 @@ fn runs_tell_the_records_that_they_touched() {
     repair(&mut worker).forget(Runs::all(5), true);
     assert_eq!(of(&mut worker, 5), []);
     worker.abort();
-    // A record that has left its index meanwhile.
+    // One without a row may leave its index at any time, and one that has left it is not the key's.
     let mut other = begin(&cells);
     assert!(other.delete(&cells.cells, Key::Word8(3)).is_ok_and(|row| row.is_some()) && commit(&mut other).is_ok());
     other.core().local.collect();
     let mut worker = begin(&cells);
     run(&mut worker, 4, 0);
     assert_eq!(cells.read(&mut worker, 3), Ok(None));
-    assert!(matches!(of(&mut worker, 4)[..], [(0, Some(_))]));
+    assert_eq!(of(&mut worker, 4), [(0, None)]);
     for _ in 0..4 {
         other.core().local.collect();
         other.collect_garbage(100);
