@@ -42,11 +42,12 @@ pub struct Htcc {
 const LOCK_STEPS: Knob = Knob {
     name: "lock_steps",
     unit: "steps",
-    default: Backoff::STEPS as u64,
+    default: Backoff::SPINS as u64,
     min: 0,
     max: 1_000_000,
     about: "how often an access looks again at a hot record that another transaction has locked, before the attempt ends",
-    source: "ours: the paper waits for a certain time range (§3.2); the first 6 steps spin for 63 pauses, later ones yield",
+    source: "ours: the paper waits for a certain time range (§3.2); the first 6 steps spin for 63 pauses, later ones yield. Who waits holds locks: on 16 \
+             simulated cores YCSB with θ 0.99 commits four times as much with 6 as with 64",
 };
 
 /// How often an attempt is repaired.
