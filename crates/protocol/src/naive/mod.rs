@@ -2,7 +2,7 @@
 //!
 //! Source: Wang et al., EuroSys 2014, §7.3.2, and DBX-TC, §2.2, which show why it must lose; `README.md` beside this file gives the
 //! departures and the argument. What others commit is kept out by the region or the lock, so a procedure notes and validates nothing
-//! ([`alone`]). Transactions without a body that could be run whole are Silo's, with the lock around their commits.
+//! (`alone`). Transactions without a body that could be run whole are Silo's, with the lock around their commits.
 
 mod alone;
 #[cfg(test)]
