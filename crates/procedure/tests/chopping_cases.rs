@@ -449,6 +449,13 @@ fn a_sum_is_agreed_on_if_every_operation_of_the_set_leaves_it_alone() {
         })
     };
     assert!(sums(&[both()]).is_empty() && sums(&[adds(), both()]).is_empty(), "one adds to it with what others use");
+    let twice = of("twice", |b| {
+        b.update_if("", "a", "x", "row", |b| {
+            b.assign("row.sum", "+=", "y");
+            b.assign("row.sum", "+=", "y");
+        });
+    });
+    assert!(sums(&[adds(), twice]).is_empty(), "each of two additions has to stay in range");
     let inserts = of("inserts", |b| b.insert("a", "id: x, value: y, sum: y, flag: x == y"));
     assert!(sums(&[adds(), inserts]).is_empty(), "rows come");
     let deletes = of("deletes", |b| b.delete("a", "x"));

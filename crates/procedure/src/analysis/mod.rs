@@ -32,7 +32,7 @@ mod steps;
 mod symbols;
 
 pub use chop::{ChopError, chop};
-pub use commuting::{Agreement, agreements};
+pub use commuting::{Agreement, adds_once, agreements};
 pub use flow::Flow;
 pub use fragments::fragments;
 pub use late::{LateFailure, late_failures};

@@ -23,6 +23,9 @@ use crate::shared::rebase::{self, newest, row};
 use crate::shared::record;
 use crate::shared::writes::{Link, Write};
 
+/// How many additions are published in a window, so that those who wait for its end wait for a bounded time.
+pub(super) const LATE_MAX: usize = 32;
+
 /// An update that may be published after the rest.
 #[derive(Clone, Copy, Debug)]
 struct Note {
@@ -43,13 +46,14 @@ pub(super) struct Late {
     notes: CountedVec<Note>,
     /// Of those, what was taken out of the write set.
     writes: CountedVec<Write>,
-    /// Writes were taken back, which may be among them.
+    /// Writes were taken back, which may be among them; or there are too many.
     is_unsure: bool,
 }
 
 impl Late {
     pub(super) fn new(core: &Core, adders: u32) -> Late {
-        Late { adders, notes: core.local.counted(16), writes: core.local.counted(16), is_unsure: false }
+        let late = || core.local.counted(LATE_MAX);
+        Late { adders, notes: core.local.counted(LATE_MAX), writes: late(), is_unsure: false }
     }
 
     #[inline]
@@ -82,9 +86,11 @@ impl Late {
         columns: ColumnUse,
     ) -> Result<(), OpError> {
         let Some(record) = attempt.base.seen.record else { return Ok(()) };
+        if self.notes.len() == LATE_MAX {
+            self.is_unsure = true;
+            return Ok(());
+        }
         let row_version = record::row_version_of(table, before);
-        // Room for both: after the first piece nothing may fail.
-        self.writes.reserve_one().map_err(record::full)?;
         self.notes.try_push(Note { record, row_version, columns }).map_err(record::full)
     }
 
@@ -115,7 +121,7 @@ impl Late {
         for note in notes.iter() {
             let (Some(entry), last) = (attempt.base.writes.find(note.record), attempt.base.writes.entries().len() - 1)
             else {
-                continue;
+                unreachable!("it was found when it was looked at");
             };
             // Something is to be published first.
             if last == 0 {
@@ -142,7 +148,8 @@ impl State {
             let _closed = epochs.windows().close();
             return numbered.commit(attempt, redo);
         }
-        let first = match numbered.publish(attempt, redo) {
+        // From its first step to its last it must go on, or never have been.
+        let first = match abort_on_unwind("a chain", || numbered.publish(attempt, redo)) {
             Ok(tid) => tid,
             Err(error) => {
                 for write in late.writes.iter() {
@@ -151,7 +158,6 @@ impl State {
                 return Err(error);
             }
         };
-        // Half of it is visible: it must go on, or never have been.
         let tid = abort_on_unwind("a chain", || late.publish(attempt, numbered, first, redo));
         drop(window);
         attempt.bases.clear();
@@ -166,7 +172,9 @@ impl Late {
         let mut last = first;
         for write in self.writes.iter() {
             crate::step(Touch::Begin, std::ptr::null());
-            let Some(note) = self.notes.iter().find(|note| note.record == write.record) else { continue };
+            let Some(note) = self.notes.iter().find(|note| note.record == write.record) else {
+                unreachable!("what is published late was noted");
+            };
             attempt.next_piece(&LockBit);
             attempt.base.writes.push(*write);
             attempt.bases.note_only(write.table(), note.row_version, note.columns);

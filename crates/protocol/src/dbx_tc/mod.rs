@@ -175,7 +175,8 @@ impl Variant for State {
     }
 
     fn validate(&mut self, attempt: &mut Optimistic) -> Result<(), OpError> {
-        let _closed = (!self.follows).then(|| self.epochs.windows().close());
+        // What is told of, an overflow among it, is judged on no half of a chain.
+        let _closed = self.epochs.windows().close();
         attempt.validate()
     }
 
@@ -187,6 +188,10 @@ impl Variant for State {
             // It is none of the set: what it read may be half of a chain, unless this finds it unchanged now.
             false if self.numbered.may_write() => {
                 let _closed = self.epochs.windows().close();
+                // One word alone may have been read in a window.
+                if attempt.base.writes.is_empty() && attempt.reads.len() + attempt.node_set.len() == 1 {
+                    attempt.validate()?;
+                }
                 self.numbered.commit(attempt, redo)
             }
             false => self.numbered.commit(attempt, redo),

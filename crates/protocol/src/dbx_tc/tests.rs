@@ -87,6 +87,36 @@ fn additions_of_procedures_are_published_after_the_rest_in_its_epoch() {
     }
 }
 
+/// The one word may have been read while a chain was under way, and what it began with seen by others before.
+#[test]
+fn what_is_no_procedure_and_read_one_row_validates_it() {
+    for bench in benches(&[0]) {
+        let (mut worker, mut chain) = (bench.worker(), procedure(&bench));
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        assert!(worker.read(&bench.cells, Key::Word8(0), ColumnSet::of(SUM)).is_ok_and(|row| row.is_some()));
+        add(&bench, &mut chain, 0, 5);
+        commit(&mut chain);
+        assert!(worker.commit(&mut Written::default()).is_err(), "the sum is another");
+        worker.abort();
+    }
+}
+
+/// Who waits for the end of a window waits for few of them.
+#[test]
+fn many_additions_are_published_with_the_rest() {
+    let rows = super::chain::LATE_MAX as u64 + 1;
+    for (adds, late) in [(rows - 1, true), (rows, false)] {
+        for bench in benches(&vec![0; rows as usize + 1]) {
+            let mut worker = procedure(&bench);
+            (0..adds).for_each(|id| add(&bench, &mut worker, id, 5));
+            touch(&bench, &mut worker, rows);
+            let tids = commit(&mut worker);
+            assert_eq!(tids.iter().any(|tid| *tid != tids[0]), late, "{adds}");
+            assert!((0..adds).all(|id| bench.state(&[id]) == [5]));
+        }
+    }
+}
+
 #[test]
 fn a_procedure_that_only_adds_publishes_its_last_addition_with_nothing() {
     for bench in benches(&[1]) {

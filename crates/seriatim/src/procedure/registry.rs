@@ -13,7 +13,7 @@ use seriatim_engine::procedure::gate::Gate;
 use seriatim_engine::procedure::repair::Repairs;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span, StepId};
-use seriatim_procedure::plan::{self, Chopping, Failure, FailureKind, Fragments, Kind, Options, Plan};
+use seriatim_procedure::plan::{self, Chopping, Fragments, Kind, Options, Plan};
 use seriatim_procedure::show;
 use seriatim_txn::{Freshness, Mode, REPAIR_FROM};
 
@@ -129,14 +129,8 @@ fn columns(plan: &Plan, at: usize) -> ColumnUse {
     let operation = &plan.operations[at];
     let Some(own) = operation.accesses.first() else { return ColumnUse::default() };
     let used: ColumnSet = own.reads.iter().chain(own.writes.iter()).collect();
-    let of_sum = |failure: &&Failure| failure.operation == Some(at) && failure.kind == FailureKind::CommutativeOverflow;
-    let (mut sums, mut once) = (0, true);
-    for failure in plan.failures.iter().filter(of_sum) {
-        sums += 1;
-        once &= failure.loops == operation.loops;
-    }
     let added = ColumnUse::adding(own.commutes.iter());
-    let added = if once && sums == own.commutes.iter().count() { added } else { added.either().into() };
+    let added = if analysis::adds_once(plan, at) { added } else { added.either().into() };
     ColumnUse::from(used).union(added)
 }
 
