@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 use crate::Shared;
-use crate::session::Session;
+use crate::session::{Session, Violation};
 
 /// How long a client may take until its session begins, as `authentication_timeout` of PostgreSQL has it.
 const GREETING_MAX: Duration = Duration::from_secs(60);
@@ -228,8 +228,12 @@ async fn converse(
     let mut is_shut = false;
     let mut why = String::from("it closed the connection");
     loop {
-        if let Err(malformed) = session.advance() {
-            session.violated(malformed);
+        match session.advance() {
+            Ok(()) => {}
+            Err(Violation::OfClient(malformed)) => session.violated(malformed),
+            Err(Violation::OfUpstream(malformed)) => {
+                session.lost(&shared.upstream.to_string(), &format!("protocol violation: {malformed}"));
+            }
         }
         if registered.is_none()
             && let Some(key) = session.key.clone()
@@ -243,7 +247,7 @@ async fn converse(
         if is_stopping && session.is_idle() && !session.is_closing {
             session.stop();
         }
-        if cancel.set(session.waits()) && session.is_queued() {
+        if cancel.set(session.waits()) && session.may_go() {
             session.cancel();
             cancel.set(false);
             continue;
@@ -297,7 +301,7 @@ async fn converse(
                 // What it said last is still to be read.
                 upstream.is_deaf = written.is_err();
             }
-            () = may_go(place.as_mut()), if session.is_queued() => {
+            () = may_go(place.as_mut()), if session.may_go() => {
                 if cancel.set(false) { session.cancel() } else { session.go() }
             }
             () = cancel.asked.notified(), if session.waits() => {}

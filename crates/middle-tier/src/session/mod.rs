@@ -51,6 +51,11 @@ pub(crate) struct Session {
     pub(crate) key: Option<Bytes>,
     /// What the upstream has not answered yet.
     owed: VecDeque<Owed>,
+    /// The client has sent messages of the extended protocol that no `Sync` has ended: they are in a transaction, and after an error the
+    /// upstream ignores whatever comes.
+    is_unsynced: bool,
+    /// The client has got a part of a message, and what is next is the rest of it.
+    is_within: bool,
     /// Of the last `ReadyForQuery`: `I` outside of a transaction, `T` in one, `E` in one that failed.
     status: Option<u8>,
     /// Whether `owed` is known: not in replication, nor after COPY in the extended protocol, which ignores `Sync`.
@@ -68,6 +73,13 @@ pub(crate) struct Session {
     upstream_fatal: bool,
     /// The client has said its last word.
     is_leaving: bool,
+}
+
+/// Who does not keep to the protocol.
+#[derive(Debug)]
+pub(crate) enum Violation {
+    OfClient(Malformed),
+    OfUpstream(Malformed),
 }
 
 /// An answer that the upstream owes.
@@ -103,6 +115,8 @@ struct Attempt {
     restarts: u32,
     /// What the upstream answered this time.
     replies: BytesMut,
+    /// Where the last message in them begins.
+    last: usize,
     /// Whether that is kept back until it is known whether the transaction is run again.
     is_retained: bool,
     error: Option<SqlState>,
@@ -132,6 +146,8 @@ impl Session {
             offered: false,
             key: None,
             owed: VecDeque::from([Owed::Ready { is_query: true }]),
+            is_unsynced: false,
+            is_within: false,
             status: None,
             is_tracked,
             conforming: false,
@@ -147,11 +163,13 @@ impl Session {
     /// Moves what came to where it goes, as far as it can.
     ///
     /// # Errors
-    /// When one of the two does not keep to the protocol.
-    pub(crate) fn advance(&mut self) -> Result<(), Malformed> {
+    /// When one of the two does not keep to the protocol: what follows from it is [`Session::violated`] or [`Session::lost`].
+    pub(crate) fn advance(&mut self) -> Result<(), Violation> {
         while !self.is_closing {
             let inspects = |tag: u8, bytes: usize| bytes <= INSPECTED_MAX && b"RSKEZ1CGWA".contains(&tag);
-            if let Some(piece) = self.upstream_frames.next(&mut self.upstream_in, inspects)? {
+            if let Some(piece) =
+                self.upstream_frames.next(&mut self.upstream_in, inspects).map_err(Violation::OfUpstream)?
+            {
                 self.hear_upstream(piece);
                 continue;
             }
@@ -165,7 +183,8 @@ impl Session {
                 let looks = gathers || is_start && b"QPB".contains(&tag) || is_tracked && b"PC".contains(&tag);
                 bytes <= INSPECTED_MAX && (looks || offered && tag == b'p')
             };
-            let Some(piece) = self.client_frames.next(&mut self.client_in, inspects)? else { break };
+            let next = self.client_frames.next(&mut self.client_in, inspects).map_err(Violation::OfClient)?;
+            let Some(piece) = next else { break };
             self.hear_client(piece);
         }
         Ok(())
@@ -173,7 +192,11 @@ impl Session {
 
     /// Whether a transaction may begin here: nothing is under way.
     fn is_boundary(&self) -> bool {
-        self.is_tracked && self.status == Some(b'I') && self.owed.is_empty() && self.client_frames.is_between()
+        self.is_tracked
+            && self.status == Some(b'I')
+            && self.owed.is_empty()
+            && !self.is_unsynced
+            && self.client_frames.is_between()
     }
 
     fn hear_client(&mut self, piece: Piece) {
@@ -271,9 +294,17 @@ impl Session {
 
     /// Passes on a message of the client, or a part of one; its beginning has a tag.
     fn pass(&mut self, tag: Option<u8>, bytes: &[u8]) {
+        if matches!(tag, Some(b'P' | b'B' | b'D' | b'E' | b'C' | b'H')) {
+            self.is_unsynced = true;
+        }
         match tag {
+            // It is ignored if what came before has failed, and then nothing is owed.
+            Some(b'Q' | b'F') if self.is_unsynced => self.is_tracked = false,
             Some(b'Q' | b'F') => self.owed.push_back(Owed::Ready { is_query: true }),
-            Some(b'S') => self.owed.push_back(Owed::Ready { is_query: false }),
+            Some(b'S') => {
+                self.is_unsynced = false;
+                self.owed.push_back(Owed::Ready { is_query: false });
+            }
             Some(b'P') if self.is_tracked => {
                 let parse = message::decode::<Parse>(bytes).ok().filter(|_| self.is_readable(bytes));
                 let named = parse.and_then(|parse| {
@@ -302,6 +333,7 @@ impl Session {
             is_query,
             restarts: 0,
             replies: BytesMut::new(),
+            last: 0,
             is_retained: false,
             error: None,
             is_committed: false,
@@ -331,6 +363,11 @@ impl Session {
         matches!(self.phase, Phase::Queued { .. })
     }
 
+    /// Whether the transaction that waits may be sent or cancelled: not while the client has a part of a message.
+    pub(crate) fn may_go(&self) -> bool {
+        self.is_queued() && self.is_between()
+    }
+
     /// Whether a transaction waits, or is going to before the upstream sees it again.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.phase, Phase::Queued { .. } | Phase::RollingBack(_))
@@ -350,7 +387,7 @@ impl Session {
 
     /// The transaction that waits is given up, because the client asked for it.
     pub(crate) fn cancel(&mut self) {
-        assert!(self.is_queued(), "what the upstream has, the upstream cancels");
+        assert!(self.may_go(), "what the upstream has, the upstream cancels, and within a message nothing is said");
         self.phase = Phase::Passing;
         self.counts.cancelled.add(1);
         let text = "canceling statement due to user request";
@@ -360,8 +397,9 @@ impl Session {
 
     /// Whether the client may be sent away: it has nothing under way.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_outside = self.status == Some(b'I') && self.owed.is_empty();
+        let is_outside = self.status == Some(b'I') && self.owed.is_empty() && !self.is_unsynced;
         is_outside
+            && self.is_between()
             && matches!(self.phase, Phase::Passing)
             && self.client_in.is_empty()
             && self.client_frames.is_between()
@@ -372,9 +410,9 @@ impl Session {
         self.end(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command", None);
     }
 
-    /// One of the two does not keep to the protocol.
+    /// The client does not keep to the protocol.
     pub(crate) fn violated(&mut self, malformed: Malformed) {
-        let hint = Some("Nothing of it was passed on.");
+        let hint = Some("The message was not passed on; what came before it was.");
         self.end(SqlState::PROTOCOL_VIOLATION, &format!("protocol violation: {malformed}"), hint);
     }
 
@@ -398,8 +436,16 @@ impl Session {
         !self.is_closing && self.to_client.len() < BUFFERED_MAX
     }
 
+    /// Whether what the client has got ends with a message. Within one, nothing of ours may be said.
+    pub(crate) fn is_between(&self) -> bool {
+        !self.is_within
+    }
+
+    /// Ends the session: with a last word, or without where that would be taken for the rest of a message.
     fn end(&mut self, state: SqlState, text: &str, hint: Option<&str>) {
-        self.to_client.extend_from_slice(&errors::response(Severity::Fatal, state, text, hint));
+        if self.is_between() {
+            self.to_client.extend_from_slice(&errors::response(Severity::Fatal, state, text, hint));
+        }
         self.is_closing = true;
     }
 }
