@@ -19,10 +19,9 @@ use seriatim_wire::errors::{self, Severity, SqlState};
 use seriatim_wire::frames::{Frames, Piece};
 use seriatim_wire::messages::extendedquery::{Bind, Close, Describe, Execute, Parse};
 use seriatim_wire::messages::simplequery::Query;
-use seriatim_wire::messages::startup::PasswordMessageFamily;
-use seriatim_wire::{Malformed, message};
+use seriatim_wire::{Malformed, message, startup};
 
-use crate::batches::Footprint;
+use crate::batches::{Footprint, Key};
 use crate::counts::Counts;
 use crate::templates::{Instance, Pipeline, Prepared, Templates};
 
@@ -49,11 +48,15 @@ pub(crate) struct Session {
     offered: bool,
     /// What cancels queries of this session: process and secret.
     pub(crate) key: Option<Bytes>,
+    /// The database, by which keys of one are none of another.
+    database: Vec<u8>,
     /// What the upstream has not answered yet.
     owed: VecDeque<Owed>,
     /// The client has sent messages of the extended protocol that no `Sync` has ended: they are in a transaction, and after an error the
     /// upstream ignores whatever comes.
     is_unsynced: bool,
+    /// The upstream copies from the client in the extended protocol, and ignores `Sync` until the client ends that.
+    ignores_sync: bool,
     /// The client has got a part of a message, and what is next is the rest of it.
     is_within: bool,
     /// Of the last `ReadyForQuery`: `I` outside of a transaction, `T` in one, `E` in one that failed.
@@ -75,6 +78,18 @@ pub(crate) struct Session {
     is_leaving: bool,
 }
 
+/// Where a transaction of a template is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// There is none here.
+    #[default]
+    Elsewhere,
+    /// It was sent.
+    Runs,
+    /// It waits here, or is going to before the upstream sees it again.
+    Waits,
+}
+
 /// Who does not keep to the protocol.
 #[derive(Debug)]
 pub(crate) enum Violation {
@@ -89,6 +104,8 @@ enum Owed {
     Parse(Option<(String, Prepared)>),
     /// `ReadyForQuery`; of a simple query, or of a `Sync`.
     Ready { is_query: bool },
+    /// Nothing: the client has ended a COPY here, and a `Sync` before it was ignored if the server copied.
+    CopyEnd,
 }
 
 #[derive(Debug)]
@@ -145,8 +162,10 @@ impl Session {
             both_encrypted,
             offered: false,
             key: None,
+            database: database(start),
             owed: VecDeque::from([Owed::Ready { is_query: true }]),
             is_unsynced: false,
+            ignores_sync: false,
             is_within: false,
             status: None,
             is_tracked,
@@ -231,8 +250,7 @@ impl Session {
 
     /// Whether a client supports channel binding and believes that the server does not, which the server would take for an attack.
     fn expects_binding(&self, frame: &[u8]) -> bool {
-        let family = message::decode::<PasswordMessageFamily>(frame).ok();
-        let initial = family.and_then(|family| family.into_sasl_initial_response().ok());
+        let initial = message::sasl_initial_response(frame).ok();
         self.both_encrypted && initial.and_then(|initial| initial.data).is_some_and(|data| data.starts_with(b"y,"))
     }
 
@@ -301,6 +319,9 @@ impl Session {
             // It is ignored if what came before has failed, and then nothing is owed.
             Some(b'Q' | b'F') if self.is_unsynced => self.is_tracked = false,
             Some(b'Q' | b'F') => self.owed.push_back(Owed::Ready { is_query: true }),
+            Some(b'S') if self.ignores_sync => {}
+            Some(b'c' | b'f') if std::mem::take(&mut self.ignores_sync) => {}
+            Some(b'c' | b'f') if !self.owed.is_empty() => self.owed.push_back(Owed::CopyEnd),
             Some(b'S') => {
                 self.is_unsynced = false;
                 self.owed.push_back(Owed::Ready { is_query: false });
@@ -345,7 +366,8 @@ impl Session {
     pub(crate) fn wants_place(&mut self) -> Option<Footprint> {
         let Phase::Queued { attempt, is_entered } = &mut self.phase else { return None };
         let Instance { reads, writes, .. } = &attempt.instance;
-        let footprint = Footprint { reads: reads.clone(), writes: writes.clone(), restarts: attempt.restarts };
+        let here = |keys: &[Key]| keys.iter().map(|key| [&self.database, &b"\0"[..], key].concat()).collect();
+        let footprint = Footprint { reads: here(reads), writes: here(writes), restarts: attempt.restarts };
         (!std::mem::replace(is_entered, true)).then_some(footprint)
     }
 
@@ -368,11 +390,6 @@ impl Session {
         self.is_queued() && self.is_between()
     }
 
-    /// Whether a transaction waits, or is going to before the upstream sees it again.
-    pub(crate) fn waits(&self) -> bool {
-        matches!(self.phase, Phase::Queued { .. } | Phase::RollingBack(_))
-    }
-
     /// The transaction that waits is sent.
     pub(crate) fn go(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Passing);
@@ -383,6 +400,15 @@ impl Session {
         self.to_upstream.extend_from_slice(&attempt.bytes);
         self.owed.push_back(Owed::Ready { is_query: attempt.is_query });
         self.phase = Phase::Running(attempt);
+    }
+
+    /// Where the transaction is, if there is one.
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        match self.phase {
+            Phase::Passing | Phase::Gathering { .. } => Whereabouts::Elsewhere,
+            Phase::Running(_) => Whereabouts::Runs,
+            Phase::Queued { .. } | Phase::RollingBack(_) => Whereabouts::Waits,
+        }
     }
 
     /// The transaction that waits is given up, because the client asked for it.
@@ -416,7 +442,7 @@ impl Session {
         self.end(SqlState::PROTOCOL_VIOLATION, &format!("protocol violation: {malformed}"), hint);
     }
 
-    /// The client has gone, which a held pipeline must not hide from the upstream: it executes what it gets.
+    /// The client says nothing more, which a held pipeline must not hide from the upstream: it executes what it gets.
     pub(crate) fn client_gone(&mut self) {
         self.is_leaving = true;
         self.release_held();
@@ -427,9 +453,18 @@ impl Session {
         matches!(self.phase, Phase::Passing) && self.to_upstream.is_empty()
     }
 
+    /// Whether more is read from the client; also while its transaction waits or runs, so that its end is seen.
     pub(crate) fn reads_client(&self) -> bool {
-        let takes = matches!(self.phase, Phase::Passing | Phase::Gathering { .. });
-        !self.is_closing && takes && self.to_upstream.len() < BUFFERED_MAX
+        !self.is_closing && self.client_in.len() < BUFFERED_MAX && self.to_upstream.len() < BUFFERED_MAX
+    }
+
+    /// Nobody hears the client's answers any more: what the upstream has not got is given up.
+    pub(crate) fn unheard(&mut self) {
+        if self.is_queued() {
+            self.counts.cancelled.add(1);
+            self.phase = Phase::Passing;
+            self.client_in.clear();
+        }
     }
 
     pub(crate) fn reads_upstream(&self) -> bool {
@@ -448,4 +483,10 @@ impl Session {
         }
         self.is_closing = true;
     }
+}
+
+/// The database that a session's first packet names, or its user, who has one of that name then.
+fn database(start: &[u8]) -> Vec<u8> {
+    let named = |name| startup::parameter(start, name).ok().flatten();
+    named("database").or_else(|| named("user")).unwrap_or_default().into_bytes()
 }

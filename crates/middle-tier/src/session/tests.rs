@@ -16,7 +16,7 @@ use crate::templates::EXAMPLE;
 
 const TRANSFER: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE; \
     UPDATE accounts SET balance = balance - 5 WHERE id = 1; UPDATE accounts SET balance = balance + 5 WHERE id = 2; COMMIT";
-const START: &[u8] = b"the first packet";
+const START: &[u8] = b"\0\0\0\x1f\0\x03\0\0user\0me\0database\0mine\0\0";
 
 fn query(text: &str) -> Bytes {
     encode(&Query::new(text.into()))
@@ -123,6 +123,7 @@ fn a_transaction_of_a_template_waits_and_goes_as_it_came() {
     sends(&mut session, &[query(TRANSFER), query("select 1")]);
     assert!(session.is_queued() && session.to_upstream.is_empty());
     let footprint = session.wants_place().expect("it waits");
+    assert!(footprint.writes.iter().all(|key| key.starts_with(b"mine\0accounts/")), "keys are a database's");
     assert_eq!((footprint.reads.len(), footprint.writes.len(), footprint.restarts), (0, 2, 0));
     assert!(session.wants_place().is_none() && session.keeps_place());
     session.go();
@@ -231,7 +232,7 @@ fn a_serialization_failure_is_retried_as_often_as_the_template_says() {
         says(&mut session, &[&failed()[..2], std::slice::from_ref(&notification), &failed()[2..]].concat());
         assert_eq!(session.to_client.split(), notification, "what is not the transaction's is not dropped with it");
         assert_eq!(session.to_upstream.split(), query("ROLLBACK"), "after {restarts} restarts");
-        assert!(session.waits() && session.keeps_place());
+        assert_eq!((session.whereabouts(), session.keeps_place()), (Whereabouts::Waits, true));
         says(&mut session, &[complete("ROLLBACK"), idle()]);
         assert!(session.is_queued() && !session.keeps_place());
     }
@@ -273,14 +274,14 @@ fn what_is_not_to_be_retried_is_not() {
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     says(&mut session, &[with(b"23505"), failure(), ready(TransactionStatus::Error)]);
-    assert!(!session.waits());
+    assert_eq!(session.whereabouts(), Whereabouts::Elsewhere);
     // Answers that are too many to be kept are passed on, and then it is too late.
     let mut session = self::session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     let row = [&b"D"[..], &(RETAINED_MAX as u32 + 4).to_be_bytes(), &vec![0; RETAINED_MAX]].concat();
     says(&mut session, &[row.into(), failure(), ready(TransactionStatus::Error)]);
-    assert!(!session.waits() && session.to_client.len() > RETAINED_MAX);
+    assert!(session.whereabouts() == Whereabouts::Elsewhere && session.to_client.len() > RETAINED_MAX);
 }
 
 /// The upstream dies after each message that it could have said: the client learns what can be known.
@@ -370,6 +371,36 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     sends(&mut extended, &[query(TRANSFER)]);
     assert!(!extended.is_queued());
     assert!(extended.to_upstream.ends_with(&query(TRANSFER)));
+    // But a session is idle after it, when it has begun another thing and that has ended, whoever was faster: the server with its
+    // wish for data, or the client with all that there is.
+    says(&mut extended, &[complete("COMMIT"), idle()]);
+    assert!(extended.is_idle());
+    let mut early = session(EXAMPLE);
+    let [parse, sync] = [encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())];
+    sends(&mut early, &[parse, sync.clone(), Bytes::from_static(b"c\0\0\0\x04"), sync]);
+    says(&mut early, &[encode(&ParseComplete::new()), encode(&CopyInResponse::new(0, 1, vec![0]))]);
+    assert!(!early.is_idle());
+    says(&mut early, &[complete("COPY 0"), idle()]);
+    assert!(early.is_idle());
+}
+
+#[test]
+fn what_nobody_hears_is_not_sent() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER)]);
+    assert!(session.reads_client(), "whoever waits may go");
+    session.client_in.extend_from_slice(&vec![0; BUFFERED_MAX]);
+    assert!(!session.reads_client(), "and may not send without end");
+    session.unheard();
+    session.client_gone();
+    session.advance().expect("it keeps to the protocol");
+    assert!(session.has_passed() && !session.keeps_place() && session.to_upstream.is_empty());
+    // What was sent is the upstream's.
+    let mut running = self::session(EXAMPLE);
+    sends(&mut running, &[query(TRANSFER)]);
+    go(&mut running);
+    running.unheard();
+    assert!(running.keeps_place());
 }
 
 #[test]

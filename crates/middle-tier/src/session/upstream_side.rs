@@ -71,11 +71,13 @@ impl Session {
             }
             b'Z' => {
                 self.status = bytes.get(5).copied();
+                self.ignores_sync = false;
                 while let Some(owed) = self.owed.pop_front() {
                     if let Owed::Ready { .. } = owed {
                         break;
                     }
                 }
+                self.forget_copies();
             }
             b'1' => {
                 if let Some(Owed::Parse(_)) = self.owed.front()
@@ -83,6 +85,7 @@ impl Session {
                 {
                     self.statements.insert(name, prepared);
                 }
+                self.forget_copies();
             }
             b'C' => {
                 let tag = message::decode::<CommandComplete>(&bytes).map(|complete| complete.tag);
@@ -94,10 +97,15 @@ impl Session {
             b'G' | b'W' => {
                 let next = self.owed.iter().find_map(|owed| match owed {
                     Owed::Ready { is_query } => Some(*is_query),
-                    Owed::Parse(_) => None,
+                    Owed::Parse(_) | Owed::CopyEnd => None,
                 });
-                // While it copies, a server ignores `Sync`.
-                self.is_tracked &= tag == b'G' && next == Some(true);
+                if tag == b'W' || next != Some(true) {
+                    // Whether it fails before it comes to the next `Sync` is not known.
+                    self.is_tracked = false;
+                    let end = self.owed.iter().position(|owed| matches!(owed, Owed::CopyEnd));
+                    self.owed.drain(..end.map_or(self.owed.len(), |end| end + 1));
+                    self.ignores_sync = tag == b'G' && end.is_none();
+                }
             }
             b'E' => {
                 self.upstream_fatal |= errors::read(&bytes).is_ok_and(|(severity, _)| severity == Severity::Fatal);
@@ -105,6 +113,11 @@ impl Session {
             _ => {}
         }
         bytes
+    }
+
+    /// The end of a COPY is of interest as long as a `Sync` before it may be ignored.
+    fn forget_copies(&mut self) {
+        while self.owed.pop_front_if(|owed| matches!(owed, Owed::CopyEnd)).is_some() {}
     }
 
     /// Of the ways to authenticate, those that can be passed on.
