@@ -57,16 +57,28 @@ pub(crate) fn command() -> Command {
         )
         .arg(
             number("wait", "MS", "1", "For how many milliseconds a transaction waits for a batch to fill, at most")
-                .value_parser(|text: &str| {
-                    let most = 60_000.0;
-                    let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=most).contains(wait));
-                    wait.ok_or_else(|| format!("it is a number from 0 to {most}"))
-                }),
+                .value_parser(milliseconds),
+        )
+        .arg(
+            number(
+                "hold",
+                "MS",
+                "1000",
+                "For how many milliseconds a transaction waits for those that it conflicts with, at most; then it is sent, and PostgreSQL decides",
+            )
+            .value_parser(milliseconds),
         )
         .arg(number("clients", "N", "1000", "Clients at the same time, at most").value_parser(value_parser!(NonZeroUsize)))
         .arg(number("threads", "N", "1", "Threads that serve clients").value_parser(value_parser!(u16).range(1..=1024)))
         .arg(file("tls-cert", "The certificate that clients see, and those that signed it, PEM; without it, no TLS").requires("tls-key"))
         .arg(file("tls-key", "The key of that certificate, PEM").requires("tls-cert"))
+        .arg(
+            Arg::new("tls-require")
+                .long("tls-require")
+                .action(ArgAction::SetTrue)
+                .requires("tls-cert")
+                .help("Refuse clients that do not use TLS; without it, they are taken"),
+        )
         .arg(args::format())
 }
 
@@ -96,12 +108,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         _ => None,
     };
     let size: Option<NonZeroUsize> = *matches.get_one("batch").expect("it has a default");
-    let wait = Duration::from_secs_f64(matches.get_one::<f64>("wait").expect("it has a default") / 1000.0);
-    let batching = size.map(|size| Batching { size, wait });
+    let time = |name| Duration::from_secs_f64(matches.get_one::<f64>(name).expect("it has a default") / 1000.0);
+    let batching = size.map(|size| Batching { size, wait: time("wait"), hold: time("hold") });
     let clients_max = matches.get_one::<NonZeroUsize>("clients").expect("it has a default").get();
     let threads = usize::from(*matches.get_one::<u16>("threads").expect("it has a default"));
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(Failure::run)?;
-    let settings = Settings { upstream, templates, batching, tls, clients_max };
+    let tls_required = matches.get_flag("tls-require");
+    let settings = Settings { upstream, templates, batching, tls, tls_required, clients_max };
     let counts = Arc::new(Counts::default());
     runtime.block_on(serve(matches, settings, Arc::clone(&counts)))?;
     match args::is_json(matches) {
@@ -147,6 +160,13 @@ async fn serve(matches: &ArgMatches, settings: Settings, counts: Arc<Counts>) ->
     let (stop, abandon) = (async { _ = stopped.await }, async { _ = abandoned.await });
     seriatim_middle_tier::serve(listener, settings, counts, stop, abandon).await;
     Ok(())
+}
+
+/// A time that somebody waits.
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let most = 60_000.0;
+    let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=most).contains(wait));
+    wait.ok_or_else(|| format!("it is a number from 0 to {most}"))
 }
 
 fn text<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {

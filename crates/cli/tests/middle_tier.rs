@@ -53,7 +53,10 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
     refused(&["--upstream", "postgres://h?sslmode=verify-full&sslrootcert=/dev/null"], &["no certificate"]);
     refused(&["--upstream", "postgres://h", "--batch", "0"], &["off or a number from 1"]);
     refused(&["--upstream", "postgres://h", "--wait", "-1"], &["from 0"]);
+    refused(&["--upstream", "postgres://h", "--hold", "x"], &["from 0"]);
     refused(&["--upstream", "postgres://h", "--tls-cert", "x"], &["--tls-key"]);
+    refused(&["--upstream", "postgres://h", "--tls-require"], &["--tls-cert"]);
+    refused(&["--upstream", "postgres://h?sslrootcert=/dev/null"], &["sslmode=verify-full"]);
     refused(&["--upstream", "postgres://h", "--listen", "nowhere"], &["--listen HOST:PORT"]);
     let help = String::from_utf8(seriatim(&["--help"]).stdout).expect("text");
     assert!(help.contains("[[template]]") && help.contains("plain_begin_is_serializable"), "{help}");

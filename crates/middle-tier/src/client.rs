@@ -12,14 +12,17 @@ use seriatim_wire::{Duplex, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::Shared;
-use crate::session::Session;
+use crate::session::{Session, Violation, Whereabouts};
 
 /// How long a client may take until its session begins, as `authentication_timeout` of PostgreSQL has it.
 const GREETING_MAX: Duration = Duration::from_secs(60);
 /// Room for what is read at once.
 const READ_BYTES: usize = 16 << 10;
+/// How long a client may take to read the last that it is told.
+const LAST_WORD_MAX: Duration = Duration::from_secs(10);
 /// How long an upstream may take to close the connection that a request to cancel came by.
 const CANCEL_MAX: Duration = Duration::from_secs(10);
 
@@ -30,19 +33,9 @@ pub(crate) struct Cancels(Mutex<HashMap<Bytes, Arc<Cancel>>>);
 /// Where a client's transaction is, for those who want to cancel it.
 #[derive(Debug, Default)]
 struct Cancel {
-    state: Mutex<Cancelling>,
+    /// And whether it is to be given up.
+    state: Mutex<(Whereabouts, bool)>,
     asked: Notify,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Cancelling {
-    /// Not here.
-    #[default]
-    Elsewhere,
-    /// It waits here.
-    Waits,
-    /// It waits here, and is to be given up.
-    Asked,
 }
 
 impl Cancels {
@@ -54,30 +47,35 @@ impl Cancels {
     fn cancel(&self, key: &[u8]) -> bool {
         let Some(cancel) = self.locked().get(key).cloned() else { return false };
         let mut state = cancel.locked();
-        if *state == Cancelling::Elsewhere {
-            return false;
+        // One that runs and fails by itself, before the upstream hears of the request, is not to be run again.
+        state.1 = state.0 != Whereabouts::Elsewhere;
+        let waits = state.0 == Whereabouts::Waits;
+        if waits {
+            cancel.asked.notify_one();
         }
-        *state = Cancelling::Asked;
-        cancel.asked.notify_one();
-        true
+        waits
     }
 }
 
 impl Cancel {
-    fn locked(&self) -> std::sync::MutexGuard<'_, Cancelling> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, (Whereabouts, bool)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The transaction waits here, or it does not; whether it is to be given up.
-    fn set(&self, waits: bool) -> bool {
+    /// The transaction is there; whether it is to be given up.
+    fn set(&self, whereabouts: Whereabouts) -> bool {
         let mut state = self.locked();
-        let is_asked = *state == Cancelling::Asked;
-        match (waits, is_asked) {
-            (true, true) => {}
-            (true, false) => *state = Cancelling::Waits,
-            (false, _) => *state = Cancelling::Elsewhere,
+        *state = (whereabouts, state.1 && whereabouts != Whereabouts::Elsewhere);
+        state.1
+    }
+
+    /// The transaction that waits is sent, if it is not to be given up.
+    fn sends(&self) -> bool {
+        let mut state = self.locked();
+        if !state.1 {
+            state.0 = Whereabouts::Runs;
         }
-        is_asked
+        !state.1
     }
 }
 
@@ -97,7 +95,7 @@ pub(crate) async fn run(stream: TcpStream, shared: Arc<Shared>, stopped: watch::
 }
 
 async fn serve(stream: TcpStream, shared: &Shared, stopped: watch::Receiver<bool>, has_room: bool) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    seriatim_wire::prepare(&stream)?;
     let mut buffer = BytesMut::new();
     let greeted = tokio::time::timeout(GREETING_MAX, accept(Box::new(stream), &mut buffer, shared)).await;
     let (mut client, first, is_encrypted) = match greeted {
@@ -107,6 +105,11 @@ async fn serve(stream: TcpStream, shared: &Shared, stopped: watch::Receiver<bool
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     };
     let start = match first {
+        First::Session(_) if shared.tls_required && !is_encrypted => {
+            let text =
+                "the middle tier asks for an encrypted connection; connect with sslmode=require, or a stricter one";
+            return say_last(&mut client, SqlState::INVALID_AUTHORIZATION, text).await;
+        }
         First::Session(start) if has_room => start,
         First::Session(_) => {
             let text = "sorry, the middle tier has too many clients already";
@@ -226,10 +229,20 @@ async fn converse(
     let mut place = None;
     let mut is_stopping = false;
     let mut is_shut = false;
+    let mut closes = Instant::now();
     let mut why = String::from("it closed the connection");
     loop {
-        if let Err(malformed) = session.advance() {
-            session.violated(malformed);
+        match session.advance() {
+            Ok(()) => {}
+            Err(Violation::OfClient(malformed)) => session.violated(malformed),
+            Err(Violation::OfUpstream(malformed)) => {
+                session.lost(&shared.upstream.to_string(), &format!("protocol violation: {malformed}"));
+            }
+        }
+        if client.is_deaf {
+            session.to_client.clear();
+            session.unheard();
+            client.is_dirty = false;
         }
         if registered.is_none()
             && let Some(key) = session.key.clone()
@@ -243,9 +256,9 @@ async fn converse(
         if is_stopping && session.is_idle() && !session.is_closing {
             session.stop();
         }
-        if cancel.set(session.waits()) && session.is_queued() {
+        if cancel.set(session.whereabouts()) && session.may_go() {
             session.cancel();
-            cancel.set(false);
+            cancel.set(Whereabouts::Elsewhere);
             continue;
         }
         if !session.keeps_place() {
@@ -257,10 +270,6 @@ async fn converse(
                 participant.enter(footprint)
             });
         }
-        if client.is_deaf {
-            session.to_client.clear();
-            client.is_dirty = false;
-        }
         if client.has_ended {
             session.client_gone();
             if session.has_passed() && !upstream.is_dirty && !is_shut {
@@ -269,8 +278,10 @@ async fn converse(
                 upstream.writer.shutdown().await?;
             }
         }
-        if session.is_closing && session.to_client.is_empty() && !client.is_dirty {
-            return client.writer.shutdown().await;
+        if !session.is_closing {
+            closes = Instant::now() + LAST_WORD_MAX;
+        } else if session.to_client.is_empty() && !client.is_dirty {
+            return tokio::time::timeout_at(closes, client.writer.shutdown()).await?;
         }
         for buffer in [&mut session.client_in, &mut session.upstream_in] {
             if buffer.capacity() - buffer.len() < READ_BYTES / 4 {
@@ -281,6 +292,7 @@ async fn converse(
         tokio::select! {
             read = client.reader.read_buf(&mut session.client_in), if session.reads_client() && !client.has_ended => {
                 client.has_ended = !matches!(read, Ok(1..));
+                client.is_deaf |= read.is_err();
             }
             read = upstream.reader.read_buf(&mut session.upstream_in), if session.reads_upstream() && !upstream.has_ended => {
                 upstream.has_ended = !matches!(read, Ok(1..));
@@ -291,16 +303,19 @@ async fn converse(
             written = write(&mut client.writer, &mut client.is_dirty, &mut session.to_client),
                 if !session.to_client.is_empty() || client.is_dirty =>
             {
-                client.is_deaf = written.is_err();
+                client.is_deaf |= written.is_err();
             }
             written = write(&mut upstream.writer, &mut upstream.is_dirty, &mut session.to_upstream), if may_write => {
                 // What it said last is still to be read.
                 upstream.is_deaf = written.is_err();
             }
-            () = may_go(place.as_mut()), if session.is_queued() => {
-                if cancel.set(false) { session.cancel() } else { session.go() }
+            () = may_go(place.as_mut()), if session.may_go() => {
+                if cancel.sends() {
+                    session.go();
+                }
             }
-            () = cancel.asked.notified(), if session.waits() => {}
+            () = cancel.asked.notified(), if session.whereabouts() == Whereabouts::Waits => {}
+            () = tokio::time::sleep_until(closes), if session.is_closing => return Err(io::ErrorKind::TimedOut.into()),
             _ = stopped.changed(), if !is_stopping => is_stopping = true,
         }
     }
@@ -310,5 +325,25 @@ async fn converse(
 async fn may_go(place: Option<&mut crate::batches::Place>) {
     if let Some(place) = place {
         place.go().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_to_cancel_what_runs_is_remembered_if_it_comes_back() {
+        let (cancels, cancel) = (Cancels::default(), Arc::new(Cancel::default()));
+        let key = Bytes::from_static(b"key");
+        assert!(!cancels.cancel(&key));
+        cancels.locked().insert(key.clone(), Arc::clone(&cancel));
+        assert!(!cancels.cancel(&key) && !cancel.set(Whereabouts::Waits), "what was not there is not given up");
+        assert!(cancel.sends());
+        // The upstream is asked as well, and the transaction may have failed before it hears of that.
+        assert!(!cancels.cancel(&key));
+        assert!(cancel.set(Whereabouts::Runs) && cancel.set(Whereabouts::Waits));
+        assert!(!cancel.set(Whereabouts::Elsewhere) && !cancel.set(Whereabouts::Waits), "the next is another");
+        assert!(cancels.cancel(&key) && !cancel.sends() && cancel.set(Whereabouts::Waits));
     }
 }

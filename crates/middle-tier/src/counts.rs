@@ -33,6 +33,7 @@ counts! {
     batches: "Batches formed, those of one transaction included.",
     batched: "Transactions in them, once for each time that they were run.",
     waited: "Transactions that waited for one they conflict with.",
+    overdue: "Of those, and of those that waited for their batch, such that waited for too long, and went.",
     serialization_failures: "Transactions of templates that ended with 40001 or 40P01, retried or not.",
     retried: "Times that a transaction was run again.",
     cancelled: "Transactions that were cancelled while they waited.",

@@ -50,6 +50,8 @@ pub struct Settings {
     pub batching: Option<Batching>,
     /// TLS for clients; none: it is refused to them.
     pub tls: Option<Acceptor>,
+    /// Sessions without TLS are refused.
+    pub tls_required: bool,
     /// Clients at the same time, at most.
     pub clients_max: usize,
 }
@@ -61,12 +63,19 @@ pub struct Batching {
     pub size: NonZeroUsize,
     /// For how long a transaction waits for company, at most.
     pub wait: Duration,
+    /// For how long a transaction waits for others, its batch's forming included, at most; then it goes.
+    pub hold: Duration,
 }
 
-/// Batches of 50, for which nobody waits longer than a millisecond.
+/// Batches of 50, for which nobody waits longer than a millisecond, nor for others longer than a second: PostgreSQL's own
+/// `deadlock_timeout`, after which it looks whether a wait can end.
 impl Default for Batching {
     fn default() -> Batching {
-        Batching { size: NonZeroUsize::new(50).expect("not zero"), wait: Duration::from_millis(1) }
+        Batching {
+            size: NonZeroUsize::new(50).expect("not zero"),
+            wait: Duration::from_millis(1),
+            hold: Duration::from_secs(1),
+        }
     }
 }
 
@@ -77,6 +86,7 @@ struct Shared {
     templates: Arc<Templates>,
     batches: Option<Arc<Batches>>,
     tls: Option<Acceptor>,
+    tls_required: bool,
     cancels: Cancels,
     counts: Arc<Counts>,
 }
@@ -90,10 +100,10 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     abandon: impl Future<Output = ()>,
 ) {
-    let Settings { upstream, templates, batching, tls, clients_max } = settings;
+    let Settings { upstream, templates, batching, tls, tls_required, clients_max } = settings;
     let batches = batching.map(|batching| Arc::new(Batches::new(batching, Arc::clone(&counts))));
     let (cancels, templates) = (Cancels::default(), Arc::new(templates));
-    let shared = Arc::new(Shared { upstream, templates, batches, tls, cancels, counts });
+    let shared = Arc::new(Shared { upstream, templates, batches, tls, tls_required, cancels, counts });
     let (stopping, stopped) = watch::channel(false);
     let mut clients = tokio::task::JoinSet::new();
     tokio::pin!(stop, abandon);

@@ -83,6 +83,13 @@ impl Upstream {
         if upstream.host.is_empty() {
             upstream.host = "localhost".into();
         }
+        if matches!(upstream.mode, SslMode::Disable | SslMode::Prefer) && upstream.root.is_some() {
+            // libpq takes it and verifies nothing with `disable`, and nothing that matters with `prefer`.
+            return Err(
+                "sslrootcert verifies nothing with sslmode=disable or prefer (the default); sslmode=verify-full does"
+                    .into(),
+            );
+        }
         if upstream.mode == SslMode::Require && upstream.root.is_some() {
             // As libpq has it, for those who gave a root before there was `verify-ca`.
             upstream.mode = SslMode::VerifyCa;
@@ -166,7 +173,7 @@ impl Upstream {
             return Ok((Box::new(UnixStream::connect(path).await?), false));
         }
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        stream.set_nodelay(true)?;
+        seriatim_wire::prepare(&stream)?;
         let mut stream: Stream = Box::new(stream);
         if self.mode == SslMode::Disable {
             return Ok((stream, false));
@@ -248,6 +255,8 @@ mod tests {
             ("postgres://%2", "percent-encoded"),
             ("postgres://h?sslmode=allow", "one of disable"),
             ("postgres://h?connect_timeout=0", "at least 1"),
+            ("postgres://h?sslrootcert=r.pem", "sslmode=verify-full"),
+            ("postgres://h?sslmode=disable&sslrootcert=r.pem", "sslmode=verify-full"),
             ("postgres://h?options=x", "connect_timeout"),
         ] {
             let error = Upstream::parse(url).expect_err(url);

@@ -14,12 +14,31 @@ pub mod tls;
 
 pub use pgwire::messages;
 
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 
 /// A connection, with TLS or without.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// How long a connection is silent before it is asked whether the other end is there, and then how long between two questions. A
+/// server's own default, of the system, is two hours.
+const KEEPALIVE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
+
+/// Has messages leave at once, and an end that vanished without a word noticed.
+///
+/// # Errors
+/// When the system does not allow that.
+pub fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let [silence, interval] = KEEPALIVE;
+    let keepalive = TcpKeepalive::new().with_time(silence).with_interval(interval);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
 
 /// Any connection.
 pub type Stream = Box<dyn Duplex>;
@@ -35,3 +54,17 @@ impl std::fmt::Display for Malformed {
 }
 
 impl std::error::Error for Malformed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_vanished_end_is_asked_for() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
+        assert!(!SockRef::from(&stream).keepalive().expect("a socket"));
+        prepare(&stream).expect("it may");
+        assert!(SockRef::from(&stream).keepalive().expect("a socket") && stream.nodelay().expect("a socket"));
+    }
+}

@@ -5,6 +5,9 @@
 //! crate `batch`, from what its transactions read and write, and enters the `schedule` in that order: those that conflict, in one
 //! batch or in several, run one after another, the others at the same time.
 //!
+//! Keys advise, the server decides: who has waited for longer than `hold` goes, whoever is in its way. So a transaction that does not end,
+//! because its client does not read its answer or has vanished, holds up others for so long and no longer.
+//!
 //! The paper drops those that are in each other's way from a batch and adds them to the next (§5.6). Here they come last in their own: they
 //! wait for the others, and cannot fail because of them.
 
@@ -16,6 +19,7 @@ use std::time::Duration;
 
 use seriatim_batch::{Batch, Member, Settings};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::Batching;
 use crate::counts::Counts;
@@ -37,6 +41,7 @@ pub(crate) struct Footprint {
 pub(crate) struct Batches {
     size: usize,
     wait: Duration,
+    hold: Duration,
     counts: Arc<Counts>,
     state: Mutex<State>,
 }
@@ -64,13 +69,16 @@ pub(crate) struct Participant(Arc<Batches>);
 pub(crate) struct Place {
     batches: Arc<Batches>,
     id: u64,
+    /// When it goes whoever is in its way.
+    until: Instant,
     go: oneshot::Receiver<()>,
     has_gone: bool,
 }
 
 impl Batches {
     pub(crate) fn new(batching: Batching, counts: Arc<Counts>) -> Batches {
-        Batches { size: batching.size.get(), wait: batching.wait, counts, state: Mutex::default() }
+        let Batching { size, wait, hold } = batching;
+        Batches { size: size.get(), wait, hold, counts, state: Mutex::default() }
     }
 
     /// State is whole between any two calls of methods here: none of them unwinds in between.
@@ -103,7 +111,7 @@ impl Batches {
                 }
             });
         }
-        Place { batches: Arc::clone(self), id, go, has_gone: false }
+        Place { batches: Arc::clone(self), id, until: Instant::now() + self.hold, go, has_gone: false }
     }
 
     fn leave(&self, id: u64) {
@@ -187,11 +195,13 @@ impl Drop for Participant {
 }
 
 impl Place {
-    /// Completes when the transaction may go. Dropping the future loses nothing.
+    /// Completes when the transaction may go, or has waited for too long. Dropping the future loses nothing.
     pub(crate) async fn go(&mut self) {
         if !self.has_gone {
             // The sender is dropped only after it has sent.
-            let _ = (&mut self.go).await;
+            if tokio::time::timeout_at(self.until, &mut self.go).await.is_err() {
+                self.batches.counts.overdue.add(1);
+            }
             self.has_gone = true;
         }
     }
@@ -213,7 +223,7 @@ mod tests {
     }
 
     fn batches(size: usize, wait: Duration) -> Arc<Batches> {
-        let batching = Batching { size: size.try_into().expect("not zero"), wait };
+        let batching = Batching { size: size.try_into().expect("not zero"), wait, hold: LONG };
         Arc::new(Batches::new(batching, Arc::default()))
     }
 
@@ -272,6 +282,32 @@ mod tests {
         drop((writer, other));
         assert_eq!(batches.locked().schedule.len(), 0);
         assert_eq!(batches.counts.counted().waited, 2);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_longer_than_for_the_hold() {
+        let batching = Batching { size: 50.try_into().expect("not zero"), wait: LONG, hold: Duration::from_millis(5) };
+        let batches = Arc::new(Batches::new(batching, Arc::default()));
+        let clients: Vec<_> = (0..4).map(|_| batches.join()).collect();
+        let stuck = clients[0].enter(footprint(&[], &["x"]));
+        let mut gathers = clients[1].enter(footprint(&[], &["y"]));
+        gathers.go().await;
+        drop(gathers);
+        drop(clients.into_iter().skip(2).collect::<Vec<_>>());
+        let client = batches.join();
+        let mut waits = client.enter(footprint(&[], &["x"]));
+        assert!(!may_go(&mut waits));
+        waits.go().await;
+        assert_eq!(batches.counts.counted().overdue, 2);
+        // Who goes so is still in the way of those behind it.
+        let mut behind = client.enter(footprint(&[], &["x"]));
+        drop(stuck);
+        assert!(!may_go(&mut behind));
+        drop(waits);
+        assert!(may_go(&mut behind));
+        drop(behind);
+        let state = batches.locked();
+        assert!(state.go.is_empty() && state.gathering.is_empty() && state.schedule.len() == 0);
     }
 
     #[tokio::test]

@@ -19,10 +19,9 @@ use seriatim_wire::errors::{self, Severity, SqlState};
 use seriatim_wire::frames::{Frames, Piece};
 use seriatim_wire::messages::extendedquery::{Bind, Close, Describe, Execute, Parse};
 use seriatim_wire::messages::simplequery::Query;
-use seriatim_wire::messages::startup::PasswordMessageFamily;
-use seriatim_wire::{Malformed, message};
+use seriatim_wire::{Malformed, message, startup};
 
-use crate::batches::Footprint;
+use crate::batches::{Footprint, Key};
 use crate::counts::Counts;
 use crate::templates::{Instance, Pipeline, Prepared, Templates};
 
@@ -49,8 +48,17 @@ pub(crate) struct Session {
     offered: bool,
     /// What cancels queries of this session: process and secret.
     pub(crate) key: Option<Bytes>,
+    /// The database, by which keys of one are none of another.
+    database: Vec<u8>,
     /// What the upstream has not answered yet.
     owed: VecDeque<Owed>,
+    /// The client has sent messages of the extended protocol that no `Sync` has ended: they are in a transaction, and after an error the
+    /// upstream ignores whatever comes.
+    is_unsynced: bool,
+    /// The upstream copies from the client in the extended protocol, and ignores `Sync` until the client ends that.
+    ignores_sync: bool,
+    /// The client has got a part of a message, and what is next is the rest of it.
+    is_within: bool,
     /// Of the last `ReadyForQuery`: `I` outside of a transaction, `T` in one, `E` in one that failed.
     status: Option<u8>,
     /// Whether `owed` is known: not in replication, nor after COPY in the extended protocol, which ignores `Sync`.
@@ -70,6 +78,25 @@ pub(crate) struct Session {
     is_leaving: bool,
 }
 
+/// Where a transaction of a template is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// There is none here.
+    #[default]
+    Elsewhere,
+    /// It was sent.
+    Runs,
+    /// It waits here, or is going to before the upstream sees it again.
+    Waits,
+}
+
+/// Who does not keep to the protocol.
+#[derive(Debug)]
+pub(crate) enum Violation {
+    OfClient(Malformed),
+    OfUpstream(Malformed),
+}
+
 /// An answer that the upstream owes.
 #[derive(Debug)]
 enum Owed {
@@ -77,6 +104,8 @@ enum Owed {
     Parse(Option<(String, Prepared)>),
     /// `ReadyForQuery`; of a simple query, or of a `Sync`.
     Ready { is_query: bool },
+    /// Nothing: the client has ended a COPY here, and a `Sync` before it was ignored if the server copied.
+    CopyEnd,
 }
 
 #[derive(Debug)]
@@ -103,6 +132,8 @@ struct Attempt {
     restarts: u32,
     /// What the upstream answered this time.
     replies: BytesMut,
+    /// Where the last message in them begins.
+    last: usize,
     /// Whether that is kept back until it is known whether the transaction is run again.
     is_retained: bool,
     error: Option<SqlState>,
@@ -131,7 +162,11 @@ impl Session {
             both_encrypted,
             offered: false,
             key: None,
+            database: database(start),
             owed: VecDeque::from([Owed::Ready { is_query: true }]),
+            is_unsynced: false,
+            ignores_sync: false,
+            is_within: false,
             status: None,
             is_tracked,
             conforming: false,
@@ -147,11 +182,13 @@ impl Session {
     /// Moves what came to where it goes, as far as it can.
     ///
     /// # Errors
-    /// When one of the two does not keep to the protocol.
-    pub(crate) fn advance(&mut self) -> Result<(), Malformed> {
+    /// When one of the two does not keep to the protocol: what follows from it is [`Session::violated`] or [`Session::lost`].
+    pub(crate) fn advance(&mut self) -> Result<(), Violation> {
         while !self.is_closing {
             let inspects = |tag: u8, bytes: usize| bytes <= INSPECTED_MAX && b"RSKEZ1CGWA".contains(&tag);
-            if let Some(piece) = self.upstream_frames.next(&mut self.upstream_in, inspects)? {
+            if let Some(piece) =
+                self.upstream_frames.next(&mut self.upstream_in, inspects).map_err(Violation::OfUpstream)?
+            {
                 self.hear_upstream(piece);
                 continue;
             }
@@ -165,7 +202,8 @@ impl Session {
                 let looks = gathers || is_start && b"QPB".contains(&tag) || is_tracked && b"PC".contains(&tag);
                 bytes <= INSPECTED_MAX && (looks || offered && tag == b'p')
             };
-            let Some(piece) = self.client_frames.next(&mut self.client_in, inspects)? else { break };
+            let next = self.client_frames.next(&mut self.client_in, inspects).map_err(Violation::OfClient)?;
+            let Some(piece) = next else { break };
             self.hear_client(piece);
         }
         Ok(())
@@ -173,7 +211,11 @@ impl Session {
 
     /// Whether a transaction may begin here: nothing is under way.
     fn is_boundary(&self) -> bool {
-        self.is_tracked && self.status == Some(b'I') && self.owed.is_empty() && self.client_frames.is_between()
+        self.is_tracked
+            && self.status == Some(b'I')
+            && self.owed.is_empty()
+            && !self.is_unsynced
+            && self.client_frames.is_between()
     }
 
     fn hear_client(&mut self, piece: Piece) {
@@ -208,8 +250,7 @@ impl Session {
 
     /// Whether a client supports channel binding and believes that the server does not, which the server would take for an attack.
     fn expects_binding(&self, frame: &[u8]) -> bool {
-        let family = message::decode::<PasswordMessageFamily>(frame).ok();
-        let initial = family.and_then(|family| family.into_sasl_initial_response().ok());
+        let initial = message::sasl_initial_response(frame).ok();
         self.both_encrypted && initial.and_then(|initial| initial.data).is_some_and(|data| data.starts_with(b"y,"))
     }
 
@@ -271,9 +312,20 @@ impl Session {
 
     /// Passes on a message of the client, or a part of one; its beginning has a tag.
     fn pass(&mut self, tag: Option<u8>, bytes: &[u8]) {
+        if matches!(tag, Some(b'P' | b'B' | b'D' | b'E' | b'C' | b'H')) {
+            self.is_unsynced = true;
+        }
         match tag {
+            // It is ignored if what came before has failed, and then nothing is owed.
+            Some(b'Q' | b'F') if self.is_unsynced => self.is_tracked = false,
             Some(b'Q' | b'F') => self.owed.push_back(Owed::Ready { is_query: true }),
-            Some(b'S') => self.owed.push_back(Owed::Ready { is_query: false }),
+            Some(b'S') if self.ignores_sync => {}
+            Some(b'c' | b'f') if std::mem::take(&mut self.ignores_sync) => {}
+            Some(b'c' | b'f') if !self.owed.is_empty() => self.owed.push_back(Owed::CopyEnd),
+            Some(b'S') => {
+                self.is_unsynced = false;
+                self.owed.push_back(Owed::Ready { is_query: false });
+            }
             Some(b'P') if self.is_tracked => {
                 let parse = message::decode::<Parse>(bytes).ok().filter(|_| self.is_readable(bytes));
                 let named = parse.and_then(|parse| {
@@ -302,6 +354,7 @@ impl Session {
             is_query,
             restarts: 0,
             replies: BytesMut::new(),
+            last: 0,
             is_retained: false,
             error: None,
             is_committed: false,
@@ -313,7 +366,8 @@ impl Session {
     pub(crate) fn wants_place(&mut self) -> Option<Footprint> {
         let Phase::Queued { attempt, is_entered } = &mut self.phase else { return None };
         let Instance { reads, writes, .. } = &attempt.instance;
-        let footprint = Footprint { reads: reads.clone(), writes: writes.clone(), restarts: attempt.restarts };
+        let here = |keys: &[Key]| keys.iter().map(|key| [&self.database, &b"\0"[..], key].concat()).collect();
+        let footprint = Footprint { reads: here(reads), writes: here(writes), restarts: attempt.restarts };
         (!std::mem::replace(is_entered, true)).then_some(footprint)
     }
 
@@ -331,9 +385,9 @@ impl Session {
         matches!(self.phase, Phase::Queued { .. })
     }
 
-    /// Whether a transaction waits, or is going to before the upstream sees it again.
-    pub(crate) fn waits(&self) -> bool {
-        matches!(self.phase, Phase::Queued { .. } | Phase::RollingBack(_))
+    /// Whether the transaction that waits may be sent or cancelled: not while the client has a part of a message.
+    pub(crate) fn may_go(&self) -> bool {
+        self.is_queued() && self.is_between()
     }
 
     /// The transaction that waits is sent.
@@ -348,9 +402,18 @@ impl Session {
         self.phase = Phase::Running(attempt);
     }
 
+    /// Where the transaction is, if there is one.
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        match self.phase {
+            Phase::Passing | Phase::Gathering { .. } => Whereabouts::Elsewhere,
+            Phase::Running(_) => Whereabouts::Runs,
+            Phase::Queued { .. } | Phase::RollingBack(_) => Whereabouts::Waits,
+        }
+    }
+
     /// The transaction that waits is given up, because the client asked for it.
     pub(crate) fn cancel(&mut self) {
-        assert!(self.is_queued(), "what the upstream has, the upstream cancels");
+        assert!(self.may_go(), "what the upstream has, the upstream cancels, and within a message nothing is said");
         self.phase = Phase::Passing;
         self.counts.cancelled.add(1);
         let text = "canceling statement due to user request";
@@ -360,8 +423,9 @@ impl Session {
 
     /// Whether the client may be sent away: it has nothing under way.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_outside = self.status == Some(b'I') && self.owed.is_empty();
+        let is_outside = self.status == Some(b'I') && self.owed.is_empty() && !self.is_unsynced;
         is_outside
+            && self.is_between()
             && matches!(self.phase, Phase::Passing)
             && self.client_in.is_empty()
             && self.client_frames.is_between()
@@ -372,13 +436,13 @@ impl Session {
         self.end(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command", None);
     }
 
-    /// One of the two does not keep to the protocol.
+    /// The client does not keep to the protocol.
     pub(crate) fn violated(&mut self, malformed: Malformed) {
-        let hint = Some("Nothing of it was passed on.");
+        let hint = Some("The message was not passed on; what came before it was.");
         self.end(SqlState::PROTOCOL_VIOLATION, &format!("protocol violation: {malformed}"), hint);
     }
 
-    /// The client has gone, which a held pipeline must not hide from the upstream: it executes what it gets.
+    /// The client says nothing more, which a held pipeline must not hide from the upstream: it executes what it gets.
     pub(crate) fn client_gone(&mut self) {
         self.is_leaving = true;
         self.release_held();
@@ -389,17 +453,40 @@ impl Session {
         matches!(self.phase, Phase::Passing) && self.to_upstream.is_empty()
     }
 
+    /// Whether more is read from the client; also while its transaction waits or runs, so that its end is seen.
     pub(crate) fn reads_client(&self) -> bool {
-        let takes = matches!(self.phase, Phase::Passing | Phase::Gathering { .. });
-        !self.is_closing && takes && self.to_upstream.len() < BUFFERED_MAX
+        !self.is_closing && self.client_in.len() < BUFFERED_MAX && self.to_upstream.len() < BUFFERED_MAX
+    }
+
+    /// Nobody hears the client's answers any more: what the upstream has not got is given up.
+    pub(crate) fn unheard(&mut self) {
+        if self.is_queued() {
+            self.counts.cancelled.add(1);
+            self.phase = Phase::Passing;
+            self.client_in.clear();
+        }
     }
 
     pub(crate) fn reads_upstream(&self) -> bool {
         !self.is_closing && self.to_client.len() < BUFFERED_MAX
     }
 
+    /// Whether what the client has got ends with a message. Within one, nothing of ours may be said.
+    pub(crate) fn is_between(&self) -> bool {
+        !self.is_within
+    }
+
+    /// Ends the session: with a last word, or without where that would be taken for the rest of a message.
     fn end(&mut self, state: SqlState, text: &str, hint: Option<&str>) {
-        self.to_client.extend_from_slice(&errors::response(Severity::Fatal, state, text, hint));
+        if self.is_between() {
+            self.to_client.extend_from_slice(&errors::response(Severity::Fatal, state, text, hint));
+        }
         self.is_closing = true;
     }
+}
+
+/// The database that a session's first packet names, or its user, who has one of that name then.
+fn database(start: &[u8]) -> Vec<u8> {
+    let named = |name| startup::parameter(start, name).ok().flatten();
+    named("database").or_else(|| named("user")).unwrap_or_default().into_bytes()
 }

@@ -16,7 +16,7 @@ use crate::templates::EXAMPLE;
 
 const TRANSFER: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE; \
     UPDATE accounts SET balance = balance - 5 WHERE id = 1; UPDATE accounts SET balance = balance + 5 WHERE id = 2; COMMIT";
-const START: &[u8] = b"the first packet";
+const START: &[u8] = b"\0\0\0\x1f\0\x03\0\0user\0me\0database\0mine\0\0";
 
 fn query(text: &str) -> Bytes {
     encode(&Query::new(text.into()))
@@ -123,6 +123,7 @@ fn a_transaction_of_a_template_waits_and_goes_as_it_came() {
     sends(&mut session, &[query(TRANSFER), query("select 1")]);
     assert!(session.is_queued() && session.to_upstream.is_empty());
     let footprint = session.wants_place().expect("it waits");
+    assert!(footprint.writes.iter().all(|key| key.starts_with(b"mine\0accounts/")), "keys are a database's");
     assert_eq!((footprint.reads.len(), footprint.writes.len(), footprint.restarts), (0, 2, 0));
     assert!(session.wants_place().is_none() && session.keeps_place());
     session.go();
@@ -231,7 +232,7 @@ fn a_serialization_failure_is_retried_as_often_as_the_template_says() {
         says(&mut session, &[&failed()[..2], std::slice::from_ref(&notification), &failed()[2..]].concat());
         assert_eq!(session.to_client.split(), notification, "what is not the transaction's is not dropped with it");
         assert_eq!(session.to_upstream.split(), query("ROLLBACK"), "after {restarts} restarts");
-        assert!(session.waits() && session.keeps_place());
+        assert_eq!((session.whereabouts(), session.keeps_place()), (Whereabouts::Waits, true));
         says(&mut session, &[complete("ROLLBACK"), idle()]);
         assert!(session.is_queued() && !session.keeps_place());
     }
@@ -273,14 +274,14 @@ fn what_is_not_to_be_retried_is_not() {
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     says(&mut session, &[with(b"23505"), failure(), ready(TransactionStatus::Error)]);
-    assert!(!session.waits());
+    assert_eq!(session.whereabouts(), Whereabouts::Elsewhere);
     // Answers that are too many to be kept are passed on, and then it is too late.
     let mut session = self::session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     let row = [&b"D"[..], &(RETAINED_MAX as u32 + 4).to_be_bytes(), &vec![0; RETAINED_MAX]].concat();
     says(&mut session, &[row.into(), failure(), ready(TransactionStatus::Error)]);
-    assert!(!session.waits() && session.to_client.len() > RETAINED_MAX);
+    assert!(session.whereabouts() == Whereabouts::Elsewhere && session.to_client.len() > RETAINED_MAX);
 }
 
 /// The upstream dies after each message that it could have said: the client learns what can be known.
@@ -301,9 +302,9 @@ fn an_upstream_that_dies_leaves_no_outcome_untold() {
             sends(&mut session, &[query(TRANSFER)]);
             go(&mut session);
             says(&mut session, &committed()[..said]);
-            let expected = if said < 4 { "08007" } else { "08006" };
-            assert_eq!(lost(&mut session), [expected], "after {said} messages");
-            assert_eq!(session.counts.counted().unknown, u64::from(said < 4));
+            // Also after the answer to the COMMIT: 08006 is taken for a rollback.
+            assert_eq!(lost(&mut session), ["08007"], "after {said} messages");
+            assert_eq!(session.counts.counted().unknown, 1);
         }
         let mut failed = session(&templates);
         sends(&mut failed, &[query(TRANSFER)]);
@@ -370,6 +371,36 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     sends(&mut extended, &[query(TRANSFER)]);
     assert!(!extended.is_queued());
     assert!(extended.to_upstream.ends_with(&query(TRANSFER)));
+    // But a session is idle after it, when it has begun another thing and that has ended, whoever was faster: the server with its
+    // wish for data, or the client with all that there is.
+    says(&mut extended, &[complete("COMMIT"), idle()]);
+    assert!(extended.is_idle());
+    let mut early = session(EXAMPLE);
+    let [parse, sync] = [encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())];
+    sends(&mut early, &[parse, sync.clone(), Bytes::from_static(b"c\0\0\0\x04"), sync]);
+    says(&mut early, &[encode(&ParseComplete::new()), encode(&CopyInResponse::new(0, 1, vec![0]))]);
+    assert!(!early.is_idle());
+    says(&mut early, &[complete("COPY 0"), idle()]);
+    assert!(early.is_idle());
+}
+
+#[test]
+fn what_nobody_hears_is_not_sent() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER)]);
+    assert!(session.reads_client(), "whoever waits may go");
+    session.client_in.extend_from_slice(&vec![0; BUFFERED_MAX]);
+    assert!(!session.reads_client(), "and may not send without end");
+    session.unheard();
+    session.client_gone();
+    session.advance().expect("it keeps to the protocol");
+    assert!(session.has_passed() && !session.keeps_place() && session.to_upstream.is_empty());
+    // What was sent is the upstream's.
+    let mut running = self::session(EXAMPLE);
+    sends(&mut running, &[query(TRANSFER)]);
+    go(&mut running);
+    running.unheard();
+    assert!(running.keeps_place());
 }
 
 #[test]
@@ -415,4 +446,175 @@ fn clients_are_sent_away_between_transactions_only() {
     assert!(!session.is_idle());
     session.stop();
     assert!(states(&session.to_client).ends_with(&["57P01".to_owned()]));
+}
+
+fn flush() -> Bytes {
+    Bytes::from_static(b"H\0\0\0\x04")
+}
+
+fn execute_named(name: &str) -> [Bytes; 2] {
+    [encode(&Bind::new(None, Some(name.into()), vec![], vec![], vec![])), encode(&Execute::new(None, 0))]
+}
+
+/// What is executed and not synchronised is in a transaction that the server has not ended.
+#[test]
+fn nothing_begins_behind_what_no_sync_has_ended() {
+    let lost = |session: &mut Session| {
+        session.lost("localhost:5432", "it closed the connection");
+        states(&session.to_client.split())
+    };
+    // An answer may come before the Sync, if the client asks for it.
+    let mut open = session(EXAMPLE);
+    sends(&mut open, &[&execute_named("s")[..], &[flush()]].concat());
+    says(&mut open, &[encode(&BindComplete::new()), complete("INSERT 0 1")]);
+    assert!(!open.is_idle());
+    sends(&mut open, &pipeline());
+    assert!(!open.is_queued(), "it would take the INSERT into its transaction");
+    // After the Sync there is nothing left.
+    says(&mut open, &committed());
+    sends(&mut open, &pipeline());
+    assert!(open.is_queued());
+    // A COMMIT may have been executed.
+    let mut unknown = session(EXAMPLE);
+    sends(&mut unknown, &[query("begin")]);
+    says(&mut unknown, &[complete("BEGIN"), ready(TransactionStatus::Transaction)]);
+    unknown.to_client.clear();
+    sends(&mut unknown, &[&execute_named("commit")[..], &[flush()]].concat());
+    assert_eq!(lost(&mut unknown), ["08007"]);
+    // After an error a server ignores all up to the Sync, a query too, to which it owes nothing then.
+    let mut skipping = session(EXAMPLE);
+    sends(&mut skipping, &[&execute_named("none")[..1], &[flush()]].concat());
+    says(&mut skipping, &[failure()]);
+    sends(&mut skipping, &[query(TRANSFER)]);
+    assert!(!skipping.is_queued() && skipping.to_upstream.ends_with(&query(TRANSFER)));
+    sends(&mut skipping, &[encode(&Sync::new())]);
+    says(&mut skipping, &[idle()]);
+    assert!(skipping.is_idle());
+}
+
+/// Messages of a stream, and what is left of one that is cut.
+fn whole(stream: &[u8]) -> (Vec<Bytes>, BytesMut) {
+    let (mut frames, mut buffer, mut whole) = (Frames::default(), BytesMut::from(stream), Vec::new());
+    while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| true).expect("messages") {
+        whole.push(frame);
+    }
+    (whole, buffer)
+}
+
+/// The upstream dies after each byte that it could have said: what the client gets is what was said, and then our word, or none if it is
+/// within a message.
+#[test]
+fn an_upstream_that_dies_within_a_message_has_nothing_put_into_it() {
+    let tagged = |tag: u8, body: &[u8]| {
+        let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+        Bytes::from([&[tag][..], &length, body].concat())
+    };
+    let row = tagged(b'D', &[b"\0\x01\0\0\0\x28", &[b'x'; 40][..]].concat());
+    let answer = [
+        complete("BEGIN"),
+        tagged(b'T', b"\0\x01name\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0"),
+        row,
+        tagged(b'N', b"SNOTICE\0C00000\0Mso\0\0"),
+        complete("SELECT 1"),
+        tagged(b'd', b"a line of a copy\n"),
+        failure(),
+        ready(TransactionStatus::Error),
+    ];
+    let said = answer.concat();
+    let starts: Vec<usize> =
+        answer.iter().scan(0, |end, message| Some(std::mem::replace(end, *end + message.len()))).collect();
+    let never = EXAMPLE.replace("retry = 3", "retry = 0");
+    type End = fn(&mut Session);
+    let lose: End = |session| session.lost("localhost:5432", "it closed the connection");
+    let violate: End = |session| session.violated(Malformed("of the client"));
+    for (templates, text, is_kept) in
+        [(EXAMPLE, TRANSFER, true), (&never, TRANSFER, false), (EXAMPLE, "select 1", false)]
+    {
+        for at in 0..said.len() {
+            for end in [lose, violate] {
+                let mut session = session(templates);
+                sends(&mut session, &[query(text)]);
+                if session.is_queued() {
+                    go(&mut session);
+                }
+                for byte in &said[..at] {
+                    says(&mut session, &[Bytes::copy_from_slice(&[*byte])]);
+                }
+                end(&mut session);
+                assert!(session.is_closing);
+                let (messages, rest) = whole(&session.to_client);
+                let complete = starts.iter().rposition(|start| *start <= at).expect("it begins at 0");
+                let has_word = messages
+                    .last()
+                    .is_some_and(|last| errors::read(last).is_ok_and(|(severity, _)| severity == Severity::Fatal));
+                let theirs = &messages[..messages.len() - usize::from(has_word)];
+                assert!(answer.starts_with(theirs), "{text} cut at {at}: {messages:?}");
+                // A message that is looked into has not been passed on in part.
+                let is_within = !rest.is_empty();
+                assert_eq!(has_word, !is_within, "{text} cut at {at}: {messages:?} and {rest:?}");
+                assert!(!is_kept || !is_within, "what is kept is cut where a message ends");
+                if end as usize == lose as usize {
+                    assert_eq!(theirs.len(), complete, "{text} cut at {at}");
+                    assert!(!is_within || answer[complete].starts_with(&rest));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_of_ours_is_said_within_a_message() {
+    let notice = Bytes::from_static(b"N\0\0\0\x18SNOTICE\0C00000\0Mso\0\0");
+    let (first, rest) = (notice.slice(..9), notice.slice(9..));
+    let mut waiting = session(EXAMPLE);
+    sends(&mut waiting, &[query(TRANSFER)]);
+    says(&mut waiting, std::slice::from_ref(&first));
+    assert!(waiting.is_queued() && !waiting.is_between());
+    says(&mut waiting, std::slice::from_ref(&rest));
+    assert!(waiting.is_between());
+    waiting.cancel();
+    assert_eq!(waiting.to_client[..notice.len()], notice);
+    assert_eq!(states(&waiting.to_client), ["57014"]);
+    let mut idle = session(EXAMPLE);
+    says(&mut idle, std::slice::from_ref(&first));
+    assert!(!idle.is_idle());
+    says(&mut idle, std::slice::from_ref(&rest));
+    assert!(idle.is_idle());
+    // The rest of a message goes where its beginning went.
+    let mut gone = session(EXAMPLE);
+    sends(&mut gone, &[query(TRANSFER)]);
+    says(&mut gone, std::slice::from_ref(&first));
+    go(&mut gone);
+    says(&mut gone, std::slice::from_ref(&rest));
+    assert_eq!(gone.to_client.split(), notice);
+}
+
+#[test]
+fn an_upstream_that_breaks_the_protocol_leaves_no_outcome_untold() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER)]);
+    go(&mut session);
+    session.upstream_in.extend_from_slice(&[&committed()[..3].concat()[..], b"Z\0\0\0\0"].concat());
+    let violation = session.advance().expect_err("a length that cannot be");
+    assert!(matches!(violation, Violation::OfUpstream(_)));
+    session.lost("localhost:5432", "protocol violation");
+    assert_eq!(states(&session.to_client), ["08007"]);
+    let mut ours = self::session(EXAMPLE);
+    ours.client_in.extend_from_slice(b"Q\0\0\0\0");
+    assert!(matches!(ours.advance(), Err(Violation::OfClient(_))));
+}
+
+/// The upstream's last word comes behind what it said before.
+#[test]
+fn a_last_word_does_not_overtake_an_answer_that_was_kept() {
+    for steps in 0..3 {
+        let mut session = session(EXAMPLE);
+        sends(&mut session, &[query(TRANSFER)]);
+        go(&mut session);
+        says(&mut session, &[complete("BEGIN"), failure(), ready(TransactionStatus::Error)]);
+        says(&mut session, &[complete("ROLLBACK"), idle()][..steps]);
+        says(&mut session, &[errors::response(Severity::Fatal, SqlState::ADMIN_SHUTDOWN, "terminating", None)]);
+        session.lost("localhost:5432", "it closed the connection");
+        assert_eq!(states(&session.to_client), ["40001", "57P01"], "after {steps} messages");
+    }
 }

@@ -26,23 +26,32 @@ impl Session {
             Some(b'G' | b'W') => self.is_tracked = false,
             _ => {}
         }
+        let passed = self.to_client.len();
+        let is_fatal = tag == Some(b'E') && self.upstream_fatal;
         match &mut self.phase {
+            // The rest of a message follows its beginning.
+            _ if self.is_within => self.to_client.extend_from_slice(&bytes),
             Phase::Running(attempt) => {
                 attempt.hear(tag, &bytes, is_whole, &mut self.to_client);
                 if is_ready {
                     self.finish();
                 }
             }
+            // It says no more of the transaction than it has said.
+            Phase::Queued { attempt, .. } | Phase::RollingBack(attempt) if is_fatal => {
+                self.to_client.extend_from_slice(&attempt.replies.split());
+                self.to_client.extend_from_slice(&bytes);
+            }
             // Nobody but us sent this ROLLBACK. Parameters that it restores are the client's.
-            Phase::RollingBack(_) if !matches!(tag, Some(b'S' | b'A')) => {
-                if tag == Some(b'E') && self.upstream_fatal {
-                    self.to_client.extend_from_slice(&bytes);
-                }
+            Phase::RollingBack(_) if !(is_whole && matches!(tag, Some(b'S' | b'A'))) => {
                 if is_ready {
                     self.rolled_back();
                 }
             }
             _ => self.to_client.extend_from_slice(&bytes),
+        }
+        if self.to_client.len() > passed {
+            self.is_within = !self.upstream_frames.is_between();
         }
     }
 
@@ -62,11 +71,13 @@ impl Session {
             }
             b'Z' => {
                 self.status = bytes.get(5).copied();
+                self.ignores_sync = false;
                 while let Some(owed) = self.owed.pop_front() {
                     if let Owed::Ready { .. } = owed {
                         break;
                     }
                 }
+                self.forget_copies();
             }
             b'1' => {
                 if let Some(Owed::Parse(_)) = self.owed.front()
@@ -74,6 +85,7 @@ impl Session {
                 {
                     self.statements.insert(name, prepared);
                 }
+                self.forget_copies();
             }
             b'C' => {
                 let tag = message::decode::<CommandComplete>(&bytes).map(|complete| complete.tag);
@@ -85,10 +97,15 @@ impl Session {
             b'G' | b'W' => {
                 let next = self.owed.iter().find_map(|owed| match owed {
                     Owed::Ready { is_query } => Some(*is_query),
-                    Owed::Parse(_) => None,
+                    Owed::Parse(_) | Owed::CopyEnd => None,
                 });
-                // While it copies, a server ignores `Sync`.
-                self.is_tracked &= tag == b'G' && next == Some(true);
+                if tag == b'W' || next != Some(true) {
+                    // Whether it fails before it comes to the next `Sync` is not known.
+                    self.is_tracked = false;
+                    let end = self.owed.iter().position(|owed| matches!(owed, Owed::CopyEnd));
+                    self.owed.drain(..end.map_or(self.owed.len(), |end| end + 1));
+                    self.ignores_sync = tag == b'G' && end.is_none();
+                }
             }
             b'E' => {
                 self.upstream_fatal |= errors::read(&bytes).is_ok_and(|(severity, _)| severity == Severity::Fatal);
@@ -96,6 +113,11 @@ impl Session {
             _ => {}
         }
         bytes
+    }
+
+    /// The end of a COPY is of interest as long as a `Sync` before it may be ignored.
+    fn forget_copies(&mut self) {
+        while self.owed.pop_front_if(|owed| matches!(owed, Owed::CopyEnd)).is_some() {}
     }
 
     /// Of the ways to authenticate, those that can be passed on.
@@ -146,7 +168,14 @@ impl Session {
         self.to_client.extend_from_slice(&attempt.replies);
     }
 
-    /// The upstream has gone. What it has not said, nobody can say.
+    /// Gives the client whole messages that were kept back, unless it is within another.
+    fn give(&mut self, replies: &[u8]) {
+        if self.is_between() {
+            self.to_client.extend_from_slice(replies);
+        }
+    }
+
+    /// The upstream has gone, or does not keep to the protocol. What it has not said, nobody can say.
     pub(crate) fn lost(&mut self, upstream: &str, why: &str) {
         if self.is_leaving && matches!(self.phase, Phase::Passing) {
             // It was told to go.
@@ -157,20 +186,26 @@ impl Session {
         let (is_known, text) = match std::mem::replace(&mut self.phase, Phase::Passing) {
             Phase::Queued { attempt, .. } | Phase::RollingBack(attempt) => {
                 // Of the last time that it was run: it was rolled back.
-                self.to_client.extend_from_slice(&attempt.replies);
+                self.give(&attempt.replies);
                 (true, "the transaction that waited was not sent to it")
             }
-            Phase::Running(attempt) => {
-                self.to_client.extend_from_slice(&attempt.replies);
+            Phase::Running(mut attempt) => {
+                if !self.upstream_frames.is_between() {
+                    attempt.replies.truncate(attempt.last);
+                }
+                self.give(&attempt.replies);
                 match (attempt.error, attempt.is_committed) {
-                    (_, true) => (true, "the transaction was committed"),
+                    // A client that is told of a failure takes the transaction for undone, whatever came before.
+                    (_, true) => (false, "its COMMIT was answered, and that answer not ended"),
                     (Some(_), _) => (true, "the transaction was rolled back"),
                     (None, false) => (false, "whether the transaction was committed is unknown"),
                 }
             }
             Phase::Passing | Phase::Gathering { .. } => match self.status {
                 None => (true, "the session had not begun"),
-                Some(_) if !self.owed.is_empty() => (false, "whether what was sent last has taken effect is unknown"),
+                Some(_) if self.is_unsynced || !self.owed.is_empty() => {
+                    (false, "whether what was sent last has taken effect is unknown")
+                }
                 Some(b'I') => (true, "nothing was under way"),
                 Some(_) => (true, "the transaction was rolled back"),
             },
@@ -205,6 +240,9 @@ impl Attempt {
         if !self.is_retained || is_whole && matches!(tag, Some(b'S' | b'A')) {
             to_client.extend_from_slice(bytes);
             return;
+        }
+        if tag.is_some() {
+            self.last = self.replies.len();
         }
         self.replies.extend_from_slice(bytes);
         if self.replies.len() > RETAINED_MAX {

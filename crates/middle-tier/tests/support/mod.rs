@@ -217,7 +217,7 @@ impl MiddleTier {
         tls: Option<Acceptor>,
     ) -> MiddleTier {
         let upstream = Upstream::parse(upstream).unwrap_or_else(|error| panic!("{error}"));
-        MiddleTier::of(upstream, templates, batching, tls)
+        MiddleTier::of(upstream, templates, batching, tls, false)
     }
 
     pub(crate) fn of(
@@ -225,12 +225,13 @@ impl MiddleTier {
         templates: &str,
         batching: Option<Batching>,
         tls: Option<Acceptor>,
+        tls_required: bool,
     ) -> MiddleTier {
         let templates = match templates {
             "" => Templates::default(),
             text => Templates::parse(text).unwrap_or_else(|error| panic!("{error}")),
         };
-        let settings = Settings { upstream, templates, batching, tls, clients_max: CLIENTS_MAX };
+        let settings = Settings { upstream, templates, batching, tls, tls_required, clients_max: CLIENTS_MAX };
         let runtime = Runtime::new().expect("a runtime");
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel::<()>();
