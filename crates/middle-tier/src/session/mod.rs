@@ -321,7 +321,8 @@ impl Session {
 
     /// Passes on a message of the client, or a part of one; its beginning has a tag.
     fn pass(&mut self, tag: Option<u8>, bytes: &[u8]) {
-        if matches!(tag, Some(b'P' | b'B' | b'D' | b'E' | b'C' | b'H')) {
+        // A `Flush` by itself begins nothing.
+        if matches!(tag, Some(b'P' | b'B' | b'D' | b'E' | b'C')) {
             self.is_unsynced = true;
         }
         match tag {

@@ -540,8 +540,10 @@ fn nothing_begins_behind_what_no_sync_has_ended() {
     assert!(!open.is_idle());
     sends(&mut open, &pipeline());
     assert!(!open.is_queued(), "it would take the INSERT into its transaction");
-    // After the Sync there is nothing left.
+    // After the Sync there is nothing left, and a Flush behind it asks for nothing.
+    sends(&mut open, &[flush()]);
     says(&mut open, &committed());
+    assert!(open.is_idle());
     sends(&mut open, &pipeline());
     assert!(open.is_queued());
     // A COMMIT may have been executed.
