@@ -290,14 +290,18 @@ mod tests {
         let batches = Arc::new(Batches::new(batching, Arc::default()));
         let clients: Vec<_> = (0..4).map(|_| batches.join()).collect();
         let stuck = clients[0].enter(footprint(&[], &["x"]));
-        let mut gathers = clients[1].enter(footprint(&[], &["y"]));
-        gathers.go().await;
-        drop(gathers);
+        let gathers = clients[1].enter(footprint(&[], &["y"]));
+        let soon = |place: Place| async {
+            let mut place = place;
+            tokio::time::timeout(Duration::from_secs(20), place.go()).await.expect("it goes");
+            place
+        };
+        drop(soon(gathers).await);
         drop(clients.into_iter().skip(2).collect::<Vec<_>>());
         let client = batches.join();
         let mut waits = client.enter(footprint(&[], &["x"]));
         assert!(!may_go(&mut waits));
-        waits.go().await;
+        let waits = soon(waits).await;
         assert_eq!(batches.counts.counted().overdue, 2);
         // Who goes so is still in the way of those behind it.
         let mut behind = client.enter(footprint(&[], &["x"]));

@@ -29,6 +29,13 @@ use crate::templates::{Instance, Pipeline, Prepared, Templates};
 const INSPECTED_MAX: usize = 64 << 10;
 /// Bytes of answers that are kept for a transaction that may be run again; with more, it is not.
 const RETAINED_MAX: usize = 256 << 10;
+/// Answers that are owed, at which nothing more is read from the client. At half of them no more names are noted, so that the
+/// others are such as come without the client saying more.
+const OWED_MAX: usize = 4096;
+/// Statements prepared by name that are noted; later ones are not taken for a template's.
+const STATEMENTS_MAX: usize = 1024;
+/// Bytes of a statement's name, as PostgreSQL has it (`NAMEDATALEN - 1`).
+const NAME_MAX: usize = 63;
 /// Bytes that wait to be written, above which nothing more is read for that side.
 const BUFFERED_MAX: usize = 256 << 10;
 
@@ -67,7 +74,7 @@ pub(crate) struct Session {
     conforming: bool,
     /// `client_encoding` is UTF8.
     is_utf8: bool,
-    /// Statements that the client has prepared by name.
+    /// Statements that the client has prepared by name, those that templates have and no more than [`STATEMENTS_MAX`].
     statements: HashMap<String, Prepared>,
     phase: Phase,
     /// The last word has been said to the client.
@@ -102,6 +109,8 @@ pub(crate) enum Violation {
 enum Owed {
     /// `ParseComplete`; of a statement with this name.
     Parse(Option<(String, Prepared)>),
+    /// `CloseComplete`; of a statement with this name, or of something else.
+    Close(Option<String>),
     /// `ReadyForQuery`; of a simple query, or of a `Sync`.
     Ready { is_query: bool },
     /// Nothing: the client has ended a COPY here, and a `Sync` before it was ignored if the server copied.
@@ -185,7 +194,7 @@ impl Session {
     /// When one of the two does not keep to the protocol: what follows from it is [`Session::violated`] or [`Session::lost`].
     pub(crate) fn advance(&mut self) -> Result<(), Violation> {
         while !self.is_closing {
-            let inspects = |tag: u8, bytes: usize| bytes <= INSPECTED_MAX && b"RSKEZ1CGWA".contains(&tag);
+            let inspects = |tag: u8, bytes: usize| bytes <= INSPECTED_MAX && b"RSKEZ13CGWA".contains(&tag);
             if let Some(piece) =
                 self.upstream_frames.next(&mut self.upstream_in, inspects).map_err(Violation::OfUpstream)?
             {
@@ -312,7 +321,8 @@ impl Session {
 
     /// Passes on a message of the client, or a part of one; its beginning has a tag.
     fn pass(&mut self, tag: Option<u8>, bytes: &[u8]) {
-        if matches!(tag, Some(b'P' | b'B' | b'D' | b'E' | b'C' | b'H')) {
+        // A `Flush` by itself begins nothing.
+        if matches!(tag, Some(b'P' | b'B' | b'D' | b'E' | b'C')) {
             self.is_unsynced = true;
         }
         match tag {
@@ -321,24 +331,27 @@ impl Session {
             Some(b'Q' | b'F') => self.owed.push_back(Owed::Ready { is_query: true }),
             Some(b'S') if self.ignores_sync => {}
             Some(b'c' | b'f') if std::mem::take(&mut self.ignores_sync) => {}
-            Some(b'c' | b'f') if !self.owed.is_empty() => self.owed.push_back(Owed::CopyEnd),
+            Some(b'c' | b'f') if matches!(self.owed.back(), None | Some(Owed::CopyEnd)) => {}
+            Some(b'c' | b'f') => self.owed.push_back(Owed::CopyEnd),
             Some(b'S') => {
                 self.is_unsynced = false;
                 self.owed.push_back(Owed::Ready { is_query: false });
             }
+            Some(b'P' | b'C') if self.owed.len() >= OWED_MAX / 2 => {
+                self.is_tracked = false;
+                self.statements.clear();
+            }
             Some(b'P') if self.is_tracked => {
                 let parse = message::decode::<Parse>(bytes).ok().filter(|_| self.is_readable(bytes));
                 let named = parse.and_then(|parse| {
-                    let prepared = self.templates.prepare(&parse.query, self.conforming);
-                    parse.name.map(|name| (name, prepared))
+                    let name = parse.name.filter(|name| name.len() <= NAME_MAX)?;
+                    Some((name, self.templates.prepare_named(&parse.query, self.conforming)))
                 });
                 self.owed.push_back(Owed::Parse(named));
             }
             Some(b'C') if self.is_tracked => {
                 let close = message::decode::<Close>(bytes).ok().filter(|close| close.target_type == b'S');
-                if let Some(name) = close.and_then(|close| close.name) {
-                    self.statements.remove(&name);
-                }
+                self.owed.push_back(Owed::Close(close.and_then(|close| close.name)));
             }
             Some(b'X') => self.is_leaving = true,
             _ => {}
@@ -455,7 +468,8 @@ impl Session {
 
     /// Whether more is read from the client; also while its transaction waits or runs, so that its end is seen.
     pub(crate) fn reads_client(&self) -> bool {
-        !self.is_closing && self.client_in.len() < BUFFERED_MAX && self.to_upstream.len() < BUFFERED_MAX
+        let has_room = self.client_in.len() < BUFFERED_MAX && self.to_upstream.len() < BUFFERED_MAX;
+        !self.is_closing && has_room && self.owed.len() < OWED_MAX
     }
 
     /// Nobody hears the client's answers any more: what the upstream has not got is given up.

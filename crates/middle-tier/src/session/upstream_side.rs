@@ -8,7 +8,7 @@ use seriatim_wire::messages::response::CommandComplete;
 use seriatim_wire::messages::simplequery::Query;
 use seriatim_wire::messages::startup::{Authentication, ParameterStatus};
 
-use super::{Attempt, Owed, Phase, RETAINED_MAX, Session};
+use super::{Attempt, Owed, Phase, RETAINED_MAX, STATEMENTS_MAX, Session};
 
 /// What a server offers that a connection which ends here cannot have.
 const WITH_BINDING: &str = "-PLUS";
@@ -83,21 +83,33 @@ impl Session {
                 if let Some(Owed::Parse(_)) = self.owed.front()
                     && let Some(Owed::Parse(Some((name, prepared)))) = self.owed.pop_front()
                 {
-                    self.statements.insert(name, prepared);
+                    self.statements.remove(&name);
+                    if prepared.is_some() && self.statements.len() < STATEMENTS_MAX {
+                        self.statements.insert(name, prepared);
+                    }
+                }
+                self.forget_copies();
+            }
+            b'3' => {
+                if let Some(Owed::Close(_)) = self.owed.front()
+                    && let Some(Owed::Close(Some(name))) = self.owed.pop_front()
+                {
+                    self.statements.remove(&name);
                 }
                 self.forget_copies();
             }
             b'C' => {
                 let tag = message::decode::<CommandComplete>(&bytes).map(|complete| complete.tag);
-                // Which statement has gone is not said.
-                if tag.is_ok_and(|tag| tag.starts_with("DEALLOCATE") || tag.starts_with("DISCARD ALL")) {
+                // Which statement has gone, or is another now, is not said; code of the server's may do the same.
+                let changes = ["DEALLOCATE", "DISCARD ALL", "PREPARE", "DO", "CALL"];
+                if tag.is_ok_and(|tag| changes.iter().any(|change| tag.starts_with(change))) {
                     self.statements.clear();
                 }
             }
             b'G' | b'W' => {
                 let next = self.owed.iter().find_map(|owed| match owed {
                     Owed::Ready { is_query } => Some(*is_query),
-                    Owed::Parse(_) | Owed::CopyEnd => None,
+                    Owed::Parse(_) | Owed::Close(_) | Owed::CopyEnd => None,
                 });
                 if tag == b'W' || next != Some(true) {
                     // Whether it fails before it comes to the next `Sync` is not known.

@@ -133,6 +133,15 @@ impl Templates {
         Some(Arc::new(tokens))
     }
 
+    /// What a statement that a client prepares by name is for later pipelines; none also where no template's transaction has it.
+    pub(crate) fn prepare_named(&self, text: &str, conforming: bool) -> Prepared {
+        let is_like = |statement: &[Token]| {
+            let mut expected = self.list.iter().flat_map(|template| &template.statements);
+            is_commit(statement) || self.is_begin(statement) || expected.any(|expected| resembles(expected, statement))
+        };
+        self.prepare(text, conforming).filter(|tokens| is_like(tokens))
+    }
+
     /// Whether it begins a transaction that is serializable, and does nothing else.
     fn is_begin(&self, statement: &[Token]) -> bool {
         let Some(words) = words(statement) else { return false };
@@ -161,6 +170,19 @@ impl Templates {
         }
         is_serializable
     }
+}
+
+/// Whether a statement is this one of a template, whatever its values are.
+fn resembles(expected: &[Token], statement: &[Token]) -> bool {
+    let mut given = statement.iter();
+    let is_alike = expected.iter().all(|token| match (token, given.next()) {
+        (Token::Name(_), Some(Token::Sign('-'))) => matches!(given.next(), Some(Token::Number(_))),
+        (Token::Name(_), Some(value)) => {
+            matches!(value, Token::Parameter(_) | Token::Number(_) | Token::Text(_) | Token::Word(_))
+        }
+        (_, given) => given == Some(token),
+    });
+    is_alike && given.next().is_none()
 }
 
 /// Whether it commits, and does nothing else.
