@@ -106,7 +106,7 @@ fn parts(options: &Options) -> Vec<Part> {
         part("what clients see", &format!("{suite} clients"), &only("lists")),
         part("workloads and their conditions", &format!("{suite} workloads"), &only("tpcc")),
     ];
-    for protocol in ["dbx", "htcc", "silo", "occ", "hto", "naive", "tictoc", "nowait", "wait-die"] {
+    for protocol in ["dbx", "htcc", "silo", "occ", "hto", "naive", "tictoc", "cicada", "nowait", "wait-die"] {
         for warehouses in ["2", "1"] {
             let line = "run --release -p seriatim-cli -- bench tpcc --threads 2 --warmup 0 --seed 1 --htm";
             let seconds =

@@ -3,6 +3,7 @@
 //! Invariant: protocol folders do not import each other; what several need is in `shared/`. Each folder's `README.md` gives
 //! the source, the departures, the argument for serializability and what can wait.
 
+pub mod cicada;
 pub mod dbx;
 pub mod dbx_tc;
 pub mod htcc;

@@ -14,6 +14,7 @@ macro_rules! for_each_protocol {
             dbx_tc => $crate::dbx_tc::DbxTc,
             occ => $crate::occ::Occ,
             hto => $crate::hto::Hto,
+            cicada => $crate::cicada::Cicada,
             naive => $crate::naive::Naive,
         }
     };
@@ -43,6 +44,7 @@ const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     assert!(matches!(added::<crate::tictoc::TicToc>(), [24, 0]));
     assert!(matches!(added::<crate::occ::Occ>(), [24, 0]));
     assert!(matches!(added::<crate::hto::Hto>(), [32, 0]));
+    assert!(matches!(added::<crate::cicada::Cicada>(), [32, 24]));
     assert!(matches!(added::<crate::dbx::Dbx>(), [24, 24]));
     assert!(matches!(added::<crate::dbx_tc::DbxTc>(), [24, 24]));
 };

@@ -198,8 +198,9 @@ pub struct Explored {
     pub all_committed: usize,
 }
 
-/// Runs every interleaving of the specification in the setting. Helpers do their work between steps; where the order of an epoch need
-/// not agree with real time, each interleaving also runs within one epoch, without them.
+/// Runs every interleaving of the specification in the setting. Helpers do their work between steps; where what comes to pass within
+/// one epoch is of its own, as its order need not agree with real time or transactions may commit in the past, each interleaving also runs
+/// so, without them.
 ///
 /// # Errors
 /// The first schedule whose result is not serial, in words.
@@ -213,7 +214,8 @@ pub fn explore(setting: &Setting, spec: &Spec) -> Result<Explored, String> {
 /// As [`explore`].
 pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) -> Builder) -> Result<Explored, String> {
     let lengths: Vec<usize> = spec.programs.iter().map(|program| program.ops.len() + 1).collect();
-    let ways: &[Helpers] = if setting.strict { &[Helpers::Between] } else { &[Helpers::Between, Helpers::Idle] };
+    let epochs_apart = setting.strict && !setting.reads_the_past();
+    let ways: &[Helpers] = if epochs_apart { &[Helpers::Between] } else { &[Helpers::Between, Helpers::Idle] };
     let mut explored = Explored::default();
     for schedule in interleavings(&lengths) {
         let mut committed = true;

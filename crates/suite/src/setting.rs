@@ -125,6 +125,22 @@ impl Setting {
         db.statistics().regions.started > before
     }
 
+    /// Whether a transaction goes on seeing rows as they were when it read first, whatever has been committed to them since: it comes before
+    /// those who committed it, and may commit as well.
+    pub fn reads_the_past(&self) -> bool {
+        let db = self.builder().step_helpers(true).open().expect("a database");
+        let cells = db.create::<Cell>().expect("a table");
+        let mut sessions = [db.session(), db.session()];
+        let [first, second] = &mut sessions;
+        first.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
+        let reader = first.begin().expect("a worker");
+        let value = || reader.get(&cells, &1).map(|cell| cell.map(|cell| cell.value()));
+        assert_eq!(value(), Ok(Some(0)), "{self}");
+        let writer = second.begin().expect("a worker");
+        let written = writer.update(&cells, &1, |cell| cell.set_value(1)).is_ok() && writer.commit().is_ok();
+        written && value() == Ok(Some(0))
+    }
+
     /// Whether the order of epochs must agree with the serial order.
     pub fn orders_epochs(&self) -> bool {
         protocols().iter().any(|known| known.name == self.protocol && known.capabilities.epoch_order)

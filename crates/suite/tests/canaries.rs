@@ -288,7 +288,7 @@ fn runs_that_grow_under_their_readers_are_caught_by_schedules() {
 
 #[test]
 fn rollbacks_that_forget_are_caught_by_schedules_and_histories() {
-    for protocol in ["dbx", "silo", "tictoc", "htcc", "occ"] {
+    for protocol in ["dbx", "silo", "tictoc", "htcc", "occ", "cicada"] {
         caught_by_schedules(protocol, Fault::ForgetRolledBack, &rolled_back_update());
         caught_by_schedules(protocol, Fault::ForgetRolledBack, &ignored_duplicate());
         caught_by_histories(protocol, Fault::ForgetRolledBack);
@@ -308,7 +308,7 @@ fn what_clients_see_of_rollbacks_that_forget_convicts_them() {
 
 #[test]
 fn skipped_validation_is_caught_by_schedules_and_histories() {
-    for protocol in ["dbx", "silo", "tictoc", "htcc", "occ"] {
+    for protocol in ["dbx", "silo", "tictoc", "htcc", "occ", "cicada"] {
         caught_by_schedules(protocol, Fault::SkipValidation, &write_skew());
         caught_by_histories(protocol, Fault::SkipValidation);
     }
@@ -342,8 +342,10 @@ fn hot_records_read_without_a_lock_are_caught_by_schedules_and_histories() {
 
 #[test]
 fn write_timestamps_below_those_of_readers_are_caught_by_schedules_and_histories() {
-    caught_by_schedules("hto", Fault::OverwriteReaders, &write_skew());
-    caught_by_histories("hto", Fault::OverwriteReaders);
+    for protocol in ["hto", "cicada"] {
+        caught_by_schedules(protocol, Fault::OverwriteReaders, &write_skew());
+        caught_by_histories(protocol, Fault::OverwriteReaders);
+    }
 }
 
 #[test]

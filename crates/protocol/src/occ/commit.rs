@@ -78,7 +78,8 @@ fn failure(attempt: &Attempt, state: &State, at: Tid) -> Option<ValidationFailur
         timestamps::raise(read.own::<0>(), at);
     }
     if !node_set.is_empty() {
-        state.absences.rely(base.core.local.worker(), at);
+        let worker = base.core.local.worker();
+        node_set.iter().for_each(|entry| state.absences.rely(worker, entry.table, at.bits()));
     }
     // ORDERING: the epoch is read, and the timestamp is visible, before what was read is looked at again.
     fence(Ordering::SeqCst);

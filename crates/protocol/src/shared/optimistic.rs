@@ -84,6 +84,15 @@ impl<O: Origin> Read<O> {
         unsafe { &*(self.header as *const AtomicU64) }
     }
 
+    /// The version word of the record.
+    #[inline]
+    pub(crate) fn version_word<'t>(self) -> &'t AtomicU64 {
+        let word = (self.header + record_header::VERSION_WORD as u64) as *const AtomicU64;
+        crate::step(Touch::Header, word);
+        // SAFETY: as in `record`; the version word is the second of every header.
+        unsafe { &*word }
+    }
+
     /// The `AT`-th word of the protocol's own in the header of the record.
     #[inline]
     pub(crate) fn own<'t, const AT: usize>(self) -> &'t AtomicU64 {
@@ -98,7 +107,7 @@ impl<O: Origin> Read<O> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSetEntry<O = ()> {
     pub(super) node_version: NodeVersion,
-    pub(super) table: TableId,
+    pub(crate) table: TableId,
     pub(super) by: O,
 }
 
@@ -163,9 +172,9 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[cold]
-    fn locked(&mut self, table: &Table, record: RecordPtr) -> OpError {
+    fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
         self.locks.failed(&self.base.core, table.id, record);
-        self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
+        self.base.conflict_at(Cause { phase: Phase::Execute, reason }, table, record)
     }
 
     #[inline(always)]
@@ -240,7 +249,7 @@ impl<O: Origin> Optimistic<O> {
         let by = self.base.by.at(table, record);
         let (word, row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
             Ok(found) => found,
-            Err(OpError::Abort(_)) => return Err(self.locked(table, record)),
+            Err(OpError::Abort(cause)) => return Err(self.refused(table, record, cause.reason)),
             Err(full) => return Err(full),
         };
         if O::Locks::is_removed(word) {

@@ -159,6 +159,9 @@ pub(crate) const fn bytes(own: usize) -> usize {
 /// The TID word and the version word.
 const COMMON_WORDS: usize = 2;
 
+/// Bytes from the TID word to the version word.
+pub(super) const VERSION_WORD: usize = 8;
+
 /// The `AT`-th word of a protocol's own in the header of a record of one of its tables.
 #[inline]
 pub(crate) fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {

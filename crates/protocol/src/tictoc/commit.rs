@@ -86,7 +86,8 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
 fn failure(attempt: &Attempt, state: &State, at: Tid) -> Option<ValidationFailure> {
     let Optimistic { base, reads, node_set, .. } = attempt;
     if !node_set.is_empty() {
-        state.absences.rely(base.core.local.worker(), at);
+        let worker = base.core.local.worker();
+        node_set.iter().for_each(|entry| state.absences.rely(worker, entry.table, at.bits()));
         // ORDERING: the timestamp is visible before the node versions are looked at.
         fence(Ordering::SeqCst);
         if let Some(failure) = Optimistic::node_set_failure(&mut Plain, node_set) {

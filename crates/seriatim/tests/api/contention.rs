@@ -38,6 +38,7 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
         let result = session.transact(|tx| {
             let n = tx.require(&counters, &7)?.n();
             let _ = other.call(count, &7);
+            tx.update(&counters, &7, |counter| counter.set_n(n + 1))?;
             tx.insert(&counters, &Counter { id: 8, n })
         });
         let contention = db.contention().expect("it is tracked");

@@ -1,0 +1,134 @@
+//! Accesses to records: by the timestamp that an attempt draws at the first of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use seriatim_base::{Backoff, Epoch, WorkerId};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Core, OpError, Reason, Table};
+
+use super::clock::Clock;
+use super::versions::{self, Sight, Words};
+use crate::shared::absences::Absences;
+use crate::shared::access_locks::{AccessLocks, For};
+use crate::shared::gc;
+use crate::shared::optimistic::LockBit;
+use crate::shared::origin::Origin;
+use crate::shared::record_header::TidWord;
+
+/// The timestamp of a worker's attempt.
+#[derive(Debug)]
+pub(crate) struct Timestamp {
+    clock: Arc<Clock>,
+    worker: WorkerId,
+    wait_steps: u32,
+    /// Zero before the first access.
+    at: u64,
+    /// The epoch before it was drawn.
+    since: Epoch,
+    /// The last that the worker drew.
+    last: u64,
+}
+
+impl Timestamp {
+    pub(super) fn new(clock: Arc<Clock>, worker: WorkerId, wait_steps: u32) -> Timestamp {
+        Timestamp { clock, worker, wait_steps, at: 0, since: Epoch(0), last: 0 }
+    }
+
+    /// The attempt's timestamp, and the epoch before it was drawn. Whoever has a timestamp above commits in that epoch or later.
+    #[inline]
+    pub(super) fn draw(&mut self, core: &Core) -> (u64, Epoch) {
+        if self.at == 0 {
+            self.since = core.epochs.current();
+            self.at = self.clock.draw(self.worker, self.last);
+            self.last = self.at;
+        }
+        (self.at, self.since)
+    }
+
+    /// The attempt's, if it has drawn one.
+    #[cfg(test)]
+    pub(super) fn timestamp(&self) -> u64 {
+        self.at
+    }
+
+    /// Draws another, above the last and above `above`: the attempt has not been decided, and what it read is looked at again.
+    pub(super) fn redraw(&mut self, above: u64) -> u64 {
+        self.at = self.clock.draw(self.worker, self.last.max(above));
+        self.last = self.at;
+        self.at
+    }
+
+    /// The attempt commits, or is answered.
+    pub(super) fn pass(&self) {
+        self.clock.pass(self.at);
+    }
+
+    /// How long it waits for a version that is pending.
+    pub(super) fn patience(&self) -> Backoff {
+        Backoff::bounded(self.wait_steps)
+    }
+}
+
+impl AccessLocks for Timestamp {
+    #[inline]
+    fn look(
+        &mut self,
+        core: &mut Core,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize), OpError> {
+        let (at, since) = self.draw(core);
+        let words = Words::of(&table.record_layout, record);
+        let mut backoff = self.patience();
+        loop {
+            return match words.sight(at, since) {
+                Sight::Held if backoff.wait() => continue,
+                Sight::Held => Err(OpError::execute(Reason::RecordLocked)),
+                Sight::Newest(word, version) => Ok((word.unlocked(), version)),
+                Sight::Older(tid, version, _) if access == For::Reading => {
+                    Ok((TidWord::committed(tid, false, false), version))
+                }
+                Sight::None(_) if access == For::Reading => Ok((TidWord::PLACEHOLDER, 0)),
+                Sight::Older(..) | Sight::None(_) | Sight::Lost => Err(OpError::execute(Reason::RecordChanged)),
+            };
+        }
+    }
+
+    fn release(&mut self, _: &Core) {
+        self.at = 0;
+    }
+}
+
+/// What entries of an attempt remember: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Entry;
+
+impl Origin for Entry {
+    type Locks = Timestamp;
+
+    #[inline(always)]
+    fn prepare(table: &Table, record: RecordPtr) {
+        versions::rest(table, record);
+    }
+}
+
+/// Unlinking under the lock bit: who has seen that the record had no row, comes before whoever links its key anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unlinking<'a>(pub(super) &'a Absences);
+
+impl gc::Claim for Unlinking<'_> {
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
+        let word = LockBit.take(core, table, record)?;
+        // ORDERING: who raises the rts after this finds the record locked.
+        fence(Ordering::SeqCst);
+        let rts = versions::seen(&table.record_layout, record).load(Ordering::Acquire);
+        self.0.rely(core.local.worker(), table.id, rts);
+        Some(word)
+    }
+
+    fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: TidWord) {
+        LockBit.give(core, table, record, word);
+    }
+}

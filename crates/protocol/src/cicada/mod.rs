@@ -1,0 +1,149 @@
+//! Cicada: optimistic execution on multiple versions, in the order of timestamps that are drawn from clocks when transactions begin.
+//!
+//! Source: Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017; `README.md` beside this file
+//! gives the algorithm, the departures and the argument. Software only.
+
+mod access;
+mod clock;
+mod commit;
+mod versions;
+
+use std::sync::Arc;
+
+use seriatim_base::{Backoff, Tid};
+use seriatim_memory::{CountedVec, Pinned};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
+    Redo, Requirements, RowBuffer, Table,
+};
+
+use crate::shared::absences::Absences;
+use crate::shared::gc;
+use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::record_header;
+use crate::shared::restore::{self, Versions};
+use crate::shared::worker::{Variant, Worker};
+use access::{Entry, Timestamp, Unlinking};
+use clock::Clock;
+use versions::VersionHeader;
+
+/// Cicada.
+#[derive(Debug)]
+pub struct Cicada {
+    clock: Arc<Clock>,
+    absences: Arc<Absences>,
+    wait_steps: u32,
+}
+
+/// How long an access or a commit waits for a pending version.
+const WAIT_STEPS: Knob = Knob {
+    name: "wait_steps",
+    unit: "steps",
+    default: Backoff::STEPS as u64,
+    min: 0,
+    max: 1_000_000,
+    about: "how often a transaction looks again at a pending version of an earlier one, before it gives up",
+    source: "ours: as silo's lock_steps; the paper waits without a bound, as a pending version is decided soon",
+};
+
+impl Protocol for Cicada {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "cicada",
+        summary: "optimistic; reads the versions of its timestamp, which it draws from a clock at its first access, and commits there",
+        source: "Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017",
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
+            ad_hoc: true,
+            snapshots: Freshness::None,
+            strict: true,
+            epoch_order: true,
+            tid_order: false,
+            column_groups: false,
+            pieces: false,
+            detach: false,
+            repair: false,
+        },
+        options: &[WAIT_STEPS],
+    };
+    /// TID word, version word, wts, rts.
+    const HEADER_BYTES: usize = record_header::bytes(2);
+    /// TID, wts, previous version.
+    const VERSION_HEADER_BYTES: usize = VersionHeader::BYTES;
+    type Worker = Worker<State>;
+
+    fn open(options: &Options, environment: &Environment) -> Cicada {
+        Cicada {
+            clock: Arc::new(Clock::new(&environment.memory)),
+            absences: Arc::new(Absences::new(&environment.memory)),
+            wait_steps: options.get(&WAIT_STEPS) as u32,
+        }
+    }
+
+    fn worker(&self, core: Core) -> Worker<State> {
+        let timestamp = Timestamp::new(Arc::clone(&self.clock), core.local.worker(), self.wait_steps);
+        self.absences.add(core.local.worker());
+        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+        let state = State { absences: Arc::clone(&self.absences), order, replaced };
+        Worker::with_locks(core, state, timestamp)
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
+        record_header::peek(table, record)
+    }
+}
+
+// Nobody else is about.
+restore::recovers!(Cicada, LockBit);
+
+impl Versions for Cicada {
+    fn rest(&self, table: &Table, record: RecordPtr) {
+        versions::rest(table, record);
+    }
+
+    fn describe(&self, row_version: usize, tid: Tid) {
+        // SAFETY: a row that is being restored is nobody else's.
+        unsafe { versions::header(tid, 0, 0, false).write(row_version) };
+    }
+}
+
+/// A Cicada worker's own state.
+#[derive(Debug)]
+pub struct State {
+    absences: Arc<Absences>,
+    /// Scratch of a commit: entries in locking order, each with the wts of the version that it replaces.
+    order: CountedVec<(u64, u32)>,
+    /// Scratch of a commit: what each entry replaced.
+    replaced: CountedVec<usize>,
+}
+
+impl Variant for State {
+    type By = Entry;
+    const DETACHES: bool = false;
+
+    fn claim(&self) -> impl gc::Claim {
+        Unlinking(&self.absences)
+    }
+
+    #[inline]
+    fn begin(&mut self, _: &Core, _: Mode) {
+        self.order.clear();
+        self.replaced.clear();
+    }
+
+    fn validate(&mut self, attempt: &mut Optimistic<Entry>) -> Result<(), OpError> {
+        commit::validate(attempt)
+    }
+
+    fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        commit::commit(attempt, self, redo)
+    }
+
+    fn rest(&mut self) {
+        self.order.rest();
+        self.replaced.rest();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,489 @@
+//! Which version a timestamp sees, and who comes too late; step by step, judged by the history checker.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use seriatim_base::TableId;
+use seriatim_catalog::Key;
+use seriatim_history::{Columns, History, Initial, Promises, Read, Saw, Transaction, Write, check};
+use seriatim_htm::HtmMode;
+use seriatim_txn::{Inserted, NoRedo, OnExists, Outcome, Priority, Reason, Worker as _};
+
+use super::versions::{Sight, Words};
+use super::*;
+use crate::common::Bench;
+use crate::shared::record_header::TidWord;
+
+const TABLE: TableId = TableId(0);
+const X: u64 = 0;
+const Y: u64 = 1;
+const Z: u64 = 2;
+const ABSENT: u64 = 9;
+
+/// Workers at a database, and what becomes of their transactions.
+struct Stage {
+    bench: Bench<Cicada>,
+    clock: Cell<u64>,
+    history: History,
+}
+
+/// An open transaction.
+struct Open {
+    worker: Worker<State>,
+    seen: Transaction,
+    writes: Vec<(u64, bool)>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let bench = Bench::open(HtmMode::Absent, &[10, 10, 10]);
+        Stage { bench, clock: Cell::new(1), history: History { initial: Initial::Unknown, ..History::default() } }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.replace(self.clock.get() + 1)
+    }
+
+    /// A transaction that has drawn its timestamp.
+    fn begin(&self) -> Open {
+        let mut worker = self.bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        let attempt = worker.attempt();
+        attempt.locks.draw(&attempt.base.core);
+        let mut seen = Transaction::new(self.clock.get());
+        seen.began = self.now();
+        Open { worker, seen, writes: Vec::new() }
+    }
+
+    fn note(&self, open: &mut Open, key: u64) {
+        let seen = open.worker.seen();
+        let saw = match seen.absent {
+            false => Saw::Row(seen.tid.bits()),
+            true if seen.tid > Tid::ZERO => Saw::AbsentAt(seen.tid.bits()),
+            true => Saw::Absent,
+        };
+        open.seen.reads.push(Read { table: TABLE, key: key.into(), columns: Columns::ALL, saw });
+    }
+
+    fn try_read(&self, open: &mut Open, key: u64) -> Result<Option<i64>, OpError> {
+        let value = self.bench.read(&mut open.worker, key)?;
+        self.note(open, key);
+        Ok(value)
+    }
+
+    fn read(&self, open: &mut Open, key: u64) -> Option<i64> {
+        self.try_read(open, key).expect("nothing is in the way")
+    }
+
+    fn try_change(&self, open: &mut Open, key: u64) -> Result<i64, OpError> {
+        let value = self.bench.change(&mut open.worker, key, |value| value + 1)?;
+        self.note(open, key);
+        open.writes.push((key, false));
+        Ok(value)
+    }
+
+    fn change(&self, open: &mut Open, key: u64) -> i64 {
+        self.try_change(open, key).expect("nothing is in the way")
+    }
+
+    fn insert(&self, open: &mut Open, key: u64) {
+        let staged = open.worker.stage(&self.bench.cells).expect("memory");
+        self.bench.set(staged.row, 1);
+        let inserted = open.worker.insert(&self.bench.cells, Key::Word8(key), staged, OnExists::Refuse);
+        assert_eq!(inserted, Ok(Inserted::New));
+        self.note(open, key);
+        open.writes.push((key, false));
+    }
+
+    fn delete(&self, open: &mut Open, key: u64) {
+        assert!(open.worker.delete(&self.bench.cells, Key::Word8(key)).expect("nothing is in the way").is_some());
+        self.note(open, key);
+        open.writes.push((key, true));
+    }
+
+    /// Its TID, if it commits; and its worker.
+    fn end(&mut self, mut open: Open) -> (Result<Tid, Reason>, Worker<State>) {
+        let committed = open.worker.commit(&mut NoRedo);
+        open.seen.ended = self.now();
+        match committed {
+            Ok(Outcome::Committed(tid)) => {
+                let write = |(key, deleted): (u64, bool)| Write {
+                    table: TABLE,
+                    key: key.into(),
+                    version: tid.bits(),
+                    deleted,
+                    columns: None,
+                };
+                open.seen.writes = open.writes.into_iter().map(write).collect();
+                self.history.transactions.push(open.seen);
+                (Ok(tid), open.worker)
+            }
+            Ok(Outcome::Repair(_)) => unreachable!("it does not repair"),
+            Err(error) => {
+                open.worker.abort();
+                (Err(reason(error)), open.worker)
+            }
+        }
+    }
+
+    fn commit(&mut self, open: Open) {
+        assert!(self.end(open).0.is_ok());
+        assert!(check(&self.history, &Promises::STRICT).is_ok());
+    }
+
+    fn refuse(&mut self, open: Open) -> Reason {
+        self.end(open).0.expect_err("it comes too late")
+    }
+
+    /// A transaction of its own that changes a cell.
+    fn overwrite(&mut self, key: u64) {
+        let mut open = self.begin();
+        self.change(&mut open, key);
+        self.commit(open);
+    }
+
+    /// A transaction of its own that looks at a cell and changes another.
+    fn look_and_change(&mut self, key: u64, other: u64) -> Option<i64> {
+        let mut open = self.begin();
+        let value = self.read(&mut open, key);
+        self.change(&mut open, other);
+        self.commit(open);
+        value
+    }
+
+    /// A transaction of its own that looks at a cell.
+    fn look(&mut self, key: u64) -> Option<i64> {
+        let mut open = self.begin();
+        let value = self.read(&mut open, key);
+        self.commit(open);
+        value
+    }
+}
+
+fn reason(error: OpError) -> Reason {
+    let OpError::Abort(cause) = error else { panic!("{error:?}") };
+    cause.reason
+}
+
+fn abort(mut open: Open) {
+    open.worker.abort();
+}
+
+/// However often it is overwritten, and whether its place in the record could be used again.
+#[test]
+fn a_reader_sees_the_versions_of_its_timestamp_and_commits_below_who_overwrote_them() {
+    for writes in [false, true] {
+        let mut stage = Stage::new();
+        let mut reader = stage.begin();
+        assert_eq!(stage.read(&mut reader, X), Some(10));
+        for _ in 0..5 {
+            (X..=Y).for_each(|key| stage.overwrite(key));
+        }
+        assert_eq!((stage.read(&mut reader, X), stage.read(&mut reader, Y)), (Some(10), Some(10)));
+        if writes {
+            stage.change(&mut reader, Z);
+        }
+        stage.commit(reader);
+        assert_eq!((stage.look(X), stage.look(Y)), (Some(15), Some(15)));
+    }
+}
+
+/// At the access, and at the commit.
+#[test]
+fn a_write_of_what_a_later_one_wrote_is_refused() {
+    for early in [true, false] {
+        let mut stage = Stage::new();
+        let mut writer = stage.begin();
+        if !early {
+            stage.change(&mut writer, X);
+        }
+        stage.overwrite(X);
+        let reason = match early {
+            true => {
+                let error = stage.try_change(&mut writer, X).expect_err("it comes too late");
+                abort(writer);
+                reason(error)
+            }
+            false => stage.refuse(writer),
+        };
+        assert_eq!(reason, Reason::RecordChanged);
+        stage.overwrite(X);
+    }
+}
+
+/// It comes after all who saw what it overwrites, if what it has read itself is there still.
+#[test]
+fn a_write_of_what_a_later_one_saw_comes_after_that_or_is_refused() {
+    for reads in [false, true] {
+        let mut stage = Stage::new();
+        let mut writer = stage.begin();
+        let drawn = writer.worker.attempt().locks.timestamp();
+        stage.read(&mut writer, Z);
+        if reads {
+            stage.read(&mut writer, Y);
+        }
+        stage.change(&mut writer, X);
+        let x = writer.worker.seen().record.expect("a row is of a record");
+        assert_eq!(stage.look_and_change(X, Y), Some(10));
+        if reads {
+            assert_eq!(stage.refuse(writer), Reason::RecordChanged, "write skew");
+        } else {
+            stage.commit(writer);
+            let written = versions::written(&stage.bench.cells.record_layout, x).load(Ordering::Relaxed);
+            assert!(written > drawn, "it drew another timestamp");
+        }
+        stage.overwrite(X);
+    }
+}
+
+/// What was read is the newest version still, and what is written below it was not seen: but another has written below the reader.
+#[test]
+fn a_read_is_looked_at_again() {
+    for gives_up in [false, true] {
+        let mut stage = Stage::new();
+        let mut writer = stage.begin();
+        stage.change(&mut writer, X);
+        let mut reader = stage.begin();
+        assert_eq!(stage.read(&mut reader, X), Some(10));
+        stage.commit(writer);
+        match gives_up {
+            true => {
+                assert_eq!(reader.worker.validate().map_err(reason), Err(Reason::RecordChanged));
+                abort(reader);
+            }
+            false => assert_eq!(stage.refuse(reader), Reason::RecordChanged),
+        }
+    }
+}
+
+/// A closure that gave up tells what it saw if that was there at its timestamp, whatever came later.
+#[test]
+fn what_was_seen_before_it_was_overwritten_may_be_told() {
+    let mut stage = Stage::new();
+    let mut reader = stage.begin();
+    assert_eq!(stage.read(&mut reader, X), Some(10));
+    (X..=Y).for_each(|key| stage.overwrite(key));
+    assert_eq!(stage.read(&mut reader, Y), Some(10));
+    assert_eq!(reader.worker.validate(), Ok(()));
+    abort(reader);
+}
+
+#[test]
+fn a_pending_version_is_waited_for_by_later_ones_and_not_seen_by_earlier_ones() {
+    let stage = Stage::new();
+    let mut early = stage.begin();
+    let mut writer = stage.begin();
+    let mut late = stage.begin();
+    stage.read(&mut writer, X);
+    let x = writer.worker.seen().record.expect("a row is of a record");
+    let at = writer.worker.attempt().locks.timestamp();
+    let layout = &stage.bench.cells.record_layout;
+    let tid_word = record_header::tid_word(layout, x);
+    let free = TidWord(tid_word.load(Ordering::Relaxed));
+    tid_word.store(free.locked().0, Ordering::Release);
+    // Between the two steps nobody knows who it is.
+    assert_eq!(stage.try_read(&mut early, X).map_err(reason), Err(Reason::RecordLocked));
+    let before = versions::pend(layout, x, at);
+    assert_eq!(stage.try_read(&mut late, X).map_err(reason), Err(Reason::RecordLocked));
+    assert_eq!(stage.read(&mut early, X), Some(10));
+    versions::unpend(layout, x, before);
+    tid_word.store(free.0, Ordering::Release);
+    assert_eq!(stage.read(&mut late, X), Some(10));
+    [early, writer, late].into_iter().for_each(abort);
+}
+
+/// What is pending, taken back meanwhile, is not mistaken for what is there.
+#[test]
+fn an_unlocked_record_has_nothing_pending() {
+    let stage = Stage::new();
+    let mut open = stage.begin();
+    stage.read(&mut open, X);
+    let x = open.worker.seen().record.expect("a row is of a record");
+    let (at, layout) = (open.worker.attempt().locks.timestamp(), &stage.bench.cells.record_layout);
+    let words = Words::of(layout, x);
+    let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nobody is about") };
+    versions::pend(layout, x, at);
+    std::thread::scope(|scope| {
+        let sees = scope.spawn(|| words.sight(at + 1, Tid::ZERO.epoch()));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!sees.is_finished(), "it looks again");
+        versions::unpend(layout, x, 0);
+        assert_eq!(sees.join().expect("it ends"), Sight::Newest(word, version));
+    });
+    abort(open);
+}
+
+#[test]
+fn a_key_is_as_it_was_before_it_was_deleted_and_unknown_once_it_is_reborn() {
+    let mut stage = Stage::new();
+    let [mut early, mut later, mut last] = [(); 3].map(|()| stage.begin());
+    let mut deletes = stage.begin();
+    stage.delete(&mut deletes, X);
+    stage.commit(deletes);
+    assert_eq!(stage.read(&mut early, X), Some(10));
+    stage.change(&mut early, Y);
+    stage.commit(early);
+    let error = stage.try_change(&mut later, X).expect_err("it is deleted in the future");
+    assert_eq!(reason(error), Reason::RecordChanged);
+    abort(later);
+    let mut inserts = stage.begin();
+    stage.insert(&mut inserts, X);
+    stage.commit(inserts);
+    let error = stage.try_read(&mut last, X).expect_err("nobody knows");
+    assert_eq!(reason(error), Reason::RecordChanged);
+    abort(last);
+    assert_eq!(stage.look(X), Some(1));
+}
+
+#[test]
+fn a_key_is_absent_before_its_first_row() {
+    let mut stage = Stage::new();
+    let mut early = stage.begin();
+    let mut inserts = stage.begin();
+    stage.insert(&mut inserts, ABSENT);
+    stage.commit(inserts);
+    stage.overwrite(ABSENT);
+    assert_eq!(stage.read(&mut early, ABSENT), None);
+    stage.change(&mut early, X);
+    stage.commit(early);
+}
+
+/// Whether there is a record, of another's insertion, or none; refused if it has read what was overwritten.
+#[test]
+fn an_insertion_comes_after_who_found_the_key_absent_or_is_refused() {
+    for (placeholder, reads) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut stage = Stage::new();
+        let mut inserts = stage.begin();
+        if reads {
+            stage.read(&mut inserts, X);
+        }
+        let mut gives_up = stage.begin();
+        if placeholder {
+            stage.insert(&mut gives_up, ABSENT);
+        }
+        assert_eq!(stage.look_and_change(ABSENT, X), None);
+        abort(gives_up);
+        stage.insert(&mut inserts, ABSENT);
+        if reads {
+            assert_eq!(stage.refuse(inserts), Reason::RecordChanged);
+        } else {
+            stage.commit(inserts);
+        }
+    }
+}
+
+/// An insertion that came to nothing is such a one: with a placeholder of its own, and with another's.
+#[test]
+fn an_insertion_comes_after_one_that_came_to_nothing_or_is_refused() {
+    for own in [false, true] {
+        let mut stage = Stage::new();
+        let mut inserts = stage.begin();
+        stage.read(&mut inserts, X);
+        let mut nothing = stage.begin();
+        if !own {
+            stage.insert(&mut inserts, ABSENT);
+        }
+        stage.insert(&mut nothing, ABSENT);
+        nothing.writes.clear();
+        assert!(nothing.worker.delete(&stage.bench.cells, Key::Word8(ABSENT)).is_ok_and(|row| row.is_some()));
+        stage.change(&mut nothing, X);
+        stage.commit(nothing);
+        if own {
+            stage.insert(&mut inserts, ABSENT);
+        }
+        assert_eq!(stage.refuse(inserts), Reason::RecordChanged);
+    }
+}
+
+#[test]
+fn an_insertion_below_who_read_a_record_that_was_unlinked_is_refused() {
+    let mut stage = Stage::new();
+    let mut deletes = stage.begin();
+    stage.delete(&mut deletes, Y);
+    let (deleted, mut sweeper) = stage.end(deletes);
+    assert!(deleted.is_ok());
+    sweeper.core().local.collect();
+    let mut inserts = stage.begin();
+    stage.read(&mut inserts, X);
+    assert_eq!(stage.look_and_change(Y, X), None);
+    sweeper.collect_garbage(usize::MAX);
+    let pin = inserts.worker.core().local.pinned();
+    assert!(stage.bench.cells.index.get(Key::Word8(Y), pin).is_err(), "the record is unlinked");
+    stage.insert(&mut inserts, Y);
+    assert_eq!(stage.refuse(inserts), Reason::RecordChanged);
+}
+
+/// Its own row is out of sight once the one that linked the record takes it back (promise g).
+#[test]
+fn a_write_whose_record_was_unlinked_was_not_as_read() {
+    let stage = Stage::new();
+    let mut gives_up = stage.begin();
+    stage.insert(&mut gives_up, ABSENT);
+    let mut fills = stage.begin();
+    stage.insert(&mut fills, ABSENT);
+    assert_eq!(fills.worker.validate(), Ok(()), "the placeholder is there");
+    abort(gives_up);
+    assert_eq!(stage.read(&mut fills, ABSENT), None, "its own row is out of sight");
+    stage.insert(&mut fills, ABSENT);
+    assert!(fills.worker.validate().is_err(), "it has two rows at one key");
+    abort(fills);
+}
+
+/// Who commits in a later epoch than the one that overwrote what it read would come first in the order, and last in the log.
+#[test]
+fn no_epoch_is_later_than_that_of_who_overwrote_what_was_read() {
+    for (before, after, writes, commits) in
+        [(false, false, true, true), (true, false, true, true), (false, true, true, false), (false, true, false, true)]
+    {
+        let mut stage = Stage::new();
+        let mut reader = stage.begin();
+        assert_eq!(stage.read(&mut reader, X), Some(10));
+        let advance = |now: bool| {
+            if now {
+                stage.bench.environment.advance_epoch()
+            }
+        };
+        advance(before);
+        let mut writer = stage.begin();
+        stage.change(&mut writer, X);
+        let writer = stage.end(writer).0.expect("nobody is in its way");
+        if after {
+            stage.bench.environment.advance_epoch();
+        }
+        if writes {
+            stage.change(&mut reader, Y);
+        }
+        let ended = stage.end(reader).0;
+        assert_eq!(ended.is_ok(), commits, "{before} {after} {writes}");
+        assert!(ended.is_err() || ended.is_ok_and(|tid| tid.epoch() <= writer.epoch()));
+    }
+}
+
+#[test]
+fn timestamps_rise_with_time_also_while_the_clock_stands_still_and_when_it_goes_back() {
+    let mut stage = Stage::new();
+    let clock = Arc::clone(&stage.bench.protocol.clock);
+    // Hours ahead.
+    let ahead = 1 << 40;
+    for now in [ahead, ahead, ahead, ahead - 1, ahead - 1] {
+        clock.told.store(now, Ordering::SeqCst);
+        let before = stage.look(X).expect("it is there");
+        // Of one worker after another.
+        stage.overwrite(X);
+        assert_eq!(stage.look(X), Some(before + 1));
+    }
+    // As no clock of a machine does: it had passed what was drawn. Another is about, so that nothing is gone yet.
+    let idle = stage.begin();
+    clock.told.store(ahead + 1000, Ordering::SeqCst);
+    let mut open = stage.begin();
+    stage.change(&mut open, X);
+    clock.told.store(ahead + 2000, Ordering::SeqCst);
+    stage.commit(open);
+    clock.told.store(ahead, Ordering::SeqCst);
+    stage.bench.environment.advance_epoch();
+    let mut behind = stage.begin();
+    let error = stage.try_read(&mut behind, X).expect_err("what there was may be gone");
+    assert_eq!(reason(error), Reason::RecordChanged);
+    abort(behind);
+    abort(idle);
+}
