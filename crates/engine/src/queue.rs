@@ -357,7 +357,7 @@ impl Queue {
         }
         let left = state.since.and_then(|since| wait.checked_sub(since.elapsed())).filter(|left| !left.is_zero());
         if let Some(left) = left.filter(|_| gather && state.waiting.len() < batch_max && self.has_company(&state)) {
-            return Advance::Gathers(left.min(GATHER_SLICE.max(wait / 8)));
+            return Advance::Gathers(left.min(GATHER_SLICE.max(wait / 1000)));
         }
         state.led = true;
         drop(state);
@@ -429,6 +429,11 @@ impl Queue {
 
     /// The stages of a batch that a validator orders.
     fn order_and_validate(&self, mut batch: Vec<Entry>, validator: &dyn Validator) {
+        if batch.len() == 1 {
+            // The decision alone says whether it is stale.
+            let (_, decisions) = split(batch);
+            return self.validate(1, decisions, Vec::new(), Ordered::default());
+        }
         let began = Instant::now();
         let (mut fresh, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
         for mut entry in batch.drain(..) {
@@ -538,7 +543,7 @@ impl Queue {
         {
             state.gathers = Some(thread::current());
             drop(state);
-            thread::park_timeout(left.min(GATHER_SLICE.max(wait / 8)));
+            thread::park_timeout(left.min(GATHER_SLICE.max(wait / 1000)));
             state = self.state();
             state.gathers = None;
         }
@@ -553,7 +558,10 @@ fn split(batch: Vec<Entry>) -> (Vec<Prepared>, Vec<Option<Decision>>) {
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").field("settings", &self.settings).field("validator", &self.validator).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("settings", &self.settings)
+            .field("validator", &self.validator)
+            .finish_non_exhaustive()
     }
 }
 
@@ -607,7 +615,10 @@ mod tests {
         let own = thread::current().id();
         for n in 1..=3 {
             assert_eq!(queue.decide(Prepared::default(), || (n, thread::current().id() == own)), (n, true));
-            assert_eq!(queue.statistics(), QueueStatistics { decisions: n, batches: n, largest: 1, ..QueueStatistics::default() });
+            assert_eq!(
+                queue.statistics(),
+                QueueStatistics { decisions: n, batches: n, largest: 1, ..QueueStatistics::default() }
+            );
         }
     }
 
@@ -701,6 +712,95 @@ mod tests {
             assert_eq!(queue.statistics(), counted(7, 2, 0));
             assert!(!queue.state().led && queue.state().waiting.is_empty());
         }
+    }
+
+    /// Orders batches as they came, when as many leaders are at it as there are `workers`.
+    #[derive(Debug)]
+    struct Meets(Barrier);
+
+    impl Validator for Meets {
+        fn batching(&self) -> Batching {
+            Batching { batch_max: 2, wait: Duration::ZERO, workers: 2 }
+        }
+
+        fn order(&self, batch: &[Prepared]) -> Ordered {
+            self.0.wait();
+            Ordered { order: (0..batch.len()).collect(), ..Ordered::default() }
+        }
+    }
+
+    /// Two batches meet while they are ordered, so each has a leader of its own.
+    #[test]
+    fn full_batches_are_ordered_at_the_same_time_and_decided_one_at_a_time() {
+        const ROUNDS: usize = 50;
+        let validator = Meets(Barrier::new(2));
+        let (workers, settings) = (validator.batching().workers, settings(2, Duration::ZERO));
+        let queue = Queue { validator: Some(Box::new(validator)), workers, ..Queue::new(settings) };
+        let (inside, decided) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        for _ in 0..ROUNDS {
+            // Nobody leads before all are there.
+            queue.state().led = true;
+            let (inside, decided, queue) = (&inside, &decided, &queue);
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(move || {
+                        queue.decide(Prepared::default(), || {
+                            assert_eq!(inside.fetch_add(1, Relaxed), 0, "two batches are decided at the same time");
+                            thread::yield_now();
+                            inside.fetch_sub(1, Relaxed);
+                            decided.fetch_add(1, Relaxed)
+                        })
+                    });
+                }
+                while queue.state().waiting.len() < 4 {
+                    thread::yield_now();
+                }
+                queue.state().led = false;
+                queue.hand_on(queue.state());
+            });
+        }
+        assert_eq!(decided.into_inner(), 4 * ROUNDS);
+        assert_eq!((queue.statistics().batches, queue.statistics().largest), (2 * ROUNDS as u64, 2));
+    }
+
+    /// Refuses the first of each batch.
+    #[derive(Debug)]
+    struct Refuses;
+
+    impl Validator for Refuses {
+        fn batching(&self) -> Batching {
+            Batching { batch_max: 3, wait: LONG, workers: 1 }
+        }
+
+        fn order(&self, batch: &[Prepared]) -> Ordered {
+            Ordered { order: (1..batch.len()).rev().collect(), left_out: vec![0], stale: Vec::new() }
+        }
+    }
+
+    /// Tells what it was told, with its number.
+    struct Tells(u64, mpsc::Sender<(u64, Option<Cause>)>);
+
+    impl Turn for Tells {
+        type Result = ();
+
+        fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+            if self.0 == 3 { Err(STALE) } else { Ok(None) }
+        }
+
+        fn decide(self, refused: Option<Cause>) {
+            self.1.send((self.0, refused)).expect("it is listened to");
+        }
+    }
+
+    #[test]
+    fn those_that_are_refused_are_told_last() {
+        let queue = Queue { validator: Some(Box::new(Refuses)), ..Queue::new(settings(4, LONG)) };
+        let (tell, told) = mpsc::channel();
+        (0..4).for_each(|n| queue.submit(Prepared::default(), Tells(n, tell.clone())));
+        let told: Vec<_> = told.try_iter().collect();
+        assert_eq!(told, [(2, None), (1, None), (3, Some(STALE)), (0, Some(LEFT_OUT))]);
+        let QueueStatistics { decisions, left_out, stale, .. } = queue.statistics();
+        assert_eq!((decisions, left_out, stale), (4, 1, 1));
     }
 
     /// More than a batch was submitted by threads that do other things: who waits leads until its own decision is made.

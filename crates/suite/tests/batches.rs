@@ -107,7 +107,8 @@ const SKEW: [Body; 2] = [
 
 /// Under each protocol with a validator.
 fn builders() -> impl Iterator<Item = Builder> {
-    let validating = seriatim::protocols().iter().filter(|known| known.options.iter().any(|knob| knob.name == "batch_max"));
+    let validating =
+        seriatim::protocols().iter().filter(|known| known.options.iter().any(|knob| knob.name == "batch_max"));
     validating.map(|known| Database::builder().protocol(known.name))
 }
 
@@ -169,7 +170,10 @@ fn of_those_that_are_in_each_others_way_one_is_left_out_and_runs_again() {
         assert_eq!(attempts, [1, 2]);
         let queue = counted.queue.expect("decisions are queued");
         assert_eq!((queue.decisions, queue.left_out, queue.stale), (3, 1, 0));
-        assert_eq!(counted.aborts.iter().map(|(cause, count)| (cause.reason, *count)).collect::<Vec<_>>(), [(Reason::LeftOut, 1)]);
+        assert_eq!(
+            counted.aborts.iter().map(|(cause, count)| (cause.reason, *count)).collect::<Vec<_>>(),
+            [(Reason::LeftOut, 1)]
+        );
     }
 }
 
@@ -192,7 +196,37 @@ fn canary_those_that_stay_in_an_order_that_left_them_out_are_noticed() {
         let (_, counted) = in_one_batch(builder.canary(Fault::KeepLeftOut), &SKEW);
         let queue = counted.queue.expect("decisions are queued");
         assert_eq!(queue.left_out, 0);
-        assert!(counted.aborts.iter().all(|(cause, _)| cause.reason != Reason::LeftOut) && counted.conflict_aborted > 0);
+        assert!(
+            counted.aborts.iter().all(|(cause, _)| cause.reason != Reason::LeftOut) && counted.conflict_aborted > 0
+        );
+    }
+}
+
+/// Transactions of which each batch can commit one, under each policy: the restarts of the one that had most.
+#[test]
+fn who_was_left_out_often_is_spared_by_the_policies_for_that() {
+    const BATCH: u64 = 8;
+    /// Of `rct` and `rdeg`, with as many transactions at a time as a batch has: see the README of the protocol.
+    const RESTARTS_MAX: u32 = 8 + 6;
+    for builder in builders() {
+        let worst = [0, 1, 2, 3, 4, 5].map(|policy| {
+            let builder = builder.clone().protocol_option("policy", policy).protocol_option("batch_max", BATCH);
+            let (db, tables) = open(builder);
+            let executor = db.executor(1).expect("a thread");
+            let running: Vec<_> = (0..200)
+                .map(|_| {
+                    let tables = tables.clone();
+                    executor.transact(move |tx| add(tx, &tables, 1))
+                })
+                .collect();
+            let attempts = running.into_iter().map(|running| running.wait().expect("attempts enough").attempts);
+            let worst = attempts.max().expect("there are some") - 1;
+            let sum = db.session().transact(|tx| Ok(tx.get(&tables.rows, &1)?.expect("it is there").value()));
+            assert_eq!(sum.expect("alone").into_value(), 200);
+            worst
+        });
+        eprintln!("restarts at worst, of random, max-, sum-, prod-degree, rct, rdeg: {worst:?}");
+        assert!(worst[4..].iter().all(|&restarts| (1..=RESTARTS_MAX).contains(&restarts)), "{worst:?}");
     }
 }
 

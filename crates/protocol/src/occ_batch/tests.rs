@@ -145,3 +145,31 @@ fn a_blind_write_outlives_other_batches() {
     assert!(matches!(blind.0.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
     assert_eq!(bench.state(&[X]), [7]);
 }
+
+/// The row has a column besides, so that updates are noted whatever they use.
+#[test]
+fn two_updates_that_read_are_in_each_others_way() {
+    let fixed = seriatim_catalog::ColumnDef::new("fixed", seriatim_catalog::ColumnType::U64).immutable();
+    let other = seriatim_catalog::ColumnDef::new("other", seriatim_catalog::ColumnType::I64);
+    let bench = Bench::<OccBatch>::of(HtmMode::Absent, &["id"], [other, fixed]).with_rows(&[10]);
+    let add = |mut held: Held| {
+        let used = ColumnUse::from(ColumnSet::of(ColumnId(1)));
+        let rows = held.0.update(&bench.cells, Key::Word8(X), used).expect("nothing is locked");
+        bench.set(rows.expect("it is there").after, 11);
+        held
+    };
+    let (order, left_out) = decide(vec![add(Held::begin(&bench)), add(Held::begin(&bench))]);
+    assert_eq!((order.len(), left_out.len()), (1, 1));
+}
+
+/// It may have set the column to what was there, or not at all.
+#[test]
+fn a_blind_write_that_changed_nothing_is_refuted_by_another() {
+    let bench = bench();
+    let mut same = Held::begin(&bench).set(&bench, X, 10);
+    let _ = same.prepare();
+    assert_eq!(decide(vec![Held::begin(&bench).set(&bench, X, 7)]).0, [0]);
+    assert!(same.0.detach().expect("it holds").recheck().is_err());
+    same.0.abort();
+    assert_eq!(bench.state(&[X]), [7]);
+}
