@@ -11,7 +11,7 @@ const VARIANTS: [(&str, &str); 2] =
 
 fn smallbank(setting: &Setting, theta: f64) -> String {
     let customers = if setting.size == Size::Small { 1_000 } else { 100_000 };
-    format!("smallbank --customers {customers} --theta {theta}")
+    format!("smallbank --accounts {customers} --theta {theta}")
 }
 
 fn points(setting: &Setting) -> Vec<Point> {
