@@ -16,7 +16,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["seriatim", "engine"]),
     ("placement", &["partition", "replica", "transport"]),
     ("procedures", &["procedure-macros", "procedure"]),
-    ("transactions", &["batch", "protocol", "txn"]),
+    ("transactions", &["protocol", "batch", "txn"]),
     ("storage", &["store", "redo", "catalog", "macros"]),
     ("runtime", &["history", "memory", "htm", "base"]),
 ];

@@ -8,7 +8,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub use std::thread::{JoinHandle, Result, ScopedJoinHandle, Thread, current, park, park_timeout, scope};
+pub use std::thread::{JoinHandle, Result, ScopedJoinHandle, Thread, current, scope};
 
 /// Starts a named thread.
 ///
@@ -82,6 +82,25 @@ pub enum Touch {
     Exchange,
     /// Stores a word of a row version; the step of the store itself may follow.
     Copy,
+}
+
+/// Sleeps until unparked; or for less, so the caller looks whether it has what it waits for. (A simulated core is not woken: it looks
+/// again and again.)
+pub fn park() {
+    #[cfg(feature = "simulate")]
+    if crate::simulated::wait(crate::simulated::Wait::Yield) {
+        return;
+    }
+    std::thread::park();
+}
+
+/// As [`park`], for at most `duration`.
+pub fn park_timeout(duration: Duration) {
+    #[cfg(feature = "simulate")]
+    if crate::simulated::wait(crate::simulated::Wait::Yield) {
+        return;
+    }
+    std::thread::park_timeout(duration);
 }
 
 /// Lets another thread run.

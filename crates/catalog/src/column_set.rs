@@ -94,11 +94,13 @@ pub struct ColumnUse {
     pub used: ColumnSet,
     /// Those that it adds to and does nothing else with: neither the value before nor the sum is used.
     pub added: ColumnSet,
+    /// Of `used`, those that it sets blindly, if at all: what was there is not used.
+    pub set: ColumnSet,
 }
 
 impl ColumnUse {
     /// Any use of every column.
-    pub const ALL: ColumnUse = ColumnUse { used: ColumnSet::ALL, added: ColumnSet::EMPTY };
+    pub const ALL: ColumnUse = ColumnUse { used: ColumnSet::ALL, added: ColumnSet::EMPTY, set: ColumnSet::EMPTY };
 
     /// Additions to these columns, and no other use of any. Those that share a bit with others may be used in any way.
     pub fn adding(columns: impl IntoIterator<Item = ColumnId>) -> ColumnUse {
@@ -110,11 +112,31 @@ impl ColumnUse {
         adding
     }
 
+    /// These columns are set, and neither read nor added to. Those that share a bit with others may be used in any way.
+    pub fn setting(columns: impl IntoIterator<Item = ColumnId>) -> ColumnUse {
+        let mut setting = ColumnUse::default();
+        for column in columns {
+            setting.used.insert(column);
+            if column.0 < SHARED {
+                setting.set.insert(column);
+            }
+        }
+        setting
+    }
+
     /// What both do.
     #[must_use]
     #[inline]
     pub const fn union(self, other: ColumnUse) -> ColumnUse {
-        ColumnUse { used: self.used.union(other.used), added: self.added.union(other.added) }
+        let read = self.read().union(other.read());
+        let set = self.set.union(other.set).intersection(read.complement());
+        ColumnUse { used: self.used.union(other.used), added: self.added.union(other.added), set }
+    }
+
+    /// Those whose values it may use.
+    #[inline]
+    pub const fn read(self) -> ColumnSet {
+        self.used.intersection(self.set.complement())
     }
 
     /// The columns of either kind.
@@ -128,7 +150,7 @@ impl ColumnUse {
 impl From<ColumnSet> for ColumnUse {
     #[inline]
     fn from(used: ColumnSet) -> ColumnUse {
-        ColumnUse { used, added: ColumnSet::EMPTY }
+        ColumnUse { used, ..ColumnUse::default() }
     }
 }
 

@@ -211,6 +211,7 @@ enum Does {
     Nothing,
     Reads,
     Sets,
+    SetsBlindly,
     Adds,
 }
 
@@ -223,6 +224,7 @@ fn two_updates() -> impl Strategy<Value = (TableDef, [Vec<Value>; 3], Vec<Does>,
             6 => Just(Does::Nothing),
             1 => Just(Does::Reads),
             2 => Just(Does::Sets),
+            2 => Just(Does::SetsBlindly),
             3 => Just(Does::Adds)
         ];
         let changes = prop_oneof![vec(prop::bool::weighted(0.1), columns), vec(any::<bool>(), columns)];
@@ -234,7 +236,7 @@ fn two_updates() -> impl Strategy<Value = (TableDef, [Vec<Value>; 3], Vec<Does>,
 
 #[test]
 fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
-    let counts = [const { std::cell::Cell::new(0) }; 3];
+    let counts = [const { std::cell::Cell::new(0) }; 4];
     check(1200, &two_updates(), |(table, [base, newer, ours], does, changes)| {
         let (mut wanted, mut uses) = (Some(base.clone()), ColumnUse::default());
         let base_row = row(&table, &base);
@@ -249,6 +251,7 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
             match does(at) {
                 Does::Nothing => {}
                 Does::Reads | Does::Sets => uses.used.insert(column),
+                Does::SetsBlindly => uses = uses.union(ColumnUse::setting([column])),
                 Does::Adds => uses = uses.union(ColumnUse::adding([column])),
             }
         }
@@ -259,12 +262,17 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
                 prop_assert_eq!(newer_row.set_value(column, at, &newer[at]), Ok(()));
                 value = newer[at].clone();
             }
-            if matches!(does(at), Does::Sets | Does::Adds) {
+            if matches!(does(at), Does::Sets | Does::SetsBlindly | Does::Adds) {
                 prop_assert_eq!(after.set_value(column, at, &ours[at]), Ok(()));
             }
-            if changed && uses.used.contains(id) {
+            // What it set to what was there may as well not have been set.
+            let is_set = does(at) == Does::SetsBlindly && compare(&base[at], &ours[at]).is_ne();
+            if changed && is_set {
+                value = ours[at].clone();
+                counts[3].update(|count| count + 1);
+            } else if changed && uses.used.contains(id) {
                 wanted = None;
-            } else if does(at) == Does::Sets || does(at) == Does::Adds && !changed {
+            } else if matches!(does(at), Does::Sets | Does::SetsBlindly) || does(at) == Does::Adds && !changed {
                 value = ours[at].clone();
             } else if does(at) == Does::Adds {
                 let [base, newer, ours] = [&base, &newer, &ours].map(|row| integer(&row[at]).expect("a number"));

@@ -7,7 +7,7 @@ use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
-use seriatim::{Batch, BatchStatistics, Contention, Database, LogStatistics, Statistics};
+use seriatim::{Batch, BatchStatistics, Contention, Database, LogStatistics, QueueStatistics, Statistics};
 use seriatim_workload::{Entry, Values};
 
 use crate::Failure;
@@ -133,6 +133,13 @@ impl Report<'_> {
                 line("", format!("switched on {switched} times"));
             }
         }
+        if let Some(queue) = &statistics.queue {
+            let QueueStatistics { decisions, batches, largest, left_out, stale, .. } = *queue;
+            let mean = decisions as f64 / batches.max(1) as f64;
+            line("decisions", format!("{decisions} in {batches} batches, {mean:.1} on average, {largest} at most"));
+            let each = queue.order_time.as_secs_f64() * 1e6 / batches.max(1) as f64;
+            line("", format!("{left_out} left out, {stale} stale, {each:.1} µs to order a batch"));
+        }
         let regions = &statistics.regions;
         if regions.started > 0 {
             let (started, aborted) = (regions.started, regions.aborted.total());
@@ -232,6 +239,10 @@ impl Report<'_> {
             "transactions": kinds,
             "log": self.log_json(),
             "batches": self.batches_json(),
+            "decisions": statistics.queue.map(|queue| json!({
+                "decisions": queue.decisions, "batches": queue.batches, "largest": queue.largest,
+                "left_out": queue.left_out, "stale": queue.stale, "order_seconds": queue.order_time.as_secs_f64(),
+            })),
             "simulated": self.measured.simulated,
             "htm": {
                 "backend": self.db.backend().to_string(),

@@ -16,6 +16,7 @@ use seriatim_base::thread;
 use seriatim_txn::{Cause, Mode, OpError, Outcome, Phase, Prepared, Reason};
 
 use crate::error::Abort;
+use crate::queue::Turn;
 use crate::runner::{Failure, Receipt, Runner};
 use crate::tx::{Origin, TxCore, Waiting};
 use crate::{Committed, TransactError};
@@ -171,10 +172,26 @@ impl Runner {
     ) {
         let inner = Arc::clone(holder.as_mut().tx.inner());
         let queue = inner.queue.as_ref().expect("a decision is to be queued where there is a queue");
-        queue.submit(prepared, move || {
-            let tx = &holder.as_mut().tx;
-            let decided = catch_unwind(AssertUnwindSafe(|| tx.decide_in_turn()));
-            then(holder, Decided(decided));
-        });
+        queue.submit(prepared, Queued { holder, then });
+    }
+}
+
+/// An executed transaction whose thread goes on.
+struct Queued<H, T> {
+    holder: H,
+    then: T,
+}
+
+impl<H: AsMut<Runner> + Send, T: FnOnce(H, Decided) + Send> Turn for Queued<H, T> {
+    type Result = ();
+
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        self.holder.as_mut().tx.recheck()
+    }
+
+    fn decide(mut self, refused: Option<Cause>) {
+        let tx = &self.holder.as_mut().tx;
+        let decided = catch_unwind(AssertUnwindSafe(|| tx.decide_in_turn(refused)));
+        (self.then)(self.holder, Decided(decided));
     }
 }

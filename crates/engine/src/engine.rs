@@ -133,6 +133,7 @@ impl Engine {
             None => (None, None),
         };
         let pool = Arc::new(Pool::new(options.workers, writers));
+        let queue = Queue::of(&options, foundation.protocol.validator(), &pool)?;
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
         let ticker = if options.step_helpers {
@@ -195,7 +196,7 @@ impl Engine {
             tables: RwLock::new(tables),
             opening: Mutex::default(),
             checking: Mutex::default(),
-            queue: options.queue.map(Queue::new),
+            queue,
             gate,
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
@@ -386,9 +387,9 @@ impl Engine {
     /// the workers. One where decisions are not queued; and where chains of pieces wait for other transactions to end, which must not
     /// wait for each other then.
     pub fn held_max(&self, threads: usize) -> usize {
-        let Settings { workers, queue, .. } = &self.inner.options;
-        let batch_max = queue.filter(|_| self.inner.gate.is_none()).map_or(1, |queue| queue.batch_max);
-        batch_max.min(workers / threads).max(1)
+        let queue = self.inner.queue.as_ref().filter(|_| self.inner.gate.is_none());
+        let batch_max = queue.map_or(1, Queue::batch_max);
+        batch_max.min(self.inner.options.workers / threads).max(1)
     }
 
     /// Makes the secondary indexes of recovered tables again: the rows entered.

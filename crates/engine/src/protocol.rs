@@ -23,7 +23,7 @@ use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Change, Core, Environment, HotRecord, Near, OptionError, Options, Peeked, Protocol, ProtocolInfo, Recover,
-    Restored, RowBuffer, Table, Worker,
+    Restored, RowBuffer, Table, Validator, Worker,
 };
 
 use crate::{OpenError, Settings};
@@ -52,6 +52,9 @@ pub(crate) trait OpenProtocol: Send + Sync {
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet>;
     fn hot_records(&self) -> Option<Vec<HotRecord>>;
     fn whole(&self) -> Option<Whole>;
+    fn validator(&self) -> Option<Box<dyn Validator>> {
+        None
+    }
 
     /// As [`Protocol::peek_committed`].
     ///
@@ -120,6 +123,10 @@ impl<P: Recover> OpenProtocol for P {
 
     fn whole(&self) -> Option<Whole> {
         Protocol::whole(self)
+    }
+
+    fn validator(&self) -> Option<Box<dyn Validator>> {
+        Protocol::validator(self)
     }
 
     unsafe fn peek_committed(

@@ -6,36 +6,50 @@
 //! Where an order is chosen, each transaction also pays for what the order is told: a validation, and lists of what it accessed
 //! ([`Prepared`]).
 //!
+//! A protocol may bring a [`Validator`] (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3). Then a batch goes through three stages on the
+//! thread that leads it:
+//!
+//! 1. *Preparation*: it is full, or has waited long enough, or nobody else has a transaction open. What is stale by now is sorted out.
+//! 2. *Reordering*: the validator orders the rest and leaves some out. Several batches can be in this stage at the same time, in which case a
+//!    further leader takes full batches only.
+//! 3. *Validation*: one batch at a time. Each transaction is decided, in that order. Those that were refused are told last, so that they
+//!    see what the others have written when they run again.
+//!
 //! A thread that has many transactions submits their decisions ([`Queue::submit`]) and goes on; it leads when a batch is full or when it
 //! has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep before threads that submit, which may be busy: a
-//! caller never sleeps while nobody leads.
+//! caller never sleeps while nobody leads and no batch is under way.
 //!
 //! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not return before
-//! its frame is done. Until then only the leader touches it, but for its state and thread; the leader's last access sets the state.
+//! its frame is done. Until then only the leader of its batch touches it, but for its state and thread; that leader's last access sets the
+//! state. Before it is in a batch, whoever has the lock of the queue may tell its caller to lead; there is one lead, and it is given up
+//! under the lock when the batch is taken out, so no other leader has the entry of one that was told and has not led yet.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::abort_on_unwind;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
-use seriatim_txn::Prepared;
+use seriatim_txn::{Batching, Cause, Ordered, Phase, Prepared, Reason, Validator};
 
+use crate::pool::Pool;
 use crate::statistics::QueueStatistics;
+use crate::{OpenError, Settings};
 
 /// How batches of decisions are made.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
     /// Decisions that a batch has at most; at least 1.
     pub batch_max: usize,
-    /// How long a batch waits for more while it is smaller. Zero: not at all, so that batches come from load only.
+    /// How long a batch waits for more while it is smaller, at most: not while nobody else has a transaction open. Zero: not at all, so that
+    /// batches come from load only.
     pub wait: Duration,
-    /// In which order a batch is decided; `None`: as they came.
+    /// In which order a batch is decided; `None`: as the protocol says, or as they came.
     pub order: Option<Order>,
 }
 
@@ -49,12 +63,23 @@ impl Default for QueueSettings {
     }
 }
 
-#[derive(Debug)]
+/// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have transactions open.
+const GATHER_SLICE: Duration = Duration::from_micros(100);
+
+/// A transaction that was found stale by the order of its batch.
+const STALE: Cause = Cause { phase: Phase::Validate, reason: Reason::RecordChanged };
+/// One that its batch left out.
+const LEFT_OUT: Cause = Cause { phase: Phase::Validate, reason: Reason::LeftOut };
+
 pub(crate) struct Queue {
     settings: QueueSettings,
+    /// Orders batches, unless the settings do.
+    validator: Option<Box<dyn Validator>>,
+    /// Batches that are ordered at the same time, at most.
+    workers: usize,
+    /// Knows how many transactions are open; `None`: it is not known.
+    pool: Option<Arc<Pool>>,
     state: Mutex<State>,
-    /// For a leader whose batch waits for more.
-    arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -62,9 +87,56 @@ struct State {
     waiting: Vec<Entry>,
     /// Since when the first of them waits for company, if batches wait.
     since: Option<Instant>,
-    /// Somebody leads: a caller that comes now is woken.
+    /// Somebody leads, or was told to: takes the next batch out.
     led: bool,
+    /// The leader, while its batch gathers.
+    gathers: Option<Thread>,
+    /// Batches that were taken out and are not decided, and the transactions in them.
+    under_way: usize,
+    in_batches: usize,
+    /// A batch is being validated, and these wait for their turn.
+    validating: bool,
+    turns: Vec<Thread>,
     counted: QueueStatistics,
+}
+
+/// An executed transaction, as the leader of its batch has it end.
+pub(crate) trait Turn: Send {
+    /// What comes of it.
+    type Result;
+
+    /// Before the order of the batch is chosen: what was prepared, if that is different now; or that it cannot commit any more.
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        Ok(None)
+    }
+
+    /// Makes the decision, which is to abort for this cause if it was refused. It is asked once.
+    fn decide(self, refused: Option<Cause>) -> Self::Result;
+}
+
+/// A decision that cannot be refused.
+impl<F: FnOnce() -> R + Send, R> Turn for F {
+    type Result = R;
+
+    fn decide(self, _: Option<Cause>) -> R {
+        self()
+    }
+}
+
+/// A [`Turn`] of a thread that goes on.
+trait Submitted: Send {
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause>;
+    fn decide(self: Box<Self>, refused: Option<Cause>);
+}
+
+impl<T: Turn<Result = ()>> Submitted for T {
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        Turn::recheck(self)
+    }
+
+    fn decide(self: Box<Self>, refused: Option<Cause>) {
+        Turn::decide(*self, refused);
+    }
 }
 
 /// A transaction to be decided.
@@ -76,9 +148,15 @@ struct Entry {
 
 enum Decision {
     /// Of a caller that sleeps.
-    Awaited(NonNull<Head>, unsafe fn(NonNull<Head>)),
+    Awaited(NonNull<Head>, &'static Awaited),
     /// Of a thread that goes on, and is woken when nobody leads any more.
-    Submitted(Box<dyn FnOnce() + Send>, Thread),
+    Submitted(Box<dyn Submitted>, Thread),
+}
+
+/// What is done with the frame of a head.
+struct Awaited {
+    recheck: unsafe fn(NonNull<Head>) -> Result<Option<Prepared>, Cause>,
+    decide: unsafe fn(NonNull<Head>, Option<Cause>),
 }
 
 // SAFETY: the access rule: what a frame holds is `Send`, and one thread at a time touches it.
@@ -100,7 +178,7 @@ pub enum Advance {
     Decided,
     /// The batch waits for more, at most for this long.
     Gathers(Duration),
-    /// Another thread leads. The submitter is unparked when its decisions are made, and if it does not lead any more before.
+    /// Another thread leads, or has a batch under way. The submitter is unparked when its decisions are made, and when it may lead before.
     Led,
 }
 
@@ -117,11 +195,11 @@ const DONE: u8 = 2;
 
 /// The stack frame of a caller.
 #[repr(C)]
-struct Frame<F, R> {
+struct Frame<T: Turn> {
     /// First: a pointer to it is one to the frame.
     head: Head,
-    decision: UnsafeCell<ManuallyDrop<F>>,
-    result: UnsafeCell<Option<thread::Result<R>>>,
+    turn: UnsafeCell<ManuallyDrop<T>>,
+    result: UnsafeCell<Option<thread::Result<T::Result>>>,
 }
 
 impl Head {
@@ -149,25 +227,74 @@ impl Head {
     }
 }
 
-/// Makes the decision of a frame.
-///
-/// # Safety
-/// `head` is that of a `Frame<F, R>` that is not done.
-unsafe fn decide<F: FnOnce() -> R, R>(head: NonNull<Head>) {
-    // SAFETY: the caller's promise, and the access rule.
-    let frame = unsafe { head.cast::<Frame<F, R>>().as_ref() };
-    // SAFETY: it is taken once, as a frame is decided once.
-    let decision = unsafe { ManuallyDrop::take(&mut *frame.decision.get()) };
-    let result = catch_unwind(AssertUnwindSafe(decision));
-    // SAFETY: the access rule.
-    unsafe { *frame.result.get() = Some(result) };
-    // SAFETY: it was not told before; the frame is not used any more.
-    unsafe { Head::tell(head, DONE) };
+impl<T: Turn> Frame<T> {
+    const AWAITED: &Awaited = &Awaited { recheck: Frame::<T>::recheck, decide: Frame::<T>::decide };
+
+    /// Asks the transaction of a frame.
+    ///
+    /// # Safety
+    /// `head` is that of a `Frame<T>` that is not done, and this thread leads its batch.
+    unsafe fn recheck(head: NonNull<Head>) -> Result<Option<Prepared>, Cause> {
+        // SAFETY: the caller's promise, and the access rule.
+        let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
+        // SAFETY: it is taken when the frame is decided, which it is not yet.
+        unsafe { &mut *frame.turn.get() }.recheck()
+    }
+
+    /// Makes the decision of a frame.
+    ///
+    /// # Safety
+    /// As of `recheck`.
+    unsafe fn decide(head: NonNull<Head>, refused: Option<Cause>) {
+        // SAFETY: the caller's promise, and the access rule.
+        let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
+        // SAFETY: it is taken once, as a frame is decided once.
+        let turn = unsafe { ManuallyDrop::take(&mut *frame.turn.get()) };
+        let result = catch_unwind(AssertUnwindSafe(|| turn.decide(refused)));
+        // SAFETY: the access rule.
+        unsafe { *frame.result.get() = Some(result) };
+        // SAFETY: it was not told before; the frame is not used any more.
+        unsafe { Head::tell(head, DONE) };
+    }
+}
+
+impl State {
+    /// Whether somebody is to take the next batch out: another one that is under way leaves room for full ones only.
+    fn wants_leader(&self, batch_max: usize, workers: usize) -> bool {
+        let has_room = self.under_way == 0 || self.under_way < workers && self.waiting.len() >= batch_max;
+        !self.led && has_room && !self.waiting.is_empty()
+    }
 }
 
 impl Queue {
+    /// One that knows of nothing but what it is given.
+    #[cfg(test)]
     pub(crate) fn new(settings: QueueSettings) -> Queue {
-        Queue { settings, state: Mutex::default(), arrived: Condvar::new() }
+        Queue { settings, validator: None, workers: 1, pool: None, state: Mutex::default() }
+    }
+
+    /// The queue of a database, if its settings or its protocol's validator want one.
+    ///
+    /// # Errors
+    /// Batches would wait for longer than a transaction may be open.
+    pub(crate) fn of(
+        options: &Settings,
+        validator: Option<Box<dyn Validator>>,
+        pool: &Arc<Pool>,
+    ) -> Result<Option<Queue>, OpenError> {
+        let batching = validator.as_ref().map(|validator| validator.batching());
+        let workers = batching.map_or(1, |batching| batching.workers);
+        let own = batching.map(|Batching { batch_max, wait, .. }| QueueSettings { batch_max, wait, order: None });
+        let Some(settings) = options.queue.or(own) else { return Ok(None) };
+        let age_max = options.transaction_age_max;
+        if settings.wait >= age_max {
+            return Err(OpenError::Invalid(format!(
+                "a batch of decisions waits for {:?}, but a transaction is too old after {age_max:?}: wait for less, or let them get older",
+                settings.wait
+            )));
+        }
+        let validator = validator.filter(|_| settings.order.is_none());
+        Ok(Some(Queue { settings, validator, workers, pool: Some(Arc::clone(pool)), state: Mutex::default() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -178,25 +305,24 @@ impl Queue {
         self.state().counted
     }
 
+    /// Decisions of a batch, at most.
+    pub(crate) fn batch_max(&self) -> usize {
+        self.settings.batch_max
+    }
+
     /// Whether an order is chosen, which must be told what there is to order.
     pub(crate) fn is_ordered(&self) -> bool {
-        self.settings.order.is_some()
+        self.settings.order.is_some() || self.validator.is_some()
     }
 
     /// Has the decision made, by this thread or by another, when its place in the order has come: what it answers.
-    pub(crate) fn decide<F: FnOnce() -> R + Send, R: Send>(&self, prepared: Prepared, decision: F) -> R {
+    pub(crate) fn decide<T: Turn<Result: Send>>(&self, prepared: Prepared, turn: T) -> T::Result {
         let head = Head { state: AtomicU8::new(WAITING), caller: thread::current() };
-        let decision = UnsafeCell::new(ManuallyDrop::new(decision));
-        let frame = Frame { head, decision, result: UnsafeCell::new(None) };
+        let frame = Frame { head, turn: UnsafeCell::new(ManuallyDrop::new(turn)), result: UnsafeCell::new(None) };
         // Nothing here unwinds: the frame would be gone while others use it.
         abort_on_unwind("a queue of decisions", || {
-            let decision = Decision::Awaited(NonNull::from(&frame).cast(), decide::<F, R>);
-            let mut state = self.enter(prepared, decision);
-            let mut leads = !std::mem::replace(&mut state.led, true);
-            drop(state);
-            if !leads {
-                self.arrived.notify_one();
-            }
+            let decision = Decision::Awaited(NonNull::from(&frame).cast(), Frame::<T>::AWAITED);
+            let mut leads = self.enter(prepared, decision, true);
             while leads || frame.head.wait() == LEADS {
                 // Its own decision is in the batch, or behind as many of threads that submit.
                 frame.head.state.store(WAITING, Ordering::Relaxed);
@@ -212,16 +338,8 @@ impl Queue {
 
     /// Queues a decision that this thread or another makes later, when its place in the order has come. It tells the result itself, and
     /// does not panic. A full batch that nobody decides is decided now; else somebody decides it by `Queue::advance`.
-    pub(crate) fn submit(&self, prepared: Prepared, decision: impl FnOnce() + Send + 'static) {
-        let mut state = self.enter(prepared, Decision::Submitted(Box::new(decision), thread::current()));
-        let is_led = state.led;
-        let leads = !is_led && state.waiting.len() >= self.settings.batch_max;
-        state.led |= leads;
-        drop(state);
-        if is_led {
-            self.arrived.notify_one();
-        }
-        if leads {
+    pub(crate) fn submit(&self, prepared: Prepared, turn: impl Turn<Result = ()> + 'static) {
+        if self.enter(prepared, Decision::Submitted(Box::new(turn), thread::current()), false) {
             abort_on_unwind("a queue of decisions", || self.lead(false));
         }
     }
@@ -231,15 +349,15 @@ impl Queue {
     pub(crate) fn advance(&self, gather: bool) -> Advance {
         let QueueSettings { batch_max, wait, .. } = self.settings;
         let mut state = self.state();
-        if state.led {
+        if state.led || state.under_way > 0 && !state.wants_leader(batch_max, self.workers) {
             return Advance::Led;
         }
         if state.waiting.is_empty() {
             return Advance::Decided;
         }
         let left = state.since.and_then(|since| wait.checked_sub(since.elapsed())).filter(|left| !left.is_zero());
-        if let Some(left) = left.filter(|_| gather && state.waiting.len() < batch_max) {
-            return Advance::Gathers(left);
+        if let Some(left) = left.filter(|_| gather && state.waiting.len() < batch_max && self.has_company(&state)) {
+            return Advance::Gathers(left.min(GATHER_SLICE.max(wait / 1000)));
         }
         state.led = true;
         drop(state);
@@ -247,13 +365,22 @@ impl Queue {
         Advance::Decided
     }
 
-    fn enter(&self, prepared: Prepared, decision: Decision) -> MutexGuard<'_, State> {
+    /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is full.
+    fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
+        let QueueSettings { batch_max, .. } = self.settings;
         let mut state = self.state();
         if state.waiting.is_empty() {
             state.since = self.now();
         }
         state.waiting.push(Entry { prepared, decision });
-        state
+        let leads = state.wants_leader(batch_max, self.workers) && (any || state.waiting.len() >= batch_max);
+        state.led |= leads;
+        let gathers = state.gathers.clone();
+        drop(state);
+        if let Some(leader) = gathers {
+            leader.unpark();
+        }
+        leads
     }
 
     /// The time, if batches wait.
@@ -261,11 +388,16 @@ impl Queue {
         (!self.settings.wait.is_zero()).then(Instant::now)
     }
 
-    /// Decides one batch and hands the lead on, which is this thread's.
+    /// Whether somebody has a transaction open that is not decided or about to be.
+    fn has_company(&self, state: &State) -> bool {
+        self.pool.as_ref().is_none_or(|pool| pool.busy() > state.waiting.len() + state.in_batches)
+    }
+
+    /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch.
     fn lead(&self, gather: bool) {
         let QueueSettings { batch_max, wait, order } = self.settings;
         let mut state = self.state();
-        if gather && state.waiting.len() < batch_max && !wait.is_zero() {
+        if gather && !wait.is_zero() {
             state = self.gather(state);
         }
         let size = state.waiting.len().min(batch_max);
@@ -273,45 +405,124 @@ impl Queue {
         if size > 0 {
             state.counted.decisions += size as u64;
             state.counted.batches += 1;
+            state.counted.largest = state.counted.largest.max(size as u64);
         }
         state.since = self.now();
-        drop(state);
-        match order {
-            None => batch.into_iter().for_each(|entry| entry.decision.make()),
-            Some(order) => self.decide_in_order(batch, order),
+        state.led = false;
+        state.under_way += 1;
+        state.in_batches += size;
+        self.hand_on(state);
+        match (order, &self.validator) {
+            (Some(order), _) => {
+                let (prepared, decisions) = split(batch);
+                let order = self.contain(|| Ordered { order: order(&prepared), ..Ordered::default() });
+                self.validate(prepared.len(), decisions, Vec::new(), order);
+            }
+            (None, Some(validator)) => self.order_and_validate(batch, &**validator),
+            (None, None) => batch.into_iter().for_each(|entry| entry.decision.make(None)),
         }
-        self.hand_on(self.state());
+        let mut state = self.state();
+        state.under_way -= 1;
+        state.in_batches -= size;
+        self.hand_on(state);
     }
 
-    /// Decides a batch in the order that is chosen.
-    fn decide_in_order(&self, batch: Vec<Entry>, order: Order) {
-        let (prepared, mut decisions): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|entry| (entry.prepared, Some(entry.decision))).unzip();
-        let order = catch_unwind(|| order(&prepared)).unwrap_or_else(|panic| {
+    /// The stages of a batch that a validator orders.
+    fn order_and_validate(&self, mut batch: Vec<Entry>, validator: &dyn Validator) {
+        if batch.len() == 1 {
+            // The decision alone says whether it is stale.
+            let (_, decisions) = split(batch);
+            return self.validate(1, decisions, Vec::new(), Ordered::default());
+        }
+        let began = Instant::now();
+        let (mut fresh, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
+        for mut entry in batch.drain(..) {
+            match entry.decision.recheck() {
+                Ok(None) => fresh.push(entry),
+                Ok(Some(prepared)) => fresh.push(Entry { prepared, ..entry }),
+                Err(cause) => refused.push((entry.decision, cause)),
+            }
+        }
+        let stale = refused.len();
+        let (prepared, mut decisions) = split(fresh);
+        let ordered = self.contain(|| validator.order(&prepared));
+        for (those, cause) in [(&ordered.stale, STALE), (&ordered.left_out, LEFT_OUT)] {
+            let taken = those.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
+            refused.extend(taken.map(|decision| (decision, cause)));
+        }
+        let mut state = self.state();
+        let counted = &mut state.counted;
+        counted.stale += (stale + ordered.stale.len()) as u64;
+        counted.left_out += ordered.left_out.len() as u64;
+        counted.order_time += began.elapsed();
+        drop(state);
+        self.validate(prepared.len(), decisions, refused, ordered);
+    }
+
+    /// What chooses an order chose; nothing if it panics.
+    fn contain(&self, choose: impl FnOnce() -> Ordered) -> Ordered {
+        catch_unwind(AssertUnwindSafe(choose)).unwrap_or_else(|panic| {
             // What it carries may panic again when it is dropped, and nothing may unwind here.
             std::mem::forget(panic);
             self.state().counted.orders_failed += 1;
-            Vec::new()
-        });
-        for at in order.into_iter().chain(0..prepared.len()) {
+            Ordered::default()
+        })
+    }
+
+    /// Decides a batch in this order, and those that it does not name as they came, when no other batch is being decided.
+    fn validate(
+        &self,
+        size: usize,
+        mut decisions: Vec<Option<Decision>>,
+        refused: Vec<(Decision, Cause)>,
+        ordered: Ordered,
+    ) {
+        self.take_turn();
+        for at in ordered.order.into_iter().chain(0..size) {
             if let Some(decision) = decisions.get_mut(at).and_then(Option::take) {
-                decision.make();
+                decision.make(None);
             }
+        }
+        self.end_turn();
+        refused.into_iter().for_each(|(decision, cause)| decision.make(Some(cause)));
+    }
+
+    /// Waits until no other batch is being validated.
+    fn take_turn(&self) {
+        loop {
+            let mut state = self.state();
+            if !std::mem::replace(&mut state.validating, true) {
+                return;
+            }
+            state.turns.push(thread::current());
+            drop(state);
+            thread::park();
         }
     }
 
-    /// Ends the lead of this thread. A caller that sleeps gets it, as a thread that submitted may be busy; if nobody sleeps, those that
-    /// submitted are woken.
+    fn end_turn(&self) {
+        let mut state = self.state();
+        state.validating = false;
+        state.turns.drain(..).for_each(|thread| thread.unpark());
+    }
+
+    /// Gives the lead to somebody, if there is one to be had. A caller that sleeps gets it, as a thread that submitted may be busy; if nobody
+    /// sleeps, those that submitted are woken.
     fn hand_on(&self, mut state: MutexGuard<'_, State>) {
+        if !state.wants_leader(self.settings.batch_max, self.workers) {
+            return;
+        }
         let sleeper = state.waiting.iter().find_map(|entry| match entry.decision {
             Decision::Awaited(head, _) => Some(head),
             Decision::Submitted(..) => None,
         });
         match sleeper {
-            // SAFETY: its caller waits, and is not done.
-            Some(head) => unsafe { Head::tell(head, LEADS) },
+            Some(head) => {
+                state.led = true;
+                // SAFETY: its caller waits, and is not done.
+                unsafe { Head::tell(head, LEADS) };
+            }
             None => {
-                state.led = false;
                 for entry in &state.waiting {
                     if let Decision::Submitted(_, submitter) = &entry.decision {
                         submitter.unpark();
@@ -321,301 +532,58 @@ impl Queue {
         }
     }
 
-    /// Waits until the batch is full or has waited long enough.
+    /// Waits until the batch is full or has waited long enough, or nobody else can come.
     #[cold]
-    fn gather<'q>(&self, mut state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
+    fn gather<'q>(&'q self, mut state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
         let QueueSettings { batch_max, wait, .. } = self.settings;
-        let began = Instant::now();
+        let began = state.since.unwrap_or_else(Instant::now);
         while state.waiting.len() < batch_max
             && let Some(left) = wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero())
+            && self.has_company(&state)
         {
-            state = self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.gathers = Some(thread::current());
+            drop(state);
+            thread::park_timeout(left.min(GATHER_SLICE.max(wait / 1000)));
+            state = self.state();
+            state.gathers = None;
         }
         state
     }
 }
 
+/// What an order is told of a batch, and what it orders.
+fn split(batch: Vec<Entry>) -> (Vec<Prepared>, Vec<Option<Decision>>) {
+    batch.into_iter().map(|entry| (entry.prepared, Some(entry.decision))).unzip()
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("settings", &self.settings)
+            .field("validator", &self.validator)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Decision {
+    /// Asks the transaction, on the thread that leads.
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        match self {
+            // SAFETY: the caller of the frame waits, or is this thread; it is not decided.
+            Decision::Awaited(head, awaited) => unsafe { (awaited.recheck)(*head) },
+            Decision::Submitted(turn, _) => turn.recheck(),
+        }
+    }
+
     /// Makes the decision, on the thread that leads.
-    fn make(self) {
+    fn make(self, refused: Option<Cause>) {
         match self {
             // SAFETY: the caller of the frame waits, or is this thread; it is decided once.
-            Decision::Awaited(head, decide) => unsafe { decide(head) },
-            Decision::Submitted(decide, _) => decide(),
+            Decision::Awaited(head, awaited) => unsafe { (awaited.decide)(head, refused) },
+            Decision::Submitted(turn, _) => turn.decide(refused),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ops::Bound;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::sync::mpsc;
-
-    use seriatim_catalog::{ColumnDef, ColumnType, ColumnUse, Key, RowWriter, TableDef};
-    use seriatim_store::Direction;
-    use seriatim_txn::OnExists;
-
-    use super::*;
-    use crate::{RawScan, RetryPolicy, Settings, Target, TxCore, protocols};
-
-    fn settings(batch_max: usize, wait: Duration) -> QueueSettings {
-        QueueSettings { batch_max, wait, ..QueueSettings::default() }
-    }
-
-    const LONG: Duration = Duration::from_secs(600);
-
-    #[test]
-    fn a_lone_caller_decides_at_once_and_by_itself() {
-        let queue = Queue::new(QueueSettings::default());
-        let own = thread::current().id();
-        for n in 1..=3 {
-            assert_eq!(queue.decide(Prepared::default(), || (n, thread::current().id() == own)), (n, true));
-            assert_eq!(queue.statistics(), QueueStatistics { decisions: n, batches: n, orders_failed: 0 });
-        }
-    }
-
-    #[test]
-    fn a_full_batch_is_decided_in_the_order_that_was_chosen() {
-        let order = |batch: &[Prepared]| {
-            let mut order: Vec<usize> = (0..batch.len()).collect();
-            order.sort_by_key(|&at| std::cmp::Reverse(batch[at].writes[0]));
-            order
-        };
-        let queue = Queue::new(QueueSettings { order: Some(order), ..settings(4, LONG) });
-        let decided = Mutex::new(Vec::new());
-        thread::scope(|scope| {
-            for n in 0..4 {
-                let (queue, decided) = (&queue, &decided);
-                scope.spawn(move || {
-                    let prepared = Prepared { writes: vec![n], ..Prepared::default() };
-                    let decision = || {
-                        decided.lock().expect("nobody panics").push(n);
-                        n * 10
-                    };
-                    assert_eq!(queue.decide(prepared, decision), n * 10);
-                });
-            }
-        });
-        assert_eq!(decided.into_inner().expect("nobody panics"), [3, 2, 1, 0]);
-        assert_eq!(queue.statistics(), QueueStatistics { decisions: 4, batches: 1, orders_failed: 0 });
-    }
-
-    /// Three decisions of a batch in that order: how often they were made, and what was counted.
-    fn decide_three(order: Order) -> (usize, QueueStatistics) {
-        let queue = Queue::new(QueueSettings { order: Some(order), ..settings(3, LONG) });
-        let decided = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| queue.decide(Prepared::default(), || decided.fetch_add(1, Relaxed)));
-            }
-        });
-        (decided.into_inner(), queue.statistics())
-    }
-
-    #[test]
-    fn an_order_that_leaves_some_out_names_them_twice_or_names_none_of_the_batch_decides_each_once() {
-        let once = (3, QueueStatistics { decisions: 3, batches: 1, orders_failed: 0 });
-        assert_eq!(decide_three(|_| vec![1, 1]), once);
-        assert_eq!(decide_three(|_| vec![3, 2, usize::MAX]), once);
-    }
-
-    #[test]
-    fn an_order_that_panics_is_that_of_arrival_and_counted() {
-        struct PanicsAgain;
-        impl Drop for PanicsAgain {
-            fn drop(&mut self) {
-                panic!("deliberately");
-            }
-        }
-        let once = (3, QueueStatistics { decisions: 3, batches: 1, orders_failed: 1 });
-        assert_eq!(decide_three(|_| panic!("deliberately")), once);
-        assert_eq!(decide_three(|_| std::panic::panic_any(PanicsAgain)), once);
-    }
-
-    /// Submits decisions that tell these numbers.
-    fn submit(queue: &Queue, numbers: std::ops::Range<u64>, tell: &mpsc::Sender<u64>) {
-        for n in numbers {
-            let tell = tell.clone();
-            let prepared = Prepared { writes: vec![n as usize], ..Prepared::default() };
-            queue.submit(prepared, move || tell.send(n).expect("it is listened to"));
-        }
-    }
-
-    #[test]
-    fn one_thread_submits_a_batch_and_decides_it_when_it_is_full_or_has_nothing_else_to_do() {
-        let reversed: Order = |batch| (0..batch.len()).rev().collect();
-        for order in [None, Some(reversed)] {
-            let queue = Queue::new(QueueSettings { order, ..settings(4, LONG) });
-            let (tell, told) = mpsc::channel();
-            assert_eq!(queue.advance(true), Advance::Decided, "nothing is queued");
-            submit(&queue, 0..3, &tell);
-            assert_eq!(told.try_iter().count(), 0);
-            assert!(matches!(queue.advance(true), Advance::Gathers(left) if left <= LONG));
-            submit(&queue, 3..7, &tell);
-            let in_order = |mut numbers: Vec<u64>| {
-                if order.is_some() {
-                    numbers.reverse();
-                }
-                numbers
-            };
-            assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((0..4).collect()));
-            assert_eq!(queue.advance(false), Advance::Decided);
-            assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((4..7).collect()));
-            assert_eq!(queue.statistics(), QueueStatistics { decisions: 7, batches: 2, orders_failed: 0 });
-            assert!(!queue.state().led && queue.state().waiting.is_empty());
-        }
-    }
-
-    /// More than a batch was submitted by threads that do other things: who waits leads until its own decision is made.
-    #[test]
-    fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
-        let queue = Queue::new(settings(4, Duration::ZERO));
-        let (tell, told) = mpsc::channel();
-        queue.state().led = true;
-        submit(&queue, 0..10, &tell);
-        assert_eq!(queue.advance(false), Advance::Led);
-        queue.hand_on(queue.state());
-        assert_eq!(queue.decide(Prepared::default(), || 7), 7);
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
-        assert_eq!(queue.statistics(), QueueStatistics { decisions: 11, batches: 3, orders_failed: 0 });
-    }
-
-    #[test]
-    fn callers_and_submitters_decide_each_others_transactions() {
-        const THREADS: u64 = 3;
-        const ROUNDS: u64 = 500;
-        let queue = Queue::new(settings(4, Duration::ZERO));
-        let (tell, told) = mpsc::channel();
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| (0..ROUNDS).for_each(|n| assert_eq!(queue.decide(Prepared::default(), || n), n)));
-                let (queue, tell) = (&queue, tell.clone());
-                scope.spawn(move || {
-                    let (own, done) = mpsc::channel();
-                    for n in 0..ROUNDS {
-                        submit(queue, n..n + 1, &own);
-                        submit(queue, n..n + 1, &tell);
-                        if n % 5 == 0 {
-                            while queue.advance(false) == Advance::Led {
-                                thread::yield_now();
-                            }
-                        }
-                    }
-                    while queue.advance(false) == Advance::Led {
-                        thread::yield_now();
-                    }
-                    assert_eq!(done.iter().take(ROUNDS as usize).sum::<u64>(), (0..ROUNDS).sum::<u64>());
-                });
-            }
-        });
-        assert_eq!(told.try_iter().count() as u64, THREADS * ROUNDS);
-        assert_eq!(queue.statistics().decisions, 3 * THREADS * ROUNDS);
-    }
-
-    #[test]
-    fn decisions_of_many_threads_are_made_once_each_and_never_two_at_a_time() {
-        const THREADS: u64 = 8;
-        const ROUNDS: u64 = 2000;
-        let queue = Queue::new(settings(3, Duration::ZERO));
-        // Not atomic: the queue keeps them apart.
-        struct Shared(UnsafeCell<u64>);
-        // SAFETY: what is in it is used in decisions only, of which there is one at a time.
-        unsafe impl Sync for Shared {}
-        let sum = Shared(UnsafeCell::new(0));
-        let add = |n: u64| {
-            let sum = &sum;
-            queue.decide(Prepared::default(), move || {
-                let sum = &sum.0;
-                // SAFETY: one decision at a time.
-                unsafe { *sum.get() += n };
-                n
-            })
-        };
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| (0..ROUNDS).for_each(|n| assert_eq!(add(n), n)));
-            }
-        });
-        assert_eq!(sum.0.into_inner(), THREADS * ROUNDS * (ROUNDS - 1) / 2);
-        assert_eq!(queue.statistics().decisions, THREADS * ROUNDS);
-        assert!(!queue.state().led && queue.state().waiting.is_empty());
-    }
-
-    #[test]
-    fn a_panic_is_that_of_its_caller_and_nobody_elses() {
-        let queue = Queue::new(settings(2, LONG));
-        let outcomes = thread::scope(|scope| {
-            let run = |n: u32| {
-                let queue = &queue;
-                scope.spawn(move || {
-                    queue.decide(Prepared::default(), || if n == 0 { panic!("deliberately") } else { n })
-                })
-            };
-            [0, 1].map(run).map(|caller| caller.join().ok())
-        });
-        assert_eq!(outcomes, [None, Some(1)]);
-    }
-
-    #[test]
-    fn a_batch_that_does_not_fill_is_decided_all_the_same() {
-        let queue = Queue::new(settings(100, Duration::from_millis(1)));
-        assert_eq!(queue.decide(Prepared::default(), || 7), 7);
-    }
-
-    /// Of one batch: a transaction that counts rows and changes one, and another that inserts a row among them.
-    #[test]
-    fn who_looked_is_decided_before_who_inserts_and_both_commit() {
-        fn who_looked_first(batch: &[Prepared]) -> Vec<usize> {
-            let sees = |reader: &Prepared, of: &Prepared| reader.nodes.iter().any(|node| of.inserts.contains(node));
-            match batch {
-                [first, second] if sees(second, first) => vec![1, 0],
-                _ => vec![0, 1],
-            }
-        }
-        let held = protocols().iter().filter(|protocol| protocol.capabilities.detach);
-        for protocol in held {
-            let queue = QueueSettings { batch_max: 2, wait: LONG, order: Some(who_looked_first) };
-            let retry = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
-            let protocol = protocol.name.to_owned();
-            let transaction_age_max = 2 * LONG;
-            let settings = Settings { protocol, queue: Some(queue), retry, transaction_age_max, ..Settings::default() };
-            let db = settings.open().expect("it holds transactions");
-            let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
-            let table = TableDef::builder("cell").column(column("id")).column(column("value")).key(["id"]);
-            let cells = db.create(table.finish().expect("a table")).expect("memory");
-            let places = &cells.layout.places;
-            let insert = |tx: &TxCore, id: u64| {
-                let encode = |writer: &mut RowWriter<'_>| {
-                    writer.set::<u64>(&places[0], id)?;
-                    writer.set::<u64>(&places[1], 0)
-                };
-                tx.insert_at(&cells, Key::Word8(id), encode, OnExists::Refuse).map(|new| assert!(new))
-            };
-            let count = |tx: &TxCore| {
-                RawScan::new(tx, &cells, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward).count()
-            };
-            // Two, so that neither waits for company.
-            thread::scope(|scope| {
-                for id in [1, 1000] {
-                    let (db, insert) = (&db, &insert);
-                    scope.spawn(move || db.runner().transact(|tx| insert(tx, id)).expect("other keys"));
-                }
-            });
-            thread::scope(|scope| {
-                let inserter = scope.spawn(|| db.runner().transact(|tx| insert(tx, 500)).expect("decided last"));
-                let counted = db.runner().transact(|tx| {
-                    let counted = count(tx)?;
-                    tx.change_at(&cells, Key::Word8(1), ColumnUse::ALL, |mut writer| {
-                        writer.set::<u64>(&places[1], counted as u64).expect("a number");
-                        writer.dirty()
-                    })?;
-                    Ok(counted)
-                });
-                assert_eq!(counted.expect("decided first").value, 2);
-                assert_eq!(inserter.join().expect("no panic").attempts, 1);
-            });
-            assert_eq!(db.runner().snapshot(&count).expect("alone").value, 3);
-        }
-    }
-}
+mod tests;

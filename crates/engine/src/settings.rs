@@ -295,12 +295,6 @@ impl Settings {
         {
             return invalid("a batch has 1 to 4096 calls");
         }
-        if let Some(queue) = self.queue.filter(|queue| queue.wait >= self.transaction_age_max) {
-            return Err(OpenError::Invalid(format!(
-                "a batch of decisions waits for {:?}, but a transaction is too old after {:?}: wait for less, or let them get older",
-                queue.wait, self.transaction_age_max
-            )));
-        }
         if !(1..=100).contains(&self.checkpoint_share) {
             return invalid("the share of checkpoints must be 1 to 100 percent");
         }

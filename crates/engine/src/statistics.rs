@@ -60,6 +60,14 @@ pub struct QueueStatistics {
     pub batches: u64,
     /// Batches whose order panicked, so that they were decided as they came.
     pub orders_failed: u64,
+    /// Decisions of the largest batch since the database was opened.
+    pub largest: u64,
+    /// Transactions that a validator left out, as they conflicted with others of their batch in every order. Each was executed again, or gave up.
+    pub left_out: u64,
+    /// Transactions that were found stale before their batch was ordered, or by its order: likewise.
+    pub stale: u64,
+    /// Time that validators took to order batches, over all threads that did.
+    pub order_time: Duration,
 }
 
 /// What a table holds: of each row its newest version; those that are kept for readers or for the log are in
@@ -139,6 +147,10 @@ impl QueueStatistics {
             decisions: self.decisions - earlier.decisions,
             batches: self.batches - earlier.batches,
             orders_failed: self.orders_failed - earlier.orders_failed,
+            largest: self.largest,
+            left_out: self.left_out - earlier.left_out,
+            stale: self.stale - earlier.stale,
+            order_time: self.order_time - earlier.order_time,
         }
     }
 }

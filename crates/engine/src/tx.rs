@@ -57,7 +57,7 @@ use crate::parking::{Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::watch::{self, Accessed};
-use crate::queue::Queue;
+use crate::queue::{Queue, Turn};
 use crate::record::Log;
 use crate::runner::Receipt;
 use crate::scan::Target;
@@ -1022,7 +1022,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let table = &set.primary;
             let columns = set.with_indexed(columns);
             let updating = self.operate(|worker| worker.update(table, key, columns))?;
-            self.note(table, key, columns.used);
+            self.note(table, key, columns.read());
             if updating.is_some() {
                 self.wrote(table, key);
             }
@@ -1136,7 +1136,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let table = &self.own(set)?.primary;
         self.writable()?;
         let added = self.operate(|worker| worker.add(table, key, addition))?;
-        self.note(table, key, columns.used);
+        self.note(table, key, columns.read());
         if added != Added::Missing {
             self.wrote(table, key);
         }
@@ -1614,24 +1614,37 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
         // The validation and the lists are for the choice of an order.
         let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };
-        Ok(Some((queue, prepared)))
+        Ok(Some((queue, Prepared { restarts: self.attempt.get().saturating_sub(1), ..prepared })))
     }
 
     /// As [`TxCore::decide`], when its place in the queue has come: this thread does it, or another while this one waits.
     #[cold]
     fn decide_queued(&self) -> Result<Outcome, OpError> {
         let Some((queue, prepared)) = self.prepare()? else { return self.decide() };
-        let waiting = Waits(self);
-        queue.decide(prepared, move || {
-            let waiting = waiting;
-            waiting.0.decide_in_turn()
-        })
+        queue.decide(prepared, Waits(self))
     }
 
-    /// As [`TxCore::decide`], after a wait in the queue.
-    pub(crate) fn decide_in_turn(&self) -> Result<Outcome, OpError> {
+    /// Whether the executed transaction can still commit: what was prepared, if it is different now.
+    pub(crate) fn recheck(&self) -> Result<Option<Prepared>, Cause> {
+        let Some(held) = self.worker().detach() else { return Ok(None) };
+        match held.recheck() {
+            Ok(None) | Err(OpError::Wait(_)) => Ok(None),
+            Ok(Some(prepared)) => Ok(Some(Prepared { restarts: self.attempt.get().saturating_sub(1), ..prepared })),
+            Err(OpError::Abort(cause)) => Err(cause),
+        }
+    }
+
+    /// As [`TxCore::decide`], after a wait in the queue, unless the order of the batch refused it.
+    pub(crate) fn decide_in_turn(&self, refused: Option<Cause>) -> Result<Outcome, OpError> {
+        if let Some(cause) = refused {
+            return Err(OpError::Abort(cause));
+        }
         self.ending.set(true);
-        if self.is_over() { Err(OpError::Abort(self.deadline.cause())) } else { self.decide() }
+        if self.is_over() {
+            return Err(OpError::Abort(self.deadline.cause()));
+        }
+        let decided = self.decide();
+        if self.worker().core().injects(Fault::DecideTwice) { self.decide() } else { decided }
     }
 
     /// Has the protocol decide, with the log open for what it writes.
@@ -1889,6 +1902,18 @@ struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
 // SAFETY: access rule 1: the thread that has it waits meanwhile, so that one thread at a time uses the transaction; and that may move
 // (see above).
 unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
+
+impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
+    type Result = Result<Outcome, OpError>;
+
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        self.0.recheck()
+    }
+
+    fn decide(self, refused: Option<Cause>) -> Result<Outcome, OpError> {
+        self.0.decide_in_turn(refused)
+    }
+}
 
 /// Stops the log when a commit unwinds: what is in memory then is not what is in the log.
 struct StopsLog<'d>(&'d Inner);

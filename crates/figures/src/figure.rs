@@ -13,17 +13,20 @@ pub enum Paper {
     Dbx,
     /// Wu and Tan, "Scalable In-Memory Transaction Processing with HTM", USENIX ATC 2016.
     Htcc,
+    /// Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB 12(2), 2018.
+    Reordering,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 2] = [Paper::Dbx, Paper::Htcc];
+    pub const ALL: [Paper; 3] = [Paper::Dbx, Paper::Htcc, Paper::Reordering];
 
     /// The name on the command line and of files.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Dbx => "dbx",
             Paper::Htcc => "htcc",
+            Paper::Reordering => "reordering",
         }
     }
 
@@ -32,6 +35,7 @@ impl Paper {
         match self {
             Paper::Dbx => "DBX",
             Paper::Htcc => "HTCC",
+            Paper::Reordering => "Reordering",
         }
     }
 
@@ -42,6 +46,9 @@ impl Paper {
                 "Wang, Qian, Li, Chen: Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys 2014"
             }
             Paper::Htcc => "Wu, Tan: Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016",
+            Paper::Reordering => {
+                "Ding, Kot, Gehrke: Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering, PVLDB 12(2), 2018"
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ mod measured;
 mod metric;
 mod page;
 mod registry;
+mod reordering;
 mod run;
 mod setting;
 #[cfg(test)]

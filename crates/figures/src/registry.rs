@@ -1,7 +1,7 @@
 //! The figures there are: a file and a line each.
 
 use crate::figure::{Figure, Paper};
-use crate::{dbx, htcc};
+use crate::{dbx, htcc, reordering};
 
 /// Every figure, in the order of the papers.
 pub const FIGURES: &[&Figure] = &[
@@ -24,6 +24,12 @@ pub const FIGURES: &[&Figure] = &[
     &htcc::fig18::FIGURE,
     &htcc::fig19::FIGURE,
     &htcc::table1::FIGURE,
+    &reordering::fig07::FIGURE,
+    &reordering::fig10::FIGURE,
+    &reordering::fig13::FIGURE,
+    &reordering::fig16::FIGURE,
+    &reordering::fig20::FIGURE,
+    &reordering::fig23::FIGURE,
 ];
 
 /// The figures of a paper; of these only those named, by `htcc/13` or `13`, if any are.

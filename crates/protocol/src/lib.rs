@@ -11,6 +11,7 @@ pub mod hto;
 pub mod naive;
 pub mod nowait;
 pub mod occ;
+pub mod occ_batch;
 mod registry;
 mod shared;
 pub mod silo;

@@ -199,15 +199,15 @@ impl Builder {
     }
 
     /// Queues the decisions of read-write transactions: what has been executed waits for a batch, of `batch_max` at most, whose
-    /// transactions are decided one by one. A batch that is smaller waits for more for as long as `wait`; with a `wait` of zero batches
-    /// come from load only, and a lone caller does not wait. Default: each transaction is decided as soon as it has been executed.
+    /// transactions are decided one by one. A batch that is smaller waits for more for as long as `wait`, but not while nobody else has a transaction
+    /// open; with a `wait` of zero batches come from load only. Default: each transaction is decided as soon as it has been executed.
     ///
     /// A session waits for each decision; one thread has many transactions to be decided by an [`Executor`](crate::Executor).
     /// What waits in the queue gets older: a `wait` that is not below [`Builder::transaction_age_max`] is refused.
     ///
     /// Until its decision an executed transaction is in nobody's way: of one that has looked for a row and one that inserts it, both
     /// commit if the former is decided first. Opening fails under a protocol that does not hold transactions
-    /// ([`Capabilities::detach`](crate::Capabilities::detach)).
+    /// ([`Capabilities::detach`](crate::Capabilities::detach)). `occ-batch` has a queue by itself, made by its options; these settings replace them.
     ///
     /// ```
     /// use std::time::Duration;

@@ -31,6 +31,9 @@ static SHUFFLES: AtomicU64 = AtomicU64::new(0);
 /// Decisions of a batch, where they are queued.
 const BATCH_MAX: usize = 4;
 
+/// The option of protocols whose validator orders batches.
+const BATCH_MAX_OPTION: &str = "batch_max";
+
 /// The option of protocols that wait.
 const WAIT_MAX: &str = "wait_max_us";
 
@@ -67,6 +70,12 @@ impl Setting {
             false => HtmMode::Emulated(Emulation::default()),
         };
         Setting::new(protocol, htm)
+    }
+
+    /// Whether executed transactions are held until they are decided, so that what they insert is linked then: where decisions are queued, and
+    /// under a protocol that brings a queue of its own.
+    pub fn holds(&self) -> bool {
+        self.queued || self.has_option(BATCH_MAX_OPTION)
     }
 
     /// The same with every record hot, if the protocol has hot records.

@@ -288,7 +288,7 @@ fn runs_that_grow_under_their_readers_are_caught_by_schedules() {
 
 #[test]
 fn rollbacks_that_forget_are_caught_by_schedules_and_histories() {
-    for protocol in ["dbx", "silo", "tictoc", "htcc", "occ", "cicada"] {
+    for protocol in ["dbx", "silo", "tictoc", "htcc", "occ", "occ-batch", "cicada"] {
         caught_by_schedules(protocol, Fault::ForgetRolledBack, &rolled_back_update());
         caught_by_schedules(protocol, Fault::ForgetRolledBack, &ignored_duplicate());
         caught_by_histories(protocol, Fault::ForgetRolledBack);
@@ -471,6 +471,12 @@ fn reused_tids_are_caught() {
 fn missing_subscription_is_caught() {
     caught_by_histories("dbx", Fault::NoSubscription);
     caught_by_histories("htcc", Fault::NoSubscription);
+}
+
+/// A validator's mistakes are caught by `batches`: a decision validates.
+#[test]
+fn decisions_that_are_made_twice_are_caught() {
+    caught_by_histories("occ-batch", Fault::DecideTwice);
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum Reason {
     MembershipChanged,
     /// A gap into which a key was to be inserted is locked by a scan, or the reverse.
     GapLocked,
+    /// In its batch it was in conflict with others in every order, and they commit.
+    LeftOut,
     /// The memory limit is reached.
     OutOfMemory,
     /// The transaction is older than the configured age.
@@ -53,13 +55,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 16] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
         Reason::RecordRemoved,
         Reason::MembershipChanged,
         Reason::GapLocked,
+        Reason::LeftOut,
         Reason::OutOfMemory,
         Reason::TooOld,
         Reason::Cancelled,
@@ -81,6 +84,7 @@ impl Reason {
                 | Reason::RecordRemoved
                 | Reason::MembershipChanged
                 | Reason::GapLocked
+                | Reason::LeftOut
         )
     }
 
@@ -93,6 +97,7 @@ impl Reason {
             Reason::RecordRemoved => "record_removed",
             Reason::MembershipChanged => "membership_changed",
             Reason::GapLocked => "gap_locked",
+            Reason::LeftOut => "left_out",
             Reason::OutOfMemory => "out_of_memory",
             Reason::TooOld => "too_old",
             Reason::Cancelled => "cancelled",
@@ -129,6 +134,7 @@ impl std::fmt::Display for Cause {
             Reason::RecordRemoved => "a record was removed by another transaction",
             Reason::MembershipChanged => "a key appeared in, or left, a range that was read",
             Reason::GapLocked => "a range is locked by another transaction",
+            Reason::LeftOut => "it conflicts with others of its batch in every order",
             Reason::OutOfMemory => "the memory limit is reached",
             Reason::TooOld => "the transaction is older than the configured age",
             Reason::Cancelled => "the transaction was cancelled",

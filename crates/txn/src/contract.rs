@@ -148,6 +148,11 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Where executed transactions are to be decided in batches that the protocol orders, by [`Detach`]: who orders them.
+    fn validator(&self) -> Option<Box<dyn Validator>> {
+        None
+    }
+
     /// For reports: the records that are hot now, where the protocol finds out which to lock when they are accessed; `None` where it
     /// keeps no such set.
     fn hot_records(&self) -> Option<Vec<HotRecord>> {
@@ -510,6 +515,40 @@ pub struct Prepared {
     pub nodes: Vec<usize>,
     /// Leaves and buckets in which rows are to be linked, likewise. Splits move keys, so it may be others when they are.
     pub inserts: Vec<usize>,
+    /// How often the transaction was aborted and executed again. Who queues it says so, not its worker.
+    pub restarts: u32,
+}
+
+/// Orders the decisions of batches of executed transactions.
+pub trait Validator: Send + Sync + std::fmt::Debug {
+    /// How batches are made.
+    fn batching(&self) -> Batching;
+
+    /// In which order the transactions of a batch are to be decided, and which of them are not to commit. It executes nothing, and any answer
+    /// is safe: a decision validates.
+    fn order(&self, batch: &[Prepared]) -> Ordered;
+}
+
+/// How batches of decisions are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// Transactions of a batch, at most.
+    pub batch_max: usize,
+    /// How long a batch that is smaller waits for more, at most.
+    pub wait: Duration,
+    /// Batches that are ordered at the same time, at most.
+    pub workers: usize,
+}
+
+/// What becomes of a batch. Transactions are named by their places in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ordered {
+    /// Those that are to commit, in this order.
+    pub order: Vec<usize>,
+    /// Those that are in conflict with others of the batch in every order.
+    pub left_out: Vec<usize>,
+    /// Those that saw older versions than others of the batch.
+    pub stale: Vec<usize>,
 }
 
 /// Holds executed transactions until the caller, which orders them, decides them. Between [`Detach::prepare`] and the decision,
@@ -524,6 +563,14 @@ pub trait Detach {
     /// # Errors
     /// A conflict that is already certain.
     fn prepare(&mut self) -> Result<Prepared, OpError>;
+
+    /// Looks again, before the decision, whether the transaction can still commit: what was prepared, if it is different now.
+    ///
+    /// # Errors
+    /// A conflict that is certain by now.
+    fn recheck(&mut self) -> Result<Option<Prepared>, OpError> {
+        self.prepare().map(Some)
+    }
 }
 
 /// Publishes what registered procedures write in several steps.

@@ -47,11 +47,21 @@ pub enum Fault {
     NoWindows,
     /// Runs whole transactions of different threads under locks of their own.
     UnsharedLock,
+    /// Orders batches without a look at ranges and absences.
+    MissNodes,
+    /// Orders batches without a look at what was read.
+    MissReads,
+    /// Decides batches in the reverse of their order.
+    ReverseOrder,
+    /// Keeps those in the order that are left out of it.
+    KeepLeftOut,
+    /// Decides each transaction of a batch twice.
+    DecideTwice,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 20] = [
+    pub const ALL: [Fault; 25] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -72,5 +82,10 @@ impl Fault {
         Fault::OverwriteReaders,
         Fault::NoWindows,
         Fault::UnsharedLock,
+        Fault::MissNodes,
+        Fault::MissReads,
+        Fault::ReverseOrder,
+        Fault::KeepLeftOut,
+        Fault::DecideTwice,
     ];
 }

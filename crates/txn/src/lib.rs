@@ -24,8 +24,9 @@ mod windows;
 pub use addition::{Added, Addition};
 pub use cause::{Cause, ConflictInfo, On, OpError, Phase, Reason};
 pub use contract::{
-    Capabilities, Detach, Freshness, HotRecord, Inserted, Mode, OnExists, Outcome, Peeked, Pieces, Prepared, Protocol,
-    ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating, Worker,
+    Batching, Capabilities, Detach, Freshness, HotRecord, Inserted, Mode, OnExists, Ordered, Outcome, Peeked, Pieces,
+    Prepared, Protocol, ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating,
+    Validator, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};

@@ -53,7 +53,7 @@ impl RowWire {
 
     /// Puts an update after another one: `after`, which came from `base`, becomes what the same update would have made of `newer`,
     /// another update of `base`. Columns that it only adds to get what it added to them on top of `newer`'s sum; the others that changed
-    /// are as in `newer`.
+    /// are as in `newer`, but for those that it has set blindly.
     ///
     /// False if it would not be the same update: `newer` has another value in a column that it used, another fixed part, or a sum that
     /// leaves its range. Then `after` may have changed in part.
@@ -76,7 +76,8 @@ impl RowWire {
                     return true;
                 }
                 if columns.used.contains(field.column()) {
-                    return false;
+                    // What is as before was not set, or to the value that was there: it is not known which.
+                    return columns.set.contains(field.column()) && field.differs(old, after);
                 }
                 let added = if columns.added.contains(field.column()) { field.added(old, after) } else { None };
                 if added.is_none() && field.differs(old, after) {

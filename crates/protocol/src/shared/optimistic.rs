@@ -356,7 +356,7 @@ impl<O: Origin> Optimistic<O> {
     /// A conflict; `abort` unlinks again.
     #[cold]
     pub(crate) fn link_deferred(&mut self) -> Result<(), OpError> {
-        self.validate()?;
+        self.validate_executed()?;
         for at in 0..self.base.writes.deferred.len() {
             let Deferred { record, .. } = self.base.writes.deferred[at];
             let Some(entry) = self.base.writes.find(record) else { continue };
@@ -598,14 +598,25 @@ impl<O: Origin> Optimistic<O> {
 
     /// Promise (g): validates without committing.
     pub(crate) fn validate(&mut self) -> Result<(), OpError> {
+        self.validate_or_rebase(false).map(drop)
+    }
+
+    /// As [`Optimistic::validate`], when the body has run: writes may go on from newer row versions. Whether the attempt was rebased.
+    pub(crate) fn validate_executed(&mut self) -> Result<bool, OpError> {
+        self.validate_or_rebase(true)
+    }
+
+    fn validate_or_rebase(&mut self, commits: bool) -> Result<bool, OpError> {
+        let mut rebased = false;
         loop {
             // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged since" is about one
             // instant.
             fence(Ordering::SeqCst);
-            let Some(failure) = self.validation_failure_now() else { return Ok(()) };
-            if !self.rebase(false) {
+            let Some(failure) = self.validation_failure_now() else { return Ok(rebased) };
+            if !self.rebase(commits) {
                 return Err(self.record_conflict(Phase::Validate, failure));
             }
+            rebased = true;
         }
     }
 
@@ -635,18 +646,21 @@ impl<O: Origin> Optimistic<O> {
     /// What it has read and is going to write, for the caller that orders the decisions of several transactions.
     pub(crate) fn prepared(&self) -> Prepared {
         let Optimistic { base: Attempt { core, writes, .. }, reads, node_set, locks, .. } = self;
-        let there = || writes.entries().iter().filter(|write| write.link == Link::There);
-        let seen = |write: &Write<O>| (write.record.addr(), write.expected.tid());
+        let there = || writes.entries().iter().enumerate().filter(|(_, write)| write.link == Link::There);
+        // What a blind write builds on is whatever is there.
+        let builds_on = there().filter(|&(entry, _)| !self.is_blind(entry));
+        let seen = |(_, write): (usize, &Write<O>)| (write.record.addr(), write.expected.tid());
         let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
         let address = |node_version: &NodeVersion| node_version.address() as usize;
         let read = |read: &Read<O>| (read.record().addr(), read.seen.tid());
         let locked = locks.held().filter(|&(record, _)| writes.find(record).is_none());
         let locked = locked.map(|(record, tid)| (record.addr(), tid));
         Prepared {
-            reads: reads.iter().map(read).chain(locked).chain(there().map(seen)).collect(),
-            writes: there().map(|write| write.record.addr()).collect(),
+            reads: reads.iter().map(read).chain(locked).chain(builds_on.map(seen)).collect(),
+            writes: there().map(|(_, write)| write.record.addr()).collect(),
             nodes: node_set.iter().map(|entry| address(&entry.node_version)).collect(),
             inserts: writes.deferred.iter().filter_map(place).map(|node_version| address(&node_version)).collect(),
+            restarts: 0,
         }
     }
 

@@ -231,6 +231,17 @@ impl<O: Origin> Optimistic<O> {
         self.rebase_write(0, true, false).is_some()
     }
 
+    /// Whether the updates of an entry use no column of the row that they change: they can be merged into any other.
+    pub(crate) fn is_blind(&self, entry: usize) -> bool {
+        let noted = || self.bases.writes.iter().filter(|base| base.entry as usize == entry);
+        let updates = noted().filter(|base| base.row_version != 0).count();
+        let write = &self.base.writes.entries()[entry];
+        write.row_version != 0
+            && !write.expected.is_absent()
+            && updates == self.base.writes.row_versions(entry)
+            && noted().all(|base| base.columns.read().is_empty())
+    }
+
     /// Merges an entry's updates into a newer row version of its record.
     fn merge(&mut self, entry: usize, newer: usize) -> bool {
         let write = self.base.writes.entries()[entry];

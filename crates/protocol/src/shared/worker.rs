@@ -23,6 +23,9 @@ pub(crate) trait Variant: Send {
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
+    /// Whether they do so from the first on, and note blind updates of any table: such an update needs a row, whichever it is. Otherwise where an
+    /// attempt was refuted lately, of tables whose rows can be told apart.
+    const REBASES_ALL: bool = false;
     /// Whether it holds transactions until they are decided.
     const DETACHES: bool = true;
 
@@ -148,6 +151,9 @@ impl<V: Variant> Worker<V> {
 
 impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     fn begin(&mut self, mode: Mode, _: Priority) {
+        if V::REBASES_ALL {
+            self.attempt.bases.encourage();
+        }
         self.attempt.begin();
         self.variant.begin(&self.attempt.base.core, mode);
     }
@@ -206,7 +212,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         if V::REBASES
             && self.attempt.bases.are_noted()
             && let Some(Updating { before, .. }) = rows
-            && !table.updatable.is_subset(columns.used)
+            && (!table.updatable.is_subset(columns.read()) || V::REBASES_ALL && columns.read().is_empty())
         {
             self.attempt.note_update(table, before, columns)?;
         }
@@ -322,8 +328,13 @@ impl<V: Variant> Detach for Worker<V> {
     }
 
     fn prepare(&mut self) -> Result<Prepared, OpError> {
-        self.attempt.validate()?;
+        self.attempt.validate_executed()?;
         Ok(self.attempt.prepared())
+    }
+
+    fn recheck(&mut self) -> Result<Option<Prepared>, OpError> {
+        let rebased = self.attempt.validate_executed()?;
+        Ok(rebased.then(|| self.attempt.prepared()))
     }
 }
 

@@ -128,10 +128,11 @@ fn tells_footprint(plan: &Plan) -> bool {
 fn columns(plan: &Plan, at: usize) -> ColumnUse {
     let operation = &plan.operations[at];
     let Some(own) = operation.accesses.first() else { return ColumnUse::default() };
-    let used: ColumnSet = own.reads.iter().chain(own.writes.iter()).collect();
+    let used: ColumnSet = own.reads.iter().collect();
+    let used = ColumnUse::from(used).union(ColumnUse::setting(own.writes.iter()));
     let added = ColumnUse::adding(own.commutes.iter());
     let added = if analysis::adds_once(plan, at) { added } else { added.either().into() };
-    ColumnUse::from(used).union(added)
+    used.union(added)
 }
 
 impl Registry {

@@ -271,7 +271,7 @@ fn mistakes_in_opening_and_declaring_say_what_would_be_right() {
     let unknown = error(Database::builder().protocol("paxos").open());
     assert_eq!(
         unknown,
-        "there is no protocol \"paxos\"; it is one of auto, dbx, silo, nowait, wait-die, tictoc, htcc, dbx-tc, occ, hto, cicada, naive"
+        "there is no protocol \"paxos\"; it is one of auto, dbx, silo, nowait, wait-die, tictoc, htcc, dbx-tc, occ, occ-batch, hto, cicada, naive"
     );
     assert_eq!(error(Database::builder().workers(0).open()), "workers must be between 1 and 4096");
     let never = RetryPolicy { attempts_max: 0, ..RetryPolicy::default() };

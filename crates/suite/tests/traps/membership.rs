@@ -129,7 +129,7 @@ fn split(setting: &Setting, tx: &Tx, cells: &Handle<Cell>, odd: &[u32]) -> Resul
     let (inserted, [leaves, interiors]) = counting([RarePath::LeafSplit, RarePath::InteriorSplit], || {
         odd.iter().try_for_each(|&id| tx.insert(cells, &cell(id)))
     });
-    let at_once = !setting.queued;
+    let at_once = !setting.holds();
     assert_eq!(
         [leaves > 0, interiors > 0],
         [at_once; 2],
@@ -184,7 +184,7 @@ fn a_scan_survives_own_splits_under_its_feet() {
                         }
                     }
                     let split = taken(RarePath::LeafSplit) > splits;
-                    assert!(n < 5 || split != setting.queued, "{setting}, {n} rows: a leaf was split: {split}");
+                    assert!(n < 5 || split != setting.holds(), "{setting}, {n} rows: a leaf was split: {split}");
                     met.sort_unstable();
                     let wanted: Vec<u32> = (1..=n).map(|i| 2 * i).collect();
                     assert_eq!(met, wanted, "{setting}, {n} rows, {direction:?}, behind {behind}");
@@ -291,7 +291,7 @@ fn an_absent_read_of_a_hash_table_holds_while_it_grows() {
         let [own, [splits, chained]] = grown;
         let grew = splits > 0 || ["nowait", "wait-die"].contains(&setting.protocol);
         assert!(
-            own.iter().all(|&taken| (taken > 0) != setting.queued) && chained > 0 && grew,
+            own.iter().all(|&taken| (taken > 0) != setting.holds()) && chained > 0 && grew,
             "{setting}: buckets split and overflow: {grown:?}"
         );
     }

@@ -1,0 +1,371 @@
+//! That each decision is made once, in the order that was chosen, by one leader at a time, and that nobody waits for a leader that is not there.
+
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Barrier, mpsc};
+
+use seriatim_catalog::{ColumnDef, ColumnType, ColumnUse, Key, RowWriter, TableDef};
+use seriatim_store::Direction;
+use seriatim_txn::OnExists;
+
+use super::*;
+use crate::{RawScan, RetryPolicy, Settings, Target, TxCore, protocols};
+
+fn settings(batch_max: usize, wait: Duration) -> QueueSettings {
+    QueueSettings { batch_max, wait, ..QueueSettings::default() }
+}
+
+fn counted(decisions: u64, batches: u64, orders_failed: u64) -> QueueStatistics {
+    let largest = decisions.min(4);
+    QueueStatistics { decisions, batches, orders_failed, largest, ..QueueStatistics::default() }
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_lone_caller_decides_at_once_and_by_itself() {
+    let queue = Queue::new(QueueSettings::default());
+    let own = thread::current().id();
+    for n in 1..=3 {
+        assert_eq!(queue.decide(Prepared::default(), || (n, thread::current().id() == own)), (n, true));
+        assert_eq!(
+            queue.statistics(),
+            QueueStatistics { decisions: n, batches: n, largest: 1, ..QueueStatistics::default() }
+        );
+    }
+}
+
+#[test]
+fn a_full_batch_is_decided_in_the_order_that_was_chosen() {
+    let order = |batch: &[Prepared]| {
+        let mut order: Vec<usize> = (0..batch.len()).collect();
+        order.sort_by_key(|&at| std::cmp::Reverse(batch[at].writes[0]));
+        order
+    };
+    let queue = Queue::new(QueueSettings { order: Some(order), ..settings(4, LONG) });
+    let decided = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for n in 0..4 {
+            let (queue, decided) = (&queue, &decided);
+            scope.spawn(move || {
+                let prepared = Prepared { writes: vec![n], ..Prepared::default() };
+                let decision = || {
+                    decided.lock().expect("nobody panics").push(n);
+                    n * 10
+                };
+                assert_eq!(queue.decide(prepared, decision), n * 10);
+            });
+        }
+    });
+    assert_eq!(decided.into_inner().expect("nobody panics"), [3, 2, 1, 0]);
+    assert_eq!(queue.statistics(), counted(4, 1, 0));
+}
+
+/// Three decisions of a batch in that order: how often they were made, and what was counted.
+fn decide_three(order: Order) -> (usize, QueueStatistics) {
+    let queue = Queue::new(QueueSettings { order: Some(order), ..settings(3, LONG) });
+    let decided = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| queue.decide(Prepared::default(), || decided.fetch_add(1, Relaxed)));
+        }
+    });
+    (decided.into_inner(), queue.statistics())
+}
+
+#[test]
+fn an_order_that_leaves_some_out_names_them_twice_or_names_none_of_the_batch_decides_each_once() {
+    let once = (3, counted(3, 1, 0));
+    assert_eq!(decide_three(|_| vec![1, 1]), once);
+    assert_eq!(decide_three(|_| vec![3, 2, usize::MAX]), once);
+}
+
+#[test]
+fn an_order_that_panics_is_that_of_arrival_and_counted() {
+    struct PanicsAgain;
+    impl Drop for PanicsAgain {
+        fn drop(&mut self) {
+            panic!("deliberately");
+        }
+    }
+    let once = (3, counted(3, 1, 1));
+    assert_eq!(decide_three(|_| panic!("deliberately")), once);
+    assert_eq!(decide_three(|_| std::panic::panic_any(PanicsAgain)), once);
+}
+
+/// Submits decisions that tell these numbers.
+fn submit(queue: &Queue, numbers: std::ops::Range<u64>, tell: &mpsc::Sender<u64>) {
+    for n in numbers {
+        let tell = tell.clone();
+        let prepared = Prepared { writes: vec![n as usize], ..Prepared::default() };
+        queue.submit(prepared, move || tell.send(n).expect("it is listened to"));
+    }
+}
+
+#[test]
+fn one_thread_submits_a_batch_and_decides_it_when_it_is_full_or_has_nothing_else_to_do() {
+    let reversed: Order = |batch| (0..batch.len()).rev().collect();
+    for order in [None, Some(reversed)] {
+        let queue = Queue::new(QueueSettings { order, ..settings(4, LONG) });
+        let (tell, told) = mpsc::channel();
+        assert_eq!(queue.advance(true), Advance::Decided, "nothing is queued");
+        submit(&queue, 0..3, &tell);
+        assert_eq!(told.try_iter().count(), 0);
+        assert!(matches!(queue.advance(true), Advance::Gathers(left) if left <= LONG));
+        submit(&queue, 3..7, &tell);
+        let in_order = |mut numbers: Vec<u64>| {
+            if order.is_some() {
+                numbers.reverse();
+            }
+            numbers
+        };
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((0..4).collect()));
+        assert_eq!(queue.advance(false), Advance::Decided);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((4..7).collect()));
+        assert_eq!(queue.statistics(), counted(7, 2, 0));
+        assert!(!queue.state().led && queue.state().waiting.is_empty());
+    }
+}
+
+/// Orders batches as they came, when as many leaders are at it as there are `workers`.
+#[derive(Debug)]
+struct Meets(Barrier);
+
+impl Validator for Meets {
+    fn batching(&self) -> Batching {
+        Batching { batch_max: 2, wait: Duration::ZERO, workers: 2 }
+    }
+
+    fn order(&self, batch: &[Prepared]) -> Ordered {
+        self.0.wait();
+        Ordered { order: (0..batch.len()).collect(), ..Ordered::default() }
+    }
+}
+
+/// Two batches meet while they are ordered, so each has a leader of its own.
+#[test]
+fn full_batches_are_ordered_at_the_same_time_and_decided_one_at_a_time() {
+    const ROUNDS: usize = 50;
+    let validator = Meets(Barrier::new(2));
+    let (workers, settings) = (validator.batching().workers, settings(2, Duration::ZERO));
+    let queue = Queue { validator: Some(Box::new(validator)), workers, ..Queue::new(settings) };
+    let (inside, decided) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    for _ in 0..ROUNDS {
+        // Nobody leads before all are there.
+        queue.state().led = true;
+        let (inside, decided, queue) = (&inside, &decided, &queue);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(move || {
+                    queue.decide(Prepared::default(), || {
+                        assert_eq!(inside.fetch_add(1, Relaxed), 0, "two batches are decided at the same time");
+                        thread::yield_now();
+                        inside.fetch_sub(1, Relaxed);
+                        decided.fetch_add(1, Relaxed)
+                    })
+                });
+            }
+            while queue.state().waiting.len() < 4 {
+                thread::yield_now();
+            }
+            queue.state().led = false;
+            queue.hand_on(queue.state());
+        });
+    }
+    assert_eq!(decided.into_inner(), 4 * ROUNDS);
+    assert_eq!((queue.statistics().batches, queue.statistics().largest), (2 * ROUNDS as u64, 2));
+}
+
+/// Refuses the first of each batch.
+#[derive(Debug)]
+struct Refuses;
+
+impl Validator for Refuses {
+    fn batching(&self) -> Batching {
+        Batching { batch_max: 3, wait: LONG, workers: 1 }
+    }
+
+    fn order(&self, batch: &[Prepared]) -> Ordered {
+        Ordered { order: (1..batch.len()).rev().collect(), left_out: vec![0], stale: Vec::new() }
+    }
+}
+
+/// Tells what it was told, with its number.
+struct Tells(u64, mpsc::Sender<(u64, Option<Cause>)>);
+
+impl Turn for Tells {
+    type Result = ();
+
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        if self.0 == 3 { Err(STALE) } else { Ok(None) }
+    }
+
+    fn decide(self, refused: Option<Cause>) {
+        self.1.send((self.0, refused)).expect("it is listened to");
+    }
+}
+
+#[test]
+fn those_that_are_refused_are_told_last() {
+    let queue = Queue { validator: Some(Box::new(Refuses)), ..Queue::new(settings(4, LONG)) };
+    let (tell, told) = mpsc::channel();
+    (0..4).for_each(|n| queue.submit(Prepared::default(), Tells(n, tell.clone())));
+    let told: Vec<_> = told.try_iter().collect();
+    assert_eq!(told, [(2, None), (1, None), (3, Some(STALE)), (0, Some(LEFT_OUT))]);
+    let QueueStatistics { decisions, left_out, stale, .. } = queue.statistics();
+    assert_eq!((decisions, left_out, stale), (4, 1, 1));
+}
+
+/// More than a batch was submitted by threads that do other things: who waits leads until its own decision is made.
+#[test]
+fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
+    let queue = Queue::new(settings(4, Duration::ZERO));
+    let (tell, told) = mpsc::channel();
+    queue.state().led = true;
+    submit(&queue, 0..10, &tell);
+    assert_eq!(queue.advance(false), Advance::Led);
+    queue.state().led = false;
+    assert_eq!(queue.decide(Prepared::default(), || 7), 7);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    assert_eq!(queue.statistics(), counted(11, 3, 0));
+}
+
+#[test]
+fn callers_and_submitters_decide_each_others_transactions() {
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 500;
+    let queue = Queue::new(settings(4, Duration::ZERO));
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| (0..ROUNDS).for_each(|n| assert_eq!(queue.decide(Prepared::default(), || n), n)));
+            let (queue, tell) = (&queue, tell.clone());
+            scope.spawn(move || {
+                let (own, done) = mpsc::channel();
+                for n in 0..ROUNDS {
+                    submit(queue, n..n + 1, &own);
+                    submit(queue, n..n + 1, &tell);
+                    if n % 5 == 0 {
+                        while queue.advance(false) == Advance::Led {
+                            thread::yield_now();
+                        }
+                    }
+                }
+                while queue.advance(false) == Advance::Led {
+                    thread::yield_now();
+                }
+                assert_eq!(done.iter().take(ROUNDS as usize).sum::<u64>(), (0..ROUNDS).sum::<u64>());
+            });
+        }
+    });
+    assert_eq!(told.try_iter().count() as u64, THREADS * ROUNDS);
+    assert_eq!(queue.statistics().decisions, 3 * THREADS * ROUNDS);
+}
+
+#[test]
+fn decisions_of_many_threads_are_made_once_each_and_never_two_at_a_time() {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 2000;
+    let queue = Queue::new(settings(3, Duration::ZERO));
+    // Not atomic: the queue keeps them apart.
+    struct Shared(UnsafeCell<u64>);
+    // SAFETY: what is in it is used in decisions only, of which there is one at a time.
+    unsafe impl Sync for Shared {}
+    let sum = Shared(UnsafeCell::new(0));
+    let add = |n: u64| {
+        let sum = &sum;
+        queue.decide(Prepared::default(), move || {
+            let sum = &sum.0;
+            // SAFETY: one decision at a time.
+            unsafe { *sum.get() += n };
+            n
+        })
+    };
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| (0..ROUNDS).for_each(|n| assert_eq!(add(n), n)));
+        }
+    });
+    assert_eq!(sum.0.into_inner(), THREADS * ROUNDS * (ROUNDS - 1) / 2);
+    assert_eq!(queue.statistics().decisions, THREADS * ROUNDS);
+    assert!(!queue.state().led && queue.state().waiting.is_empty());
+}
+
+#[test]
+fn a_panic_is_that_of_its_caller_and_nobody_elses() {
+    let queue = Queue::new(settings(2, LONG));
+    let outcomes = thread::scope(|scope| {
+        let run = |n: u32| {
+            let queue = &queue;
+            scope.spawn(move || queue.decide(Prepared::default(), || if n == 0 { panic!("deliberately") } else { n }))
+        };
+        [0, 1].map(run).map(|caller| caller.join().ok())
+    });
+    assert_eq!(outcomes, [None, Some(1)]);
+}
+
+#[test]
+fn a_batch_that_does_not_fill_is_decided_all_the_same() {
+    let queue = Queue::new(settings(100, Duration::from_millis(1)));
+    assert_eq!(queue.decide(Prepared::default(), || 7), 7);
+}
+
+/// Of one batch: a transaction that counts rows and changes one, and another that inserts a row among them.
+#[test]
+fn who_looked_is_decided_before_who_inserts_and_both_commit() {
+    fn who_looked_first(batch: &[Prepared]) -> Vec<usize> {
+        let sees = |reader: &Prepared, of: &Prepared| reader.nodes.iter().any(|node| of.inserts.contains(node));
+        match batch {
+            [first, second] if sees(second, first) => vec![1, 0],
+            _ => vec![0, 1],
+        }
+    }
+    let held = protocols().iter().filter(|protocol| protocol.capabilities.detach);
+    for protocol in held {
+        let queue = QueueSettings { batch_max: 2, wait: LONG, order: Some(who_looked_first) };
+        let retry = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
+        let protocol = protocol.name.to_owned();
+        let transaction_age_max = 2 * LONG;
+        let settings = Settings { protocol, queue: Some(queue), retry, transaction_age_max, ..Settings::default() };
+        let db = settings.open().expect("it holds transactions");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
+        let table = TableDef::builder("cell").column(column("id")).column(column("value")).key(["id"]);
+        let cells = db.create(table.finish().expect("a table")).expect("memory");
+        let places = &cells.layout.places;
+        let insert = |tx: &TxCore, id: u64| {
+            let encode = |writer: &mut RowWriter<'_>| {
+                writer.set::<u64>(&places[0], id)?;
+                writer.set::<u64>(&places[1], 0)
+            };
+            tx.insert_at(&cells, Key::Word8(id), encode, OnExists::Refuse).map(|new| assert!(new))
+        };
+        let count = |tx: &TxCore| {
+            RawScan::new(tx, &cells, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward).count()
+        };
+        for id in [1, 1000] {
+            db.runner().transact(|tx| insert(tx, id)).expect("alone, so that it does not wait for company");
+        }
+        let both_are_open = Barrier::new(2);
+        thread::scope(|scope| {
+            let inserter = scope.spawn(|| {
+                let inserted = db.runner().transact(|tx| {
+                    both_are_open.wait();
+                    insert(tx, 500)
+                });
+                inserted.expect("decided last")
+            });
+            let counted = db.runner().transact(|tx| {
+                both_are_open.wait();
+                let counted = count(tx)?;
+                tx.change_at(&cells, Key::Word8(1), ColumnUse::ALL, |mut writer| {
+                    writer.set::<u64>(&places[1], counted as u64).expect("a number");
+                    writer.dirty()
+                })?;
+                Ok(counted)
+            });
+            assert_eq!(counted.expect("decided first").value, 2);
+            assert_eq!(inserter.join().expect("no panic").attempts, 1);
+        });
+        assert_eq!(db.runner().snapshot(&count).expect("alone").value, 3);
+    }
+}

@@ -1,0 +1,64 @@
+//! Figures of Reordering (Ding, Kot, Gehrke, PVLDB 12(2), 2018).
+//!
+//! The paper's modes by their names here: base is `silo`, vc `occ-batch`; g and gs are its algorithms scc-greedy and sort-greedy, mc, rct and rdeg its
+//! policies, w1 to w4 its reordering workers. On the machine's threads transactions run through an executor whose threads have many under
+//! way (`--batch 1`), as the paper's processors do; a simulated core has one.
+
+use crate::figure::{Axis, Point, Shows, View};
+use crate::measured::{Cores, Size};
+use crate::metric::{Metric, THROUGHPUT};
+use crate::setting::{Scene, Setting};
+
+pub(crate) mod fig07;
+pub(crate) mod fig10;
+pub(crate) mod fig13;
+pub(crate) mod fig16;
+pub(crate) mod fig20;
+pub(crate) mod fig23;
+
+/// The paper's skews; of a small size two of them.
+const SKEWS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.9];
+
+/// The time within which 99 of 100 transactions have committed.
+const TAIL: Metric =
+    Metric { label: "microseconds, 99 % of transactions", of: |report| report.pointer("/latency_us/p99")?.as_f64() };
+
+const X: Axis = Axis::Number("skew of the objects, θ");
+
+/// Throughput and tail by skew.
+const VIEWS: &[View] = &[
+    View { title: "throughput", part: "", x: X, shows: Shows::One(THROUGHPUT) },
+    View { title: "tail", part: "", x: X, shows: Shows::One(TAIL) },
+];
+
+/// Points of variants, each with the curve's name and its arguments, by the skew that a workload is given: on all threads of the machine and on
+/// so many simulated cores.
+fn by_skew(
+    setting: &Setting,
+    workload: fn(&Setting, f64) -> String,
+    variants: &[(&str, &str)],
+    cores: usize,
+) -> Vec<Point> {
+    let skews = if setting.size == Size::Small { &SKEWS[3..] } else { &SKEWS[..] };
+    let mut points = Vec::new();
+    for scene in setting.widest(cores) {
+        for &theta in skews {
+            for (series, arguments) in variants {
+                let command = format!("{} {} {arguments}", workload(setting, theta), route(scene));
+                points.push(setting.point("", series, theta, scene, &command));
+            }
+        }
+    }
+    points
+}
+
+/// How terminals run their transactions.
+fn route(scene: Scene) -> &'static str {
+    if scene.cores == Cores::Real { "--batch 1" } else { "" }
+}
+
+/// The microbenchmark of the paper: five reads and five writes of 100 K objects.
+fn five_five(setting: &Setting, theta: f64) -> String {
+    let objects = if setting.size == Size::Small { 1_000 } else { 100_000 };
+    format!("five-five --objects {objects} --theta {theta}")
+}

@@ -1,0 +1,123 @@
+//! Optimistic execution with a validator that orders batches: transactions are executed and held, a batch of them is ordered so that few
+//! are in conflict, those few are left out, and the others are decided in that order.
+//!
+//! Source: Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB
+//! 12(2), 2018, §3 and §4; `README.md` beside this file gives the departures and the argument. Software only.
+
+mod validator;
+
+use seriatim_batch::Settings;
+use seriatim_catalog::ColumnSet;
+use seriatim_memory::Pinned;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Batching, Capabilities, Core, Environment, Freshness, Mode, OpError, Options, Outcome, Peeked, Protocol,
+    ProtocolInfo, Redo, Requirements, RowBuffer, Table, Validator,
+};
+
+use crate::shared::epoch_commit::{self, LOCK_STEPS};
+use crate::shared::gc;
+use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::rebase::{self, REBASES_MAX};
+use crate::shared::record_header;
+use crate::shared::restore::{self, Versions};
+use crate::shared::worker::{Variant, Worker};
+use validator::{Faults, Orders};
+
+/// Validator batching.
+#[derive(Debug)]
+pub struct OccBatch {
+    lock_steps: u32,
+    rebases_max: u32,
+    batching: Batching,
+    settings: Settings,
+    faults: Faults,
+}
+
+impl Protocol for OccBatch {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "occ-batch",
+        summary: "optimistic; a validator orders batches of executed transactions, so that those who read commit before those who write",
+        source: "Ding, Kot, Gehrke, Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering, PVLDB 12(2), 2018",
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
+            ad_hoc: true,
+            snapshots: Freshness::None,
+            strict: true,
+            epoch_order: true,
+            tid_order: false,
+            column_groups: true,
+            pieces: false,
+            detach: true,
+            repair: false,
+        },
+        options: validator::OPTIONS,
+    };
+    /// TID word, version word.
+    const HEADER_BYTES: usize = record_header::bytes(0);
+    const VERSION_HEADER_BYTES: usize = 0;
+    type Worker = Worker<State>;
+
+    fn open(options: &Options, environment: &Environment) -> OccBatch {
+        OccBatch {
+            lock_steps: options.get(&LOCK_STEPS) as u32,
+            rebases_max: options.get(&REBASES_MAX) as u32,
+            batching: validator::batching(options),
+            settings: validator::settings(options),
+            faults: Faults::of(environment),
+        }
+    }
+
+    fn worker(&self, core: Core) -> Worker<State> {
+        let state = State(epoch_commit::State::new(self.lock_steps, &core));
+        Worker::rebasing(core, state, self.rebases_max)
+    }
+
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
+        rebase::column_groups(table)
+    }
+
+    fn validator(&self) -> Option<Box<dyn Validator>> {
+        let OccBatch { batching, settings, faults, .. } = *self;
+        Some(Box::new(Orders { batching, settings, faults }))
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
+        record_header::peek(table, record)
+    }
+}
+
+restore::recovers!(OccBatch, LockBit);
+
+impl Versions for OccBatch {}
+
+/// The own state of a worker: that of a commit by epochs, which a decision is.
+#[derive(Debug)]
+pub struct State(epoch_commit::State);
+
+impl Variant for State {
+    type By = ();
+    const REBASES: bool = true;
+    /// Which writes are blind is known from the notes.
+    const REBASES_ALL: bool = true;
+
+    fn claim(&self) -> impl gc::Claim {
+        LockBit
+    }
+
+    #[inline]
+    fn begin(&mut self, core: &Core, mode: Mode) {
+        self.0.begin(core, mode);
+    }
+
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        self.0.commit(attempt, redo)
+    }
+
+    fn rest(&mut self) {
+        self.0.rest();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! That what the order of a batch makes possible does commit: those who read before those who write, and blind writes of one row.
+
+use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
+use seriatim_htm::HtmMode;
+use seriatim_store::Direction;
+use seriatim_txn::{Inserted, NoRedo, OnExists, Ordered, Prepared, Priority, Scan, Worker as _};
+
+use super::*;
+use crate::common::Bench;
+
+const X: u64 = 0;
+const Y: u64 = 1;
+const ABSENT: u64 = 9;
+
+struct Held(Worker<State>);
+
+impl Held {
+    fn begin(bench: &Bench<OccBatch>) -> Held {
+        let mut worker = bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        worker.detach().expect("it holds").hold();
+        Held(worker)
+    }
+
+    fn read(mut self, bench: &Bench<OccBatch>, key: u64) -> Held {
+        let _ = bench.read(&mut self.0, key).expect("nothing is locked");
+        self
+    }
+
+    fn scan(mut self, bench: &Bench<OccBatch>) -> Held {
+        let (mut scan, all) = (Scan::default(), std::ops::Bound::Unbounded);
+        bench.cells.index.scan(all, all, Direction::Forward, &mut scan.cursor).expect("ordered");
+        while self.0.scan_next(&bench.cells, &mut scan, ColumnSet::ALL).expect("nothing is locked").is_some() {}
+        self
+    }
+
+    fn change(mut self, bench: &Bench<OccBatch>, key: u64) -> Held {
+        bench.change(&mut self.0, key, |value| value + 1).expect("nothing is locked");
+        self
+    }
+
+    fn set(mut self, bench: &Bench<OccBatch>, key: u64, value: i64) -> Held {
+        let columns = ColumnUse::setting([ColumnId(1)]);
+        let rows = self.0.update(&bench.cells, Key::Word8(key), columns).expect("nothing is locked");
+        bench.set(rows.expect("it is there").after, value);
+        self
+    }
+
+    fn insert(mut self, bench: &Bench<OccBatch>, key: u64) -> Held {
+        let staged = self.0.stage(&bench.cells).expect("memory");
+        bench.set(staged.row, 1);
+        assert_eq!(self.0.insert(&bench.cells, Key::Word8(key), staged, OnExists::Refuse), Ok(Inserted::New));
+        self
+    }
+
+    fn prepare(&mut self) -> Prepared {
+        self.0.detach().expect("it holds").prepare().expect("nothing has changed")
+    }
+}
+
+fn bench() -> Bench<OccBatch> {
+    Bench::open(HtmMode::Absent, &[10, 20])
+}
+
+/// Decides a batch as the validator orders it: which commit, and which are left out.
+fn decide(mut batch: Vec<Held>) -> (Vec<usize>, Vec<usize>) {
+    let prepared: Vec<Prepared> = batch.iter_mut().map(Held::prepare).collect();
+    let options = Options::default();
+    let validator = Orders {
+        batching: validator::batching(&options),
+        settings: validator::settings(&options),
+        faults: Faults::default(),
+    };
+    let Ordered { order, left_out, stale } = validator.order(&prepared);
+    assert_eq!(stale, []);
+    for &at in &order {
+        let outcome = batch[at].0.commit(&mut NoRedo);
+        assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{at} of {order:?}: {outcome:?}");
+    }
+    left_out.iter().for_each(|&at| batch[at].0.abort());
+    (order, left_out)
+}
+
+#[test]
+fn who_reads_and_who_writes_both_commit() {
+    let bench = bench();
+    let writer = Held::begin(&bench).change(&bench, X);
+    let reader = Held::begin(&bench).read(&bench, X).change(&bench, Y);
+    assert_eq!(decide(vec![writer, reader]), (vec![1, 0], vec![]));
+    assert_eq!(bench.state(&[X, Y]), [11, 21]);
+}
+
+#[test]
+fn who_scans_and_who_inserts_into_the_range_both_commit() {
+    let bench = bench();
+    let inserter = Held::begin(&bench).insert(&bench, ABSENT);
+    let reader = Held::begin(&bench).scan(&bench).change(&bench, Y);
+    assert_eq!(decide(vec![inserter, reader]), (vec![1, 0], vec![]));
+    assert_eq!(bench.state(&[Y, ABSENT]), [21, 1]);
+}
+
+#[test]
+fn who_finds_a_key_absent_and_who_inserts_it_both_commit() {
+    let bench = bench();
+    let inserter = Held::begin(&bench).insert(&bench, ABSENT);
+    let reader = Held::begin(&bench).read(&bench, ABSENT).change(&bench, Y);
+    assert_eq!(decide(vec![inserter, reader]), (vec![1, 0], vec![]));
+    assert_eq!(bench.state(&[Y, ABSENT]), [21, 1]);
+}
+
+#[test]
+fn of_two_who_read_what_the_other_writes_one_is_left_out() {
+    let bench = bench();
+    let one = Held::begin(&bench).read(&bench, X).change(&bench, Y);
+    let other = Held::begin(&bench).read(&bench, Y).change(&bench, X);
+    let (order, left_out) = decide(vec![one, other]);
+    assert_eq!((order.len(), left_out.len()), (1, 1));
+}
+
+/// The last in the order is what stays, and who read the row came before all of them.
+#[test]
+fn blind_writes_of_one_row_all_commit() {
+    let bench = bench();
+    let reader = Held::begin(&bench).read(&bench, X).change(&bench, Y);
+    let writers = [7, 8, 9].map(|value| Held::begin(&bench).set(&bench, X, value));
+    assert_eq!(decide(writers.into_iter().chain([reader]).collect()), (vec![3, 0, 1, 2], vec![]));
+    assert_eq!(bench.state(&[X, Y]), [9, 21]);
+}
+
+/// A blind write of a row that others have written since it was executed is as good as before; one that read it is not.
+#[test]
+fn a_blind_write_outlives_other_batches() {
+    let bench = bench();
+    let mut blind = Held::begin(&bench).set(&bench, X, 7);
+    let mut reads = Held::begin(&bench).change(&bench, X);
+    for held in [&mut blind, &mut reads] {
+        let _ = held.prepare();
+    }
+    assert_eq!(decide(vec![Held::begin(&bench).change(&bench, X)]).0, [0]);
+    assert!(reads.0.detach().expect("it holds").recheck().is_err(), "what it built on has changed");
+    reads.0.abort();
+    let again = blind.0.detach().expect("it holds").recheck();
+    assert!(matches!(again, Ok(Some(prepared)) if prepared.reads.is_empty() && prepared.writes.len() == 1));
+    assert_eq!(blind.0.detach().expect("it holds").recheck(), Ok(None), "nothing has changed since");
+    assert!(matches!(blind.0.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+    assert_eq!(bench.state(&[X]), [7]);
+}
+
+/// The row has a column besides, so that updates are noted whatever they use.
+#[test]
+fn two_updates_that_read_are_in_each_others_way() {
+    let fixed = seriatim_catalog::ColumnDef::new("fixed", seriatim_catalog::ColumnType::U64).immutable();
+    let other = seriatim_catalog::ColumnDef::new("other", seriatim_catalog::ColumnType::I64);
+    let bench = Bench::<OccBatch>::of(HtmMode::Absent, &["id"], [other, fixed]).with_rows(&[10]);
+    let add = |mut held: Held| {
+        let used = ColumnUse::from(ColumnSet::of(ColumnId(1)));
+        let rows = held.0.update(&bench.cells, Key::Word8(X), used).expect("nothing is locked");
+        bench.set(rows.expect("it is there").after, 11);
+        held
+    };
+    let (order, left_out) = decide(vec![add(Held::begin(&bench)), add(Held::begin(&bench))]);
+    assert_eq!((order.len(), left_out.len()), (1, 1));
+}
+
+/// It may have set the column to what was there, or not at all.
+#[test]
+fn a_blind_write_that_changed_nothing_is_refuted_by_another() {
+    let bench = bench();
+    let mut same = Held::begin(&bench).set(&bench, X, 10);
+    let _ = same.prepare();
+    assert_eq!(decide(vec![Held::begin(&bench).set(&bench, X, 7)]).0, [0]);
+    assert!(same.0.detach().expect("it holds").recheck().is_err());
+    same.0.abort();
+    assert_eq!(bench.state(&[X]), [7]);
+}

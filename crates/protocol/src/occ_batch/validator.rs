@@ -1,0 +1,185 @@
+//! The validator: what it orders batches by, and its options.
+//!
+//! Resources are records, and the leaves and buckets whose node versions prove ranges and absences. Who saw one commits before who writes
+//! it, or links a row in it. Addresses name them: a record or node that a held transaction saw is not reused while it is held.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use seriatim_base::Tid;
+use seriatim_batch::{ALGORITHMS, Batch, Decided, Member, POLICIES, Settings};
+use seriatim_txn::{Batching, Environment, Fault, Knob, Options, Ordered, Prepared, Validator};
+
+use crate::shared::epoch_commit::LOCK_STEPS;
+use crate::shared::rebase::REBASES_MAX;
+
+/// Orders batches by `seriatim_batch`.
+#[derive(Debug)]
+pub(super) struct Orders {
+    pub(super) batching: Batching,
+    pub(super) settings: Settings,
+    pub(super) faults: Faults,
+}
+
+/// What is deliberately broken, for canaries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    miss_nodes: bool,
+    miss_reads: bool,
+    reverse: bool,
+    keep_left_out: bool,
+}
+
+impl Faults {
+    pub(super) fn of(environment: &Environment) -> Faults {
+        Faults {
+            miss_nodes: environment.injects(Fault::MissNodes),
+            miss_reads: environment.injects(Fault::MissReads),
+            reverse: environment.injects(Fault::ReverseOrder),
+            keep_left_out: environment.injects(Fault::KeepLeftOut),
+        }
+    }
+}
+
+impl Validator for Orders {
+    fn batching(&self) -> Batching {
+        self.batching
+    }
+
+    fn order(&self, batch: &[Prepared]) -> Ordered {
+        if batch.len() < 2 {
+            return Ordered { order: (0..batch.len()).collect(), ..Ordered::default() };
+        }
+        let mut graph = Batch::<usize, Tid>::default();
+        for prepared in batch {
+            let Prepared { reads, writes, nodes, inserts, restarts } = prepared;
+            // Whether a node is as it was seen, the decision says: of those that saw it none is known to be older.
+            let nodes = nodes.iter().filter(|_| !self.faults.miss_nodes).map(|&node| (node, Tid::ZERO));
+            let reads = reads.iter().filter(|_| !self.faults.miss_reads).copied();
+            graph
+                .add(Member { restarts: *restarts, value: 0 })
+                .reads(reads.chain(nodes))
+                .writes(writes.iter().chain(inserts).copied());
+        }
+        let Decided { mut order, aborted: mut left_out, stale } = graph.reorder(&self.settings);
+        if self.faults.reverse {
+            order.reverse();
+        }
+        if self.faults.keep_left_out {
+            order.append(&mut left_out);
+        }
+        Ordered { order, left_out, stale }
+    }
+}
+
+pub(super) const OPTIONS: &[Knob] = &[BATCH_MAX, WAIT, ALGORITHM, POLICY, FACTOR, WORKERS, LOCK_STEPS, REBASES_MAX];
+
+const BATCH_MAX: Knob = Knob {
+    name: "batch_max",
+    unit: "transactions",
+    default: 40,
+    min: 1,
+    max: 4096,
+    about: "transactions of a batch, at most; it is closed when it has as many",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 5: 40, for 300 transactions at a time",
+};
+
+const WAIT: Knob = Knob {
+    name: "batch_wait_us",
+    unit: "microseconds",
+    default: 0,
+    min: 0,
+    max: 1_000_000,
+    about: "how long a batch that is not full waits for more, at most: not while nobody else has a transaction open; 0: not at all",
+    source: "ours: while a batch is decided the next one gathers, and a thread that waits does nothing else",
+};
+
+const ALGORITHM: Knob = Knob {
+    name: "algorithm",
+    unit: "0 trim, 1 sort-greedy, 2 scc-greedy, 3 random, 4 random-3, 5 hybrid, 6 exact",
+    default: 1,
+    min: 0,
+    max: 6,
+    about: "how those are found that are left out of a batch",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 5",
+};
+
+const POLICY: Knob = Knob {
+    name: "policy",
+    unit: "0 random, 1 max-degree, 2 sum-degree, 3 prod-degree, 4 rct, 5 rdeg",
+    default: 3,
+    min: 0,
+    max: 5,
+    about: "who is rather left out: the last two spare those that were left out before",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 5: prod-degree; section 5.3: rdeg for short tails",
+};
+
+const FACTOR: Knob = Knob {
+    name: "factor",
+    unit: "transactions",
+    default: 2,
+    min: 1,
+    max: 64,
+    about: "how many sort-greedy leaves out at a time (the paper's k)",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 5",
+};
+
+const WORKERS: Knob = Knob {
+    name: "reorder_workers",
+    unit: "batches",
+    default: 1,
+    min: 1,
+    max: 64,
+    about: "how many batches are ordered at the same time, at most",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 5.4: 1 to 4",
+};
+
+pub(super) fn batching(options: &Options) -> Batching {
+    Batching {
+        batch_max: options.get(&BATCH_MAX) as usize,
+        wait: Duration::from_micros(options.get(&WAIT)),
+        workers: options.get(&WORKERS) as usize,
+    }
+}
+
+pub(super) fn settings(options: &Options) -> Settings {
+    Settings {
+        algorithm: &ALGORITHMS[options.get(&ALGORITHM) as usize],
+        policy: &POLICIES[options.get(&POLICY) as usize],
+        factor: NonZeroUsize::new(options.get(&FACTOR) as usize).unwrap_or(NonZeroUsize::MIN),
+        ..Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the unit of a knob whose values are names.
+    fn names(knob: &Knob) -> Vec<String> {
+        let named = |(at, named): (usize, &str)| {
+            let (number, name) = named.split_once(' ').expect("a number and a name");
+            assert_eq!(number.parse(), Ok(at));
+            name.to_owned()
+        };
+        let names: Vec<String> = knob.unit.split(", ").enumerate().map(named).collect();
+        assert_eq!(knob.max as usize + 1, names.len());
+        names
+    }
+
+    #[test]
+    fn numbers_stand_for_the_algorithms_and_policies_that_there_are() {
+        assert_eq!(names(&ALGORITHM), ALGORITHMS.iter().map(|known| known.name).collect::<Vec<_>>());
+        // Of transactions nobody says what they are worth.
+        let policies = POLICIES.iter().map(|known| known.name).filter(|name| *name != "value");
+        assert_eq!(names(&POLICY), policies.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let (options, paper) = (Options::default(), Settings::default());
+        let settings = settings(&options);
+        assert_eq!((settings.algorithm.name, settings.policy.name), (paper.algorithm.name, paper.policy.name));
+        assert_eq!((settings.factor, batching(&options).batch_max), (paper.factor, 40));
+    }
+}

@@ -1,0 +1,278 @@
+//! Batches that a validator orders. Of two transactions that can both commit in one order and not in the other, both do at once, whichever came
+//! first. A decision validates whatever the order is, so an edge that is missed shows in no history: it shows here.
+
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use seriatim::{Abort, Builder, Database, Fault, Handle, Reason, Statistics, Table, Tx, clock, thread};
+
+#[derive(Table, Clone, Debug)]
+#[table(name = "tree", key(id), ordered)]
+#[table(index(name = "by_label", columns(label), ordered))]
+struct Row {
+    id: u32,
+    label: u32,
+    value: i64,
+}
+
+#[derive(Table, Clone, Debug)]
+#[table(name = "hash", key(id), hash)]
+#[table(index(name = "by_code", columns(code), hash, unique))]
+struct Hashed {
+    id: u32,
+    code: u32,
+    value: i64,
+}
+
+#[derive(Clone)]
+struct Tables {
+    rows: Handle<Row>,
+    hashed: Handle<Hashed>,
+}
+
+type Body = fn(&Tx, &Tables) -> Result<(), Abort>;
+
+/// Rows that nobody but their own transaction touches, so that it writes.
+const OWN: [u32; 2] = [100, 101];
+const ABSENT: u32 = 50;
+
+fn row(id: u32) -> Row {
+    Row { id, label: id, value: 0 }
+}
+
+fn hashed(id: u32) -> Hashed {
+    Hashed { id, code: id, value: 0 }
+}
+
+fn add(tx: &Tx, tables: &Tables, id: u32) -> Result<(), Abort> {
+    tx.update(&tables.rows, &id, |row| row.set_value(row.value() + 1)).map(drop)
+}
+
+fn sum(tx: &Tx, tables: &Tables) -> Result<i64, Abort> {
+    tx.scan(&tables.rows, 40..60).try_fold(0, |sum, row| Ok(sum + row?.value()))
+}
+
+/// Who writes, and who reads: in this order one of them has to run again.
+const PAIRS: [(&str, Fault, Body, Body); 6] = [
+    (
+        "a row",
+        Fault::MissReads,
+        |tx, tables| add(tx, tables, 1),
+        |tx, tables| tx.get(&tables.rows, &1).and_then(|_| add(tx, tables, OWN[1])),
+    ),
+    (
+        "a range",
+        Fault::MissNodes,
+        |tx, tables| tx.insert(&tables.rows, &row(ABSENT)),
+        |tx, tables| sum(tx, tables).and_then(|_| add(tx, tables, OWN[1])),
+    ),
+    (
+        "an absence in a tree",
+        Fault::MissNodes,
+        |tx, tables| tx.insert(&tables.rows, &row(ABSENT)),
+        |tx, tables| tx.get(&tables.rows, &ABSENT).and_then(|_| add(tx, tables, OWN[1])),
+    ),
+    (
+        "an absence in a hash table",
+        Fault::MissNodes,
+        |tx, tables| tx.insert(&tables.hashed, &hashed(ABSENT)),
+        |tx, tables| tx.get(&tables.hashed, &ABSENT).and_then(|_| add(tx, tables, OWN[1])),
+    ),
+    (
+        "a range of an index",
+        Fault::MissNodes,
+        |tx, tables| tx.insert(&tables.rows, &Row { id: 1000, label: ABSENT, value: 0 }),
+        |tx, tables| {
+            let by_label = tables.rows.index(Row::BY_LABEL);
+            tx.scan_by(&by_label, 40..60).try_for_each(|row| row.map(drop))?;
+            add(tx, tables, OWN[1])
+        },
+    ),
+    (
+        "an absence in a unique index",
+        Fault::MissNodes,
+        |tx, tables| tx.insert(&tables.hashed, &Hashed { id: 1000, code: ABSENT, value: 0 }),
+        |tx, tables| {
+            let by_code = tables.hashed.index(Hashed::BY_CODE);
+            tx.get_by(&by_code, &ABSENT)?;
+            add(tx, tables, OWN[1])
+        },
+    ),
+];
+
+const SKEW: [Body; 2] = [
+    |tx, tables| tx.get(&tables.rows, &1).and_then(|_| add(tx, tables, 2)),
+    |tx, tables| tx.get(&tables.rows, &2).and_then(|_| add(tx, tables, 1)),
+];
+
+/// Under each protocol with a validator.
+fn builders() -> impl Iterator<Item = Builder> {
+    let validating =
+        seriatim::protocols().iter().filter(|known| known.options.iter().any(|knob| knob.name == "batch_max"));
+    validating.map(|known| Database::builder().protocol(known.name))
+}
+
+fn open(builder: Builder) -> (Database, Tables) {
+    let db = builder.open().expect("a database");
+    let tables = Tables { rows: db.create().expect("a table"), hashed: db.create().expect("a table") };
+    let load = |tx: &Tx| {
+        for id in (0..40).chain(60..120) {
+            tx.insert(&tables.rows, &row(id))?;
+            tx.insert(&tables.hashed, &hashed(id))?;
+        }
+        Ok(())
+    };
+    db.session().transact(load).expect("alone");
+    (db, tables)
+}
+
+/// Runs these in one batch: how many attempts each took, and what was counted.
+fn in_one_batch(builder: Builder, bodies: &[Body]) -> (Vec<u32>, Statistics) {
+    let (db, tables) = open(builder.protocol_option("batch_max", bodies.len() as u64));
+    let before = db.statistics();
+    let executor = db.executor(1).expect("a thread");
+    let all_came = Arc::new(Barrier::new(2));
+    let waits = Arc::clone(&all_came);
+    let first = executor.run(move |_| drop(waits.wait()));
+    let running: Vec<_> = bodies
+        .iter()
+        .map(|&body| {
+            let tables = tables.clone();
+            executor.transact(move |tx| body(tx, &tables))
+        })
+        .collect();
+    all_came.wait();
+    first.wait();
+    let attempts = running.into_iter().map(|running| running.wait().expect("attempts enough").attempts).collect();
+    drop(executor);
+    (attempts, db.statistics().since(&before))
+}
+
+#[test]
+fn who_reads_and_who_writes_both_commit_at_once_whichever_came_first() {
+    for builder in builders() {
+        for (what, _, writes, reads) in PAIRS {
+            for bodies in [[writes, reads], [reads, writes]] {
+                let (attempts, counted) = in_one_batch(builder.clone(), &bodies);
+                assert_eq!(attempts, [1, 1], "{what}: {counted:?}");
+                let queue = counted.queue.expect("decisions are queued");
+                assert_eq!((queue.decisions, queue.batches, queue.left_out, queue.stale), (2, 1, 0, 0), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_those_that_are_in_each_others_way_one_is_left_out_and_runs_again() {
+    for builder in builders() {
+        let (mut attempts, counted) = in_one_batch(builder, &SKEW);
+        attempts.sort_unstable();
+        assert_eq!(attempts, [1, 2]);
+        let queue = counted.queue.expect("decisions are queued");
+        assert_eq!((queue.decisions, queue.left_out, queue.stale), (3, 1, 0));
+        assert_eq!(
+            counted.aborts.iter().map(|(cause, count)| (cause.reason, *count)).collect::<Vec<_>>(),
+            [(Reason::LeftOut, 1)]
+        );
+    }
+}
+
+#[test]
+fn canary_edges_that_are_missed_and_orders_that_are_reversed_are_noticed() {
+    for builder in builders() {
+        for (what, missed, writes, reads) in PAIRS {
+            for fault in [missed, Fault::ReverseOrder] {
+                let attempts = [[writes, reads], [reads, writes]]
+                    .map(|bodies| in_one_batch(builder.clone().canary(fault), &bodies).0);
+                assert!(attempts.iter().any(|attempts| *attempts != [1, 1]), "{what}: {fault:?} is not noticed");
+            }
+        }
+    }
+}
+
+#[test]
+fn canary_those_that_stay_in_an_order_that_left_them_out_are_noticed() {
+    for builder in builders() {
+        let (_, counted) = in_one_batch(builder.canary(Fault::KeepLeftOut), &SKEW);
+        let queue = counted.queue.expect("decisions are queued");
+        assert_eq!(queue.left_out, 0);
+        assert!(
+            counted.aborts.iter().all(|(cause, _)| cause.reason != Reason::LeftOut) && counted.conflict_aborted > 0
+        );
+    }
+}
+
+/// Transactions of which each batch can commit one, under each policy: the restarts of the one that had most.
+#[test]
+fn who_was_left_out_often_is_spared_by_the_policies_for_that() {
+    const BATCH: u64 = 8;
+    /// Of `rct` and `rdeg`, with as many transactions at a time as a batch has: see the README of the protocol.
+    const RESTARTS_MAX: u32 = 8 + 6;
+    for builder in builders() {
+        let worst = [0, 1, 2, 3, 4, 5].map(|policy| {
+            let builder = builder.clone().protocol_option("policy", policy).protocol_option("batch_max", BATCH);
+            let (db, tables) = open(builder);
+            let executor = db.executor(1).expect("a thread");
+            let running: Vec<_> = (0..200)
+                .map(|_| {
+                    let tables = tables.clone();
+                    executor.transact(move |tx| add(tx, &tables, 1))
+                })
+                .collect();
+            let attempts = running.into_iter().map(|running| running.wait().expect("attempts enough").attempts);
+            let worst = attempts.max().expect("there are some") - 1;
+            let sum = db.session().transact(|tx| Ok(tx.get(&tables.rows, &1)?.expect("it is there").value()));
+            assert_eq!(sum.expect("alone").into_value(), 200);
+            worst
+        });
+        eprintln!("restarts at worst, of random, max-, sum-, prod-degree, rct, rdeg: {worst:?}");
+        assert!(worst[4..].iter().all(|&restarts| (1..=RESTARTS_MAX).contains(&restarts)), "{worst:?}");
+    }
+}
+
+/// Nobody else has a transaction open: a batch does not wait for more.
+#[test]
+fn a_lone_client_does_not_wait_for_company() {
+    for builder in builders() {
+        let (db, tables) = open(builder.protocol_option("batch_wait_us", 1_000_000));
+        let (mut session, began) = (db.session(), clock::Instant::now());
+        for _ in 0..20 {
+            session.transact(|tx| add(tx, &tables, 1)).expect("alone");
+        }
+        assert!(began.elapsed() < Duration::from_secs(1), "20 batches of one waited: {:?}", began.elapsed());
+    }
+}
+
+/// Somebody has one open and does not come: the longest wait is kept.
+#[test]
+fn a_batch_waits_for_company_as_long_as_it_is_told_to() {
+    const WAIT: Duration = Duration::from_millis(200);
+    for builder in builders() {
+        let (db, tables) = open(builder.protocol_option("batch_wait_us", WAIT.as_micros() as u64));
+        let (mut other, mut session) = (db.session(), db.session());
+        let open = other.begin().expect("a worker");
+        let began = clock::Instant::now();
+        session.transact(|tx| add(tx, &tables, 1)).expect("nobody else writes it");
+        let waited = began.elapsed();
+        assert!(waited >= WAIT, "it waited for {waited:?}");
+        drop(open);
+        // Who comes meanwhile fills the batch.
+        let (db, tables) = (&db, &tables);
+        let queue = || db.statistics().queue.expect("decisions are queued");
+        let before = queue();
+        let both_are_open = Barrier::new(2);
+        thread::scope(|scope| {
+            for id in [1, 2] {
+                let both_are_open = &both_are_open;
+                scope.spawn(move || {
+                    let body = |tx: &Tx| {
+                        both_are_open.wait();
+                        add(tx, tables, id)
+                    };
+                    db.session().transact(body).expect("they write different rows");
+                });
+            }
+        });
+        assert_eq!((queue().decisions - before.decisions, queue().batches - before.batches), (2, 1));
+    }
+}
