@@ -139,6 +139,9 @@ impl<C: Procedure> Coordinator<C> {
     }
 
     /// Takes a message in.
+    ///
+    /// # Panics
+    /// If a client calls two transactions by one name that are both under way.
     pub fn handle(&mut self, message: MessageOf<C>, out: &mut Vec<OutputOf<C>>) {
         match message {
             ToCoordinator::Call { transaction, procedure } => self.call(transaction, procedure, out),

@@ -16,6 +16,7 @@
 //!    has committed. The request to prepare travels with the last fragment.
 //! 4. `owner`: runs fragments as its [`Scheme`] allows. `owner/blocking`, `owner/speculation` and `owner/locking` are the schemes;
 //!    each says why it is serializable, and what can wait.
+//! 5. [`model`]: which scheme to take.
 //!
 //! # What is promised
 //!
@@ -33,6 +34,7 @@
 mod coordinator;
 mod fault;
 mod message;
+pub mod model;
 mod owner;
 mod partition;
 mod procedure;

@@ -1,7 +1,5 @@
 //! What a partition is to its owner: fragments run on it, and are taken back.
 
-use std::hash::Hash;
-
 use crate::TransactionId;
 
 /// The data of one partition, and what runs on it. The owner calls it from one thread, one call at a time.
@@ -24,7 +22,7 @@ pub trait Partition {
     /// What takes a fragment back.
     type Undo;
     /// What a lock protects: a row, or anything coarser.
-    type Key: Clone + Eq + Hash + Ord;
+    type Key: Clone + Ord;
 
     /// Runs a fragment to its end.
     ///

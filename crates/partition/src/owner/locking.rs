@@ -177,7 +177,7 @@ impl<P: Partition> Locking<P> {
         loop {
             let waits_at = |one| self.active.get(&one).and_then(Active::waits_at);
             let Some(circle) = self.locks.circle(transaction, waits_at) else { return };
-            // Single-partition transactions before others, those that have run least before others, the latest before others.
+            // Single-partition transactions before others, and those that have run fewer rounds; among equals any, but always the same.
             let cost = |one: &TransactionId| match &self.active[one].work {
                 None => (0, 0),
                 Some(work) => (1, work.round),

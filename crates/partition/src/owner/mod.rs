@@ -121,6 +121,9 @@ impl<P: Partition> Owner<P> {
     }
 
     /// Takes a message in.
+    ///
+    /// # Panics
+    /// If a coordinator commits what this owner has not voted for, or the partition breaks its contract.
     pub fn handle(&mut self, message: ToOwner<P::Work>, out: &mut Vec<OutputOf<P>>) {
         match &mut self.scheme {
             Running::Ordered(ordered) => ordered.handle(&mut self.work, message, out),

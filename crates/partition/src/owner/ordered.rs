@@ -44,11 +44,16 @@ pub(super) enum Admission {
 }
 
 pub(super) enum Entry<P: Partition> {
-    /// A single-partition transaction on top of undecided ones, and the reply that waits for them. After a crash there is none: it
-    /// may have been sent before, and the client has been told that the owner died.
+    /// A single-partition transaction on top of undecided ones, and the reply that waits for them. After a crash there is none.
     Call { call: Call<P::Work>, undo: Option<P::Undo>, reply: Option<Outcome<P::Reply, P::Abort>> },
     /// A transaction over several partitions.
-    Multi { first: Fragment<P::Work>, work: Work<P>, response: Option<Response<P::Reply, P::Abort>>, committed: bool },
+    Multi {
+        /// What runs again if one before it aborts.
+        first: Option<Fragment<P::Work>>,
+        work: Work<P>,
+        response: Option<Response<P::Reply, P::Abort>>,
+        committed: bool,
+    },
     /// One that failed here on top of undecided ones. It has no effects, and is gone when they have committed.
     Failed { first: Fragment<P::Work>, response: Option<Response<P::Reply, P::Abort>> },
 }
@@ -57,7 +62,8 @@ impl<P: Partition> Entry<P> {
     fn transaction(&self) -> TransactionId {
         match self {
             Entry::Call { call, .. } => call.transaction,
-            Entry::Multi { first, .. } | Entry::Failed { first, .. } => first.transaction,
+            Entry::Multi { work, .. } => work.transaction,
+            Entry::Failed { first, .. } => first.transaction,
         }
     }
 
@@ -65,7 +71,8 @@ impl<P: Partition> Entry<P> {
     pub(super) fn coordinator(&self) -> Option<CoordinatorId> {
         match self {
             Entry::Call { .. } => None,
-            Entry::Multi { first, .. } | Entry::Failed { first, .. } => Some(first.coordinator),
+            Entry::Multi { work, .. } => Some(work.coordinator),
+            Entry::Failed { first, .. } => Some(first.coordinator),
         }
     }
 
@@ -169,7 +176,7 @@ impl<P: Partition> Ordered<P> {
             None
         };
         if !failed {
-            self.undecided.push_back(Entry::Multi { first, work, response, committed: false });
+            self.undecided.push_back(Entry::Multi { first: Some(first), work, response, committed: false });
         } else if after.is_some() {
             self.undecided.push_back(Entry::Failed { first, response });
         }
@@ -202,6 +209,7 @@ impl<P: Partition> Ordered<P> {
             Some(at) => self.abort(place, at, out),
             None if commit => place.ack(transaction, coordinator, out),
             None => {
+                // It has not run here, or not again since what was before it aborted.
                 let is_it = |arrival: &Arrival<P::Work>| matches!(arrival, Arrival::Fragment(fragment) if fragment.transaction == transaction);
                 self.waiting.retain(|arrival| !is_it(arrival));
             }
@@ -209,27 +217,31 @@ impl<P: Partition> Ordered<P> {
         self.settle(place, out);
     }
 
-    /// Aborts a transaction, and takes back what ran on top of it.
+    /// Aborts a transaction, and takes back what ran on top of it. What an earlier life of the owner ran does not run again: clients and
+    /// coordinators have been told that it died, and may have been told how it ended without a record.
     fn abort(&mut self, place: &mut Workplace<P>, at: usize, out: &mut Out<P>) {
         if matches!(self.undecided[at], Entry::Failed { .. }) {
             // Nothing ran on top of it.
             self.undecided.remove(at);
             return;
         }
-        if is_injected(Fault::CascadeMissed) && self.undecided.len() > at + 1 {
-            self.undecided.pop_back();
-        }
+        let missed = (is_injected(Fault::CascadeMissed) && self.undecided.len() > at + 1)
+            .then(|| self.undecided.pop_back().expect("it is there"));
         while self.undecided.len() > at + 1 {
             match self.undecided.pop_back().expect("it is there") {
-                Entry::Call { call, undo, .. } => {
+                Entry::Call { call, undo, reply } => {
                     if let Some(undo) = undo {
                         place.partition.undo(undo);
                     }
-                    self.waiting.push_front(Arrival::Call(call));
+                    if reply.is_some() {
+                        self.waiting.push_front(Arrival::Call(call));
+                    }
                 }
                 Entry::Multi { first, mut work, .. } => {
                     place.undo(&mut work);
-                    self.waiting.push_front(Arrival::Fragment(first));
+                    if let Some(first) = first {
+                        self.waiting.push_front(Arrival::Fragment(first));
+                    }
                 }
                 Entry::Failed { first, .. } => self.waiting.push_front(Arrival::Fragment(first)),
             }
@@ -241,6 +253,7 @@ impl<P: Partition> Ordered<P> {
         if work.finished {
             place.decided(work.transaction, None, out);
         }
+        self.undecided.extend(missed);
     }
 
     /// Lets go of what is decided at the front.
@@ -318,10 +331,7 @@ impl<P: Partition> Ordered<P> {
                 }
                 What::Prepared { coordinator, works } => {
                     let work = Work::restored(place, transaction, coordinator, &works);
-                    // Should one before it abort, this one is aborted too: its coordinator knows that the owner was down.
-                    let todo = works.into_iter().next();
-                    let first = Fragment { transaction, coordinator, round: 0, work: todo, last: true };
-                    Entry::Multi { first, work, response: None, committed: false }
+                    Entry::Multi { first: None, work, response: None, committed: false }
                 }
             });
         }

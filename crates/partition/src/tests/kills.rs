@@ -1,6 +1,6 @@
 //! Each owner and each coordinator dies before each of its outputs, once.
 
-use super::simulation::{Node, Settings, run};
+use super::simulation::{Settings, run};
 use super::workloads::Transfers;
 use super::{Asked, Rng, audit};
 use crate::Scheme;
@@ -32,8 +32,6 @@ fn whoever_dies_before_whichever_output_nothing_is_half_done_or_lost() {
                     let ran = run(&settings, &mut ask).and_then(|ran| audit(&ran).map(|()| ran));
                     let ran = ran.unwrap_or_else(|what| panic!("seed {seed}, {node:?} dies before {output}: {what}"));
                     assert_eq!(ran.kills, 1);
-                    let restarted = ran.outputs[&node];
-                    assert!(restarted >= output || matches!(node, Node::Client(_)));
                 }
             }
         }

@@ -6,6 +6,7 @@ mod kills;
 mod program;
 mod seeds;
 mod simulation;
+mod steps;
 mod store;
 mod workloads;
 
