@@ -4,8 +4,8 @@ use super::program::{Kind, Program};
 use super::store::{Failed, Op, Seen, Store, Work};
 use crate::{
     Call, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, Decision, Fragment,
-    FromCoordinator, FromOwner, LockMode, Misuse, Next, Options, Outcome, Owner, OwnerOutput, OwnerOutputOf, Part,
-    Partition, PartitionId, Procedure, Response, Scheme, ToCoordinator, ToOwner, TransactionId,
+    FromCoordinator, FromOwner, LockMode, Misuse, Next, Options, Outcome, Owner, OwnerOutput, OwnerOutputOf,
+    OwnerRecord, Part, Partition, PartitionId, Procedure, Response, Scheme, ToCoordinator, ToOwner, TransactionId,
 };
 
 const P: PartitionId = PartitionId(0);
@@ -177,7 +177,28 @@ fn responses_wait_where_another_coordinator_is_among_the_undecided() {
     assert_eq!(responses(&tell(&mut p, ToOwner::Coordinator(FromCoordinator::Decision(decision)))), [(3, true, None)]);
 }
 
-/// P1: alone and unable to fail, it runs without undo; on top of another, with.
+/// A client may have been told, without a record, how a transaction ended that ran again when the one below it aborted. So a restarted owner
+/// neither answers it nor runs it again.
+#[test]
+fn a_restarted_owner_answers_nothing_that_it_ran_before() {
+    for commit in [true, false] {
+        let records = [
+            OwnerRecord::Prepared { transaction: id(1), coordinator: K, works: vec![add(1)], after: None },
+            OwnerRecord::Executed { transaction: id(2), work: add(10), after: Some(id(1)) },
+            OwnerRecord::Prepared { transaction: id(3), coordinator: K, works: vec![add(100)], after: Some(id(1)) },
+        ];
+        let (options, mut out) = (Options::new(Scheme::Speculation), Vec::new());
+        let mut p = Owner::recover(P, Store::new(P, 1, 5), &options, records, [], &mut out);
+        let recovered = FromOwner::Recovered { partition: P, in_doubt: vec![id(1), id(3)] };
+        assert_eq!(out, [OwnerOutput::Send { to: K, message: recovered }]);
+        assert_eq!(p.partition().sum(), 116);
+        let told = [decide(&mut p, 1, commit), decide(&mut p, 3, false)].concat();
+        assert_eq!((replies(&told), responses(&told)), (vec![], vec![]));
+        assert_eq!((p.partition().sum(), p.is_idle()), (if commit { 16 } else { 5 }, true));
+    }
+}
+
+/// Alone and unable to fail, it runs without undo; on top of another, with.
 #[test]
 fn undo_is_kept_only_where_it_may_be_needed() {
     for scheme in Scheme::ALL {
