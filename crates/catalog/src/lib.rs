@@ -80,7 +80,9 @@ pub use parts::{KeyParts, KeyPrefix, TableKey};
 pub use range::KeyRange;
 pub use row::{RowRef, out_of_line};
 pub use run::Run;
-pub use schema::{ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, TableBuilder, TableDef, asc, desc};
+pub use schema::{
+    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+};
 pub use seriatim_base::{ColumnId, IndexId};
 pub use std::cmp::Reverse;
 pub use table::{IndexSpec, IndexedBy, OrderedTable, Table, TableColumn, TableColumns, kind};

@@ -173,6 +173,23 @@ pub struct IndexDef {
     pub organization: Organization,
 }
 
+/// Which partition the rows of a table are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Partitioning {
+    /// That of the value of this column of the primary key, by its position in the key. A row stays in its partition: key columns
+    /// cannot be updated.
+    KeyColumn(usize),
+    /// Every partition has a copy: of a table that is mostly read.
+    Replicated,
+}
+
+impl Default for Partitioning {
+    /// By the first column of the primary key.
+    fn default() -> Partitioning {
+        Partitioning::KeyColumn(0)
+    }
+}
+
 /// A table: columns, primary key, secondary indexes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TableDef {
@@ -190,6 +207,8 @@ pub struct TableDef {
     pub capacity: usize,
     /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a record of its own.
     pub cluster: usize,
+    /// Which partition a row is in.
+    pub partitioning: Partitioning,
 }
 
 impl TableDef {
@@ -228,9 +247,11 @@ impl TableDef {
                 indexes: Vec::new(),
                 capacity: 0,
                 cluster: 0,
+                partitioning: Partitioning::default(),
             },
             key: Vec::new(),
             cluster: Vec::new(),
+            partition: None,
             indexes: Vec::new(),
             is_misplaced: false,
         }
@@ -250,6 +271,14 @@ impl TableDef {
     #[inline]
     pub fn is_clustered(&self) -> bool {
         self.cluster > 0
+    }
+
+    /// The column whose value says which partition a row is in; none if every partition has a copy.
+    pub fn partition_column(&self) -> Option<ColumnId> {
+        match self.partitioning {
+            Partitioning::KeyColumn(at) => self.key.get(at).map(|part| part.column),
+            Partitioning::Replicated => None,
+        }
     }
 
     /// Whether rows with a NULL in a column of this unique index of the table never agree: it has columns that may be NULL, and does
@@ -334,6 +363,9 @@ impl TableDef {
         if let Some(problem) = self.cluster_problem() {
             return invalid(problem);
         }
+        if let Some(problem) = self.partition_problem() {
+            return invalid(problem);
+        }
         let mut names = HashSet::new();
         for index in &self.indexes {
             if let Some(problem) = name_problem("index", &index.name) {
@@ -387,6 +419,22 @@ impl TableDef {
         }
     }
 
+    /// Why rows cannot be partitioned as declared, if so.
+    fn partition_problem(&self) -> Option<String> {
+        let Partitioning::KeyColumn(at) = self.partitioning else { return None };
+        let Some(part) = self.key.get(at) else {
+            return Some(format!(
+                "is partitioned by column number {at} of its key, which has only {} of them",
+                self.key.len()
+            ));
+        };
+        let is_split = self.is_clustered() && at >= self.cluster;
+        is_split.then(|| {
+            let column = &self.columns[part.column.index()].name;
+            format!("is partitioned by `{column}`, which rows that are kept together do not share; cluster by it too")
+        })
+    }
+
     fn validate_parts(&self, what: &str, parts: &[KeyPart]) -> Result<(), SchemaError> {
         let invalid = |problem: String| Err(SchemaError::invalid(&self.name, problem));
         if parts.is_empty() {
@@ -433,6 +481,9 @@ impl TableDef {
             let mine = self.describe_parts(&self.key, self.organization);
             return Some(format!("its key is {mine}, not {}", other.describe_parts(&other.key, other.organization)));
         }
+        if self.partitioning != other.partitioning {
+            return Some(format!("it is {}, not {}", self.describe_partitioning(), other.describe_partitioning()));
+        }
         let is_placed_by_it = self.columns.iter().any(|column| column.immutable);
         if self.is_clustered() != other.is_clustered() && is_placed_by_it {
             return Some(format!("it is {}, not {}", self.describe_cluster(), other.describe_cluster()));
@@ -461,6 +512,13 @@ impl TableDef {
         match &self.key[..self.cluster.min(self.key.len())] {
             [] => "not clustered".to_owned(),
             parts => format!("clustered by ({})", parts.iter().map(name).collect::<Vec<_>>().join(", ")),
+        }
+    }
+
+    fn describe_partitioning(&self) -> String {
+        match self.partition_column() {
+            Some(column) => format!("partitioned by `{}`", self.columns[column.index()].name),
+            None => "replicated".to_owned(),
         }
     }
 
@@ -548,6 +606,8 @@ pub struct TableBuilder {
     key: Vec<PartName>,
     /// The columns by which rows are clustered.
     cluster: Vec<Cow<'static, str>>,
+    /// The column by which rows are partitioned, if one was named.
+    partition: Option<Cow<'static, str>>,
     indexes: Vec<(IndexDef, Vec<PartName>)>,
     /// Something was said of an index before there was one.
     is_misplaced: bool,
@@ -581,6 +641,29 @@ impl TableBuilder {
     #[must_use]
     pub fn cluster(mut self, columns: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> TableBuilder {
         self.cluster = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Says that this column of the primary key tells which partition a row is in, instead of the first.
+    ///
+    /// ```
+    /// use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    /// let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+    /// let table = TableDef::builder("payment").column(column("number")).column(column("branch"));
+    /// let table = table.key(["number", "branch"]).partition("branch").finish()?;
+    /// assert_eq!(table.partition_column(), table.column("branch"));
+    /// # Ok::<(), seriatim_catalog::SchemaError>(())
+    /// ```
+    #[must_use]
+    pub fn partition(mut self, column: impl Into<Cow<'static, str>>) -> TableBuilder {
+        self.partition = Some(column.into());
+        self
+    }
+
+    /// Says that every partition has a copy of the table, which is mostly read.
+    #[must_use]
+    pub fn replicated(mut self) -> TableBuilder {
+        self.table.partitioning = Partitioning::Replicated;
         self
     }
 
@@ -678,6 +761,20 @@ impl TableBuilder {
             return Err(SchemaError::invalid(&self.table.name, problem));
         }
         self.table.key = resolve(&self.table, "the primary key", &self.key)?;
+        if let Some(column) = self.partition {
+            let Some(at) = self.key.iter().position(|part| part.column == column) else {
+                let problem = format!(
+                    "is partitioned by `{column}`, which is no column of its primary key; make it one, so that a row is found, and \
+                     stays, in one partition"
+                );
+                return Err(SchemaError::invalid(&self.table.name, problem));
+            };
+            if self.table.partitioning == Partitioning::Replicated {
+                let problem = format!("is partitioned by `{column}` and replicated; leave out one of them");
+                return Err(SchemaError::invalid(&self.table.name, problem));
+            }
+            self.table.partitioning = Partitioning::KeyColumn(at);
+        }
         self.table.cluster = self.cluster.len();
         let is_prefix = self.cluster.iter().zip(&self.key).all(|(column, part)| *column == part.column);
         if !is_prefix || self.cluster.len() > self.key.len() {
@@ -706,7 +803,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named() {
-        let cases: [(TableBuilder, &str); 11] = [
+        let cases: [(TableBuilder, &str); 14] = [
             (builder(), "table `t`: the primary key has no columns; name at least one"),
             (builder().key(["c"]), "table `t`: the primary key names `c`, but the columns are a, b"),
             (builder().key(["a", "a"]), "table `t`: the primary key names column `a` twice"),
@@ -738,6 +835,19 @@ mod tests {
             (
                 builder().key(["a"]).nulls_not_distinct().index("i", ["b"]),
                 "table `t`: nulls_not_distinct stands before the unique index that it is said of; write it after",
+            ),
+            (
+                builder().key(["a"]).partition("b"),
+                "table `t`: is partitioned by `b`, which is no column of its primary key; make it one, so that a row is found, and \
+                 stays, in one partition",
+            ),
+            (
+                builder().key(["a"]).partition("a").replicated(),
+                "table `t`: is partitioned by `a` and replicated; leave out one of them",
+            ),
+            (
+                builder().column(ColumnDef::new("c", ColumnType::U8)).key(["a", "c"]).cluster(["a"]).partition("c"),
+                "table `t`: is partitioned by `c`, which rows that are kept together do not share; cluster by it too",
             ),
         ];
         for (builder, message) in cases {

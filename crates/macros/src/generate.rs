@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::Path;
 use syn::ext::IdentExt;
 
-use crate::parse::{Column, Declaration, Index, Part};
+use crate::parse::{Column, Declaration, Index, Part, Partitioning};
 
 /// Everything the derive makes.
 pub(crate) fn table(table: &Declaration) -> TokenStream {
@@ -348,6 +348,10 @@ fn definition(table: &Declaration) -> TokenStream {
     });
     let (key, organization) = (parts(&table.key), organization(table.is_hash));
     let cluster = table.cluster;
+    let partitioning = match table.partitioning {
+        Partitioning::KeyColumn(at) => quote!(KeyColumn(#at)),
+        Partitioning::Replicated => quote!(Replicated),
+    };
     let capacity = table.capacity.as_ref().map_or(quote!(0), |capacity| quote!(#capacity));
     quote! {
         #catalog::TableDef {
@@ -358,6 +362,7 @@ fn definition(table: &Declaration) -> TokenStream {
             indexes: ::std::vec![#(#indexes),*],
             capacity: #capacity,
             cluster: #cluster,
+            partitioning: #catalog::Partitioning::#partitioning,
         }
     }
 }

@@ -24,6 +24,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `cluster(...)`: the first columns of the key, but not all: rows that agree in them are kept together, in one record as far as there
 ///   is room. Transactions at rows of one record conflict. The key is made of numbers, and no column is long text. In a database on
 ///   disk a table that was declared otherwise is converted when it is opened by this type (`Database::table`).
+/// - `partition(column)`: the column of the key whose value says which partition a row is in, where the database has several; without it
+///   the key's first. `replicated`: every partition has a copy, of a table that is mostly read.
 /// - `capacity`: how many rows to expect, an expression of type `usize`; a hint.
 /// - `index(name = ..., columns(...))`: a secondary index, with `unique` if two rows may not agree in all its columns, and
 ///   `ordered` (the default) or `hash`, which finds whole keys only. Rows with a NULL in one of the columns do not count as equal, as in

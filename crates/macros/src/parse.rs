@@ -30,9 +30,18 @@ pub(crate) struct Declaration {
     pub(crate) capacity: Option<Expr>,
     /// How many of the key's first columns rows share that are kept together.
     pub(crate) cluster: usize,
+    pub(crate) partitioning: Partitioning,
     pub(crate) indexes: Vec<Index>,
     /// Where the catalog is found.
     pub(crate) catalog: Path,
+}
+
+/// Which partition a row is in.
+#[derive(Clone, Copy)]
+pub(crate) enum Partitioning {
+    /// By the value of the key's column at this position.
+    KeyColumn(usize),
+    Replicated,
 }
 
 pub(crate) struct Column {
@@ -123,6 +132,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         Some((span, parts)) => cluster(*span, parts, &attributes, &mut mistakes),
         None => 0,
     };
+    let partitioning = partitioning(&attributes, cluster, &mut mistakes);
     if let Some(name) = &attributes.name {
         check_name("a table's name", name, &mut mistakes);
     }
@@ -150,6 +160,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         is_hash: attributes.hash == Some(true),
         capacity: attributes.capacity,
         cluster,
+        partitioning,
         indexes,
         catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
     })
@@ -191,6 +202,8 @@ struct Attributes {
     name: Option<LitStr>,
     key: Option<(Span, Vec<NamedPart>)>,
     cluster: Option<(Span, Vec<NamedPart>)>,
+    partition: Option<(Span, Vec<NamedPart>)>,
+    replicated: Option<Span>,
     hash: Option<bool>,
     capacity: Option<Expr>,
     indexes: Vec<NamedIndex>,
@@ -225,6 +238,11 @@ impl Attributes {
             } else if is("cluster") {
                 let cluster = (meta.path.span(), named_parts(meta.input)?);
                 once(&mut self.cluster, cluster, &meta, "the clustering is given twice; list all its columns in one cluster(...)")
+            } else if is("partition") {
+                let partition = (meta.path.span(), named_parts(meta.input)?);
+                once(&mut self.partition, partition, &meta, "the partitioning is given twice")
+            } else if is("replicated") {
+                once(&mut self.replicated, meta.path.span(), &meta, "replicated is given twice")
             } else if is("hash") || is("ordered") {
                 once(&mut self.hash, is("hash"), &meta, "a table is either hash or ordered; write one of them")
             } else if is("capacity") {
@@ -243,7 +261,7 @@ impl Attributes {
                 Ok(())
             } else {
                 Err(meta.error(
-                    "unknown table attribute; write key(...), cluster(...), name = \"...\", hash, ordered, capacity = N or index(...)",
+                    "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", hash, ordered, capacity = N or index(...)",
                 ))
             }
         })
@@ -364,6 +382,41 @@ fn cluster(span: Span, parts: &[NamedPart], attributes: &Attributes, mistakes: &
     parts.len()
 }
 
+/// Which partition a row is in: by a column of the key, which is the first if nothing is said.
+fn partitioning(attributes: &Attributes, cluster: usize, mistakes: &mut Mistakes) -> Partitioning {
+    let Some((span, parts)) = &attributes.partition else {
+        return attributes.replicated.map_or(Partitioning::KeyColumn(0), |_| Partitioning::Replicated);
+    };
+    if let Some(replicated) = attributes.replicated {
+        mistakes.say(replicated, "a replicated table is in every partition; leave out replicated or partition(...)");
+    }
+    let [part] = &parts[..] else {
+        mistakes.say(*span, "a table is partitioned by one column of its key; write partition(a) of key(a, b)");
+        return Partitioning::KeyColumn(0);
+    };
+    if part.is_descending {
+        mistakes.say(part.name.span(), "partition(...) names a column, whatever its order; leave out desc");
+    }
+    let key = attributes.key.iter().flat_map(|(_, key)| key);
+    match key.clone().position(|key| key.name == part.name) {
+        Some(at) if cluster > 0 && at >= cluster => mistakes.say(
+            part.name.span(),
+            format!("rows that are kept together differ in `{}`; name it in cluster(...) too", part.name),
+        ),
+        Some(at) => return Partitioning::KeyColumn(at),
+        // Lost with a key that could not be read, which is told already.
+        None if attributes.key.is_none() => {}
+        None => mistakes.say(
+            part.name.span(),
+            format!(
+                "`{}` is no column of the key; a row is found, and stays, in one partition by its key, so name it in key(...) too",
+                part.name
+            ),
+        ),
+    }
+    Partitioning::KeyColumn(0)
+}
+
 fn check_name(what: &str, name: &LitStr, mistakes: &mut Mistakes) {
     match name.value().len() {
         0 => mistakes.say(name.span(), format!("{what} is not empty")),
@@ -434,7 +487,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "unknown table attribute; write key(...), cluster(...), name = \"...\", hash, ordered, capacity = N or index(...)",
+                "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", hash, ordered, capacity = N or index(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
                 "unknown column attribute; write immutable",

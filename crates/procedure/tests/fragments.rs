@@ -3,7 +3,7 @@
 mod support;
 
 use expect_test::expect_file;
-use seriatim_procedure::analysis::{Partitioning, Schema, fragments, plan};
+use seriatim_procedure::analysis::{Schema, fragments, plan};
 use seriatim_procedure::ir::Procedure;
 use seriatim_procedure::plan::TransactionClass;
 use seriatim_procedure::show;
@@ -12,8 +12,8 @@ use support::{table, tpcc};
 
 fn schema() -> Schema {
     let account = table("account", "branch:u16 id:u32 sum:money", &["branch", "id"]).finish().expect("valid");
-    let rate = table("rate", "code:u16 value:money", &["code"]).finish().expect("valid");
-    Schema::new([account, rate]).partitioned("rate", Partitioning::Replicated)
+    let rate = table("rate", "code:u16 value:money", &["code"]).replicated().finish().expect("valid");
+    Schema::new([account, rate])
 }
 
 fn class(body: impl FnOnce(&mut Build)) -> (TransactionClass, String) {

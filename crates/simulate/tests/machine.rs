@@ -1,5 +1,7 @@
 //! The machine alone: whose turn it is, what passes time, and how a run ends that cannot go on.
 
+mod common;
+
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,42 +9,9 @@ use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Touch};
-use seriatim_simulate::{Costs, Guard, Machine, Role, Step, Work, run};
+use seriatim_simulate::{Guard, Role, Step, run};
 
-const COSTS: Costs = Costs {
-    work: Work {
-        begin: 100.0,
-        node: 10.0,
-        record: 20.0,
-        revisit: 3.0,
-        again: 1.0,
-        store: 5.0,
-        exchange: 15.0,
-        copy: 2.0,
-    },
-    machine: Machine {
-        transfer: 60.0,
-        overlapped: 7.0,
-        pause: 20.0,
-        yields: 300.0,
-        sleep: 50_000.0,
-        region: 14.0,
-        abort: 50.0,
-    },
-};
-
-fn guard() -> Guard {
-    let tell = |reason| panic!("{reason}");
-    Guard { longest: Duration::from_secs(1), held: Duration::from_secs(60), tell: Box::new(tell) }
-}
-
-fn step(touch: Touch, word: &AtomicU64) {
-    thread::step(touch, std::ptr::from_ref(word).cast());
-}
-
-/// Words on lines of their own.
-#[repr(align(64))]
-struct Line(AtomicU64);
+use common::{COSTS, Line, guard, step};
 
 fn line() -> Line {
     Line(AtomicU64::new(0))

@@ -1,45 +1,21 @@
 //! Modelled regions on simulated cores: what ends one, and what becomes of it then.
 
+mod common;
+
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use seriatim::htm::{Access, Body, BodyError, Budget, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock};
-use seriatim_base::thread::{self, Touch};
+use seriatim_base::thread::Touch;
 use seriatim_base::{CACHE_LINE, WorkerId};
-use seriatim_simulate::{Costs, Guard, Machine, Role, Work, run};
+use seriatim_simulate::{Costs, Machine, Role, run};
 
-const COSTS: Costs = Costs {
-    work: Work {
-        begin: 100.0,
-        node: 10.0,
-        record: 20.0,
-        revisit: 3.0,
-        again: 1.0,
-        store: 5.0,
-        exchange: 15.0,
-        copy: 2.0,
-    },
-    machine: Machine {
-        transfer: 60.0,
-        overlapped: 60.0,
-        pause: 20.0,
-        yields: 300.0,
-        sleep: 50_000.0,
-        region: 14.0,
-        abort: 50.0,
-    },
-};
+use common::{Line, guard, step};
 
-/// Words on lines of their own.
-#[repr(align(64))]
-struct Line(AtomicU64);
+/// With these lines no transfer overlaps with anything.
+const COSTS: Costs = Costs { machine: Machine { overlapped: 60.0, ..common::COSTS.machine }, ..common::COSTS };
 
 fn lines<const N: usize>() -> [Line; N] {
     std::array::from_fn(|_| Line(AtomicU64::new(0)))
-}
-
-fn step(touch: Touch, word: &AtomicU64) {
-    thread::step(touch, std::ptr::from_ref(word).cast());
 }
 
 /// Loads one word, looks at others for a microsecond, loads it again, and stores the sum behind it.
@@ -58,11 +34,6 @@ unsafe impl Body for Reads<'_> {
         }
         Ok([first, access.load(read)])
     }
-}
-
-fn guard() -> Guard {
-    let tell = |reason| panic!("{reason}");
-    Guard { longest: Duration::from_secs(1), held: Duration::from_secs(60), tell: Box::new(tell) }
 }
 
 /// Runs the body on one core, and what another does 500 ns after the beginning.

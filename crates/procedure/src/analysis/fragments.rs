@@ -16,13 +16,12 @@ use std::collections::BTreeSet;
 
 use crate::plan::{Failure, FailureKind, Fragment, Fragments, Plan, Symbol, TransactionClass};
 
-use super::{Partitioning, Schema, chop};
+use super::{Schema, chop};
 
 /// Divides a procedure.
 pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     let count = plan.operations.len();
-    let is_replicated =
-        |id: usize| *schema.partitioning(&plan.tables[plan.operations[id].table].name) == Partitioning::Replicated;
+    let is_replicated = |id: usize| schema.is_replicated(&plan.tables[plan.operations[id].table].name);
     let replicated: Vec<usize> =
         (0..count).filter(|id| is_replicated(*id) && !plan.operations[*id].changes()).collect();
     let placed: Vec<usize> = (0..count).filter(|id| !replicated.contains(id)).collect();

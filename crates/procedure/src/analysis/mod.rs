@@ -39,5 +39,5 @@ pub use late::{LateFailure, late_failures};
 pub use plan::{analyse, plan};
 pub use refusal::{Refusal, Refusals};
 pub use repair::Follow;
-pub use schema::{Partitioning, Schema};
+pub use schema::Schema;
 pub use steps::Steps;

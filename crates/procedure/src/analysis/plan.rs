@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::plan::{
     Access, Columns, Existence, Failure, FailureKind, Iteration, Kind, Known, Operation, Plan, Symbol, Table,
 };
-use seriatim_catalog::{ColumnId, IndexDef, TableDef};
+use seriatim_catalog::{IndexDef, TableDef};
 
 use super::flow::{Flow, OperationFlow, Set};
 use super::refusal::Refusals;
@@ -14,7 +14,7 @@ use super::resolve::{Resolved, resolve};
 use super::rows::{RowColumns, rows};
 use super::steps::Steps;
 use super::symbols::{KeySymbols, symbols};
-use super::{Partitioning, Schema, chop};
+use super::{Schema, chop};
 use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
 use crate::visit;
 
@@ -35,9 +35,8 @@ pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), 
     let columns = rows(&resolved)?;
     let flow = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters);
     let symbols = symbols(&resolved);
-    let operations: Vec<Operation> = (0..resolved.operations.len())
-        .map(|id| operation(&resolved, schema, &flow, &columns[id], &symbols[id], id))
-        .collect();
+    let operations: Vec<Operation> =
+        (0..resolved.operations.len()).map(|id| operation(&resolved, &flow, &columns[id], &symbols[id], id)).collect();
     let mut failures: Vec<Failure> = Vec::new();
     for site in &flow.sites {
         failures.push(Failure {
@@ -89,14 +88,7 @@ fn describe(table: &TableDef) -> Table {
     }
 }
 
-fn operation(
-    resolved: &Resolved<'_>,
-    schema: &Schema,
-    flow: &Flow,
-    columns: &RowColumns,
-    symbols: &KeySymbols,
-    id: usize,
-) -> Operation {
+fn operation(resolved: &Resolved<'_>, flow: &Flow, columns: &RowColumns, symbols: &KeySymbols, id: usize) -> Operation {
     let (found, step, index) = resolved.operations[id];
     let flows = &flow.operations[id];
     let (key_from, value_from) = data(resolved, flows, id);
@@ -125,7 +117,7 @@ fn operation(
         loops: flows.loops.clone(),
         used: is_used(resolved.procedure, step),
         conditional: flows.conditional,
-        partition: partition(resolved, schema, symbols, id),
+        partition: partition(resolved, symbols, id),
     }
 }
 
@@ -213,13 +205,8 @@ fn known(flow: &Flow, id: usize, key: &Set) -> Known {
 }
 
 /// The value that says which partition the rows of an operation are in.
-fn partition(resolved: &Resolved<'_>, schema: &Schema, symbols: &KeySymbols, id: usize) -> Option<Symbol> {
-    let table = resolved.table(id);
-    let column: ColumnId = match schema.partitioning(&table.name) {
-        Partitioning::FirstKeyColumn => table.key.first()?.column,
-        Partitioning::Column(name) => table.column(name)?,
-        Partitioning::Replicated => return None,
-    };
+fn partition(resolved: &Resolved<'_>, symbols: &KeySymbols, id: usize) -> Option<Symbol> {
+    let column = resolved.table(id).partition_column()?;
     if let Some(value) = symbols.columns.get(column.index()) {
         return value.clone();
     }

@@ -1,53 +1,29 @@
-//! What the analysis knows about tables: their declarations, and how rows are spread over partitions.
+//! What the analysis knows about tables: their declarations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seriatim_catalog::TableDef;
 
-/// Which partition a row is in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Partitioning {
-    /// That of the first column of its primary key.
-    #[default]
-    FirstKeyColumn,
-    /// That of this column.
-    Column(Arc<str>),
-    /// Every partition has a copy.
-    Replicated,
-}
-
 /// The tables that procedures may use.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
-    tables: BTreeMap<Arc<str>, (Arc<TableDef>, Partitioning)>,
+    tables: BTreeMap<Arc<str>, Arc<TableDef>>,
 }
 
 impl Schema {
-    /// These tables, each partitioned by the first column of its key.
+    /// These tables.
     pub fn new(tables: impl IntoIterator<Item = TableDef>) -> Schema {
-        let entry = |table: TableDef| (Arc::from(&*table.name), (Arc::new(table), Partitioning::default()));
-        Schema { tables: tables.into_iter().map(entry).collect() }
-    }
-
-    /// The same tables, one of them partitioned in another way. A name that is no table's changes nothing; a column that the
-    /// table does not have leaves the partition of its rows unknown.
-    #[must_use]
-    pub fn partitioned(mut self, table: &str, partitioning: Partitioning) -> Schema {
-        if let Some((_, found)) = self.tables.get_mut(table) {
-            *found = partitioning;
-        }
-        self
+        Schema { tables: tables.into_iter().map(|table| (Arc::from(&*table.name), Arc::new(table))).collect() }
     }
 
     /// The table of this name.
     pub fn table(&self, name: &str) -> Option<&Arc<TableDef>> {
-        self.tables.get(name).map(|(table, _)| table)
+        self.tables.get(name)
     }
 
-    /// How it is partitioned.
-    pub fn partitioning(&self, name: &str) -> &Partitioning {
-        static DEFAULT: Partitioning = Partitioning::FirstKeyColumn;
-        self.tables.get(name).map_or(&DEFAULT, |(_, partitioning)| partitioning)
+    /// Whether every partition has a copy of the table of this name.
+    pub fn is_replicated(&self, name: &str) -> bool {
+        self.table(name).is_some_and(|table| table.partition_column().is_none())
     }
 }

@@ -1,7 +1,7 @@
 //! TPC-C as procedures: the tables of clause 1.3 and the five transactions, as `crates/workload` has them.
 
 use seriatim_catalog::{Organization, TableDef};
-use seriatim_procedure::analysis::{Partitioning, Schema};
+use seriatim_procedure::analysis::Schema;
 use seriatim_procedure::ir::Procedure;
 
 use super::build::{Build, procedure};
@@ -37,8 +37,9 @@ pub(crate) fn tables() -> Vec<TableDef> {
         table(
             "history",
             "h_id:u64 h_c_w_id:u16 h_c_d_id:u8 h_c_id:u32 h_w_id:u16 h_d_id:u8 h_date:time h_amount:money h_data:text24",
-            &["h_id"],
-        ),
+            &["h_id", "h_w_id"],
+        )
+        .partition("h_w_id"),
         table("new_order", "no_w_id:u16 no_d_id:u8 no_o_id:u32", &["no_w_id", "no_d_id", "no_o_id"]),
         table(
             "orders",
@@ -52,7 +53,7 @@ pub(crate) fn tables() -> Vec<TableDef> {
              ol_quantity:u8 ol_amount:money ol_dist_info:text24",
             &["ol_w_id", "ol_d_id", "ol_o_id", "ol_number"],
         ),
-        table("item", "i_id:u32 i_im_id:u32 i_name:text24 i_price:money i_data:text50", &["i_id"]).hash(),
+        table("item", "i_id:u32 i_im_id:u32 i_name:text24 i_price:money i_data:text50", &["i_id"]).hash().replicated(),
         table(
             "stock",
             "s_w_id:u16! s_i_id:u32! s_quantity:i16 s_dist_01:text24! s_dist_02:text24! s_dist_03:text24! \
@@ -68,8 +69,6 @@ pub(crate) fn tables() -> Vec<TableDef> {
 /// The schema, partitioned by warehouse (DBX-TC §3.3, Speculation §5.5).
 pub(crate) fn schema() -> Schema {
     Schema::new(tables())
-        .partitioned("item", Partitioning::Replicated)
-        .partitioned("history", Partitioning::Column("h_w_id".into()))
 }
 
 /// New-Order (clause 2.4).

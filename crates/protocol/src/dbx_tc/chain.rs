@@ -52,8 +52,8 @@ pub(super) struct Late {
 
 impl Late {
     pub(super) fn new(core: &Core, adders: u32) -> Late {
-        let late = || core.local.counted(LATE_MAX);
-        Late { adders, notes: core.local.counted(LATE_MAX), writes: late(), is_unsure: false }
+        let (notes, writes) = (core.local.counted(LATE_MAX), core.local.counted(LATE_MAX));
+        Late { adders, notes, writes, is_unsure: false }
     }
 
     #[inline]

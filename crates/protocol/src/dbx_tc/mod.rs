@@ -188,9 +188,10 @@ impl Variant for State {
             // It is none of the set: what it read may be half of a chain, unless this finds it unchanged now.
             false if self.numbered.may_write() => {
                 let _closed = self.epochs.windows().close();
-                // One word alone may have been read in a window.
-                if attempt.base.writes.is_empty() && attempt.reads.len() + attempt.node_set.len() == 1 {
+                if attempt.base.writes.is_empty() {
+                    // One word alone too: it may have been read in a window.
                     attempt.validate()?;
+                    return Ok(attempt.end_read_only(&LockBit));
                 }
                 self.numbered.commit(attempt, redo)
             }

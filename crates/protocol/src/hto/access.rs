@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::Touch;
-use seriatim_base::{TableId, Tid, WorkerId};
+use seriatim_base::{TableId, WorkerId};
 use seriatim_htm::{Access, Body, BodyError, NoLocks};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, Fault, OpError, Reason, Runs, Table};
+use seriatim_txn::{Core, Fault, OpError, Reason, Table};
 
 use super::clock::Clock;
 use crate::shared::access_locks::{AccessLocks, For};
@@ -204,11 +204,6 @@ impl AccessLocks for Timestamps {
         true
     }
 
-    #[inline(always)]
-    fn is_removed(word: TidWord) -> bool {
-        word.is_removed()
-    }
-
     #[inline]
     fn look(
         &mut self,
@@ -250,17 +245,10 @@ impl AccessLocks for Timestamps {
         self.conflicted();
     }
 
-    /// Which they are, nobody has noted.
-    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {
-        std::iter::empty()
-    }
-
+    /// Which they are, nobody has noted, so [`AccessLocks::held`] tells of none.
     fn holds_any(&self) -> bool {
         self.accessed
     }
-
-    /// A repair gives none back: there is none under this protocol.
-    fn release_unless(&mut self, _: impl Fn(RecordPtr) -> bool) {}
 
     fn release(&mut self, _: &Core) {
         self.failures = if self.conflicted { self.failures + 1 } else { 0 };
@@ -272,8 +260,6 @@ impl AccessLocks for Timestamps {
             self.clock.give_turn_back(self.worker);
         }
     }
-
-    fn rest(&mut self) {}
 }
 
 /// What entries of an attempt remember: nothing.
@@ -282,16 +268,6 @@ pub(crate) struct Entry;
 
 impl Origin for Entry {
     type Locks = Timestamps;
-
-    const CARRIED: bool = false;
-
-    fn of(_: u16, _: u32) -> Entry {
-        Entry
-    }
-
-    fn is_of(self, _: Runs) -> bool {
-        false
-    }
 }
 
 /// Unlinking, which is a write: of a record that no transaction under way has read or written.

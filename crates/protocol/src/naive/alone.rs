@@ -3,9 +3,8 @@
 //!
 //! [`Alone`] stands where other protocols have the locks of an attempt, for they, too, say what need not be noted. It locks nothing.
 
-use seriatim_base::{TableId, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, OpError, Runs, Table};
+use seriatim_txn::{Core, OpError, Table};
 
 use crate::shared::access_locks::{AccessLocks, For};
 use crate::shared::origin::Origin;
@@ -30,16 +29,6 @@ impl Alone {
 
 impl AccessLocks for Alone {
     #[inline(always)]
-    fn is_locked_at_access(_: TidWord) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn is_removed(word: TidWord) -> bool {
-        word.is_removed()
-    }
-
-    #[inline(always)]
     fn look(
         &mut self,
         core: &mut Core,
@@ -59,19 +48,9 @@ impl AccessLocks for Alone {
         !self.whole
     }
 
-    fn failed(&mut self, _: &Core, _: TableId, _: RecordPtr) {}
-
-    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {
-        std::iter::empty()
-    }
-
-    fn release_unless(&mut self, _: impl Fn(RecordPtr) -> bool) {}
-
     fn release(&mut self, _: &Core) {
         self.end();
     }
-
-    fn rest(&mut self) {}
 }
 
 /// What entries remember: nothing.
@@ -80,14 +59,4 @@ pub(crate) struct Entry;
 
 impl Origin for Entry {
     type Locks = Alone;
-
-    const CARRIED: bool = false;
-
-    fn of(_: u16, _: u32) -> Entry {
-        Entry
-    }
-
-    fn is_of(self, _: Runs) -> bool {
-        false
-    }
 }

@@ -92,7 +92,7 @@ impl Protocol for Naive {
 
     fn worker(&self, core: Core) -> Worker<State> {
         let commit = epoch_commit::State::new(self.lock_steps, &core);
-        let state = State { commit, htm: self.htm.clone(), lock: Arc::clone(&self.lock), lock_steps: self.lock_steps };
+        let state = State { commit, htm: self.htm.clone(), lock: Arc::clone(&self.lock) };
         Worker::with_locks(core, state, Default::default())
     }
 
@@ -116,7 +116,6 @@ pub struct State {
     commit: epoch_commit::State,
     htm: Htm,
     lock: Arc<SpinLock>,
-    lock_steps: u32,
 }
 
 impl Variant for State {
@@ -140,7 +139,7 @@ impl Variant for State {
     fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         // Whoever runs whole is in a region that has seen the lock free, or holds it. Who writes nothing is in nobody's way.
         let must_exclude = !attempt.locks.is_whole() && !attempt.base.writes.is_empty();
-        let held = if must_exclude { self.lock.hold(&self.htm, self.lock_steps) } else { None };
+        let held = if must_exclude { self.lock.hold(&self.htm, self.commit.lock_steps) } else { None };
         if must_exclude && held.is_none() {
             return Err(attempt.base.record_lock_conflict());
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use seriatim_base::Tid;
 use seriatim_base::thread::Touch;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, RecordLayout, Runs, Table};
+use seriatim_txn::{Core, RecordLayout, Table};
 
 use crate::shared::gc;
 use crate::shared::optimistic::LockBit;
@@ -59,16 +59,6 @@ pub(crate) struct Timestamped;
 
 impl Origin for Timestamped {
     type Locks = ();
-
-    const CARRIED: bool = false;
-
-    fn of(_: u16, _: u32) -> Timestamped {
-        Timestamped
-    }
-
-    fn is_of(self, _: Runs) -> bool {
-        false
-    }
 
     #[inline(always)]
     fn prepare(table: &Table, record: RecordPtr) {

@@ -14,14 +14,21 @@ pub(crate) enum For {
     Writing,
 }
 
-/// The locks that an attempt holds. They are released together, at its end; in a repair, those that nothing needs any more.
+/// The locks that an attempt holds. They are released together, at its end; in a repair, those that nothing needs any more. What has a default is
+/// by default as where no record is locked.
 pub(crate) trait AccessLocks: Send {
     /// Whether a record with this TID word is read under a lock: as long as it is held the word does not change, and nothing has to be
     /// validated.
-    fn is_locked_at_access(word: TidWord) -> bool;
+    #[inline(always)]
+    fn is_locked_at_access(_word: TidWord) -> bool {
+        false
+    }
 
     /// Whether a record with this TID word left its index.
-    fn is_removed(word: TidWord) -> bool;
+    #[inline(always)]
+    fn is_removed(word: TidWord) -> bool {
+        word.is_removed()
+    }
 
     /// The settled TID word of a record and the row version it speaks of, as [`record_header::settled_version`] finds them, once the
     /// record is locked if it has to be.
@@ -51,13 +58,16 @@ pub(crate) trait AccessLocks: Send {
     fn linking(&mut self, _: &Table, _: RecordPtr) {}
 
     /// An access to a record failed, or its validation.
-    fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr);
+    #[inline(always)]
+    fn failed(&mut self, _core: &Core, _table: TableId, _record: RecordPtr) {}
 
     /// The records that are locked, with the TIDs of their versions.
-    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)>;
+    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {
+        std::iter::empty()
+    }
 
     /// Gives those locks back of which no record is `needed`.
-    fn release_unless(&mut self, needed: impl Fn(RecordPtr) -> bool);
+    fn release_unless(&mut self, _needed: impl Fn(RecordPtr) -> bool) {}
 
     /// Whether any record is locked.
     fn holds_any(&self) -> bool {
@@ -65,39 +75,16 @@ pub(crate) trait AccessLocks: Send {
     }
 
     /// Gives all locks back.
-    fn release(&mut self, core: &Core);
+    #[inline(always)]
+    fn release(&mut self, _core: &Core) {}
 
     /// Gives back what a large transaction made the lists take: the worker rests.
-    fn rest(&mut self);
+    fn rest(&mut self) {}
 }
 
 impl AccessLocks for () {
     #[inline(always)]
-    fn is_locked_at_access(_: TidWord) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn is_removed(word: TidWord) -> bool {
-        word.is_removed()
-    }
-
-    #[inline(always)]
     fn look(&mut self, _: &mut Core, table: &Table, record: RecordPtr, _: For) -> Result<(TidWord, usize), OpError> {
         record_header::settled_version(table, record).ok_or(OpError::execute(Reason::RecordLocked))
     }
-
-    #[inline(always)]
-    fn failed(&mut self, _: &Core, _: TableId, _: RecordPtr) {}
-
-    fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {
-        std::iter::empty()
-    }
-
-    fn release_unless(&mut self, _: impl Fn(RecordPtr) -> bool) {}
-
-    #[inline(always)]
-    fn release(&mut self, _: &Core) {}
-
-    fn rest(&mut self) {}
 }

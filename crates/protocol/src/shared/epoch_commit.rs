@@ -34,7 +34,8 @@ pub(crate) const LOCK_STEPS: Knob = Knob {
 /// The own state of a worker that commits so.
 #[derive(Debug)]
 pub struct State {
-    lock_steps: u32,
+    /// How long a commit waits for a record of its write set.
+    pub(crate) lock_steps: u32,
     /// The worker's newest TID: its own commits are ordered (§4.2).
     last: Tid,
     /// Scratch of a commit: entries in locking order.

@@ -663,10 +663,16 @@ impl<O: Origin> Optimistic<O> {
         if self.reads.len() + self.node_set.len() > usize::from(!locks) {
             self.validate()?;
         }
+        Ok(self.end_read_only(claim))
+    }
+
+    /// Ends an attempt that wrote nothing and has been validated.
+    #[inline]
+    pub(crate) fn end_read_only(&mut self, claim: &impl Claim) -> Outcome {
         let newest = self.base.newest;
         self.locks.release(&self.base.core);
         self.base.finish(claim);
-        Ok(Outcome::Committed(newest))
+        Outcome::Committed(newest)
     }
 
     /// The error for an entry that failed validation.

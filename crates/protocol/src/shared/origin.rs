@@ -14,14 +14,18 @@ pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
     /// Locks that are taken when records are accessed.
     type Locks: AccessLocks;
 
-    /// Whether it remembers an operation.
-    const CARRIED: bool;
+    /// Whether it remembers an operation. What does not has no use for the three functions that follow.
+    const CARRIED: bool = false;
 
     /// This run of this operation: as [`seriatim_txn::Repair::operation`] names it.
-    fn of(operation: u16, iteration: u32) -> Self;
+    fn of(_operation: u16, _iteration: u32) -> Self {
+        Self::default()
+    }
 
     /// Whether it is one of these runs.
-    fn is_of(self, runs: Runs) -> bool;
+    fn is_of(self, _runs: Runs) -> bool {
+        false
+    }
 
     /// The run of an operation; none of what was done before the first was named.
     fn run(self) -> Option<(u16, u32)> {
@@ -41,14 +45,6 @@ pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
 
 impl Origin for () {
     type Locks = ();
-
-    const CARRIED: bool = false;
-
-    fn of(_: u16, _: u32) {}
-
-    fn is_of(self, _: Runs) -> bool {
-        false
-    }
 }
 
 /// A run of an operation; by default, what was done before the first was named.

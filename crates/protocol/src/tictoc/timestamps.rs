@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_base::Tid;
 use seriatim_base::thread::Touch;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, Fault, RecordLayout, Runs, Table};
+use seriatim_txn::{Core, Fault, RecordLayout, Table};
 
 use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Read};
@@ -79,16 +79,6 @@ pub(crate) struct ValidUpTo(Tid);
 
 impl Origin for ValidUpTo {
     type Locks = ();
-
-    const CARRIED: bool = false;
-
-    fn of(_: u16, _: u32) -> ValidUpTo {
-        ValidUpTo::default()
-    }
-
-    fn is_of(self, _: Runs) -> bool {
-        false
-    }
 
     #[inline(always)]
     fn at(self, table: &Table, record: RecordPtr) -> ValidUpTo {

@@ -82,9 +82,29 @@ struct Table {
     /// `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_zero")]
     cluster: u64,
+    /// Written down only where it is not by the key's first column, as `nulls_distinct`.
+    #[serde(default, skip_serializing_if = "is_by_first_column")]
+    partition: Partition,
     /// Written down only where it is so, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     void: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Partition {
+    KeyColumn(u64),
+    Replicated,
+}
+
+impl Default for Partition {
+    fn default() -> Partition {
+        Partition::KeyColumn(0)
+    }
+}
+
+fn is_by_first_column(partition: &Partition) -> bool {
+    *partition == Partition::default()
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -241,6 +261,10 @@ impl From<&super::TableEntry> for Table {
             indexes: definition.indexes.iter().zip(&from.indexes).map(index).collect(),
             capacity: definition.capacity as u64,
             cluster: definition.cluster as u64,
+            partition: match definition.partitioning {
+                catalog::Partitioning::KeyColumn(at) => Partition::KeyColumn(at as u64),
+                catalog::Partitioning::Replicated => Partition::Replicated,
+            },
             void: from.is_void,
         }
     }
@@ -268,6 +292,11 @@ impl From<Table> for super::TableEntry {
             capacity: usize::try_from(from.capacity).unwrap_or(usize::MAX),
             // What is no prefix of the key is refused by the check of the declaration.
             cluster: usize::try_from(from.cluster).unwrap_or(usize::MAX),
+            // So is what the key does not have.
+            partitioning: match from.partition {
+                Partition::KeyColumn(at) => catalog::Partitioning::KeyColumn(usize::try_from(at).unwrap_or(usize::MAX)),
+                Partition::Replicated => catalog::Partitioning::Replicated,
+            },
         };
         super::TableEntry { id: TableId(from.id), definition, indexes: ids, is_void: from.void }
     }

@@ -28,6 +28,7 @@ fn every_type() -> TableDef {
         .key([asc("w"), desc("line")])
         .index("by_name", [asc("name"), desc("sum")])
         .unique_index("by_tag", ["tag"], Organization::Hash)
+        .partition("line")
         .finish()
         .expect("a sound declaration")
 }

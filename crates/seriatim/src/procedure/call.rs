@@ -101,12 +101,13 @@ impl Session {
         let body = Straight::<P> { handles: entry.handles::<P>(), arguments };
         let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
-            CallStrategy::Repaired if !keeps => {
+            CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
+            CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
+            CallStrategy::Repaired if keeps => run_scheduled::<P>(runner, procedures, entry, arguments),
+            // The body is compiled here, once for each procedure.
+            CallStrategy::Straight | CallStrategy::Repaired => {
                 runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
             }
-            CallStrategy::Straight => runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body)),
-            CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
-            CallStrategy::Repaired | CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
         };
         if entry.strategy == CallStrategy::Repaired {
             let again = result.as_ref().map_or_else(TransactError::is_retryable, |committed| committed.attempts > 1);

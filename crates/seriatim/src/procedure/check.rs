@@ -113,7 +113,7 @@ impl<'j> PlanChecker<'j> {
         let touched = watch::stop();
         let accessed = tx.stop_watching();
         let pass = Pass { checker: self, runs };
-        if let Err(violation) = pass.all(tx, &accessed, &touched) {
+        if let Err(violation) = pass.all(tx, &accessed, &touched, result.is_err()) {
             let Plan { procedure, .. } = self.plan;
             panic!("procedure {procedure} leaves its plan: {violation}\n{}", self.plan);
         }
@@ -135,11 +135,12 @@ impl<'p> std::ops::Deref for Pass<'p> {
 }
 
 impl Pass<'_> {
-    fn all(&self, tx: &TxCore, accessed: &[Accessed], touched: &[Touched]) -> Result<(), String> {
+    /// `failed`: the body has not run to its end.
+    fn all(&self, tx: &TxCore, accessed: &[Accessed], touched: &[Touched], failed: bool) -> Result<(), String> {
         for access in accessed {
             self.access(tx, access).map_err(|problem| format!("{}: {problem}", describe(access)))?;
         }
-        self.columns(accessed, touched)
+        self.columns(accessed, touched, failed)
     }
 
     /// The operations that an access may be of.
@@ -228,7 +229,7 @@ impl Pass<'_> {
     }
 
     /// Every column read is one that an operation which gave out the row reads.
-    fn columns(&self, accessed: &[Accessed], touched: &[Touched]) -> Result<(), String> {
+    fn columns(&self, accessed: &[Accessed], touched: &[Touched], failed: bool) -> Result<(), String> {
         let mut added = BTreeMap::<(usize, ColumnId), (i64, &Accessed)>::new();
         for touch in touched {
             let sources: Vec<&Accessed> = accessed.iter().filter(|access| access.rows.contains(&touch.row)).collect();
@@ -245,7 +246,9 @@ impl Pass<'_> {
                 return Err(format!("{}: column {} is read", describe(source), self.column(source, touch.column)));
             }
         }
-        match added.into_iter().find(|(_, (balance, _))| *balance != 0) {
+        // A sum that overflows has been read and is not set.
+        let overflowed = if failed { 1 } else { 0 };
+        match added.into_iter().find(|(_, (balance, _))| !(0..=overflowed).contains(balance)) {
             None => Ok(()),
             Some(((_, column), (_, source))) => {
                 let name = self.column(source, column);

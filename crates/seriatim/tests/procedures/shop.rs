@@ -285,6 +285,21 @@ fn simplified(shown: &str) -> String {
     shown.replace("0: ", "").replace("u32", "").replace(['{', '}', '(', ')', ' '], "")
 }
 
+/// It has been read and is not set (seed 16496107452119576912 of the test below).
+#[test]
+fn a_sum_that_overflows_leaves_no_plan() {
+    each(|setting| {
+        let (_, mut session) = open(setting.builder().check_plans(true));
+        let mut sell_some = |count| {
+            let (wanted, at) = (vec![Wanted { code: 100, count }], Timestamp::from_microseconds(0));
+            session.call(sell, &(0, wanted, Pay::Cash, at)).map(|committed| committed.attempts)
+        };
+        assert!(sell_some(200).is_ok());
+        assert!(matches!(sell_some(56), Err(TransactError::Overflow { .. })));
+        assert!(sell_some(55).is_ok());
+    });
+}
+
 #[test]
 fn generated_code_and_the_interpreter_agree_on_results_and_rows() {
     each(|setting| {

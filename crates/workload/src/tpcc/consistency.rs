@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::scale::{DISTRICTS, Scale, district_ids};
-use super::schema::Tables;
+use super::schema::{History, Tables};
 use crate::{LoadError, Report, Rule};
-use seriatim::{Abort, ReadTx, Session};
+use seriatim::{Abort, ReadTx, Session, Table};
 
 macro_rules! rules {
     ($($name:ident $clause:literal $says:literal)*) => {
@@ -88,7 +88,7 @@ enum Part {
     },
     /// History from a key on, up to a bounded number of rows.
     History {
-        from: u64,
+        from: HistoryKey,
     },
 }
 
@@ -96,8 +96,11 @@ fn parts(scale: Scale) -> impl Iterator<Item = Part> {
     let warehouses = scale.warehouse_ids().map(|w_id| Part::Warehouse { w_id });
     let districts =
         scale.warehouse_ids().flat_map(|w_id| district_ids().map(move |d_id| Part::District { w_id, d_id }));
-    [Part::Items, Part::History { from: 0 }].into_iter().chain(warehouses).chain(districts)
+    [Part::Items, Part::History { from: (0, 0, 0) }].into_iter().chain(warehouses).chain(districts)
 }
+
+/// The key of a history row.
+type HistoryKey = <History as Table>::Key;
 
 /// History rows of one part.
 const HISTORY_ROWS: usize = 1 << 16;
@@ -107,7 +110,7 @@ enum Found {
     Items(u64),
     Warehouse(WarehouseTotals),
     District(Box<DistrictTotals>),
-    History { payments: Vec<(Customer, Place, i64)>, next: Option<u64> },
+    History { payments: Vec<(Customer, Place, i64)>, next: Option<HistoryKey> },
 }
 
 /// A warehouse and a district.
@@ -187,12 +190,12 @@ fn collect(tx: &ReadTx, tables: &Tables, scale: Scale, part: Part) -> Result<Fou
     })
 }
 
-fn collect_history(tx: &ReadTx, tables: &Tables, from: u64) -> Result<Found, Abort> {
+fn collect_history(tx: &ReadTx, tables: &Tables, from: HistoryKey) -> Result<Found, Abort> {
     let (mut payments, mut next) = (Vec::new(), None);
     for row in tx.scan(&tables.history, from..) {
         let row = row?;
         if payments.len() == HISTORY_ROWS {
-            next = Some(row.h_id());
+            next = Some((row.h_w_id(), row.h_source(), row.h_number()));
             break;
         }
         let customer = (row.h_c_w_id(), row.h_c_d_id(), row.h_c_id());

@@ -243,7 +243,8 @@ mod tests {
             customer: CustomerChoice::Id(7),
             amount: Money::from_units(123_405),
             date: Timestamp::from_microseconds(0),
-            h_id: 0,
+            h_source: 0,
+            h_number: 0,
         };
         assert_eq!(longer_data(&input, 7, "old"), *"7 6 5 4 3 1234.05 | old");
         let full = longer_data(&input, 7, &"x".repeat(DATA_MAX));

@@ -4,7 +4,7 @@
 
 use super::random::{Constants, last_name};
 use super::scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale};
-use super::schema::{History, Money};
+use super::schema::Money;
 use seriatim::{Data, Rng, Text, Timestamp, clock};
 
 /// One line of a New-Order input.
@@ -68,8 +68,10 @@ pub struct PaymentInput {
     pub amount: Money,
     /// H_DATE.
     pub date: Timestamp,
-    /// Surrogate key of the history row.
-    pub h_id: u64,
+    /// Of the surrogate key of the history row: who inserts it.
+    pub h_source: u16,
+    /// Its number.
+    pub h_number: u32,
 }
 
 /// Input of Order-Status (clause 2.6.1).
@@ -127,7 +129,8 @@ pub struct Inputs {
     constants: Constants,
     remote: Remote,
     w_id: u16,
-    history: u64,
+    /// The source of its history rows, and the number of the next.
+    history: (u16, u32),
     now: Timestamp,
     until_clock: u32,
 }
@@ -136,12 +139,13 @@ impl Inputs {
     /// Inputs per reading of the clock: dates may lag by some tens of microseconds, and the clock costs no transaction.
     const INPUTS_PER_CLOCK: u32 = 64;
 
-    /// Inputs of a terminal whose home is `w_id`. The rows it inserts into history have the keys from `history` on.
-    pub fn new(rng: Rng, scale: Scale, constants: Constants, remote: Remote, w_id: u16, history: u64) -> Inputs {
+    /// Inputs of a terminal whose home is `w_id`. The rows it inserts into history are of this source
+    /// ([`history_source`]), numbered from 0.
+    pub fn new(rng: Rng, scale: Scale, constants: Constants, remote: Remote, w_id: u16, source: u16) -> Inputs {
         assert!((1..=scale.warehouses).contains(&w_id), "warehouse {w_id} of {}", scale.warehouses);
         assert!(scale.customers > 0 && scale.items > 0);
         let now = Timestamp::from_microseconds(0);
-        Inputs { rng, scale, constants, remote, w_id, history, now, until_clock: 0 }
+        Inputs { rng, scale, constants, remote, w_id, history: (source, 0), now, until_clock: 0 }
     }
 
     /// The home warehouse.
@@ -149,9 +153,14 @@ impl Inputs {
         self.w_id
     }
 
-    /// Continues history keys from here.
-    pub fn set_history(&mut self, next: u64) {
-        self.history = next;
+    /// The source of its history rows.
+    pub fn history_source(&self) -> u16 {
+        self.history.0
+    }
+
+    /// Continues the numbers of history rows from here.
+    pub fn set_history(&mut self, next: u32) {
+        self.history.1 = next;
     }
 
     /// The source of randomness, for the caller that chooses which transaction comes next.
@@ -184,6 +193,9 @@ impl Inputs {
     }
 
     /// Clause 2.5.1.
+    ///
+    /// # Panics
+    /// After 2^32 - 1 payments.
     pub fn payment(&mut self) -> PaymentInput {
         let date = self.date();
         let (d_id, mut c_w_id) = (self.district(), self.w_id);
@@ -194,9 +206,9 @@ impl Inputs {
         }
         let customer = self.customer();
         let amount = Money::from_units(self.rng.range(100, 500_000) as i64);
-        let h_id = self.history;
-        self.history += 1;
-        PaymentInput { w_id: self.w_id, d_id, c_w_id, c_d_id, customer, amount, date, h_id }
+        let (h_source, h_number) = self.history;
+        self.history.1 = h_number.checked_add(1).expect("a terminal makes fewer payments");
+        PaymentInput { w_id: self.w_id, d_id, c_w_id, c_d_id, customer, amount, date, h_source, h_number }
     }
 
     /// Clause 2.6.1.
@@ -246,13 +258,13 @@ impl Inputs {
     }
 }
 
-/// The first and the last history key of a terminal, counting from 0.
+/// The source of a terminal's history rows; terminals count from 0.
 ///
 /// # Panics
-/// For terminal 65,535: the keys' 16 bits count the loader too.
-pub fn history_keys(terminal: u16) -> (u64, u64) {
+/// For terminal 65,535: the loader is a source too.
+pub fn history_source(terminal: u16) -> u16 {
     assert!(terminal < u16::MAX, "at most {} terminals", u16::MAX);
-    (History::id(terminal + 1, 0), History::id(terminal + 1, History::SEQUENCE_MAX))
+    terminal + 1
 }
 
 #[cfg(test)]
@@ -265,7 +277,7 @@ mod tests {
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);
         let constants = Constants::for_load(&mut rng);
-        Inputs::new(rng, Scale::spec(warehouses), constants, Remote::SPEC, 2, history_keys(0).0)
+        Inputs::new(rng, Scale::spec(warehouses), constants, Remote::SPEC, 2, history_source(0))
     }
 
     fn assert_share(name: &str, got: u32, of: u32, expected: f64) {
@@ -307,7 +319,7 @@ mod tests {
         let (mut remote, mut by_name) = (0, 0);
         for n in 0..INPUTS {
             let input = inputs.payment();
-            assert_eq!(input.h_id, History::id(1, u64::from(n)));
+            assert_eq!((input.h_source, input.h_number), (1, n));
             assert!((100..=500_000).contains(&input.amount.units()));
             assert!(input.c_w_id != 2 || input.c_d_id == input.d_id, "a home customer pays at home");
             remote += u32::from(input.c_w_id != 2);

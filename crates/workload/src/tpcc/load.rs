@@ -141,7 +141,8 @@ impl Loader<'_, '_> {
         })?;
         self.insert(&self.tables.customer, customers, |loader, n| loader.customer(w_id, d_id, n + 1))?;
         self.insert(&self.tables.history, customers, |loader, n| History {
-            h_id: History::id(0, u64::from(w_id) << 32 | u64::from(d_id) << 24 | u64::from(n)),
+            h_source: 0,
+            h_number: u32::from(d_id) << 24 | n,
             h_c_w_id: w_id,
             h_c_d_id: d_id,
             h_c_id: n + 1,

@@ -20,7 +20,7 @@ mod tests;
 pub use consistency::{RULES, check};
 pub use input::{
     CustomerChoice, DeliveryInput, Inputs, NewOrderInput, NewOrderLine, OrderStatusInput, PaymentInput, Remote,
-    StockLevelInput, history_keys,
+    StockLevelInput, history_source,
 };
 pub use load::load;
 pub use options::{Mix, Options, open};
@@ -149,7 +149,8 @@ impl Workload for Tpcc {
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
         let Options { scale, remote, mix, .. } = self.options;
         let rng = Rng::from_seed(seed ^ u64::from(index) << 48);
-        let inputs = Inputs::new(rng, scale, self.run_constants, remote, index % scale.warehouses + 1, 0);
-        Ok(Box::new(TpccTerminal::new(Tables::open(db)?, inputs, mix, index)))
+        let inputs =
+            Inputs::new(rng, scale, self.run_constants, remote, index % scale.warehouses + 1, history_source(index));
+        Ok(Box::new(TpccTerminal::new(Tables::open(db)?, inputs, mix)))
     }
 }

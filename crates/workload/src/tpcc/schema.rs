@@ -117,11 +117,13 @@ pub struct Customer {
 
 /// Clause 1.3, HISTORY, with a surrogate key.
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "history", key(h_id), ordered)]
+#[table(name = "history", key(h_w_id, h_source, h_number), ordered)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct History {
-    /// Source in the high 16 bits (0 is the loader, t + 1 terminal t), the source's sequence number in the low 48.
-    pub h_id: u64,
+    /// Who inserted it: 0 is the loader, t + 1 terminal t.
+    pub h_source: u16,
+    /// Its number among those of its source and warehouse.
+    pub h_number: u32,
     pub h_c_w_id: u16,
     pub h_c_d_id: u8,
     pub h_c_id: u32,
@@ -130,17 +132,6 @@ pub struct History {
     pub h_date: Timestamp,
     pub h_amount: Money,
     pub h_data: Text<24>,
-}
-
-impl History {
-    /// The largest sequence number in [`History::h_id`].
-    pub const SEQUENCE_MAX: u64 = (1 << 48) - 1;
-
-    /// The key of a source's row `sequence`.
-    pub fn id(source: u16, sequence: u64) -> u64 {
-        debug_assert!(sequence <= Self::SEQUENCE_MAX);
-        u64::from(source) << 48 | sequence
-    }
 }
 
 /// Clause 1.3, NEW-ORDER: a queue of undelivered orders per district.
@@ -188,7 +179,7 @@ pub struct OrderLine {
 
 /// Clause 1.3, ITEM.
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "item", key(i_id), hash, capacity = 100_000)]
+#[table(name = "item", key(i_id), replicated, hash, capacity = 100_000)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct Item {
     pub i_id: u32,

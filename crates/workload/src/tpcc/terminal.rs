@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::input::Inputs;
 use super::options::Mix;
-use super::schema::{History, Tables};
-use super::{UnusedItem, delivery, history_keys, new_order, order_status, payment, stock_level};
+use super::schema::Tables;
+use super::{UnusedItem, delivery, new_order, order_status, payment, stock_level};
 use crate::contract::{CallMode, InExecutor, Later, Now};
 use crate::random::Deck;
 use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
@@ -24,31 +24,30 @@ pub struct TpccTerminal {
     tables: Tables,
     inputs: Inputs,
     deck: Deck,
-    number: u16,
     resume: Resume,
     /// Nothing is booked: the tables tell it all.
     books: Arc<()>,
 }
 
 impl TpccTerminal {
-    /// Terminal `number`, counting from 0, with the home warehouse of `inputs`.
+    /// A terminal with the home warehouse and the history rows of `inputs`.
     ///
     /// # Panics
     /// If the mix is empty.
-    pub fn new(tables: Tables, inputs: Inputs, mix: Mix, number: u16) -> TpccTerminal {
-        TpccTerminal { tables, inputs, deck: Deck::new(&mix.0), number, resume: Resume::Pending, books: Arc::default() }
+    pub fn new(tables: Tables, inputs: Inputs, mix: Mix) -> TpccTerminal {
+        TpccTerminal { tables, inputs, deck: Deck::new(&mix.0), resume: Resume::Pending, books: Arc::default() }
     }
 
-    /// Continues this terminal's history keys where an earlier run over the same database left off.
+    /// Continues this terminal's numbers of history rows where an earlier run over the same database left off.
     fn resume(&mut self, session: &mut Session) -> Result<(), TransactError> {
-        let (first, end) = history_keys(self.number);
+        let (w_id, source) = (self.inputs.w_id(), self.inputs.history_source());
         let last = session.snapshot(|tx| {
-            let last = tx.scan_rev(&self.tables.history, first..=end).next().transpose()?;
-            Ok(last.map(|row| row.h_id()))
+            let own = (w_id, source, 0)..=(w_id, source, u32::MAX);
+            let last = tx.scan_rev(&self.tables.history, own).next().transpose()?;
+            Ok(last.map(|row| row.h_number()))
         })?;
-        let next = last.into_value().map_or(first, |last| last + 1);
-        assert!(next <= end, "a terminal makes at most {} payments", History::SEQUENCE_MAX);
-        self.inputs.set_history(next);
+        let next = last.into_value().map_or(Some(0), |last| last.checked_add(1));
+        self.inputs.set_history(next.expect("a terminal makes fewer than 2^32 payments"));
         self.resume = Resume::Done;
         Ok(())
     }

@@ -138,10 +138,10 @@ fn one_of_each_transaction_does_what_its_clause_says() {
     assert_eq!((shown.c_id, shown.o_id, shown.ol_cnt, shown.o_carrier_id), (9, 31, 5, None));
     assert!((0..5).all(|n| shown.lines[n].ol_i_id == input.lines[n].i_id && shown.lines[n].ol_delivery_d.is_none()));
 
-    let (h_id, _) = history_keys(3);
+    let h_source = history_source(3);
     let amount = Money::from_units(7777);
     let customer = CustomerChoice::Id(9);
-    let pay = PaymentInput { w_id: 2, d_id: 1, c_w_id: 1, c_d_id: 4, customer, amount, date, h_id };
+    let pay = PaymentInput { w_id: 2, d_id: 1, c_w_id: 1, c_d_id: 4, customer, amount, date, h_source, h_number: 0 };
     let paid = session.call(payment, &pay).expect("a payment").customer;
     assert_eq!((paid.c_id, paid.c_balance.units()), (9, -1000 - 7777));
     assert_eq!(paid.c_data.is_some(), &*paid.c_credit == "BC");
@@ -203,9 +203,10 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
             Ok((1..=workload.options.scale.customers).find(bad).expect("a tenth has bad credit"))
         });
         let customer = CustomerChoice::Id(bad.expect("a read").into_value());
-        let (date, amount, (h_id, _)) =
-            (seriatim::Timestamp::from_microseconds(7), Money::from_units(1), history_keys(3));
-        let pay = PaymentInput { w_id: 1, d_id: 1, c_w_id: 1, c_d_id: 1, customer, amount, date, h_id };
+        let (date, amount, h_source) =
+            (seriatim::Timestamp::from_microseconds(7), Money::from_units(1), history_source(3));
+        let pay =
+            PaymentInput { w_id: 1, d_id: 1, c_w_id: 1, c_d_id: 1, customer, amount, date, h_source, h_number: 0 };
         let earned = |session: &mut Session| {
             let earned = session.snapshot(|tx| Ok(tx.get(&tables.warehouse, &1)?.map(|row| row.w_ytd())));
             earned.expect("reads go on").into_value()
@@ -222,7 +223,7 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
                 }
             })?;
             full.expect("every customer");
-            payment::straight(support::operations(tx), &handles, &PaymentInput { h_id: h_id + 1, ..pay })
+            payment::straight(support::operations(tx), &handles, &PaymentInput { h_number: 1, ..pay })
         });
         let error = error.expect_err("the limit");
         assert!(matches!(error, TransactError::OutOfMemory), "{}: {error:?}", protocol.name);
@@ -255,7 +256,8 @@ fn of_many_customers_with_a_name_the_one_in_the_middle_pays_and_of_none_nobody()
         customer: CustomerChoice::Last(seriatim::Text::literal(last)),
         amount: Money::from_units(1),
         date: seriatim::Timestamp::from_microseconds(7),
-        h_id: history_keys(3).0,
+        h_source: history_source(3),
+        h_number: 0,
     };
     // By first name the n-th of 200 is 1199 - n; n = 100 counts from 1.
     assert_eq!(session.call(payment, &pay("COMMON")).expect("a payment").customer.c_id, 1100);

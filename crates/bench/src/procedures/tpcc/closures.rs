@@ -191,7 +191,8 @@ pub(super) fn payment(tx: &Tx, tables: &Tables, input: &PaymentInput) -> Result<
     tx.insert(
         &tables.history,
         &History {
-            h_id: input.h_id,
+            h_source: input.h_source,
+            h_number: input.h_number,
             h_c_w_id: c_w_id,
             h_c_d_id: c_d_id,
             h_c_id: c_id,

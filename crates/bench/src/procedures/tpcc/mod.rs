@@ -8,7 +8,7 @@ use std::error::Error;
 use seriatim::{Database, Session};
 use seriatim_base::Rng;
 use seriatim_workload::tpcc::{
-    Constants, History, Inputs, PaymentInput, Remote, Scale, Tables, UnusedItem, history_keys, new_order, payment,
+    Constants, Inputs, PaymentInput, Remote, Scale, Tables, UnusedItem, history_source, new_order, payment,
 };
 
 use super::{ARMS, Form, compare, sound};
@@ -22,7 +22,8 @@ pub(super) struct Bench {
     scale: Scale,
     constants: Constants,
     /// The next row of history.
-    h_id: Cell<u64>,
+    /// The number of the next history row.
+    h_number: Cell<u32>,
 }
 
 /// Inputs of every warehouse, taken in turn.
@@ -51,14 +52,14 @@ impl Bench {
         let mut rng = Rng::from_seed(setting.seed);
         let constants = Constants::for_load(&mut rng);
         let constants = Constants::for_run(&mut rng, &constants);
-        let (scale, h_id) = ((setting.scale)(warehouses), Cell::new(history_keys(0).0));
-        Ok(Bench { tables: Tables::open(&db)?, db, scale, constants, h_id })
+        let (scale, h_number) = ((setting.scale)(warehouses), Cell::new(0));
+        Ok(Bench { tables: Tables::open(&db)?, db, scale, constants, h_number })
     }
 
     fn inputs(&self, seed: u64) -> Turns {
         let of = |w_id| {
             let rng = Rng::from_seed(seed ^ u64::from(w_id) << 48);
-            Inputs::new(rng, self.scale, self.constants, Remote::SPEC, w_id, 0)
+            Inputs::new(rng, self.scale, self.constants, Remote::SPEC, w_id, history_source(0))
         };
         Turns { inputs: self.scale.warehouse_ids().map(of).collect(), next: 0 }
     }
@@ -78,10 +79,9 @@ impl Bench {
 
     /// An input whose history row is new, whichever warehouse it is of.
     fn payment(&self, inputs: &mut Turns) -> PaymentInput {
-        let (inputs, h_id) = (inputs.next(), self.h_id.get());
-        assert!(h_id <= History::id(1, History::SEQUENCE_MAX), "no terminal makes so many payments");
-        self.h_id.set(h_id + 1);
-        inputs.set_history(h_id);
+        let (inputs, number) = (inputs.next(), self.h_number.get());
+        self.h_number.set(number.checked_add(1).expect("no terminal makes so many payments"));
+        inputs.set_history(number);
         inputs.payment()
     }
 

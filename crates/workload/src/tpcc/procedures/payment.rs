@@ -90,7 +90,8 @@ pub fn payment(tx: &Tx, input: &PaymentInput) -> Result<PaymentOutput, Abort> {
         }
     })?;
     tx.insert(History {
-        h_id: input.h_id,
+        h_source: input.h_source,
+        h_number: input.h_number,
         h_c_w_id: input.c_w_id,
         h_c_d_id: input.c_d_id,
         h_c_id: c_id,

@@ -1,0 +1,143 @@
+//! A job queue: jobs are taken oldest first, each by one worker, and done exactly once or put back.
+//!
+//! `cargo run -p seriatim --example job_queue`. What to look at: `take` finds the oldest job and removes it in one transaction, which is all the locking there
+//! is; a worker that fails puts its job back behind the others; what is done is counted by adding only.
+
+use seriatim::procedure::plan::{Chopping, Options};
+use seriatim::{Abort, Data, Database, Rng, Table, Text, TransactError, Tx, procedure, procedures, thread};
+
+const JOBS: u64 = 300;
+const WORKERS: u32 = 3;
+
+/// Jobs that wait.
+#[derive(Table)]
+#[table(name = "waiting", key(queue, number), ordered)]
+struct Waiting {
+    queue: u16,
+    number: u64,
+    #[column(immutable)]
+    payload: Text<40>,
+    attempts: u32,
+}
+
+/// Jobs that a worker has.
+#[derive(Table)]
+#[table(name = "running", key(queue, number), ordered)]
+struct Running {
+    queue: u16,
+    number: u64,
+    #[column(immutable)]
+    payload: Text<40>,
+    attempts: u32,
+    worker: u32,
+}
+
+#[derive(Table)]
+#[table(name = "queue", key(id), hash)]
+struct Queue {
+    id: u16,
+    next: u64,
+    done: i64,
+}
+
+/// A job that was taken.
+#[derive(Data, Clone, Debug)]
+struct Job {
+    number: u64,
+    payload: Text<40>,
+    attempts: u32,
+}
+
+/// Adds a job; its number.
+#[procedure]
+fn enqueue(tx: &Tx, queue: u16, payload: Text<40>) -> Result<u64, Abort> {
+    let number = tx.update::<Queue>(queue, |queue| {
+        let number = queue.next;
+        queue.next += 1;
+        number
+    })?;
+    tx.insert(Waiting { queue, number, payload, attempts: 0 })?;
+    Ok(number)
+}
+
+/// Takes the oldest job, if any waits.
+#[procedure]
+fn take(tx: &Tx, queue: u16, worker: u32) -> Result<Option<Job>, Abort> {
+    let oldest = tx.prefix::<Waiting>((queue,)).first()?;
+    let Some(oldest) = oldest else { return Ok(None) };
+    let (number, payload, attempts) = (oldest.number, Text::truncated(oldest.payload), oldest.attempts);
+    tx.delete::<Waiting>((queue, number))?;
+    tx.insert(Running { queue, number, payload, attempts, worker })?;
+    Ok(Some(Job { number, payload, attempts }))
+}
+
+/// A job is done.
+#[procedure]
+fn finish(tx: &Tx, queue: u16, number: u64) -> Result<(), Abort> {
+    tx.delete::<Running>((queue, number))?;
+    tx.update_if::<Queue>(queue, |queue| queue.done += 1)?;
+    Ok(())
+}
+
+/// A job has failed: it waits again, as the newest.
+#[procedure]
+fn put_back(tx: &Tx, queue: u16, number: u64) -> Result<u64, Abort> {
+    let job = tx.require::<Running>((queue, number))?;
+    let (payload, attempts) = (Text::truncated(job.payload), job.attempts);
+    tx.delete::<Running>((queue, number))?;
+    let again = tx.update::<Queue>(queue, |queue| {
+        let again = queue.next;
+        queue.next += 1;
+        again
+    })?;
+    tx.insert(Waiting { queue, number: again, payload, attempts: attempts + 1 })?;
+    Ok(again)
+}
+
+/// Runs the example under this protocol; into which pieces its procedures may be cut.
+pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
+    let db = Database::builder().protocol(protocol).open()?;
+    let queues = db.create::<Queue>()?;
+    db.create::<Waiting>()?;
+    db.create::<Running>()?;
+    db.register(procedures![enqueue, take, finish, put_back])?;
+    let mut session = db.session();
+    session.transact(|tx| tx.insert(&queues, &Queue { id: 1, next: 0, done: 0 }))?;
+    for number in 0..JOBS {
+        session.call(enqueue, &(1, Text::truncated(&format!("job {number}"))))?;
+    }
+
+    let worker = |worker: u32| -> Result<(Vec<Text<40>>, u32), TransactError> {
+        let (mut session, mut rng) = (db.session(), Rng::from_seed(u64::from(worker)));
+        let (mut done, mut failed) = (Vec::new(), 0);
+        while let Some(job) = session.call(take, &(1, worker))?.into_value() {
+            if rng.percent(10) && job.attempts < 3 {
+                failed += 1;
+                session.call(put_back, &(1, job.number))?;
+            } else {
+                done.push(job.payload);
+                session.call(finish, &(1, job.number))?;
+            }
+        }
+        Ok((done, failed))
+    };
+    let results = thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|number| scope.spawn(move || worker(number))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no worker panics")).collect::<Result<Vec<_>, _>>()
+    })?;
+    // A worker that found the queue empty may have left before another put a job back: that one does it itself.
+    let failed: u32 = results.iter().map(|(_, failed)| failed).sum();
+    let mut done: Vec<_> = results.into_iter().flat_map(|(done, _)| done).collect();
+    done.sort_unstable();
+    done.dedup();
+    println!("{} jobs done, {failed} attempts failed", done.len());
+    assert_eq!(done.len() as u64, JOBS, "each was done, and none twice");
+    let counted = session.transact(|tx| Ok(tx.get(&queues, &1)?.map(|queue| queue.done())))?.into_value();
+    assert_eq!(counted, Some(JOBS as i64));
+    Ok(db.chopping(Options::OPTIMIZED)?)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}", run("auto")?);
+    Ok(())
+}
