@@ -26,6 +26,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
     ("xtask", &["base"], "it must build when the rest does not"),
     ("history", &["base"], "the checker must not share the engine's mistakes"),
     ("batch", &["base"], "it orders transactions that it knows nothing of but what they read and wrote"),
+    ("partition", &["base"], "owners and coordinators are carried by whoever has threads, clocks and networks"),
     ("workload", &["seriatim"], "workloads use the public API only"),
     (
         "middle-tier",

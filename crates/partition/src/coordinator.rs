@@ -1,0 +1,424 @@
+//! The coordinator: runs procedures by rounds, and decides by two-phase commit (§3.3 of the paper).
+//!
+//! Invariants:
+//!
+//! (a) Fragments of first rounds are sent in the order of calls, to all partitions of a transaction at once. Messages keep their
+//!     order, so all owners see transactions of one coordinator in the same order: the global order.
+//! (b) A procedure sees a response, and a vote counts, only when all that the response depends on has committed. What depends on a
+//!     transaction that has aborted, or on a response that has become void, is void; its owner sends another.
+//! (c) A decision to commit is durable before anyone hears of it, and is kept until every participant has acknowledged it. Of an
+//!     abort nothing is kept: what is neither pending nor kept was aborted.
+//! (d) A transaction that is not decided when one of its partitions goes down aborts.
+//!
+//! By (c) and the order of messages, the transaction that a response names is pending, or kept, or was aborted: its owner acknowledges
+//! a commit after every response that depends on it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::fault::{Fault, is_injected};
+use crate::{
+    CoordinatorId, CoordinatorRecord, Decision, Fragment, FromCoordinator, FromOwner, Kept, Misuse, Next, Outcome,
+    Part, PartitionId, Procedure, Refusal, Response, ToCoordinator, TransactionId,
+};
+
+/// What a coordinator wants done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoordinatorOutput<W, O, A> {
+    /// To keep a record.
+    Keep(Kept, CoordinatorRecord),
+    /// To send a message.
+    Send {
+        /// To whom.
+        to: PartitionId,
+        /// Which.
+        message: FromCoordinator<W>,
+    },
+    /// To answer a client.
+    Reply {
+        /// Which of its transactions.
+        transaction: TransactionId,
+        /// How it ended.
+        outcome: Outcome<O, A>,
+    },
+}
+
+/// What a coordinator of such procedures puts out.
+pub type OutputOf<C> = CoordinatorOutput<<C as Procedure>::Work, <C as Procedure>::Output, <C as Procedure>::Abort>;
+
+/// What a coordinator of such procedures is told.
+pub type MessageOf<C> = ToCoordinator<C, <C as Procedure>::Reply, <C as Procedure>::Abort>;
+
+/// Coordinates transactions over several partitions. Under `locking` each client can have its own; under the other schemes all go
+/// through one ([`crate::Scheme::needs_one_coordinator`]).
+pub struct Coordinator<C: Procedure> {
+    id: CoordinatorId,
+    pending: BTreeMap<TransactionId, Pending<C>>,
+    /// Participants whose acknowledgement is missing.
+    committed: BTreeMap<TransactionId, Vec<PartitionId>>,
+    down: BTreeSet<PartitionId>,
+    /// Transactions of which something has become certain.
+    ready: VecDeque<TransactionId>,
+}
+
+struct Pending<C: Procedure> {
+    procedure: C,
+    round: u32,
+    participants: Vec<Participant<C::Reply, C::Abort>>,
+    /// Responses that name this transaction as the one they depend on.
+    dependents: Vec<(PartitionId, TransactionId)>,
+}
+
+struct Participant<R, A> {
+    partition: PartitionId,
+    /// Whether it was sent its last fragment.
+    finished: bool,
+    state: State<R, A>,
+}
+
+enum State<R, A> {
+    /// Its response is awaited.
+    Asked,
+    /// It has responded, and may depend on another transaction.
+    Responded { result: Result<Option<R>, Refusal<A>>, after: Option<TransactionId> },
+    /// The procedure has seen its response.
+    Seen,
+}
+
+impl<C: Procedure> Pending<C> {
+    fn at(&mut self, partition: PartitionId) -> Option<&mut Participant<C::Reply, C::Abort>> {
+        self.participants.iter_mut().find(|participant| participant.partition == partition)
+    }
+
+    /// Whether it has a vote of this partition that others can depend on.
+    fn has_vote_of(&mut self, partition: PartitionId) -> bool {
+        self.at(partition).is_some_and(|participant| {
+            let responded = matches!(participant.state, State::Responded { result: Ok(_), .. } | State::Seen);
+            participant.finished && responded
+        })
+    }
+}
+
+impl<C: Procedure> Coordinator<C> {
+    /// A coordinator that has decided nothing yet.
+    pub fn new(id: CoordinatorId) -> Coordinator<C> {
+        Coordinator {
+            id,
+            pending: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            down: BTreeSet::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Goes on after a crash, from the records that were kept. `partitions` are all that there are.
+    pub fn recover(
+        id: CoordinatorId,
+        records: impl IntoIterator<Item = CoordinatorRecord>,
+        partitions: impl IntoIterator<Item = PartitionId>,
+        out: &mut Vec<OutputOf<C>>,
+    ) -> Coordinator<C> {
+        let mut coordinator = Coordinator::new(id);
+        for record in records {
+            match record {
+                CoordinatorRecord::Committed { transaction, participants } => {
+                    coordinator.committed.insert(transaction, participants);
+                }
+                CoordinatorRecord::Ended { transaction } => {
+                    coordinator.committed.remove(&transaction);
+                }
+            }
+        }
+        for to in partitions {
+            let committed = coordinator.unacknowledged(to);
+            out.push(CoordinatorOutput::Send {
+                to,
+                message: FromCoordinator::Recovered { coordinator: id, committed },
+            });
+        }
+        coordinator
+    }
+
+    /// Takes a message in.
+    ///
+    /// # Panics
+    /// If a client calls two transactions by one name that are both under way.
+    pub fn handle(&mut self, message: MessageOf<C>, out: &mut Vec<OutputOf<C>>) {
+        match message {
+            ToCoordinator::Call { transaction, procedure } => self.call(transaction, procedure, out),
+            ToCoordinator::Owner(FromOwner::Response(response)) => self.respond(response),
+            ToCoordinator::Owner(FromOwner::Ack { transaction, partition }) => self.ack(transaction, partition, out),
+            ToCoordinator::Owner(FromOwner::Recovered { partition, in_doubt }) => {
+                self.partition_down(partition, out);
+                self.partition_recovered(partition, in_doubt, out);
+            }
+            ToCoordinator::PartitionDown(partition) => self.partition_down(partition, out),
+        }
+        while let Some(transaction) = self.ready.pop_front() {
+            self.advance(transaction, out);
+        }
+    }
+
+    /// Whether it knows of no transaction that it has to do anything about.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.committed.is_empty()
+    }
+
+    fn call(&mut self, transaction: TransactionId, mut procedure: C, out: &mut Vec<OutputOf<C>>) {
+        let next = procedure.next(Vec::new());
+        let pending = Pending { procedure, round: 0, participants: Vec::new(), dependents: Vec::new() };
+        let earlier = self.pending.insert(transaction, pending);
+        assert!(earlier.is_none(), "transaction {transaction} is called twice");
+        self.go_on(transaction, next, out);
+    }
+
+    fn respond(&mut self, response: Response<C::Reply, C::Abort>) {
+        let Response { transaction, partition, round, result, after } = response;
+        let is_awaited = self.pending.get_mut(&transaction).is_some_and(|pending| {
+            let this_round = pending.round == round;
+            pending.at(partition).is_some_and(|participant| this_round && !matches!(participant.state, State::Seen))
+        });
+        if !is_awaited {
+            return;
+        }
+        // Should there be an earlier response it is void, and so is what depends on it.
+        self.forget_response(partition, transaction);
+        let after = after.filter(|before| !self.committed.contains_key(before));
+        if let Some(before) = after {
+            let Some(pending) = self.pending.get_mut(&before) else { return };
+            if !pending.has_vote_of(partition) && !is_injected(Fault::VoidResponseKept) {
+                return;
+            }
+            pending.dependents.push((partition, transaction));
+        }
+        let participant = self.pending.get_mut(&transaction).and_then(|pending| pending.at(partition));
+        participant.expect("it is awaited").state = State::Responded { result, after };
+        self.ready.push_back(transaction);
+    }
+
+    /// Decides a transaction, or runs its next round, if what it has of responses is certain.
+    fn advance(&mut self, transaction: TransactionId, out: &mut Vec<OutputOf<C>>) {
+        let Some(pending) = self.pending.get_mut(&transaction) else { return };
+        let refused =
+            |p: &Participant<C::Reply, C::Abort>| matches!(p.state, State::Responded { result: Err(_), after: None });
+        if let Some(participant) = pending.participants.iter_mut().find(|participant| refused(participant)) {
+            let State::Responded { result: Err(refusal), .. } = std::mem::replace(&mut participant.state, State::Seen)
+            else {
+                unreachable!("it refused");
+            };
+            let refuser = participant.partition;
+            let outcome = match refusal {
+                Refusal::UserAbort(abort) => Outcome::UserAborted(abort),
+                Refusal::Conflict(conflict) => Outcome::Conflict(conflict),
+            };
+            return self.abort(transaction, outcome, Some(refuser), out);
+        }
+        let is_certain = |p: &Participant<C::Reply, C::Abort>| {
+            matches!(p.state, State::Seen | State::Responded { result: Ok(_), after: None })
+        };
+        let has_new = pending.participants.iter().any(|p| matches!(p.state, State::Responded { .. }));
+        if !has_new || !pending.participants.iter().all(is_certain) {
+            return;
+        }
+        let see = |participant: &mut Participant<C::Reply, C::Abort>| match std::mem::replace(
+            &mut participant.state,
+            State::Seen,
+        ) {
+            State::Responded { result: Ok(reply), .. } => Some((participant.partition, reply)),
+            _ => None,
+        };
+        let replies = pending.participants.iter_mut().filter_map(see).collect();
+        pending.round += 1;
+        let next = pending.procedure.next(replies);
+        self.go_on(transaction, next, out);
+    }
+
+    fn go_on(
+        &mut self,
+        transaction: TransactionId,
+        next: Next<C::Work, C::Output, C::Abort>,
+        out: &mut Vec<OutputOf<C>>,
+    ) {
+        match next {
+            Next::Round(parts) => match self.begin_round(transaction, &parts) {
+                Ok(()) => self.send_round(transaction, parts, out),
+                Err(outcome) => self.abort(transaction, outcome, None, out),
+            },
+            Next::Done(output) => self.commit(transaction, output, out),
+            Next::Abort(abort) => self.abort(transaction, Outcome::UserAborted(abort), None, out),
+        }
+    }
+
+    /// Notes who takes part in a round, or says why there can be none.
+    fn begin_round(
+        &mut self,
+        transaction: TransactionId,
+        parts: &[Part<C::Work>],
+    ) -> Result<(), Outcome<C::Output, C::Abort>> {
+        let down = &self.down;
+        let pending = self.pending.get_mut(&transaction).expect("it is pending");
+        if parts.is_empty() {
+            return Err(Outcome::Misuse(Misuse::EmptyRound));
+        }
+        for (i, &Part { partition, last, .. }) in parts.iter().enumerate() {
+            if parts[..i].iter().any(|other| other.partition == partition) {
+                return Err(Outcome::Misuse(Misuse::TwoFragments(partition)));
+            }
+            let is_first = pending.round == 0;
+            match pending.at(partition) {
+                Some(participant) if participant.finished => {
+                    return Err(Outcome::Misuse(Misuse::AfterLast(partition)));
+                }
+                Some(_) => {}
+                None if !is_first => return Err(Outcome::Misuse(Misuse::NotInFirstRound(partition))),
+                None if down.contains(&partition) => return Err(Outcome::Unavailable(partition)),
+                None => {}
+            }
+            debug_assert!(!is_first || pending.at(partition).is_none(), "participants are noted below");
+            if !is_first {
+                let participant = pending.at(partition).expect("it took part in the first round");
+                (participant.finished, participant.state) = (last, State::Asked);
+            }
+        }
+        if pending.round == 0 {
+            let note = |part: &Part<C::Work>| Participant {
+                partition: part.partition,
+                finished: part.last,
+                state: State::Asked,
+            };
+            pending.participants = parts.iter().map(note).collect();
+        }
+        Ok(())
+    }
+
+    fn send_round(&mut self, transaction: TransactionId, parts: Vec<Part<C::Work>>, out: &mut Vec<OutputOf<C>>) {
+        let (coordinator, round) = (self.id, self.pending[&transaction].round);
+        for Part { partition, work, last } in parts {
+            let fragment = Fragment { transaction, coordinator, round, work, last };
+            out.push(CoordinatorOutput::Send { to: partition, message: FromCoordinator::Fragment(fragment) });
+        }
+    }
+
+    fn commit(&mut self, transaction: TransactionId, output: C::Output, out: &mut Vec<OutputOf<C>>) {
+        let pending = &self.pending[&transaction];
+        if let Some(participant) = pending.participants.iter().find(|participant| !participant.finished) {
+            let misuse = Misuse::NotFinished(participant.partition);
+            return self.abort(transaction, Outcome::Misuse(misuse), None, out);
+        }
+        let pending = self.pending.remove(&transaction).expect("it is pending");
+        let participants: Vec<PartitionId> = pending.participants.iter().map(|p| p.partition).collect();
+        if participants.is_empty() {
+            return out.push(CoordinatorOutput::Reply { transaction, outcome: Outcome::Committed(output) });
+        }
+        let mut to_tell = &participants[..];
+        if is_injected(Fault::DecisionHalfPersisted) {
+            self.decide(transaction, participants[0], true, out);
+            to_tell = &participants[1..];
+        }
+        let record = CoordinatorRecord::Committed { transaction, participants: participants.clone() };
+        out.push(CoordinatorOutput::Keep(Kept::Forced, record));
+        to_tell.iter().for_each(|&to| self.decide(transaction, to, true, out));
+        out.push(CoordinatorOutput::Reply { transaction, outcome: Outcome::Committed(output) });
+        self.committed.insert(transaction, participants);
+        for (partition, dependent) in pending.dependents {
+            let participant = self.pending.get_mut(&dependent).and_then(|pending| pending.at(partition));
+            if let Some(Participant { state: State::Responded { after, .. }, .. }) = participant
+                && *after == Some(transaction)
+            {
+                *after = None;
+                self.ready.push_back(dependent);
+            }
+        }
+    }
+
+    /// Aborts a transaction. `refuser` has forgotten it already.
+    fn abort(
+        &mut self,
+        transaction: TransactionId,
+        outcome: Outcome<C::Output, C::Abort>,
+        refuser: Option<PartitionId>,
+        out: &mut Vec<OutputOf<C>>,
+    ) {
+        let pending = self.pending.remove(&transaction).expect("it is pending");
+        for participant in &pending.participants {
+            if Some(participant.partition) != refuser {
+                self.decide(transaction, participant.partition, false, out);
+            }
+        }
+        out.push(CoordinatorOutput::Reply { transaction, outcome });
+        for (partition, dependent) in pending.dependents {
+            self.void(partition, dependent, transaction);
+        }
+    }
+
+    fn decide(&self, transaction: TransactionId, to: PartitionId, commit: bool, out: &mut Vec<OutputOf<C>>) {
+        let decision = Decision { transaction, coordinator: self.id, commit };
+        out.push(CoordinatorOutput::Send { to, message: FromCoordinator::Decision(decision) });
+    }
+
+    /// What depended on `before` at a partition is void.
+    fn void(&mut self, partition: PartitionId, dependent: TransactionId, before: TransactionId) {
+        let participant = self.pending.get_mut(&dependent).and_then(|pending| pending.at(partition));
+        if participant
+            .is_some_and(|p| matches!(p.state, State::Responded { after: Some(after), .. } if after == before))
+        {
+            self.forget_response(partition, dependent);
+        }
+    }
+
+    /// A response that no procedure has seen is void, and all that depends on it.
+    fn forget_response(&mut self, partition: PartitionId, transaction: TransactionId) {
+        let pending = self.pending.get_mut(&transaction).expect("it is pending");
+        pending.at(partition).expect("it takes part").state = State::Asked;
+        if is_injected(Fault::VoidResponseKept) {
+            return;
+        }
+        let (void, kept) = std::mem::take(&mut pending.dependents).into_iter().partition(|&(at, _)| at == partition);
+        pending.dependents = kept;
+        let void: Vec<(PartitionId, TransactionId)> = void;
+        for (_, dependent) in void {
+            self.void(partition, dependent, transaction);
+        }
+    }
+
+    fn ack(&mut self, transaction: TransactionId, partition: PartitionId, out: &mut Vec<OutputOf<C>>) {
+        let Some(missing) = self.committed.get_mut(&transaction) else { return };
+        missing.retain(|&other| other != partition);
+        if missing.is_empty() {
+            self.committed.remove(&transaction);
+            out.push(CoordinatorOutput::Keep(Kept::Later, CoordinatorRecord::Ended { transaction }));
+        }
+    }
+
+    fn partition_down(&mut self, partition: PartitionId, out: &mut Vec<OutputOf<C>>) {
+        self.down.insert(partition);
+        let concerned = |(&transaction, pending): (&TransactionId, &mut Pending<C>)| {
+            pending.at(partition).is_some().then_some(transaction)
+        };
+        let concerned: Vec<TransactionId> = self.pending.iter_mut().filter_map(concerned).collect();
+        for transaction in concerned {
+            self.abort(transaction, Outcome::Unavailable(partition), None, out);
+        }
+    }
+
+    fn partition_recovered(
+        &mut self,
+        partition: PartitionId,
+        in_doubt: Vec<TransactionId>,
+        out: &mut Vec<OutputOf<C>>,
+    ) {
+        self.down.remove(&partition);
+        for transaction in in_doubt {
+            if !self.committed.contains_key(&transaction) {
+                self.decide(transaction, partition, false, out);
+            }
+        }
+        for transaction in self.unacknowledged(partition) {
+            self.decide(transaction, partition, true, out);
+        }
+    }
+
+    fn unacknowledged(&self, partition: PartitionId) -> Vec<TransactionId> {
+        let missing = self.committed.iter().filter(|(_, missing)| missing.contains(&partition));
+        missing.map(|(&transaction, _)| transaction).collect()
+    }
+}

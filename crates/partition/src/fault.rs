@@ -1,0 +1,41 @@
+//! Mistakes that tests make on purpose, to see that they are noticed. Elsewhere the answer is a constant.
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A speculated fragment's response does not say what it depends on.
+    DependencyLost,
+    /// An owner votes to commit without a record that it is prepared.
+    PrepareForgotten,
+    /// What is taken back with an aborted transaction leaves out the one that ran last.
+    CascadeMissed,
+    /// A coordinator keeps a response that depends on one that has become void.
+    VoidResponseKept,
+    /// Undo buffers are dropped with the vote.
+    UndoDroppedEarly,
+    /// Single-partition transactions take no locks while another is active.
+    LockSkipped,
+    /// The reply of a speculated transaction is sent at once.
+    ReplyLeaked,
+    /// A user abort behind an undecided transaction is reported at once.
+    UserAbortLeaked,
+    /// The first participant is told a decision before it is durable.
+    DecisionHalfPersisted,
+    /// A speculated single-partition transaction is recorded when it commits, after votes that depend on it.
+    SpeculatedUnrecorded,
+}
+
+#[cfg(not(test))]
+pub(crate) const fn is_injected(_: Fault) -> bool {
+    false
+}
+
+#[cfg(test)]
+thread_local! {
+    pub(crate) static INJECTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+pub(crate) fn is_injected(fault: Fault) -> bool {
+    INJECTED.get() == Some(fault)
+}

@@ -1,0 +1,244 @@
+//! What clients, owners and coordinators tell each other: plain data that could cross a network.
+//!
+//! What carries messages must do so **in order** from one sender to one receiver, across restarts of either too. A message to one
+//! that is down may be lost; one to a receiver that stays up must not be.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+id! {
+    /// A partition, and its owner.
+    PartitionId
+}
+id! {
+    /// A coordinator. It keeps its number when it restarts.
+    CoordinatorId
+}
+id! {
+    /// Who makes calls.
+    ClientId
+}
+
+/// One attempt of a transaction. Its client never uses a number again, after a restart neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionId {
+    /// Whose it is.
+    pub client: ClientId,
+    /// Which of that client's.
+    pub number: u64,
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.client, self.number)
+    }
+}
+
+/// A single-partition transaction: one fragment, which is all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call<W> {
+    /// Its name.
+    pub transaction: TransactionId,
+    /// What it is to do.
+    pub work: W,
+    /// Whether it can fail by its own will. One that cannot needs no undo where nothing undecided is before it.
+    pub may_abort: bool,
+}
+
+/// What an owner is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToOwner<W> {
+    /// By a client.
+    Call(Call<W>),
+    /// By a coordinator.
+    Coordinator(FromCoordinator<W>),
+    /// By whoever has a clock, at equal intervals while [`crate::Owner::wants_ticks`]: time passes.
+    Tick,
+}
+
+/// What a coordinator tells an owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromCoordinator<W> {
+    /// To run a fragment.
+    Fragment(Fragment<W>),
+    /// How a transaction ended.
+    Decision(Decision),
+    /// That the coordinator has restarted. Of its transactions that the owner has not heard the end of, `committed` have committed,
+    /// and all others are aborted.
+    Recovered {
+        /// Who.
+        coordinator: CoordinatorId,
+        /// Transactions with this partition that committed and may not have been acknowledged.
+        committed: Vec<TransactionId>,
+    },
+}
+
+/// A fragment of a transaction over several partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment<W> {
+    /// Whose it is.
+    pub transaction: TransactionId,
+    /// Who is to be answered, and decides.
+    pub coordinator: CoordinatorId,
+    /// The round, from 0.
+    pub round: u32,
+    /// What it is to do, if anything.
+    pub work: Option<W>,
+    /// Whether the transaction ends here with it. Then the answer is a vote, and the owner must be able to commit (two-phase
+    /// commit's request to prepare).
+    pub last: bool,
+}
+
+/// How a transaction over several partitions ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Which.
+    pub transaction: TransactionId,
+    /// Who decided.
+    pub coordinator: CoordinatorId,
+    /// Whether it committed.
+    pub commit: bool,
+}
+
+/// What an owner tells a coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromOwner<R, A> {
+    /// How a fragment went.
+    Response(Response<R, A>),
+    /// That a commit will not be forgotten here.
+    Ack {
+        /// Which transaction.
+        transaction: TransactionId,
+        /// By whom.
+        partition: PartitionId,
+    },
+    /// That the owner has restarted. Transactions over it that are not decided are aborted.
+    Recovered {
+        /// Who.
+        partition: PartitionId,
+        /// This coordinator's transactions that were prepared here, and of which the owner has not heard the end.
+        in_doubt: Vec<TransactionId>,
+    },
+}
+
+/// How a fragment went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response<R, A> {
+    /// Whose it is.
+    pub transaction: TransactionId,
+    /// Where it ran.
+    pub partition: PartitionId,
+    /// The round, from 0.
+    pub round: u32,
+    /// The reply, if there was work. To a last fragment this is the vote to commit, and a refusal always one to abort.
+    pub result: Result<Option<R>, Refusal<A>>,
+    /// The fragment ran on top of this transaction, of the same coordinator, which was not decided here. If that one aborts, or runs
+    /// again, this response is void and there will be another.
+    pub after: Option<TransactionId>,
+}
+
+/// Why a fragment did not run. The transaction has no effect at the partition any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal<A> {
+    /// It failed by its own will.
+    UserAbort(A),
+    /// It was in others' way.
+    Conflict(Conflict),
+}
+
+/// What a coordinator is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToCoordinator<C, R, A> {
+    /// By a client: to run this procedure.
+    Call {
+        /// Its name.
+        transaction: TransactionId,
+        /// What it is to do.
+        procedure: C,
+    },
+    /// By an owner.
+    Owner(FromOwner<R, A>),
+    /// By whoever carries messages: those to this partition may be lost, from now until its owner says that it has recovered.
+    PartitionDown(PartitionId),
+}
+
+/// How a transaction ended, for its client. Without an outcome (the owner or coordinator that was called has died) it may have
+/// committed or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<R, A> {
+    /// It committed, durably.
+    Committed(R),
+    /// It failed by its own will, in a state that others committed.
+    UserAborted(A),
+    /// It was in others' way and had no effect: another attempt may succeed.
+    Conflict(Conflict),
+    /// A partition that it needs is down, or went down before the decision. It had no effect: another attempt may succeed later.
+    Unavailable(PartitionId),
+    /// Its procedure broke a rule of [`crate::Procedure`]. It had no effect.
+    Misuse(Misuse),
+}
+
+/// Why a transaction was in others' way. Only `locking` has conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// It waited in a circle at this partition.
+    Deadlock(PartitionId),
+    /// It waited too long at this partition, perhaps in a circle over several.
+    Timeout(PartitionId),
+}
+
+/// How a procedure broke a rule of [`crate::Procedure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misuse {
+    /// A round without fragments.
+    EmptyRound,
+    /// Two fragments for one partition in one round.
+    TwoFragments(PartitionId),
+    /// A fragment for a partition that the first round did not name.
+    NotInFirstRound(PartitionId),
+    /// A fragment for a partition that had its last one.
+    AfterLast(PartitionId),
+    /// Done, and this partition has not had its last fragment.
+    NotFinished(PartitionId),
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Conflict::Deadlock(partition) => write!(f, "deadlock at partition {partition}"),
+            Conflict::Timeout(partition) => write!(f, "waited too long for a lock at partition {partition}"),
+        }
+    }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misuse::EmptyRound => f.write_str("the procedure has a round without fragments"),
+            Misuse::TwoFragments(partition) => {
+                write!(f, "the procedure has two fragments for partition {partition} in one round")
+            }
+            Misuse::NotInFirstRound(partition) => {
+                write!(f, "the procedure has a fragment for partition {partition}, which its first round does not name")
+            }
+            Misuse::AfterLast(partition) => {
+                write!(f, "the procedure has a fragment for partition {partition} after its last one there")
+            }
+            Misuse::NotFinished(partition) => {
+                write!(f, "the procedure is done, but has not said which fragment is its last at partition {partition}")
+            }
+        }
+    }
+}

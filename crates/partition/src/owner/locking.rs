@@ -1,0 +1,313 @@
+//! Locking: strict two-phase locking while a transaction over several partitions is under way, and no locks otherwise (§4.3 of the
+//! paper).
+//!
+//! A fragment asks for the locks of its footprint one after another, and runs to its end when it has them all. Locks are held until the
+//! transaction is decided.
+//!
+//! Invariants:
+//!
+//! (a) While no transaction over several partitions is under way nobody holds a lock, and nobody waits: a single-partition transaction runs at
+//!     once.
+//! (b) A transaction that waits has not voted, so it can be ended here. One that has voted waits for nothing but its decision.
+//! (c) A single-partition transaction that waits has done nothing: to end it and let it begin anew costs only its locks, and its client hears
+//!     nothing of it.
+//!
+//! Why it is serializable: two-phase locking with locks held until the decision. What runs without locks does so while there is nobody to
+//! conflict with. It is strict, because locks are held until the client is answered or later.
+//!
+//! Departure: the paper's transactions ask for locks while they run; ours know the footprint of a fragment before it runs.
+//!
+//! What can wait, and for how long: a request, for those that hold the key or asked for it before. Circles at one partition are found
+//! when they close: of those in one, a single-partition transaction begins anew; if there is none the transaction with the fewest fragments
+//! behind it is refused. Over several partitions nobody sees a circle: whoever waits for more than some ticks is refused.
+//! What waits for a transaction that has voted does so until its coordinator says how it ended, however long that is down.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::locks::Locks;
+use super::replay::{Undecided, What};
+use super::work::{Work, Workplace, send};
+use super::{Call, Out, Partition, TransactionId};
+use crate::fault::{Fault, is_injected};
+use crate::{Conflict, CoordinatorId, Decision, Fragment, FromCoordinator, LockMode, Refusal, Response, ToOwner};
+
+/// Transactions that hold locks or wait for them.
+pub(super) struct Locking<P: Partition> {
+    locks: Locks<P::Key>,
+    active: BTreeMap<TransactionId, Active<P>>,
+    /// Of the active, how many are over several partitions.
+    multi: usize,
+    /// Those that can go on with their footprint.
+    runnable: VecDeque<TransactionId>,
+    ticks_max: u32,
+}
+
+struct Active<P: Partition> {
+    /// What runs when the footprint is locked; nothing while it waits for another round or a decision.
+    next: Option<Todo<P::Work>>,
+    /// Of `next`; those before `locked` are held.
+    footprint: Vec<(P::Key, LockMode)>,
+    locked: usize,
+    /// Keys held from earlier rounds.
+    held: Vec<P::Key>,
+    /// Whether it waits for the lock at `locked`, and for how many ticks it has.
+    waits: Option<u32>,
+    /// Of a transaction over several partitions.
+    work: Option<Work<P>>,
+}
+
+enum Todo<W> {
+    Call(Call<W>),
+    Fragment(Fragment<W>),
+}
+
+impl<P: Partition> Active<P> {
+    /// Every key that it holds or waits for.
+    fn keys(&mut self) -> Vec<P::Key> {
+        let mut keys = std::mem::take(&mut self.held);
+        let asked = self.locked + usize::from(self.waits.take().is_some());
+        keys.extend(self.footprint.drain(..).take(asked).map(|(key, _)| key));
+        self.locked = 0;
+        keys
+    }
+
+    fn waits_at(&self) -> Option<&P::Key> {
+        self.waits.and_then(|_| self.footprint.get(self.locked)).map(|(key, _)| key)
+    }
+}
+
+impl<P: Partition> Locking<P> {
+    pub(super) fn new(ticks_max: u32) -> Locking<P> {
+        Locking { locks: Locks::new(), active: BTreeMap::new(), multi: 0, runnable: VecDeque::new(), ticks_max }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    pub(super) fn wants_ticks(&self) -> bool {
+        self.active.values().any(|active| active.work.is_some() && active.waits.is_some())
+    }
+
+    pub(super) fn handle(&mut self, place: &mut Workplace<P>, message: ToOwner<P::Work>, out: &mut Out<P>) {
+        match message {
+            ToOwner::Call(call) if self.multi == 0 || is_injected(Fault::LockSkipped) => {
+                return place.run_alone(call, out);
+            }
+            ToOwner::Call(call) => self.call(place, call),
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => self.fragment(place, fragment),
+            ToOwner::Coordinator(FromCoordinator::Decision(decision)) => self.decide(place, decision, out),
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed }) => {
+                self.coordinator_recovered(place, coordinator, &committed, out);
+            }
+            ToOwner::Tick => self.tick(place, out),
+        }
+        self.run(place, out);
+        if self.multi == 0 {
+            assert!(self.active.is_empty() && self.locks.is_empty(), "nobody is left that others could wait for");
+        }
+    }
+
+    fn call(&mut self, place: &Workplace<P>, call: Call<P::Work>) {
+        let transaction = call.transaction;
+        let mut footprint = Vec::new();
+        place.partition.footprint(&call.work, &mut footprint);
+        let active =
+            Active { next: Some(Todo::Call(call)), footprint, locked: 0, held: Vec::new(), waits: None, work: None };
+        self.active.insert(transaction, active);
+        self.runnable.push_back(transaction);
+    }
+
+    fn fragment(&mut self, place: &Workplace<P>, fragment: Fragment<P::Work>) {
+        let transaction = fragment.transaction;
+        if fragment.round == 0 {
+            let work = Some(Work::new(transaction, fragment.coordinator));
+            let active = Active { next: None, footprint: Vec::new(), locked: 0, held: Vec::new(), waits: None, work };
+            self.active.insert(transaction, active);
+            self.multi += 1;
+        }
+        // Without a first fragment it is one that was refused here, or died with the owner's memory: it will be aborted.
+        let Some(active) = self.active.get_mut(&transaction) else { return };
+        debug_assert!(active.next.is_none(), "the coordinator waits for each response");
+        if let Some(work) = &fragment.work {
+            place.partition.footprint(work, &mut active.footprint);
+        }
+        active.next = Some(Todo::Fragment(fragment));
+        self.runnable.push_back(transaction);
+    }
+
+    /// Goes on with those that can.
+    fn run(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+        while let Some(transaction) = self.runnable.pop_front() {
+            self.go_on(place, transaction, out);
+        }
+    }
+
+    fn go_on(&mut self, place: &mut Workplace<P>, transaction: TransactionId, out: &mut Out<P>) {
+        let Some(active) = self.active.get_mut(&transaction).filter(|active| active.waits.is_none()) else { return };
+        while let Some((key, mode)) = active.footprint.get(active.locked) {
+            if !self.locks.ask(transaction, key, *mode) {
+                active.waits = Some(0);
+                return self.break_circles(place, transaction, out);
+            }
+            active.locked += 1;
+        }
+        match active.next.take() {
+            None => {}
+            Some(Todo::Call(call)) => {
+                place.run_alone(call, out);
+                self.end(transaction);
+            }
+            Some(Todo::Fragment(fragment)) => {
+                active.held.extend(active.footprint.drain(..).map(|(key, _)| key));
+                active.locked = 0;
+                let work = active.work.as_mut().expect("fragments are of transactions over several partitions");
+                let to = work.coordinator;
+                let response = place.run_fragment(work, fragment, None, out);
+                if response.result.is_err() {
+                    self.end(transaction);
+                }
+                send::<P>(to, response, out);
+            }
+        }
+    }
+
+    /// Ends those that wait in a circle with this one, as long as it waits.
+    fn break_circles(&mut self, place: &mut Workplace<P>, transaction: TransactionId, out: &mut Out<P>) {
+        loop {
+            let waits_at = |one| self.active.get(&one).and_then(Active::waits_at);
+            let Some(circle) = self.locks.circle(transaction, waits_at) else { return };
+            // Single-partition transactions before others, and those that have run fewer rounds; among equals any, but always the same.
+            let cost = |one: &TransactionId| match &self.active[one].work {
+                None => (0, 0),
+                Some(work) => (1, work.round),
+            };
+            let victim = circle.into_iter().min_by_key(|one| (cost(one), std::cmp::Reverse(*one)));
+            let victim = victim.expect("a circle has members");
+            if self.active[&victim].work.is_some() {
+                self.refuse(place, victim, Conflict::Deadlock(place.id), out);
+            } else {
+                self.begin_anew(place, victim);
+            }
+        }
+    }
+
+    /// Takes all locks of a single-partition transaction; it asks for them again behind all others.
+    fn begin_anew(&mut self, place: &Workplace<P>, transaction: TransactionId) {
+        let active = self.active.get_mut(&transaction).expect("it waits");
+        let keys = active.keys();
+        let Some(Todo::Call(call)) = &active.next else { unreachable!("it has not run") };
+        place.partition.footprint(&call.work, &mut active.footprint);
+        let granted = self.locks.release(transaction, keys);
+        self.wake(granted);
+        self.runnable.push_back(transaction);
+    }
+
+    /// Ends a transaction over several partitions that waits.
+    fn refuse(&mut self, place: &mut Workplace<P>, transaction: TransactionId, conflict: Conflict, out: &mut Out<P>) {
+        let active = self.active.get_mut(&transaction).expect("it waits");
+        let work = active.work.as_mut().expect("single-partition transactions are not refused");
+        assert!(!work.finished, "who has voted does not wait");
+        place.undo(work);
+        let Some(Todo::Fragment(Fragment { coordinator, round, .. })) = active.next else {
+            unreachable!("it waits to run a fragment")
+        };
+        let result = Err(Refusal::Conflict(conflict));
+        send::<P>(coordinator, Response { transaction, partition: place.id, round, result, after: None }, out);
+        self.end(transaction);
+    }
+
+    /// Releases what a transaction holds, which is over here.
+    fn end(&mut self, transaction: TransactionId) {
+        let mut active = self.active.remove(&transaction).expect("it is active");
+        self.multi -= usize::from(active.work.is_some());
+        let granted = self.locks.release(transaction, active.keys());
+        self.wake(granted);
+    }
+
+    fn wake(&mut self, granted: Vec<TransactionId>) {
+        for transaction in granted {
+            let active = self.active.get_mut(&transaction).expect("who waits is active");
+            active.waits = None;
+            active.locked += 1;
+            self.runnable.push_back(transaction);
+        }
+    }
+
+    fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
+        let Decision { transaction, coordinator, commit } = decision;
+        let Some(active) = self.active.get_mut(&transaction) else {
+            if commit {
+                place.ack(transaction, coordinator, out);
+            }
+            return;
+        };
+        let work = active.work.as_mut().expect("single-partition transactions are not decided by others");
+        if commit {
+            assert!(work.finished, "transaction {transaction} committed without a vote of partition {}", place.id);
+            place.forget(work);
+        } else {
+            place.undo(work);
+        }
+        if work.finished {
+            place.decided(transaction, commit.then_some(coordinator), out);
+        }
+        self.end(transaction);
+    }
+
+    fn coordinator_recovered(
+        &mut self,
+        place: &mut Workplace<P>,
+        coordinator: CoordinatorId,
+        committed: &[TransactionId],
+        out: &mut Out<P>,
+    ) {
+        let own = |active: &Active<P>| active.work.as_ref().is_some_and(|work| work.coordinator == coordinator);
+        let known = self.active.iter().filter(|(_, active)| own(active)).map(|(&transaction, _)| transaction);
+        let known: Vec<TransactionId> = known.collect();
+        let unknown = committed.iter().filter(|transaction| !known.contains(transaction));
+        for &transaction in known.iter().chain(unknown) {
+            let commit = committed.contains(&transaction);
+            self.decide(place, Decision { transaction, coordinator, commit }, out);
+        }
+    }
+
+    /// Refuses those that have waited too long.
+    fn tick(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+        let mut late = Vec::new();
+        for (&transaction, active) in &mut self.active {
+            if let (Some(ticks), Some(_)) = (&mut active.waits, &active.work) {
+                *ticks += 1;
+                if *ticks > self.ticks_max {
+                    late.push(transaction);
+                }
+            }
+        }
+        for transaction in late {
+            // Another that was refused may have given it what it waited for.
+            if self.active.get(&transaction).is_some_and(|active| active.waits.is_some()) {
+                self.refuse(place, transaction, Conflict::Timeout(place.id), out);
+            }
+        }
+    }
+
+    /// Puts what was prepared at a crash back. No two of these conflict.
+    pub(super) fn restore(&mut self, place: &mut Workplace<P>, undecided: Vec<Undecided<P::Work>>) {
+        for Undecided { transaction, what, .. } in undecided {
+            let What::Prepared { coordinator, works } = what else {
+                unreachable!("single-partition transactions do not run on top of others under locking")
+            };
+            let mut footprint = Vec::new();
+            works.iter().for_each(|work| place.partition.footprint(work, &mut footprint));
+            for (key, mode) in &footprint {
+                let is_held = self.locks.ask(transaction, key, *mode);
+                assert!(is_held, "prepared transactions conflict with each other");
+            }
+            let held = footprint.into_iter().map(|(key, _)| key).collect();
+            let work = Some(Work::restored(place, transaction, coordinator, &works));
+            let active = Active { next: None, footprint: Vec::new(), locked: 0, held, waits: None, work };
+            self.active.insert(transaction, active);
+            self.multi += 1;
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The lock table of `locking`: shared and exclusive locks, granted in the order in which they were asked for.
+//!
+//! Invariants:
+//!
+//! (a) Holders of one key are one transaction, or all hold it shared.
+//! (b) A request waits while a holder, or one that waits before it, conflicts with it. One that holds the key shared and wants it
+//!     exclusive goes before all that wait.
+//! (c) A key that nobody holds or waits for is not in the table.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::{LockMode, TransactionId};
+
+/// Who holds and who waits for what.
+#[derive(Debug)]
+pub(super) struct Locks<K> {
+    keys: BTreeMap<K, Lock>,
+}
+
+#[derive(Debug, Default)]
+struct Lock {
+    holders: Vec<(TransactionId, LockMode)>,
+    waiters: VecDeque<(TransactionId, LockMode)>,
+}
+
+impl Lock {
+    /// Whether a request can be granted, as far as others hold the key.
+    fn is_free_for(&self, transaction: TransactionId, mode: LockMode) -> bool {
+        let allows = |&(holder, held): &(TransactionId, LockMode)| holder == transaction || !conflict(held, mode);
+        self.holders.iter().all(allows)
+    }
+
+    fn grant(&mut self, transaction: TransactionId, mode: LockMode) {
+        match self.holders.iter_mut().find(|(holder, _)| *holder == transaction) {
+            Some((_, held)) => *held = (*held).max(mode),
+            None => self.holders.push((transaction, mode)),
+        }
+    }
+}
+
+fn conflict(a: LockMode, b: LockMode) -> bool {
+    a == LockMode::Exclusive || b == LockMode::Exclusive
+}
+
+impl<K: Clone + Ord> Locks<K> {
+    pub(super) fn new() -> Locks<K> {
+        Locks { keys: BTreeMap::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Asks for a lock; whether it is held now. Otherwise the transaction waits for it.
+    #[must_use]
+    pub(super) fn ask(&mut self, transaction: TransactionId, key: &K, mode: LockMode) -> bool {
+        let lock = self.keys.entry(key.clone()).or_default();
+        let held = lock.holders.iter().find(|(holder, _)| *holder == transaction).map(|&(_, held)| held);
+        if held.is_some_and(|held| held >= mode) {
+            return true;
+        }
+        if lock.is_free_for(transaction, mode) && (held.is_some() || lock.waiters.is_empty()) {
+            lock.grant(transaction, mode);
+            return true;
+        }
+        match held {
+            Some(_) => lock.waiters.push_front((transaction, mode)),
+            None => lock.waiters.push_back((transaction, mode)),
+        }
+        false
+    }
+
+    /// Gives up all locks of a transaction, and its place among those that wait. Who has been granted what they waited for.
+    pub(super) fn release(
+        &mut self,
+        transaction: TransactionId,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<TransactionId> {
+        let mut granted = Vec::new();
+        for key in keys {
+            let Some(lock) = self.keys.get_mut(&key) else { continue };
+            lock.holders.retain(|(holder, _)| *holder != transaction);
+            lock.waiters.retain(|(waiter, _)| *waiter != transaction);
+            while let Some(&(waiter, mode)) = lock.waiters.front() {
+                if !lock.is_free_for(waiter, mode) {
+                    break;
+                }
+                lock.waiters.pop_front();
+                lock.grant(waiter, mode);
+                granted.push(waiter);
+            }
+            if lock.holders.is_empty() && lock.waiters.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+        granted
+    }
+
+    /// Whom a transaction waits for at a key: holders, and those before it, that conflict with what it wants.
+    fn awaited(&self, transaction: TransactionId, key: &K) -> Vec<TransactionId> {
+        let Some(lock) = self.keys.get(key) else { return Vec::new() };
+        let Some(at) = lock.waiters.iter().position(|(waiter, _)| *waiter == transaction) else { return Vec::new() };
+        let wanted = lock.waiters[at].1;
+        let before = lock.holders.iter().chain(lock.waiters.iter().take(at));
+        let conflicting = before.filter(|&&(other, mode)| other != transaction && conflict(mode, wanted));
+        conflicting.map(|&(other, _)| other).collect()
+    }
+
+    /// A circle of transactions that wait for each other, with this one in it. `waits_at` says at which key one waits.
+    pub(super) fn circle<'a>(
+        &self,
+        transaction: TransactionId,
+        waits_at: impl Fn(TransactionId) -> Option<&'a K>,
+    ) -> Option<Vec<TransactionId>>
+    where
+        K: 'a,
+    {
+        let next = |one| waits_at(one).map_or(Vec::new(), |key| self.awaited(one, key));
+        let mut seen = BTreeSet::from([transaction]);
+        // Depth first: each on the path, and whom it waits for that has not been looked at.
+        let mut path = vec![(transaction, next(transaction))];
+        while let Some((_, ahead)) = path.last_mut() {
+            match ahead.pop() {
+                None => drop(path.pop()),
+                Some(other) if other == transaction => return Some(path.into_iter().map(|(one, _)| one).collect()),
+                Some(other) => {
+                    if seen.insert(other) {
+                        path.push((other, next(other)));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClientId;
+    use LockMode::{Exclusive, Shared};
+
+    fn id(number: u64) -> TransactionId {
+        TransactionId { client: ClientId(0), number }
+    }
+
+    #[test]
+    fn readers_share_and_nobody_overtakes_a_waiting_writer() {
+        let mut locks = Locks::new();
+        assert!(locks.ask(id(1), &"x", Shared) && locks.ask(id(2), &"x", Shared));
+        assert!(!locks.ask(id(3), &"x", Exclusive));
+        assert!(!locks.ask(id(4), &"x", Shared), "a reader does not overtake a writer");
+        assert!(locks.ask(id(1), &"x", Shared), "what is held is held");
+        assert_eq!(locks.release(id(1), ["x"]), []);
+        assert_eq!(locks.release(id(2), ["x"]), [id(3)]);
+        assert_eq!(locks.release(id(3), ["x"]), [id(4)]);
+        assert_eq!(locks.release(id(4), ["x"]), []);
+        assert!(locks.is_empty());
+    }
+
+    #[test]
+    fn an_upgrade_goes_before_those_that_wait_and_two_upgrades_are_a_circle() {
+        let mut locks = Locks::new();
+        assert!(locks.ask(id(1), &"x", Shared) && locks.ask(id(2), &"x", Shared));
+        assert!(!locks.ask(id(3), &"x", Exclusive) && !locks.ask(id(1), &"x", Exclusive));
+        let at = |_| Some(&"x");
+        assert_eq!(locks.circle(id(1), at), None);
+        assert!(!locks.ask(id(2), &"x", Exclusive));
+        let mut circle = locks.circle(id(2), at).expect("each waits for the other");
+        circle.sort();
+        assert_eq!(circle, [id(1), id(2)]);
+        assert_eq!(locks.release(id(2), ["x"]), [id(1)]);
+        assert_eq!(locks.release(id(1), ["x"]), [id(3)]);
+    }
+
+    #[test]
+    fn one_that_gives_up_waiting_lets_those_behind_it_pass() {
+        let mut locks = Locks::new();
+        assert!(locks.ask(id(1), &"x", Shared));
+        assert!(!locks.ask(id(2), &"x", Exclusive) && !locks.ask(id(3), &"x", Shared));
+        assert_eq!(locks.release(id(2), ["x"]), [id(3)]);
+    }
+}

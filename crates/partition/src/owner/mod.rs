@@ -1,0 +1,154 @@
+//! The owner of a partition: takes messages in, runs what its scheme allows, and puts out records, replies and responses.
+//!
+//! Invariants, under every scheme:
+//!
+//! (a) A single-partition transaction that finds nothing undecided runs at once, and without undo if it cannot fail.
+//! (b) No reply leaves before all that it depends on is decided and kept; no response leaves without saying what it depends on.
+//! (c) What an undecided transaction did can be taken back until its decision.
+//! (d) A user abort behind an undecided transaction is reported when that one has committed. If it aborts, the transaction that
+//!     failed runs again: its failure may have come from what is no more.
+//! (e) Without messages there is nothing to do.
+
+mod blocking;
+mod locking;
+mod locks;
+mod ordered;
+mod replay;
+mod speculation;
+mod work;
+
+use crate::{
+    Call, CoordinatorId, FromOwner, Kept, Outcome, OwnerRecord, Partition, PartitionId, Scheme, ToOwner, TransactionId,
+};
+use locking::Locking;
+use ordered::Ordered;
+use work::Workplace;
+
+/// What an owner wants done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnerOutput<W, R, A> {
+    /// To keep a record.
+    Keep(Kept, OwnerRecord<W>),
+    /// To answer the client of a single-partition transaction.
+    Reply {
+        /// Which.
+        transaction: TransactionId,
+        /// How it ended.
+        outcome: Outcome<R, A>,
+    },
+    /// To send a message.
+    Send {
+        /// To whom.
+        to: CoordinatorId,
+        /// Which.
+        message: FromOwner<R, A>,
+    },
+}
+
+/// What the owner of such a partition puts out.
+pub type OutputOf<P> = OwnerOutput<<P as Partition>::Work, <P as Partition>::Reply, <P as Partition>::Abort>;
+
+type Out<P> = Vec<OutputOf<P>>;
+
+/// Owns a partition.
+pub struct Owner<P: Partition> {
+    work: Workplace<P>,
+    scheme: Running<P>,
+}
+
+enum Running<P: Partition> {
+    Ordered(Ordered<P>),
+    Locking(Locking<P>),
+}
+
+/// How owners work. All owners of a database have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How transactions share a partition.
+    pub scheme: Scheme,
+    /// Whether records are put out. Without them a partition that dies is lost.
+    pub records: bool,
+    /// Ticks after which a transaction over several partitions no longer waits for a lock (`locking`). Those that wait for each
+    /// other at several partitions are not seen otherwise.
+    pub lock_wait_ticks_max: u32,
+}
+
+impl Options {
+    /// The scheme with records, and three ticks.
+    pub fn new(scheme: Scheme) -> Options {
+        Options { scheme, records: true, lock_wait_ticks_max: 3 }
+    }
+}
+
+impl<P: Partition> Owner<P> {
+    /// The owner of a partition on which nothing is under way.
+    pub fn new(id: PartitionId, partition: P, options: &Options) -> Owner<P> {
+        let scheme = match options.scheme {
+            Scheme::Locking => Running::Locking(Locking::new(options.lock_wait_ticks_max)),
+            scheme => Running::Ordered(Ordered::new(scheme)),
+        };
+        Owner { work: Workplace { id, partition, records: options.records }, scheme }
+    }
+
+    /// Goes on after a crash. `partition` is in the state before the first of the records, which are all that were kept since.
+    /// `coordinators` are all that there may be; those of transactions in doubt are told anyway.
+    ///
+    /// # Panics
+    /// If what the records say cannot be run again: the partition is not deterministic, or not in the state before them.
+    pub fn recover(
+        id: PartitionId,
+        partition: P,
+        options: &Options,
+        records: impl IntoIterator<Item = OwnerRecord<P::Work>>,
+        coordinators: impl IntoIterator<Item = CoordinatorId>,
+        out: &mut Vec<OutputOf<P>>,
+    ) -> Owner<P> {
+        let mut owner = Owner::new(id, partition, options);
+        let undecided = replay::replay(&mut owner.work, records);
+        let mut in_doubt: std::collections::BTreeMap<CoordinatorId, Vec<TransactionId>> =
+            coordinators.into_iter().map(|coordinator| (coordinator, Vec::new())).collect();
+        for (coordinator, transaction) in undecided.iter().filter_map(replay::Undecided::prepared) {
+            in_doubt.entry(coordinator).or_default().push(transaction);
+        }
+        match &mut owner.scheme {
+            Running::Ordered(ordered) => ordered.restore(&mut owner.work, undecided),
+            Running::Locking(locking) => locking.restore(&mut owner.work, undecided),
+        }
+        for (to, in_doubt) in in_doubt {
+            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition: id, in_doubt } });
+        }
+        owner
+    }
+
+    /// Takes a message in.
+    ///
+    /// # Panics
+    /// If a coordinator commits what this owner has not voted for, or the partition breaks its contract.
+    pub fn handle(&mut self, message: ToOwner<P::Work>, out: &mut Vec<OutputOf<P>>) {
+        match &mut self.scheme {
+            Running::Ordered(ordered) => ordered.handle(&mut self.work, message, out),
+            Running::Locking(locking) => locking.handle(&mut self.work, message, out),
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        match &self.scheme {
+            Running::Ordered(ordered) => ordered.is_idle(),
+            Running::Locking(locking) => locking.is_idle(),
+        }
+    }
+
+    /// Whether time matters: someone waits for a lock, and might wait for ever.
+    pub fn wants_ticks(&self) -> bool {
+        match &self.scheme {
+            Running::Ordered(_) => false,
+            Running::Locking(locking) => locking.wants_ticks(),
+        }
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> &P {
+        &self.work.partition
+    }
+}

@@ -1,0 +1,339 @@
+//! What `blocking` and the two kinds of `speculation` share: transactions run in the order in which they come, and stand in two
+//! queues (§4.2.1 of the paper).
+//!
+//! `undecided` has what ran and is not decided, `waiting` what has not run. Invariants:
+//!
+//! (a) The first of `undecided` is a transaction over several partitions; nothing before it is undecided.
+//! (b) All others there are speculative: all before them have run to their end, and they have run one fragment.
+//! (c) Effects are taken back from the end of `undecided` only, and what is taken back with an aborted transaction goes to the front
+//!     of `waiting` in its order. So the order of the two queues together never changes.
+
+use std::collections::VecDeque;
+
+use super::replay::{Undecided, What};
+use super::work::{Work, Workplace, send};
+use super::{Call, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, TransactionId, blocking, speculation};
+use crate::fault::{Fault, is_injected};
+use crate::{CoordinatorId, Decision, Fragment, FromCoordinator, Response, Scheme, ToOwner};
+
+/// The two queues.
+pub(super) struct Ordered<P: Partition> {
+    scheme: Scheme,
+    undecided: VecDeque<Entry<P>>,
+    waiting: VecDeque<Arrival<P::Work>>,
+}
+
+/// What runs next if it may.
+#[derive(Clone, Debug)]
+pub(super) enum Arrival<W> {
+    /// A single-partition transaction.
+    Call(Call<W>),
+    /// The first fragment of another.
+    Fragment(Fragment<W>),
+}
+
+/// Whether the next may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Not now.
+    Wait,
+    /// Nothing is undecided.
+    Alone,
+    /// On top of undecided ones. Its response must wait for them, or not.
+    Speculate { response_waits: bool },
+}
+
+pub(super) enum Entry<P: Partition> {
+    /// A single-partition transaction on top of undecided ones, and the reply that waits for them. After a crash there is none.
+    Call { call: Call<P::Work>, undo: Option<P::Undo>, reply: Option<Outcome<P::Reply, P::Abort>> },
+    /// A transaction over several partitions.
+    Multi {
+        /// What runs again if one before it aborts.
+        first: Option<Fragment<P::Work>>,
+        work: Work<P>,
+        response: Option<Response<P::Reply, P::Abort>>,
+        committed: bool,
+    },
+    /// One that failed here on top of undecided ones. It has no effects, and is gone when they have committed.
+    Failed { first: Fragment<P::Work>, response: Option<Response<P::Reply, P::Abort>> },
+}
+
+impl<P: Partition> Entry<P> {
+    fn transaction(&self) -> TransactionId {
+        match self {
+            Entry::Call { call, .. } => call.transaction,
+            Entry::Multi { work, .. } => work.transaction,
+            Entry::Failed { first, .. } => first.transaction,
+        }
+    }
+
+    /// Who decides it, if that is not decided here.
+    pub(super) fn coordinator(&self) -> Option<CoordinatorId> {
+        match self {
+            Entry::Call { .. } => None,
+            Entry::Multi { work, .. } => Some(work.coordinator),
+            Entry::Failed { first, .. } => Some(first.coordinator),
+        }
+    }
+
+    /// Whether it has run its last fragment here.
+    pub(super) fn is_finished(&self) -> bool {
+        !matches!(self, Entry::Multi { work, .. } if !work.finished)
+    }
+}
+
+impl<P: Partition> Ordered<P> {
+    pub(super) fn new(scheme: Scheme) -> Ordered<P> {
+        Ordered { scheme, undecided: VecDeque::new(), waiting: VecDeque::new() }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.undecided.is_empty() && self.waiting.is_empty()
+    }
+
+    pub(super) fn handle(&mut self, place: &mut Workplace<P>, message: ToOwner<P::Work>, out: &mut Out<P>) {
+        match message {
+            ToOwner::Call(call) => self.waiting.push_back(Arrival::Call(call)),
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) if fragment.round == 0 => {
+                self.waiting.push_back(Arrival::Fragment(fragment));
+            }
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => self.proceed(place, fragment, out),
+            ToOwner::Coordinator(FromCoordinator::Decision(decision)) => self.decide(place, decision, out),
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed }) => {
+                self.coordinator_recovered(place, coordinator, &committed, out);
+            }
+            ToOwner::Tick => {}
+        }
+        self.run(place, out);
+    }
+
+    /// Runs what may run.
+    fn run(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+        while let Some(arrival) = self.waiting.front() {
+            let admission = match self.scheme {
+                Scheme::Blocking => blocking::admit(&self.undecided),
+                scheme => speculation::admit(scheme, &self.undecided, arrival),
+            };
+            if admission == Admission::Wait {
+                return;
+            }
+            let arrival = self.waiting.pop_front().expect("it is there");
+            match arrival {
+                Arrival::Call(call) if admission == Admission::Alone => place.run_alone(call, out),
+                Arrival::Call(call) => self.speculate(place, call, out),
+                Arrival::Fragment(fragment) => {
+                    self.begin(place, fragment, admission == Admission::Speculate { response_waits: true }, out);
+                }
+            }
+        }
+    }
+
+    /// The transaction on whose commit what runs next will depend.
+    fn tail(&self) -> Option<TransactionId> {
+        let multi = |entry: &&Entry<P>| matches!(entry, Entry::Multi { .. });
+        self.undecided.iter().rev().find(multi).map(Entry::transaction)
+    }
+
+    /// Runs a single-partition transaction on top of undecided ones.
+    fn speculate(&mut self, place: &mut Workplace<P>, call: Call<P::Work>, out: &mut Out<P>) {
+        let (transaction, after) = (call.transaction, self.tail());
+        match place.partition.execute(transaction, &call.work) {
+            Ok((reply, undo)) => {
+                if !is_injected(Fault::SpeculatedUnrecorded) {
+                    let record = || OwnerRecord::Executed { transaction, work: call.work.clone(), after };
+                    place.keep(Kept::Forced, record, out);
+                }
+                if is_injected(Fault::ReplyLeaked) {
+                    out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Committed(reply) });
+                    return place.partition.forget(undo);
+                }
+                let reply = Some(Outcome::Committed(reply));
+                self.undecided.push_back(Entry::Call { call, undo: Some(undo), reply });
+            }
+            Err(abort) if is_injected(Fault::UserAbortLeaked) => {
+                out.push(OwnerOutput::Reply { transaction, outcome: Outcome::UserAborted(abort) });
+            }
+            Err(abort) => {
+                let reply = Some(Outcome::UserAborted(abort));
+                self.undecided.push_back(Entry::Call { call, undo: None, reply });
+            }
+        }
+    }
+
+    /// Runs a first fragment.
+    fn begin(&mut self, place: &mut Workplace<P>, first: Fragment<P::Work>, response_waits: bool, out: &mut Out<P>) {
+        let (after, to) = (self.tail(), first.coordinator);
+        let mut work = Work::new(first.transaction, to);
+        let mut response = place.run_fragment(&mut work, first.clone(), after, out);
+        if is_injected(Fault::DependencyLost) {
+            response.after = None;
+        }
+        let failed = response.result.is_err();
+        let response = if response_waits {
+            Some(response)
+        } else {
+            send::<P>(to, response, out);
+            None
+        };
+        if !failed {
+            self.undecided.push_back(Entry::Multi { first: Some(first), work, response, committed: false });
+        } else if after.is_some() {
+            self.undecided.push_back(Entry::Failed { first, response });
+        }
+    }
+
+    /// Runs a later fragment. Its coordinator sends one when all before it is decided, so its transaction is the first here; or it is
+    /// one that died with the owner's memory, and will be aborted.
+    fn proceed(&mut self, place: &mut Workplace<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
+        let Some(Entry::Multi { work, .. }) = self.undecided.front_mut() else { return };
+        if work.transaction != fragment.transaction || work.finished || fragment.round <= work.round {
+            return;
+        }
+        let to = work.coordinator;
+        let response = place.run_fragment(work, fragment, None, out);
+        if response.result.is_err() {
+            self.undecided.pop_front();
+        }
+        send::<P>(to, response, out);
+    }
+
+    fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
+        let Decision { transaction, coordinator, commit } = decision;
+        match self.undecided.iter().position(|entry| entry.transaction() == transaction) {
+            Some(at) if commit => {
+                let Entry::Multi { committed, .. } = &mut self.undecided[at] else {
+                    unreachable!("transaction {transaction} committed without a vote of partition {}", place.id)
+                };
+                *committed = true;
+            }
+            Some(at) => self.abort(place, at, out),
+            None if commit => place.ack(transaction, coordinator, out),
+            None => {
+                // It has not run here, or not again since what was before it aborted.
+                let is_it = |arrival: &Arrival<P::Work>| matches!(arrival, Arrival::Fragment(fragment) if fragment.transaction == transaction);
+                self.waiting.retain(|arrival| !is_it(arrival));
+            }
+        }
+        self.settle(place, out);
+    }
+
+    /// Aborts a transaction, and takes back what ran on top of it. What an earlier life of the owner ran does not run again: clients and
+    /// coordinators have been told that it died, and may have been told how it ended without a record.
+    fn abort(&mut self, place: &mut Workplace<P>, at: usize, out: &mut Out<P>) {
+        if matches!(self.undecided[at], Entry::Failed { .. }) {
+            // Nothing ran on top of it.
+            self.undecided.remove(at);
+            return;
+        }
+        let missed = (is_injected(Fault::CascadeMissed) && self.undecided.len() > at + 1)
+            .then(|| self.undecided.pop_back().expect("it is there"));
+        while self.undecided.len() > at + 1 {
+            match self.undecided.pop_back().expect("it is there") {
+                Entry::Call { call, undo, reply } => {
+                    if let Some(undo) = undo {
+                        place.partition.undo(undo);
+                    }
+                    if reply.is_some() {
+                        self.waiting.push_front(Arrival::Call(call));
+                    }
+                }
+                Entry::Multi { first, mut work, .. } => {
+                    place.undo(&mut work);
+                    if let Some(first) = first {
+                        self.waiting.push_front(Arrival::Fragment(first));
+                    }
+                }
+                Entry::Failed { first, .. } => self.waiting.push_front(Arrival::Fragment(first)),
+            }
+        }
+        let Some(Entry::Multi { mut work, .. }) = self.undecided.pop_back() else {
+            unreachable!("only transactions over several partitions are decided")
+        };
+        place.undo(&mut work);
+        if work.finished {
+            place.decided(work.transaction, None, out);
+        }
+        self.undecided.extend(missed);
+    }
+
+    /// Lets go of what is decided at the front.
+    fn settle(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+        // Replies need not wait for the records that say that what they depend on was decided: the coordinator knows.
+        let mut committed = Vec::new();
+        while let Some(entry) = self.undecided.front_mut() {
+            if let Entry::Multi { response, committed: false, work, .. } = entry {
+                if let Some(response) = response.take() {
+                    send::<P>(work.coordinator, Response { after: None, ..response }, out);
+                }
+                break;
+            }
+            match self.undecided.pop_front().expect("it is there") {
+                Entry::Call { call, undo, reply } => {
+                    if is_injected(Fault::SpeculatedUnrecorded) && undo.is_some() {
+                        let record = || OwnerRecord::Executed {
+                            transaction: call.transaction,
+                            work: call.work.clone(),
+                            after: None,
+                        };
+                        place.keep(Kept::Forced, record, out);
+                    }
+                    if let Some(undo) = undo {
+                        place.partition.forget(undo);
+                    }
+                    let transaction = call.transaction;
+                    out.extend(reply.map(|outcome| OwnerOutput::Reply { transaction, outcome }));
+                }
+                Entry::Failed { first, response } => {
+                    if let Some(response) = response {
+                        send::<P>(first.coordinator, Response { after: None, ..response }, out);
+                    }
+                }
+                Entry::Multi { mut work, .. } => {
+                    place.forget(&mut work);
+                    committed.push((work.transaction, work.coordinator));
+                }
+            }
+        }
+        for (transaction, coordinator) in committed {
+            place.decided(transaction, Some(coordinator), out);
+        }
+    }
+
+    fn coordinator_recovered(
+        &mut self,
+        place: &mut Workplace<P>,
+        coordinator: CoordinatorId,
+        committed: &[TransactionId],
+        out: &mut Out<P>,
+    ) {
+        let own = |entry: &Entry<P>| (entry.coordinator() == Some(coordinator)).then(|| entry.transaction());
+        let waits = |arrival: &Arrival<P::Work>| match arrival {
+            Arrival::Fragment(fragment) if fragment.coordinator == coordinator => Some(fragment.transaction),
+            _ => None,
+        };
+        let known = self.undecided.iter().filter_map(own).chain(self.waiting.iter().filter_map(waits));
+        let known: Vec<TransactionId> = known.collect();
+        let unknown = committed.iter().filter(|transaction| !known.contains(transaction));
+        for &transaction in known.iter().chain(unknown) {
+            let commit = committed.contains(&transaction);
+            self.decide(place, Decision { transaction, coordinator, commit }, out);
+        }
+    }
+
+    /// Puts what was undecided at a crash back, as it stood.
+    pub(super) fn restore(&mut self, place: &mut Workplace<P>, undecided: Vec<Undecided<P::Work>>) {
+        for Undecided { transaction, what, .. } in undecided {
+            self.undecided.push_back(match what {
+                What::Executed(work) => {
+                    let (_, undo) = place.run_again(transaction, &work);
+                    let call = Call { transaction, work, may_abort: true };
+                    Entry::Call { call, undo: Some(undo), reply: None }
+                }
+                What::Prepared { coordinator, works } => {
+                    let work = Work::restored(place, transaction, coordinator, &works);
+                    Entry::Multi { first: None, work, response: None, committed: false }
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Replay: what records say is done again, and what is not decided is given to the scheme.
+//!
+//! Records are in the order in which their transactions ran, which is a serial order of those that committed: a prepared
+//! transaction's place is where its decision stands, because what ran between did so on top of it and is held back with it, or (under
+//! `locking`) does not conflict with it.
+
+use super::{OwnerRecord, Partition, TransactionId, Workplace};
+use crate::CoordinatorId;
+
+/// A transaction whose end the records do not tell.
+#[derive(Debug)]
+pub(super) struct Undecided<W> {
+    pub(super) transaction: TransactionId,
+    /// What it ran on top of, if that is not decided either.
+    pub(super) after: Option<TransactionId>,
+    pub(super) what: What<W>,
+}
+
+/// What it is.
+#[derive(Debug)]
+pub(super) enum What<W> {
+    /// A single-partition transaction that ran on top of an undecided one.
+    Executed(W),
+    /// A transaction over several partitions, with its fragments.
+    Prepared { coordinator: CoordinatorId, works: Vec<W> },
+}
+
+impl<W> Undecided<W> {
+    /// The coordinator to ask, if it is prepared.
+    pub(super) fn prepared(&self) -> Option<(CoordinatorId, TransactionId)> {
+        match self.what {
+            What::Executed(_) => None,
+            What::Prepared { coordinator, .. } => Some((coordinator, self.transaction)),
+        }
+    }
+}
+
+/// Does again what the records say; what is undecided, in order.
+pub(super) fn replay<P: Partition>(
+    place: &mut Workplace<P>,
+    records: impl IntoIterator<Item = OwnerRecord<P::Work>>,
+) -> Vec<Undecided<P::Work>> {
+    let mut undecided: Vec<Undecided<P::Work>> = Vec::new();
+    for record in records {
+        match record {
+            OwnerRecord::Executed { transaction, work, after: None } => apply(place, transaction, &work),
+            OwnerRecord::Executed { transaction, work, after } => {
+                undecided.push(Undecided { transaction, after, what: What::Executed(work) });
+            }
+            OwnerRecord::Prepared { transaction, coordinator, works, after } => {
+                undecided.retain(|other| other.transaction != transaction);
+                undecided.push(Undecided { transaction, after, what: What::Prepared { coordinator, works } });
+            }
+            OwnerRecord::Decided { transaction, commit: true } => commit(place, &mut undecided, transaction),
+            OwnerRecord::Decided { transaction, commit: false } => abort(&mut undecided, transaction),
+        }
+    }
+    undecided
+}
+
+fn apply<P: Partition>(place: &mut Workplace<P>, transaction: TransactionId, work: &P::Work) {
+    let (_, undo) = place.run_again(transaction, work);
+    place.partition.forget(undo);
+}
+
+/// A transaction has committed, and with it the single-partition ones that ran on top of it alone.
+fn commit<P: Partition>(place: &mut Workplace<P>, undecided: &mut Vec<Undecided<P::Work>>, transaction: TransactionId) {
+    let mut kept = Vec::new();
+    for mut one in std::mem::take(undecided) {
+        let is_on_top = one.after == Some(transaction);
+        match &one.what {
+            What::Prepared { works, .. } if one.transaction == transaction => {
+                works.iter().for_each(|work| apply(place, transaction, work));
+            }
+            What::Executed(work) if is_on_top => apply(place, one.transaction, work),
+            _ => {
+                one.after = one.after.filter(|_| !is_on_top);
+                kept.push(one);
+            }
+        }
+    }
+    *undecided = kept;
+}
+
+/// A transaction was aborted, and what ran on top of it is void.
+fn abort<W>(undecided: &mut Vec<Undecided<W>>, transaction: TransactionId) {
+    let mut void = vec![transaction];
+    undecided.retain(|one| {
+        let is_void = one.transaction == transaction || one.after.is_some_and(|after| void.contains(&after));
+        if is_void {
+            void.push(one.transaction);
+        }
+        !is_void
+    });
+}

@@ -1,0 +1,151 @@
+//! What all schemes do with a partition: run fragments, keep undo until the decision, and put out records and answers.
+
+use super::{Call, FromOwner, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, PartitionId, TransactionId};
+use crate::fault::{Fault, is_injected};
+use crate::{CoordinatorId, Fragment, Refusal, Response};
+
+/// A partition, and who it is.
+pub(super) struct Workplace<P> {
+    pub(super) id: PartitionId,
+    pub(super) partition: P,
+    pub(super) records: bool,
+}
+
+/// What a transaction over several partitions has done here so far.
+pub(super) struct Work<P: Partition> {
+    pub(super) transaction: TransactionId,
+    pub(super) coordinator: CoordinatorId,
+    /// By rounds; empty where no records are kept.
+    done: Vec<P::Work>,
+    /// The latest last.
+    undo: Vec<P::Undo>,
+    /// The round of its latest fragment.
+    pub(super) round: u32,
+    /// Whether it has run its last fragment here, and has voted to commit.
+    pub(super) finished: bool,
+}
+
+impl<P: Partition> Workplace<P> {
+    pub(super) fn keep(&self, kept: Kept, record: impl FnOnce() -> OwnerRecord<P::Work>, out: &mut Out<P>) {
+        if self.records {
+            out.push(OwnerOutput::Keep(kept, record()));
+        }
+    }
+
+    /// Runs a single-partition transaction that will not be taken back.
+    pub(super) fn run_alone(&mut self, call: Call<P::Work>, out: &mut Out<P>) {
+        let Call { transaction, work, may_abort } = call;
+        let result = if may_abort {
+            self.partition.execute(transaction, &work).map(|(reply, undo)| {
+                self.partition.forget(undo);
+                reply
+            })
+        } else {
+            Ok(self.partition.execute_without_undo(transaction, &work))
+        };
+        let outcome = match result {
+            Ok(reply) => {
+                self.keep(Kept::Forced, || OwnerRecord::Executed { transaction, work, after: None }, out);
+                Outcome::Committed(reply)
+            }
+            Err(abort) => Outcome::UserAborted(abort),
+        };
+        out.push(OwnerOutput::Reply { transaction, outcome });
+    }
+
+    /// Runs a fragment, which may be the last: then the transaction is prepared. If it fails, nothing of the transaction is left here.
+    pub(super) fn run_fragment(
+        &mut self,
+        work: &mut Work<P>,
+        fragment: Fragment<P::Work>,
+        after: Option<TransactionId>,
+        out: &mut Out<P>,
+    ) -> Response<P::Reply, P::Abort> {
+        let Fragment { transaction, round, last, .. } = fragment;
+        let result = match fragment.work.map(|todo| (self.partition.execute(transaction, &todo), todo)) {
+            None => Ok(None),
+            Some((Ok((reply, undo)), todo)) => {
+                work.undo.push(undo);
+                if self.records {
+                    work.done.push(todo);
+                }
+                Ok(Some(reply))
+            }
+            Some((Err(abort), _)) => {
+                self.undo(work);
+                Err(Refusal::UserAbort(abort))
+            }
+        };
+        work.round = round;
+        if last && result.is_ok() {
+            work.finished = true;
+            if !is_injected(Fault::PrepareForgotten) {
+                let (coordinator, works) = (work.coordinator, work.done.clone());
+                let record = || OwnerRecord::Prepared { transaction, coordinator, works, after };
+                self.keep(Kept::Forced, record, out);
+            }
+            if is_injected(Fault::UndoDroppedEarly) {
+                self.forget(work);
+            }
+        }
+        Response { transaction, partition: self.id, round, result, after }
+    }
+
+    /// Does again what records say.
+    ///
+    /// # Panics
+    /// If it fails, as it did not before.
+    pub(super) fn run_again(&mut self, transaction: TransactionId, work: &P::Work) -> (P::Reply, P::Undo) {
+        self.partition.execute(transaction, work).unwrap_or_else(|_| {
+            panic!("transaction {transaction} ran at partition {}, and fails when it is run again", self.id)
+        })
+    }
+
+    /// Takes back all that the transaction did here.
+    pub(super) fn undo(&mut self, work: &mut Work<P>) {
+        work.undo.drain(..).rev().for_each(|undo| self.partition.undo(undo));
+        work.done.clear();
+    }
+
+    /// The transaction will not be taken back.
+    pub(super) fn forget(&mut self, work: &mut Work<P>) {
+        work.undo.drain(..).for_each(|undo| self.partition.forget(undo));
+    }
+
+    /// Notes the end of a transaction, and tells its coordinator of a commit.
+    pub(super) fn decided(&self, transaction: TransactionId, committed: Option<CoordinatorId>, out: &mut Out<P>) {
+        let (kept, commit) = (if committed.is_some() { Kept::Forced } else { Kept::Later }, committed.is_some());
+        self.keep(kept, || OwnerRecord::Decided { transaction, commit }, out);
+        if let Some(coordinator) = committed {
+            self.ack(transaction, coordinator, out);
+        }
+    }
+
+    /// Tells the coordinator that a commit is not forgotten here.
+    pub(super) fn ack(&self, transaction: TransactionId, to: CoordinatorId, out: &mut Out<P>) {
+        out.push(OwnerOutput::Send { to, message: FromOwner::Ack { transaction, partition: self.id } });
+    }
+}
+
+impl<P: Partition> Work<P> {
+    /// Of a transaction that has done nothing here.
+    pub(super) fn new(transaction: TransactionId, coordinator: CoordinatorId) -> Work<P> {
+        Work { transaction, coordinator, done: Vec::new(), undo: Vec::new(), round: 0, finished: false }
+    }
+
+    /// Of one that is prepared, done again.
+    pub(super) fn restored(
+        place: &mut Workplace<P>,
+        transaction: TransactionId,
+        coordinator: CoordinatorId,
+        works: &[P::Work],
+    ) -> Work<P> {
+        let undo = works.iter().map(|todo| place.run_again(transaction, todo).1).collect();
+        Work { transaction, coordinator, done: works.to_vec(), undo, round: 0, finished: true }
+    }
+}
+
+/// Sends a response.
+pub(super) fn send<P: Partition>(to: CoordinatorId, response: Response<P::Reply, P::Abort>, out: &mut Out<P>) {
+    out.push(OwnerOutput::Send { to, message: FromOwner::Response(response) });
+}
