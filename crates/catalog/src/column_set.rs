@@ -124,13 +124,13 @@ impl ColumnUse {
         setting
     }
 
-    /// What both do.
+    /// What both do. A column that one sets, if at all, and the other adds to may have been added to alone: it counts as read.
     #[must_use]
     #[inline]
     pub const fn union(self, other: ColumnUse) -> ColumnUse {
-        let read = self.read().union(other.read());
-        let set = self.set.union(other.set).intersection(read.complement());
-        ColumnUse { used: self.used.union(other.used), added: self.added.union(other.added), set }
+        let (read, added) = (self.read().union(other.read()), self.added.union(other.added));
+        let set = self.set.union(other.set).intersection(read.union(added).complement());
+        ColumnUse { used: self.used.union(other.used), added, set }
     }
 
     /// Those whose values it may use.
@@ -176,5 +176,20 @@ mod tests {
         assert!(set.contains(ColumnId(0)) && !set.contains(ColumnId(1)) && set.contains(ColumnId(99)));
         assert!(!set.intersects(ColumnSet::of(ColumnId(62))));
         assert!(ColumnSet::ALL.contains(ColumnId(7)) && ColumnSet::EMPTY.is_empty());
+    }
+
+    #[test]
+    fn what_is_set_and_read_or_added_to_is_not_set_blindly() {
+        let column = ColumnId(3);
+        let [set, added] = [ColumnUse::setting([column]), ColumnUse::adding([column])];
+        let read = ColumnUse::from(ColumnSet::of(column));
+        assert!(set.read().is_empty() && set.union(set).read().is_empty());
+        for other in [added, read, added.union(read)] {
+            for both in [set.union(other), other.union(set), set.union(other).union(set)] {
+                assert!(both.read().contains(column) && both.set.is_empty(), "{both:?}");
+            }
+        }
+        let apart = set.union(ColumnUse::adding([ColumnId(4)]));
+        assert!(apart.read().is_empty() && apart.set.contains(column));
     }
 }

@@ -117,6 +117,8 @@ impl Engine {
         let foundation = Foundation { protocol, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
         let environment = &foundation.environment;
         let began = Instant::now();
+        let validator = foundation.protocol.validator();
+        let queue = Queue::settings(&options, validator.as_deref())?;
         // Recovery may need more than was in use: rows that the log deletes again are there for a while.
         environment.memory.set_limit(None);
         let opened = match &options.place {
@@ -133,7 +135,7 @@ impl Engine {
             None => (None, None),
         };
         let pool = Arc::new(Pool::new(options.workers, writers));
-        let queue = Queue::of(&options, foundation.protocol.validator(), &pool)?;
+        let queue = queue.map(|settings| Queue::open(settings, validator, &pool));
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
         let ticker = if options.step_helpers {

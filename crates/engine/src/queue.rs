@@ -273,18 +273,18 @@ impl Queue {
         Queue { settings, validator: None, workers: 1, pool: None, state: Mutex::default() }
     }
 
-    /// The queue of a database, if its settings or its protocol's validator want one.
+    /// What the queue of a database is to be, if its settings or its protocol's validator want one.
     ///
     /// # Errors
     /// Batches would wait for longer than a transaction may be open.
-    pub(crate) fn of(
+    pub(crate) fn settings(
         options: &Settings,
-        validator: Option<Box<dyn Validator>>,
-        pool: &Arc<Pool>,
-    ) -> Result<Option<Queue>, OpenError> {
-        let batching = validator.as_ref().map(|validator| validator.batching());
-        let workers = batching.map_or(1, |batching| batching.workers);
-        let own = batching.map(|Batching { batch_max, wait, .. }| QueueSettings { batch_max, wait, order: None });
+        validator: Option<&dyn Validator>,
+    ) -> Result<Option<QueueSettings>, OpenError> {
+        let own = validator.map(|validator| {
+            let Batching { batch_max, wait, .. } = validator.batching();
+            QueueSettings { batch_max, wait, order: None }
+        });
         let Some(settings) = options.queue.or(own) else { return Ok(None) };
         let age_max = options.transaction_age_max;
         if settings.wait >= age_max {
@@ -293,8 +293,14 @@ impl Queue {
                 settings.wait
             )));
         }
+        Ok(Some(settings))
+    }
+
+    /// The queue of a database with these settings; the validator orders what they do not.
+    pub(crate) fn open(settings: QueueSettings, validator: Option<Box<dyn Validator>>, pool: &Arc<Pool>) -> Queue {
+        let workers = validator.as_ref().map_or(1, |validator| validator.batching().workers);
         let validator = validator.filter(|_| settings.order.is_none());
-        Ok(Some(Queue { settings, validator, workers, pool: Some(Arc::clone(pool)), state: Mutex::default() }))
+        Queue { settings, validator, workers, pool: Some(Arc::clone(pool)), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

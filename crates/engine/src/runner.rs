@@ -350,7 +350,10 @@ impl Runner {
             return Err(TransactError::Conflict { last, attempts: *attempts });
         }
         *attempts += 1;
-        pause(&policy, *attempts, &mut self.rng);
+        // Who was in the way of one that was left out of a batch has been decided: there is nothing to wait for.
+        if cause.reason != Reason::LeftOut {
+            pause(&policy, *attempts, &mut self.rng);
+        }
         Ok(())
     }
 }

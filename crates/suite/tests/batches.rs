@@ -109,6 +109,7 @@ const SKEW: [Body; 2] = [
 fn builders() -> impl Iterator<Item = Builder> {
     let validating =
         seriatim::protocols().iter().filter(|known| known.options.iter().any(|knob| knob.name == "batch_max"));
+    assert!(validating.clone().next().is_some(), "there is a protocol with a validator");
     validating.map(|known| Database::builder().protocol(known.name))
 }
 
@@ -133,7 +134,7 @@ fn in_one_batch(builder: Builder, bodies: &[Body]) -> (Vec<u32>, Statistics) {
     let executor = db.executor(1).expect("a thread");
     let all_came = Arc::new(Barrier::new(2));
     let waits = Arc::clone(&all_came);
-    let first = executor.run(move |_| drop(waits.wait()));
+    let first = executor.run(move |_| waits.wait().is_leader());
     let running: Vec<_> = bodies
         .iter()
         .map(|&body| {

@@ -3,6 +3,7 @@
 //! Resources are records, and the leaves and buckets whose node versions prove ranges and absences. Who saw one commits before who writes
 //! it, or links a row in it. Addresses name them: a record or node that a held transaction saw is not reused while it is held.
 
+use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -50,9 +51,12 @@ impl Validator for Orders {
         if batch.len() < 2 {
             return Ordered { order: (0..batch.len()).collect(), ..Ordered::default() };
         }
+        // Of those that a policy ranks alike the last is left out: so who was left out before comes first.
+        let mut members: Vec<usize> = (0..batch.len()).collect();
+        members.sort_by_key(|&at| Reverse(batch[at].restarts));
         let mut graph = Batch::<usize, Tid>::default();
-        for prepared in batch {
-            let Prepared { reads, writes, nodes, inserts, restarts } = prepared;
+        for &at in &members {
+            let Prepared { reads, writes, nodes, inserts, restarts } = &batch[at];
             // Whether a node is as it was seen, the decision says: of those that saw it none is known to be older.
             let nodes = nodes.iter().filter(|_| !self.faults.miss_nodes).map(|&node| (node, Tid::ZERO));
             let reads = reads.iter().filter(|_| !self.faults.miss_reads).copied();
@@ -68,6 +72,7 @@ impl Validator for Orders {
         if self.faults.keep_left_out {
             order.append(&mut left_out);
         }
+        order.iter_mut().chain(&mut left_out).for_each(|at| *at = members[*at]);
         Ordered { order, left_out, stale }
     }
 }

@@ -233,29 +233,29 @@ impl<O: Origin> Optimistic<O> {
 
     /// Whether the updates of an entry use no column of the row that they change: they can be merged into any other.
     pub(crate) fn is_blind(&self, entry: usize) -> bool {
+        let is_row = self.base.writes.entries()[entry].row_version != 0;
+        is_row && self.updates(entry).is_some_and(|columns| columns.read().is_empty())
+    }
+
+    /// What the updates of an entry do with columns, if it has nothing but updates that were noted. What was not, an insertion or deletion
+    /// among it, may have used anything.
+    fn updates(&self, entry: usize) -> Option<ColumnUse> {
         let noted = || self.bases.writes.iter().filter(|base| base.entry as usize == entry);
         let updates = noted().filter(|base| base.row_version != 0).count();
-        let write = &self.base.writes.entries()[entry];
-        write.row_version != 0
-            && !write.expected.is_absent()
-            && updates == self.base.writes.row_versions(entry)
-            && noted().all(|base| base.columns.read().is_empty())
+        if self.base.writes.entries()[entry].expected.is_absent() || updates != self.base.writes.row_versions(entry) {
+            return None;
+        }
+        Some(noted().fold(ColumnUse::default(), |columns, base| {
+            // Of several sums each has to stay in range, not just the last.
+            let twice = columns.added.intersection(base.columns.added);
+            columns.union(base.columns).union(twice.into())
+        }))
     }
 
     /// Merges an entry's updates into a newer row version of its record.
     fn merge(&mut self, entry: usize, newer: usize) -> bool {
         let write = self.base.writes.entries()[entry];
-        let noted = || self.bases.writes.iter().filter(|base| base.entry as usize == entry);
-        let updates = noted().filter(|base| base.row_version != 0).count();
-        // What was not noted, an insertion or deletion among it, may have used anything.
-        if write.expected.is_absent() || updates != self.base.writes.row_versions(entry) {
-            return false;
-        }
-        let columns = noted().fold(ColumnUse::default(), |columns, base| {
-            // Of several sums each has to stay in range, not just the last.
-            let twice = columns.added.intersection(base.columns.added);
-            columns.union(base.columns).union(twice.into())
-        });
+        let Some(columns) = self.updates(entry) else { return false };
         let is_first = |base: &&mut Base| base.entry as usize == entry && base.row_version != 0;
         let Some(first) = self.bases.writes.iter_mut().find(is_first) else { return false };
         let table = write.table();
