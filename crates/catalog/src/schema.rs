@@ -500,6 +500,16 @@ impl TableDef {
         None
     }
 
+    /// What keeps this table from being used as it is declared by `wanted`, in words: as [`TableDef::difference`], but that an ordered
+    /// table serves a declaration that says hashed, since it finds rows by whole keys as well.
+    pub fn misfit(&self, wanted: &TableDef) -> Option<String> {
+        let organization = match wanted.organization {
+            Organization::Hash => self.organization,
+            Organization::Ordered => Organization::Ordered,
+        };
+        self.difference(&TableDef { organization, ..wanted.clone() })
+    }
+
     /// Whether two indexes of tables with the same columns have the same entries.
     fn is_same_index(&self, mine: &IndexDef, other: &TableDef, theirs: &IndexDef) -> bool {
         let nulls_not_distinct = theirs.nulls_not_distinct;
@@ -876,6 +886,16 @@ mod tests {
             table().difference(&other).as_deref(),
             Some("index number 0 is `i` on (desc(b)), ordered, not absent")
         );
+    }
+
+    #[test]
+    fn an_ordered_table_serves_who_finds_rows_by_whole_keys_and_a_hashed_one_nobody_who_wants_ranges() {
+        let (ordered, hashed) = (builder().key(["a"]), builder().key(["a"]).hash());
+        let (ordered, hashed) = (ordered.finish().expect("valid"), hashed.finish().expect("valid"));
+        assert_eq!((ordered.misfit(&hashed), ordered.misfit(&ordered), hashed.misfit(&hashed)), (None, None, None));
+        assert_eq!(hashed.misfit(&ordered).as_deref(), Some("its key is (a), hashed, not (a), ordered"));
+        let other = TableDef { key: vec![KeyPart { descending: true, ..hashed.key[0] }], ..hashed };
+        assert_eq!(ordered.misfit(&other).as_deref(), Some("its key is (a), ordered, not (desc(a)), ordered"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use seriatim_base::say;
 use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
-use crate::{Failure, middle_tier};
+use crate::{Failure, below, middle_tier};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -133,7 +133,8 @@ pub(crate) fn number(name: &'static str, value: &'static str, default: &'static 
     Arg::new(name).long(name).value_name(value).default_value(default).help(help)
 }
 
-fn run_options(command: Command) -> Command {
+/// Threads, time, seed and format.
+pub(crate) fn run_options(command: Command) -> Command {
     command
         .arg(number("threads", "N", "1", "Threads, a terminal each").value_parser(value_parser!(u16).range(1..=4096)))
         .arg(number("seconds", "S", "10", "Length of the measurement").value_parser(seconds))
@@ -231,13 +232,13 @@ fn bench() -> Command {
         workload = knobs(entry, workload.args(simulation()));
         bench = bench.subcommand(workload);
     }
-    bench.subcommand(run_options(
+    bench.subcommands(below::commands()).subcommand(run_options(
         Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
     ))
 }
 
 /// Simulated cores instead of threads.
-fn simulation() -> [Arg; 2] {
+pub(crate) fn simulation() -> [Arg; 2] {
     [
         Arg::new("simulate-cores")
             .long("simulate-cores")

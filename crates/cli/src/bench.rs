@@ -16,7 +16,7 @@ use crate::machine::{self, Machine};
 use crate::report::{self, Consistency};
 use crate::runner::{self, Plan};
 use crate::simulated::{self, Simulation};
-use crate::{Failure, args, callers};
+use crate::{Failure, args, below, callers};
 
 const MIB: usize = 1 << 20;
 
@@ -24,13 +24,16 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else { unreachable!("clap requires a workload") };
     let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(rng::entropy);
     talk!("seed {seed}");
-    match Entry::find(name) {
-        Ok(entry) => workload(entry, matches, seed),
-        Err(_) => speed_of_light(matches, seed),
+    match (name, Entry::find(name)) {
+        (_, Ok(entry)) => workload(entry, matches, seed),
+        ("index", _) => below::index(matches, seed),
+        ("regions", _) => below::regions(matches, seed),
+        _ => speed_of_light(matches, seed),
     }
 }
 
-fn plan(matches: &ArgMatches, seed: u64) -> Plan {
+/// What to run, as far as the command has options for it.
+pub(crate) fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     let seconds = |name| matches.try_get_one::<f64>(name).ok().flatten().copied().unwrap_or(0.0);
     let threads = matches.get_one::<u16>("threads").copied().unwrap_or(1);
     let durability = durability(matches);

@@ -6,6 +6,7 @@
 //! written is a failed run.
 
 mod args;
+mod below;
 mod bench;
 mod callers;
 mod contention;

@@ -7,6 +7,7 @@ use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
+use seriatim::htm::RegionStatistics;
 use seriatim::{Batch, BatchStatistics, Contention, Database, LogStatistics, QueueStatistics, Statistics};
 use seriatim_workload::{Entry, Values};
 
@@ -49,6 +50,21 @@ fn microseconds(latency: &Histogram<u64>, quantile: f64) -> f64 {
 fn quantiles(latency: &Histogram<u64>) -> Value {
     let at = |quantile| microseconds(latency, quantile);
     json!({ "p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999), "max": at(1.0) })
+}
+
+/// What became of regions.
+pub(crate) fn regions(counted: &RegionStatistics, backend: &str) -> Value {
+    let aborted = &counted.aborted;
+    json!({
+        "backend": backend,
+        "started": counted.started,
+        "committed": counted.committed,
+        "aborted": {
+            "conflict": aborted.conflict, "capacity": aborted.capacity, "explicit": aborted.explicit,
+            "system": aborted.system,
+        },
+        "fallback": counted.fallback,
+    })
 }
 
 fn mean_flush_us(log: &LogStatistics) -> f64 {
@@ -217,7 +233,6 @@ impl Report<'_> {
         options.insert("durability".to_owned(), json!(self.plan.durability.name()));
         options.insert("batch".to_owned(), json!(self.plan.batch.to_string()));
         options.insert("warmup".to_owned(), json!(self.plan.warmup));
-        let regions = &statistics.regions;
         json!({
             "workload": self.entry.name,
             "protocol": self.db.protocol().name,
@@ -244,16 +259,7 @@ impl Report<'_> {
                 "left_out": queue.left_out, "stale": queue.stale, "order_seconds": queue.order_time.as_secs_f64(),
             })),
             "simulated": self.measured.simulated,
-            "htm": {
-                "backend": self.db.backend().to_string(),
-                "started": regions.started,
-                "committed": regions.committed,
-                "aborted": {
-                    "conflict": regions.aborted.conflict, "capacity": regions.aborted.capacity,
-                    "explicit": regions.aborted.explicit, "system": regions.aborted.system,
-                },
-                "fallback": regions.fallback,
-            },
+            "htm": regions(&statistics.regions, &self.db.backend().to_string()),
             "memory_bytes": statistics.memory_bytes,
             "memory_limit": statistics.memory_limit,
             "is_full": self.measured.is_full,

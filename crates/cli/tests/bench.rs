@@ -360,3 +360,60 @@ fn core_workloads_of_ycsb_run_with_nothing_else_given() {
         assert!(output.status.success(), "{core}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+/// What a measurement below the workloads prints, or says.
+fn below(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+    let run = ["--threads", "2", "--seconds", "0.02", "--seed", "7"];
+    command.arg("bench").args(arguments).args(run).output().expect("the binary starts")
+}
+
+#[test]
+fn an_index_without_transactions_and_regions_report_what_workloads_do() {
+    let of_index = ["--records", "500", "--reads", "50", "--inserts", "25", "--ops", "4"];
+    let (emulated, absent) = (["--htm", "emulated"], ["--htm", "absent"]);
+    for (name, more, htm) in [
+        ("index", [&["--index", "hash"][..], &of_index].concat(), emulated),
+        ("index", [&["--index", "ordered", "--regions", "operations"][..], &of_index].concat(), absent),
+        ("index", of_index.to_vec(), emulated),
+        ("regions", vec!["--read", "4", "--written", "1"], emulated),
+        ("regions", vec!["--read", "4", "--written", "1", "--writes-first"], emulated),
+        ("regions", vec!["--microseconds", "2"], absent),
+    ] {
+        let arguments = [&[name][..], &more, &htm].concat();
+        let text = below(&arguments);
+        let printed = String::from_utf8_lossy(&text.stdout);
+        assert!(text.status.success() && printed.contains("seed 7"), "{arguments:?}: {text:?}");
+        let output = below(&[&arguments[..], &["--format", "json"]].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&report["workload"], &report["threads"], &report["seed"]), (&name.into(), &2.into(), &7.into()));
+        assert!(
+            report["committed"].as_u64() > Some(0) && report["committed_per_second"].as_f64() > Some(0.0),
+            "{report}"
+        );
+        assert_eq!((&report["consistency"], &report["failed"]), (&"passed".into(), &0.into()), "{report}");
+        assert_eq!(report["htm"]["started"].as_u64() > Some(0), htm == emulated, "{report}");
+        if name == "index" {
+            let [operations, changes, inserts] = ["operations", "changes", "inserts"].map(|name| report[name].as_u64());
+            assert!(changes > Some(0) && inserts > Some(0) && operations > changes, "{report}");
+            assert_eq!(report["committed"].as_u64(), operations.map(|operations| operations / 4), "{report}");
+        }
+    }
+}
+
+#[test]
+fn what_measurements_below_the_workloads_cannot_be_is_refused_in_one_line() {
+    for (arguments, wants) in [
+        (&["index", "--reads", "80", "--inserts", "30"][..], "100 at most"),
+        (&["index", "--records", "0"], "1.."),
+        (&["index", "--regions", "lookups"], "changes, operations"),
+        (&["regions", "--microseconds", "0"], "from 0.01 to 1000000"),
+        (&["regions", "--microseconds", "5", "--read", "5"], "cannot be used with"),
+    ] {
+        let output = below(arguments);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        let last = talk.lines().last().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(2), "{talk}");
+        assert!(last.contains(wants) && output.stdout.is_empty(), "{talk}");
+    }
+}

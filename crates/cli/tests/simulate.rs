@@ -92,6 +92,24 @@ fn regions_of_dbx_abort_where_cores_meet_and_not_where_they_do_not() {
 }
 
 #[test]
+fn regions_hold_what_the_model_says() {
+    for (more, fits) in [
+        (&["--written", "32"][..], true),
+        (&["--written", "64"], false),
+        (&["--read", "128"], true),
+        (&["--read", "512"], false),
+    ] {
+        let command = ["bench", "regions", "--simulate-cores", "2", "--seconds", "0.0002", "--format", "json"];
+        let output = seriatim(&[&command[..], more].concat());
+        let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let (htm, simulated) = (&said["htm"], &said["simulated"]);
+        assert_eq!((&simulated["cores"], &simulated["proven"]), (&2.into(), &false.into()), "{said}");
+        let whole = if fits { &htm["committed"] } else { &htm["aborted"]["capacity"] };
+        assert!(htm["started"].as_u64() > Some(0) && whole == &htm["started"], "{more:?}: {said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_in_one_line() {
     for (more, wanted) in [
         (&["--threads", "2"][..], "--threads"),

@@ -5,11 +5,18 @@ use crate::{dbx, htcc, reordering};
 
 /// Every figure, in the order of the papers.
 pub const FIGURES: &[&Figure] = &[
+    &dbx::fig01::FIGURE,
     &dbx::fig05::FIGURE,
+    &dbx::fig06::FIGURE,
+    &dbx::fig07::FIGURE,
     &dbx::fig08::FIGURE,
     &dbx::fig09::FIGURE,
     &dbx::fig10::FIGURE,
+    &dbx::fig11::FIGURE,
+    &dbx::fig12::FIGURE,
+    &dbx::fig13::FIGURE,
     &dbx::fig14::FIGURE,
+    &dbx::fig15::FIGURE,
     &dbx::fig16::FIGURE,
     &dbx::fig17::FIGURE,
     &htcc::fig01::FIGURE,

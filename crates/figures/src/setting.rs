@@ -95,30 +95,54 @@ impl Setting {
         format!("tpcc --warehouses {warehouses}{small} {} {more}", protocol_arguments(protocol))
     }
 
+    /// The options by which a protocol runs in comparisons.
+    pub fn protocol(&self, protocol: &str) -> String {
+        protocol_arguments(protocol)
+    }
+
     /// A point of the curve `series` at `x`, by the workload and options that `command` names.
     pub fn point(&self, part: &'static str, series: &str, x: f64, scene: Scene, command: &str) -> Point {
-        let Scene { cores, threads } = scene;
-        let count = if cores == Cores::Real { "--threads" } else { "--simulate-cores" };
-        let mut arguments: Vec<String> =
-            std::iter::once("bench").chain(command.split_whitespace()).map(str::to_owned).collect();
-        let seconds = match (self.size, cores) {
-            (Size::Small, Cores::Real) => self.seconds.unwrap_or(0.05),
-            (Size::Large, Cores::Real) => self.seconds.unwrap_or(2.0),
-            // Virtual seconds: all cores' work is done by one thread.
-            (Size::Small, Cores::Simulated) => 0.002,
-            (Size::Large, Cores::Simulated) => 0.2,
+        let (warmup, rest) = match (self.size, scene.cores) {
+            (Size::Small, _) => (0.0, "--prefault 0"),
+            (Size::Large, Cores::Real) => (0.5, "--no-check"),
+            (Size::Large, Cores::Simulated) => (0.2, "--no-check"),
         };
-        let (warmup, rest): (f64, &[&str]) = match (self.size, cores) {
-            (Size::Small, _) => (0.0, &["--prefault", "0"]),
-            (Size::Large, Cores::Real) => (0.5, &["--no-check"]),
-            (Size::Large, Cores::Simulated) => (0.2, &["--no-check"]),
+        // Virtual seconds: all cores' work is done by one thread.
+        let mut point = self.timed(part, series, x, scene, command, if self.is_small() { 0.002 } else { 0.2 });
+        let more = format!("--warmup {warmup} {rest}");
+        point.arguments.extend(more.split_whitespace().map(str::to_owned));
+        point
+    }
+
+    /// A point of a measurement below the workloads, which `command` names: its cores are few steps away from what is measured.
+    pub fn below(&self, part: &'static str, series: &str, x: f64, scene: Scene, command: &str) -> Point {
+        self.timed(part, series, x, scene, command, 0.001)
+    }
+
+    /// A point that runs for the time of its size, on simulated cores for so many virtual seconds.
+    fn timed(
+        &self,
+        part: &'static str,
+        series: &str,
+        x: f64,
+        Scene { cores, threads }: Scene,
+        command: &str,
+        simulated: f64,
+    ) -> Point {
+        let (count, seconds) = match cores {
+            Cores::Real => ("--threads", self.seconds.unwrap_or(if self.is_small() { 0.05 } else { 2.0 })),
+            Cores::Simulated => ("--simulate-cores", simulated),
         };
-        let run = [count.to_owned(), threads.to_string(), "--seconds".to_owned(), seconds.to_string()];
-        arguments.extend(run);
-        arguments.extend(["--warmup".to_owned(), warmup.to_string()]);
-        arguments.extend(rest.iter().map(|&word| word.to_owned()));
+        let line = format!("bench {command} {count} {threads} --seconds {seconds}");
+        let arguments = line.split_whitespace().map(str::to_owned).collect();
         Point { part, cores, threads, series: series.to_owned(), x, arguments }
     }
+}
+
+/// The options by which a region begins so many times, whatever ends it, before its body runs under the locks.
+pub(crate) fn thresholds(restarts: u32) -> String {
+    let each = |cause| format!("--option region_{cause}_max={restarts}");
+    ["conflict", "capacity", "system", "held"].map(each).join(" ")
 }
 
 /// The options by which a protocol runs in comparisons. `silo-rows` and `dbx-rows` are the papers' protocols, which validate whole
@@ -161,6 +185,8 @@ mod tests {
             "bench tpcc --warehouses 40 --protocol silo --option rebases_max=0 --mix new-order --threads 2 --seconds 2 \
              --warmup 0.5 --no-check"
         );
+        let below = small().below("", "a", 1.0, scene, "regions --read 4");
+        assert_eq!(below.arguments.join(" "), "bench regions --read 4 --threads 2 --seconds 0.05");
         let scene = Scene { cores: Cores::Simulated, threads: 2 };
         assert_eq!(
             command(&small(), "dbx", scene),

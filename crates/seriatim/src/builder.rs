@@ -141,7 +141,7 @@ impl Builder {
     }
 
     /// Whether to count conflicts by row, cause and the procedures that were in each other's way, for
-    /// [`Database::contention`](crate::Database::contention). Default no; then it costs nothing.
+    /// [`Database::contention`](crate::Database::contention). A transaction then takes about a fifth more instructions. Default no.
     pub fn track_contention(mut self, wanted: bool) -> Builder {
         self.settings.track_contention = wanted;
         self

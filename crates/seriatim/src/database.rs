@@ -111,14 +111,14 @@ impl Database {
 
     /// The existing table that `T` declares. In a database on disk, one that is clustered otherwise than `T` says is converted: its rows
     /// are written once more, and it is durable as `T` has it when this returns. While somebody has a handle of it, or a transaction is
-    /// open, it stays as it is.
+    /// open, it stays as it is. One that was declared as ordered ([`Database::declare`]) serves a `T` that says hashed.
     ///
     /// # Errors
     /// No such table, or one with another definition. Where it is converted, as [`Database::create`]; it is as it was then.
     pub fn table<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         let definition = T::definition();
         let set = self.engine.find_clustered(&definition)?;
-        match set.definition.difference(&definition) {
+        match set.definition.misfit(&definition) {
             None => Ok(Handle::new(set)),
             Some(difference) => Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference }),
         }

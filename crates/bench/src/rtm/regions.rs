@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{CACHE_LINE, Rng, WorkerId, talk, thread};
+use seriatim_bench::regions::{Linger, ONE, WORDS, loads_of_microsecond};
 use seriatim_htm::{
     Access, Body, BodyError, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock,
 };
@@ -15,10 +16,6 @@ use super::{FATES, Setting, fates, percent, table};
 
 type Part = Result<String, Box<dyn Error>>;
 
-/// One attempt, then the fallback.
-const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
-/// Words of a cache line.
-const WORDS: usize = CACHE_LINE / size_of::<AtomicU64>();
 /// Lines that random places are drawn from: 16 MiB.
 const LINES: usize = 1 << 18;
 
@@ -70,18 +67,6 @@ unsafe impl Body for Touch<'_> {
             }
         }
         Ok(sum)
-    }
-}
-
-/// Loads one word so many times.
-struct Linger<'a>(&'a AtomicU64, u64);
-
-// SAFETY: rule 3: the word is borrowed while the body runs.
-unsafe impl Body for Linger<'_> {
-    type Output = u64;
-
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
-        Ok((0..self.1).fold(0, |sum, _| black_box(sum ^ access.load(self.0))))
     }
 }
 
@@ -202,15 +187,14 @@ pub(super) fn capacity(setting: &Setting) -> Part {
 pub(super) fn duration(setting: &Setting) -> Part {
     talk!("duration");
     let htm = Htm::new(setting.htm)?;
-    let (without, word) = (Htm::new(HtmMode::Absent)?, AtomicU64::new(0));
-    let loads = if setting.is_small { 10_000 } else { 10_000_000 };
-    let (nanoseconds, _) = repeat(&without, ONE, 1, &mut Linger(&word, loads));
+    let word = AtomicU64::new(0);
+    let each = loads_of_microsecond(if setting.is_small { 10_000 } else { 10_000_000 });
     let mut rows = Vec::new();
     for microseconds in [1.0, 10.0, 100.0, 1_000.0, 4_000.0] {
         if setting.is_small && microseconds > 10.0 {
             break;
         }
-        let loads = (microseconds * 1e3 * loads as f64 / nanoseconds.max(1.0)) as u64;
+        let loads = (microseconds * each) as u64;
         // At most some seconds for the longest.
         let attempts = setting.attempts.min((4e6 / microseconds) as u32);
         let (_, regions) = repeat(&htm, ONE, attempts, &mut Linger(&word, loads));

@@ -67,7 +67,10 @@ impl Simulation {
             _ => return unfit("regions but modelled ones: give --htm auto or absent"),
         }
         plan.threads = usize::from(cores);
-        let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let is_given = |name| {
+            // Not all measurements have a warm-up.
+            matches.try_contains_id(name).is_ok() && matches.value_source(name) == Some(ValueSource::CommandLine)
+        };
         if !is_given("seconds") {
             plan.seconds = SECONDS;
         }
@@ -82,15 +85,22 @@ impl Simulation {
         Ok(Some(Simulation { table }))
     }
 
+    /// Runs `one` on each core, with its number. It is charged the same for every step: of use for what does not depend on time.
+    pub(crate) fn crew<T>(&self, plan: &Plan, one: impl Fn(usize) -> T) -> Result<Vec<T>, Failure> {
+        let one = &one;
+        let roles = (0..plan.threads).map(|at| Role::new(format!("core {at}"), move || one(at))).collect();
+        let longest = Duration::from_secs_f64(plan.seconds + GRACE);
+        let guard = Guard { longest, held: HELD, tell: Box::new(give_up) };
+        let run = seriatim_simulate::run(&unit(), guard, roles).map_err(Failure::run)?;
+        Ok(run.results.into_iter().map(|result| result.expect("it does not panic")).collect())
+    }
+
     /// What steps of the workload cost under the protocol of this database.
     pub(crate) fn costs(&self, db: &Database, workload: &str) -> Result<Charged<'_>, Failure> {
         let protocol = db.protocol().name;
         let regions = if db.backend() == Backend::Modelled { MODELLED } else { ABSENT };
         let Some(table) = &self.table else {
-            let work = Work::of_steps([UNIT; Step::ALL.len()]);
-            let (overlapped, region, abort) = (UNIT, UNIT, UNIT);
-            let machine = Machine { transfer: UNIT, overlapped, pause: UNIT, yields: UNIT, sleep: UNIT, region, abort };
-            return Ok(Charged { table: None, regions, verdict: None, costs: Costs { work, machine } });
+            return Ok(Charged { table: None, regions, verdict: None, costs: unit() });
         };
         // Where no regions were there to be measured, a step costs what it costs without them.
         let costs = [regions, ABSENT].iter().find_map(|regions| table.costs(protocol, regions, workload));
@@ -102,6 +112,14 @@ impl Simulation {
         })?;
         Ok(Charged { table: Some(table), regions, verdict: judge(&table.validation, protocol, regions), costs })
     }
+}
+
+/// The same for every step.
+fn unit() -> Costs {
+    let work = Work::of_steps([UNIT; Step::ALL.len()]);
+    let (overlapped, region, abort) = (UNIT, UNIT, UNIT);
+    let machine = Machine { transfer: UNIT, overlapped, pause: UNIT, yields: UNIT, sleep: UNIT, region, abort };
+    Costs { work, machine }
 }
 
 /// The table that comes with the program.
@@ -171,12 +189,8 @@ impl Charged<'_> {
             phase.store(STOP, Ordering::Relaxed);
             Ended::Phases(Box::new((base, db.statistics())))
         }));
-        let tell = |reason: String| {
-            talk!("seriatim: {reason}");
-            exit(1);
-        };
         let longest = Duration::from_secs_f64(plan.warmup + plan.seconds + GRACE);
-        let guard = Guard { longest, held: HELD, tell: Box::new(tell) };
+        let guard = Guard { longest, held: HELD, tell: Box::new(give_up) };
         let run = match seriatim_simulate::run(&self.costs, guard, roles) {
             Ok(run) => run,
             Err(stuck) => {
@@ -223,6 +237,12 @@ impl Charged<'_> {
             "switches": switches,
         })
     }
+}
+
+/// Ends the process: a core cannot be stopped.
+fn give_up(reason: String) {
+    talk!("seriatim: {reason}");
+    exit(1);
 }
 
 /// As of databases whose ticker is a thread.

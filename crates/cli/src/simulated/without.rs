@@ -35,6 +35,10 @@ impl Simulation {
         match *self {}
     }
 
+    pub(crate) fn crew<T>(&self, _: &Plan, _: impl Fn(usize) -> T) -> Result<Vec<T>, Failure> {
+        match *self {}
+    }
+
     pub(crate) fn run(&self, _: &Database, _: &dyn Workload, _: &Plan) -> Result<Measured, Failure> {
         match *self {}
     }

@@ -1,13 +1,21 @@
 //! Figures of DBX (Wang et al., EuroSys 2014).
 
-use crate::figure::Point;
+use crate::figure::{Axis, Claim, Point, Quantity, Shows, View};
+use crate::metric::THROUGHPUT;
 use crate::setting::Setting;
 
+pub(crate) mod fig01;
 pub(crate) mod fig05;
+pub(crate) mod fig06;
+pub(crate) mod fig07;
 pub(crate) mod fig08;
 pub(crate) mod fig09;
 pub(crate) mod fig10;
+pub(crate) mod fig11;
+pub(crate) mod fig12;
+pub(crate) mod fig13;
 pub(crate) mod fig14;
+pub(crate) mod fig15;
 pub(crate) mod fig16;
 pub(crate) mod fig17;
 
@@ -28,4 +36,52 @@ fn by_threads(setting: &Setting, curves: &[(&str, &str, &str)], warehouses: impl
         }
     }
     points
+}
+
+/// The stores of figures 12 and 13.
+const MIXED: &str = "mixed";
+const ORDERED: &str = "ordered";
+
+/// TPC-C over both, by threads.
+fn stores(setting: &Setting, mix: &str) -> Vec<Point> {
+    let ordered = format!("{mix} --index ordered");
+    by_threads(setting, &[(MIXED, "dbx", mix), (ORDERED, "dbx", &ordered)], |threads| threads)
+}
+
+/// The curves of figures 6 and 7.
+const IN_REGIONS: &str = "in regions";
+const OPTIMISTIC: &str = "optimistic";
+const SPIN_LOCK: &str = "one spin lock";
+
+/// An index of this organization in regions and without, by threads; with insertions in the second part.
+fn index_points(setting: &Setting, organization: &str) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (part, mix) in [("", "--reads 80"), ("insertions", "--reads 50 --inserts 25")] {
+        for scene in setting.real() {
+            let htm = setting.regions(scene.cores);
+            for (series, regions, htm) in [
+                (IN_REGIONS, "operations", htm),
+                (SPIN_LOCK, "operations", "absent"),
+                (OPTIMISTIC, "changes", "absent"),
+                ("optimistic, changes in regions", "changes", htm),
+            ] {
+                let rows = format!("--index {organization} --records {} {mix}", setting.records());
+                let command = format!("index {rows} --regions {regions} --htm {htm}");
+                points.push(setting.below(part, series, scene.threads as f64, scene, &command));
+            }
+        }
+    }
+    points
+}
+
+const fn index_views() -> [View; 2] {
+    let (x, shows) = (Axis::Number("threads"), Shows::One(THROUGHPUT));
+    [
+        View { title: "80 % lookups", part: "", x, shows },
+        View { title: "50 % lookups, 25 % insertions", part: "insertions", x, shows },
+    ]
+}
+
+const fn index_claim(says: &'static str, view: usize, quantity: Quantity, min: f64, max: f64) -> Claim {
+    Claim { says, view, quantity, min, max, threads: 1, regions: true, because: "" }
 }

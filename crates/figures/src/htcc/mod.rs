@@ -5,7 +5,7 @@
 
 use crate::figure::Point;
 use crate::measured::{Cores, Size};
-use crate::setting::{Scene, Setting};
+use crate::setting::{Scene, Setting, thresholds};
 
 pub(crate) mod fig01;
 pub(crate) mod fig10;
@@ -70,12 +70,6 @@ fn warehouses(setting: &Setting, scene: Scene) -> impl Iterator<Item = usize> + 
         (_, Cores::Simulated) => &[4, 10, 20, 40],
     };
     warehouses.iter().copied()
-}
-
-/// The options by which a region begins so many times, whatever ends it, before its body runs under the locks.
-fn thresholds(restarts: u32) -> String {
-    let each = |cause| format!("--option region_{cause}_max={restarts}");
-    ["conflict", "capacity", "system", "held"].map(each).join(" ")
 }
 
 /// HOCC by its restart thresholds, and OCC, by threads.

@@ -67,6 +67,12 @@ pub const ENTRY: Entry = Entry {
             about: "payments by a customer of another warehouse (clause 2.5.1.2)",
         },
         Knob {
+            name: "index",
+            value: "mixed|ordered",
+            default: "mixed",
+            about: "how tables find their rows: hashed where whole keys are enough, or all of them ordered",
+        },
+        Knob {
             name: "scale",
             value: "spec|small",
             default: "spec",
@@ -124,7 +130,10 @@ impl Workload for Tpcc {
     }
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
-        Tables::create(db)?;
+        match self.options.is_ordered {
+            true => Tables::create_ordered(db)?,
+            false => Tables::create(db)?,
+        };
         db.register(procedures())?;
         Ok(())
     }

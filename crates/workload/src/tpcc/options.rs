@@ -27,6 +27,8 @@ pub struct Options {
     pub mix: Mix,
     /// How often another warehouse is involved.
     pub remote: Remote,
+    /// Whether all tables are ordered; else those that are only read by whole keys are hashed.
+    pub is_ordered: bool,
     /// Determines the population and the constants of NURand.
     pub seed: u64,
 }
@@ -34,7 +36,7 @@ pub struct Options {
 impl Options {
     /// The specification's mix and percentages.
     pub const fn new(scale: Scale, seed: u64) -> Options {
-        Options { scale, mix: Mix::FULL, remote: Remote::SPEC, seed }
+        Options { scale, mix: Mix::FULL, remote: Remote::SPEC, is_ordered: false, seed }
     }
 }
 
@@ -54,7 +56,12 @@ pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
         lines: values.number("remote", 0, 100)? as u8,
         payments: values.number("remote-payments", 0, 100)? as u8,
     };
-    Ok(Box::new(Tpcc::new(Options { scale, mix, remote, seed: values.seed() })))
+    let is_ordered = match values.text("index")? {
+        "mixed" => false,
+        "ordered" => true,
+        other => return Err(Misuse::new("index", other, "mixed or ordered")),
+    };
+    Ok(Box::new(Tpcc::new(Options { scale, mix, remote, is_ordered, seed: values.seed() })))
 }
 
 #[cfg(test)]

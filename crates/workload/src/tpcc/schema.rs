@@ -10,7 +10,7 @@
 //! read. It is used where the unchanging part is large and updates are frequent: warehouse, district, customer, stock. An
 //! order line is updated once in its life and is a single cache line whole; there it would cost more than it saves.
 
-use seriatim::catalog::kind;
+use seriatim::catalog::{Organization, TableDef, kind};
 use seriatim::{Database, Decimal, Handle, IndexHandle, SchemaError, Table, Text, Timestamp};
 
 /// An amount in dollars and cents.
@@ -287,6 +287,25 @@ impl Tables {
         db.create_or_open::<Item>()?;
         db.create_or_open::<Stock>()?;
         Tables::open(db)
+    }
+
+    /// Creates all tables, those too that are declared as hashed, as ordered ones: to compare.
+    ///
+    /// # Errors
+    /// As [`Tables::create`].
+    pub fn create_ordered(db: &Database) -> Result<Tables, SchemaError> {
+        fn create<T: Table>(db: &Database) -> Result<(), SchemaError> {
+            match db.declare(TableDef { organization: Organization::Ordered, ..T::definition() }) {
+                Ok(_) | Err(SchemaError::Exists(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        }
+        create::<Warehouse>(db)?;
+        create::<District>(db)?;
+        create::<Customer>(db)?;
+        create::<Item>(db)?;
+        create::<Stock>(db)?;
+        Tables::create(db)
     }
 
     /// Finds all tables.

@@ -302,6 +302,24 @@ fn conditions_hold_when_everything_is_remote() {
     }
 }
 
+/// Handles of hashed tables, and procedures that were written for them, find the same rows in ordered ones.
+#[test]
+fn conditions_hold_where_all_tables_are_ordered() {
+    use seriatim::catalog::Organization;
+    println!("seed {SEED}");
+    for protocol in available_protocols() {
+        let options = Options { is_ordered: true, ..Options::new(Scale::small(2), SEED) };
+        let (db, workload, tables) = loaded_under(protocol.name, options);
+        for name in db.table_names() {
+            let table = db.open_dyn(&name).expect("it is there");
+            assert_eq!(table.definition().organization, Organization::Ordered, "{name}");
+        }
+        let tallies = test_support::run(&db, &workload, 2, 300, SEED);
+        assert!(tallies.iter().all(|kind| kind.committed > 0), "{}: {tallies:?}", protocol.name);
+        assert_consistent(&db, &workload, &tables);
+    }
+}
+
 /// Every access of every transaction is one of its plan: its table, index, key, and the columns.
 #[test]
 fn no_transaction_leaves_its_plan() {

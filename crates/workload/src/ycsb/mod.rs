@@ -83,8 +83,9 @@ fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
         Some(Box::new(Ycsb::new(Options { value_bytes, is_ordered, ..Options::core(Core::A, records, 0) })))
     }
     let records = rows("usertable");
-    let hashed = of::<HashOne>(db, false, records).or_else(|| of::<HashTen>(db, false, records));
-    hashed.or_else(|| of::<OrderedOne>(db, true, records)).or_else(|| of::<OrderedTen>(db, true, records))
+    // An ordered table would also serve as a hashed one.
+    let ordered = of::<OrderedOne>(db, true, records).or_else(|| of::<OrderedTen>(db, true, records));
+    ordered.or_else(|| of::<HashOne>(db, false, records)).or_else(|| of::<HashTen>(db, false, records))
 }
 
 /// The kinds of transaction with one operation.

@@ -1,0 +1,221 @@
+//! What regions hold and how long they may last: each thread runs one region after another on memory of its own, so that the sizes and
+//! times of regions abort them, and no other thread (DBX §2.2).
+//!
+//! A region that aborts is not tried again: its body runs under no lock, since nobody else touches its words. So of the regions begun,
+//! those that aborted are the share of attempts that do not fit.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{CACHE_LINE, WorkerId};
+use seriatim_htm::{
+    Access, Agent, Body, BodyError, Budget, Htm, HtmMode, NoLocks, Outside, RegionStatistics, Unavailable,
+};
+
+/// One attempt, then the fallback.
+pub const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
+/// Words of a cache line.
+pub const WORDS: usize = CACHE_LINE / size_of::<AtomicU64>();
+/// Turns between two looks at the clock.
+const TURNS: u64 = 8;
+
+/// What a region does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// Touches cache lines that follow each other.
+    Touch {
+        /// Lines that are read.
+        read: usize,
+        /// Others that are written.
+        written: usize,
+        /// Whether all writes come before all reads.
+        writes_first: bool,
+    },
+    /// Loads one word again and again for so many microseconds.
+    Linger(f64),
+}
+
+/// What threads did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    /// Regions that committed, and bodies that ran without.
+    pub turns: u64,
+    /// The longest time of a thread.
+    pub seconds: f64,
+    /// What became of the regions.
+    pub regions: RegionStatistics,
+    /// Words that did not have what was last stored. Must be zero.
+    pub wrong: u64,
+}
+
+impl Measured {
+    /// Of several threads.
+    pub fn sum(parts: impl IntoIterator<Item = Measured>) -> Measured {
+        parts.into_iter().fold(Measured::default(), |sum, part| Measured {
+            turns: sum.turns + part.turns,
+            seconds: sum.seconds.max(part.seconds),
+            regions: sum.regions + part.regions,
+            wrong: sum.wrong + part.wrong,
+        })
+    }
+}
+
+/// Loads or stores the first word of lines that follow each other.
+struct Sweep<'a> {
+    read: &'a [AtomicU64],
+    written: &'a [AtomicU64],
+    writes_first: bool,
+    /// What is stored.
+    value: u64,
+}
+
+impl Sweep<'_> {
+    fn store<A: Access>(&self, access: &mut A) {
+        self.written.iter().step_by(WORDS).for_each(|word| access.store(word, self.value));
+    }
+}
+
+// SAFETY: rule 3: the words are borrowed while the body runs.
+unsafe impl Body for Sweep<'_> {
+    type Output = u64;
+
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
+        if self.writes_first {
+            self.store(access);
+        }
+        let sum = self.read.iter().step_by(WORDS).fold(0u64, |sum, word| sum.wrapping_add(access.load(word)));
+        if !self.writes_first {
+            self.store(access);
+        }
+        Ok(sum)
+    }
+}
+
+/// Loads one word so many times.
+pub struct Linger<'a>(pub &'a AtomicU64, pub u64);
+
+// SAFETY: rule 3: the word is borrowed while the body runs.
+unsafe impl Body for Linger<'_> {
+    type Output = u64;
+
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
+        Ok((0..self.1).fold(0, |sum, _| black_box(sum ^ access.load(self.0))))
+    }
+}
+
+/// How many loads of [`Linger`] a microsecond has on this machine, outside of regions; measured by so many.
+pub fn loads_of_microsecond(loads: u64) -> f64 {
+    let (word, began) = (AtomicU64::new(0), Instant::now());
+    black_box((0..loads).fold(0, |sum, _| black_box(sum ^ word.load(Ordering::Acquire))));
+    loads as f64 / (began.elapsed().as_secs_f64() * 1e6).max(1e-3)
+}
+
+/// Runs a body of one thread for a time.
+fn repeat<B: Body>(
+    agent: &mut Agent,
+    seconds: f64,
+    body: &mut B,
+    mut ran: impl FnMut(&mut B, Option<B::Output>),
+) -> (u64, f64) {
+    let (mut outside, began, mut turns) = (Outside::claim(), Instant::now(), 0);
+    loop {
+        for _ in 0..TURNS {
+            let output = agent.run(&mut outside, &NoLocks, body).ok();
+            ran(body, output);
+        }
+        turns += TURNS;
+        let elapsed = began.elapsed().as_secs_f64();
+        if elapsed >= seconds {
+            return (turns, elapsed);
+        }
+    }
+}
+
+/// Lines whose first word does not have this value.
+fn lost(words: &[AtomicU64], value: u64) -> u64 {
+    words.iter().step_by(WORDS).filter(|word| word.load(Ordering::Acquire) != value).count() as u64
+}
+
+/// What one thread does in a time, on memory of its own.
+///
+/// # Errors
+/// The back end is not here.
+pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measured, Unavailable> {
+    let htm = Htm::new(mode)?;
+    let mut agent = htm.agent(WorkerId(worker), ONE);
+    let mut wrong = 0;
+    let (turns, seconds) = match work {
+        Work::Touch { read, written, writes_first } => {
+            // Each line that is read holds a one.
+            let lines = |count: usize| (0..count * WORDS).map(|_| AtomicU64::new(1)).collect::<Vec<_>>();
+            let (source, target) = (lines(read), lines(written));
+            let mut sweep = Sweep { read: &source, written: &target, writes_first, value: 0 };
+            let (turns, elapsed) = repeat(&mut agent, seconds, &mut sweep, |sweep, sum| {
+                wrong += u64::from(sum != Some(read as u64));
+                sweep.value += 1;
+            });
+            wrong += lost(&target, turns - 1);
+            (turns, elapsed)
+        }
+        Work::Linger(microseconds) => {
+            let word = AtomicU64::new(0);
+            let loads = (microseconds * loads_of_microsecond(2_000_000)).ceil() as u64;
+            repeat(&mut agent, seconds, &mut Linger(&word, loads), |_, sum| wrong += u64::from(sum != Some(0)))
+        }
+    };
+    Ok(Measured { turns, seconds, regions: agent.statistics(), wrong })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seriatim_htm::{Emulation, detect};
+
+    const MODES: [HtmMode; 2] =
+        [HtmMode::Absent, HtmMode::Emulated(Emulation { seed: 3, abort_one_in: 4, yields: false })];
+
+    #[test]
+    fn every_kind_of_work_runs_on_every_back_end_and_is_right() {
+        let rtm = detect().probe_commits.then_some(HtmMode::Rtm);
+        for mode in MODES.into_iter().chain(rtm) {
+            for work in [
+                Work::Touch { read: 9, written: 0, writes_first: false },
+                Work::Touch { read: 0, written: 9, writes_first: false },
+                Work::Touch { read: 9, written: 3, writes_first: false },
+                Work::Touch { read: 9, written: 3, writes_first: true },
+                Work::Linger(0.1),
+            ] {
+                let measured = run(work, 0, mode, 0.001).expect("the back end is here");
+                let Measured { turns, seconds, regions, wrong } = measured;
+                assert!(wrong == 0 && turns > 0 && seconds > 0.0, "{mode}, {work:?}: {measured:?}");
+                assert_eq!(regions.started, regions.committed + regions.aborted.total(), "{mode}, {work:?}");
+                assert_eq!(regions.started, if mode == HtmMode::Absent { 0 } else { turns }, "{mode}, {work:?}");
+                assert_eq!(regions.committed + regions.fallback, regions.started, "{mode}, {work:?}");
+            }
+        }
+    }
+
+    /// A hundred times what the first cache holds is not written at once.
+    #[test]
+    fn too_much_aborts_where_there_are_regions() {
+        if detect().probe_commits {
+            let share = |written| {
+                let work = Work::Touch { read: 0, written, writes_first: false };
+                let Measured { regions, .. } = run(work, 0, HtmMode::Rtm, 0.01).expect("it is here");
+                regions.committed as f64 / regions.started as f64
+            };
+            assert!(share(8) > 0.5 && share(100_000) < 0.01, "{}, {}", share(8), share(100_000));
+        }
+    }
+
+    #[test]
+    fn canary_a_store_that_was_lost_is_counted() {
+        let words: Vec<AtomicU64> = (0..3 * WORDS).map(|_| AtomicU64::new(7)).collect();
+        assert_eq!(lost(&words, 7), 0);
+        words[WORDS].store(6, Ordering::Relaxed);
+        assert_eq!(lost(&words, 7), 1);
+        let parts = [Measured { wrong: 1, ..Measured::default() }, Measured { wrong: 2, ..Measured::default() }];
+        assert_eq!(Measured::sum(parts).wrong, 3);
+    }
+}
