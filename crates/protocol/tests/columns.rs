@@ -143,6 +143,30 @@ fn an_addition_of_a_sum_out_of_range_is_refuted<P: Protocol>() {
     assert_eq!(during::<P>(&add, &[&add]), (false, [7, half as i64]));
 }
 
+/// A column is set whatever was in it; unless it was perhaps not set, or added to besides.
+fn what_is_set_blindly_is_used_by_nobody_but_who_adds_to_it<P: Protocol>() {
+    let sets = |by: i64| {
+        move |columns: &Columns<P>, worker: &mut P::Worker| columns.change(worker, SUM, ColumnUse::setting([SUM]), by)
+    };
+    let adds = |columns: &Columns<P>, worker: &mut P::Worker| columns.change(worker, SUM, ColumnUse::adding([SUM]), 1);
+    let other = |columns: &Columns<P>, worker: &mut P::Worker| columns.add(worker, 10);
+    assert_eq!(during::<P>(&sets(5), &[&other]), (true, [7, 5]));
+    assert_eq!(during::<P>(&sets(0), &[&other]), (false, [7, 10]));
+    for by in [0, 5] {
+        let set_first = |columns: &Columns<P>, worker: &mut P::Worker| {
+            sets(by)(columns, worker)?;
+            adds(columns, worker)
+        };
+        let add_first = |columns: &Columns<P>, worker: &mut P::Worker| {
+            adds(columns, worker)?;
+            sets(by)(columns, worker)
+        };
+        assert_eq!(during::<P>(&set_first, &[&other]), (false, [7, 10]));
+        assert_eq!(during::<P>(&add_first, &[&other]), (false, [7, 10]));
+        assert_eq!(during::<P>(&set_first, &[]), (true, [7, by + 1]));
+    }
+}
+
 /// That a sum left its range, or did not on the way, was found by looking at it.
 fn what_an_addition_tells_is_used<P: Protocol>() {
     let room = i128::from(i64::MAX) - 5;
@@ -343,6 +367,7 @@ under_both! {
     additions_to_one_column_all_count
     an_addition_of_a_sum_out_of_range_is_refuted
     what_an_addition_tells_is_used
+    what_is_set_blindly_is_used_by_nobody_but_who_adds_to_it
     rows_written_stay_until_commit
     other_columns_pass
     what_was_used_is_refuted
