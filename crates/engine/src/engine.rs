@@ -385,6 +385,13 @@ impl Engine {
         self.inner.queue.as_ref().map_or(Advance::Decided, |queue| queue.advance(gather))
     }
 
+    /// As [`Queue::end_wait`].
+    pub(crate) fn end_queue_wait(&self) {
+        if let Some(queue) = &self.inner.queue {
+            queue.end_wait();
+        }
+    }
+
     /// Transactions that each of so many threads may have executed and undecided at a time: as many as a batch takes, within its share of
     /// the workers. One where decisions are not queued; and where chains of pieces wait for other transactions to end, which must not
     /// wait for each other then.

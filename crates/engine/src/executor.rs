@@ -296,6 +296,9 @@ impl<S: ExecutorSession> Desk<S> {
             while let Some(course) = self.withheld.pop_front_if(|course| course.is_ready()) {
                 course.tell();
             }
+            if self.held > 0 {
+                self.engine.end_queue_wait();
+            }
             let decided = lock(&self.inbox.decided).pop_front();
             let mut worked = decided.is_some();
             if let Some((job, decided)) = decided {

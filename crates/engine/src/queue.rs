@@ -371,6 +371,18 @@ impl Queue {
         Advance::Decided
     }
 
+    /// Decides a batch that has waited for its time, by a thread that has other work. Where batches do not wait they gather meanwhile.
+    pub(crate) fn end_wait(&self) {
+        let wait = self.settings.wait;
+        let is_over = || {
+            let state = self.state();
+            !state.waiting.is_empty() && state.since.is_some_and(|since| since.elapsed() >= wait)
+        };
+        if !wait.is_zero() && is_over() {
+            self.advance(false);
+        }
+    }
+
     /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is full.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let QueueSettings { batch_max, .. } = self.settings;

@@ -245,6 +245,32 @@ fn a_lone_client_does_not_wait_for_company() {
 }
 
 /// Somebody has one open and does not come: the longest wait is kept.
+/// Otherwise whoever has work for its thread would wait until the batch is full.
+#[test]
+fn a_batch_whose_wait_is_over_is_decided_before_its_thread_takes_other_work() {
+    const WAIT: Duration = Duration::from_millis(1);
+    for builder in builders() {
+        let (db, tables) = open(builder.protocol_option("batch_wait_us", WAIT.as_micros() as u64));
+        let executor = db.executor(1).expect("a thread");
+        let all_came = Arc::new(Barrier::new(2));
+        let waits = Arc::clone(&all_came);
+        let first = executor.run(move |_| waits.wait().is_leader());
+        let run = |id: u32, pause: Duration| {
+            let tables = tables.clone();
+            executor.transact(move |tx| {
+                thread::sleep(pause);
+                let seen = tx.get(&tables.rows, &1)?.map(|row| row.value());
+                add(tx, &tables, id).map(|()| seen)
+            })
+        };
+        let running = [run(1, Duration::ZERO), run(2, 2 * WAIT), run(3, Duration::ZERO)];
+        all_came.wait();
+        let _ = first.wait();
+        let seen = running.map(|running| running.wait().expect("no conflict").into_value());
+        assert_eq!(seen[2], Some(1), "the first was decided when the wait was over");
+    }
+}
+
 #[test]
 fn a_batch_waits_for_company_as_long_as_it_is_told_to() {
     const WAIT: Duration = Duration::from_millis(200);
