@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::fault::{Fault, is_injected};
+use crate::numbers::Numbers;
 use crate::{
     CoordinatorId, CoordinatorRecord, Decision, Fragment, FromCoordinator, FromOwner, Kept, Misuse, Next, Outcome,
     Part, PartitionId, Procedure, Refusal, Response, ToCoordinator, TransactionId,
@@ -40,6 +41,14 @@ pub enum CoordinatorOutput<W, O, A> {
         /// How it ended.
         outcome: Outcome<O, A>,
     },
+    /// To raise an alarm: a transaction has committed, and one of its partitions says that it has not voted for it. It is not done
+    /// there. Owners and this coordinator do not fit each other (logs of different databases, a carrier out of order); no message mends that.
+    Broken {
+        /// Which transaction.
+        transaction: TransactionId,
+        /// Where it is not done.
+        partition: PartitionId,
+    },
 }
 
 /// What a coordinator of such procedures puts out.
@@ -53,6 +62,8 @@ pub type MessageOf<C> = ToCoordinator<C, <C as Procedure>::Reply, <C as Procedur
 pub struct Coordinator<C: Procedure> {
     id: CoordinatorId,
     pending: BTreeMap<TransactionId, Pending<C>>,
+    /// Of calls.
+    numbers: Numbers<()>,
     /// Participants whose acknowledgement is missing.
     committed: BTreeMap<TransactionId, Vec<PartitionId>>,
     down: BTreeSet<PartitionId>,
@@ -104,6 +115,7 @@ impl<C: Procedure> Coordinator<C> {
         Coordinator {
             id,
             pending: BTreeMap::new(),
+            numbers: Numbers::new(),
             committed: BTreeMap::new(),
             down: BTreeSet::new(),
             ready: VecDeque::new(),
@@ -121,6 +133,8 @@ impl<C: Procedure> Coordinator<C> {
         for record in records {
             match record {
                 CoordinatorRecord::Committed { transaction, participants } => {
+                    // Not in the order of numbers, perhaps: the highest counts.
+                    let _ = coordinator.numbers.note(transaction, ());
                     coordinator.committed.insert(transaction, participants);
                 }
                 CoordinatorRecord::Ended { transaction } => {
@@ -139,14 +153,14 @@ impl<C: Procedure> Coordinator<C> {
     }
 
     /// Takes a message in.
-    ///
-    /// # Panics
-    /// If a client calls two transactions by one name that are both under way.
     pub fn handle(&mut self, message: MessageOf<C>, out: &mut Vec<OutputOf<C>>) {
         match message {
             ToCoordinator::Call { transaction, procedure } => self.call(transaction, procedure, out),
             ToCoordinator::Owner(FromOwner::Response(response)) => self.respond(response),
             ToCoordinator::Owner(FromOwner::Ack { transaction, partition }) => self.ack(transaction, partition, out),
+            ToCoordinator::Owner(FromOwner::NotVoted { transaction, partition }) => {
+                out.push(CoordinatorOutput::Broken { transaction, partition });
+            }
             ToCoordinator::Owner(FromOwner::Recovered { partition, in_doubt }) => {
                 self.partition_down(partition, out);
                 self.partition_recovered(partition, in_doubt, out);
@@ -164,10 +178,12 @@ impl<C: Procedure> Coordinator<C> {
     }
 
     fn call(&mut self, transaction: TransactionId, mut procedure: C, out: &mut Vec<OutputOf<C>>) {
+        if self.numbers.note(transaction, ()).is_err() {
+            return out.push(CoordinatorOutput::Reply { transaction, outcome: Outcome::Repeated });
+        }
         let next = procedure.next(Vec::new());
         let pending = Pending { procedure, round: 0, participants: Vec::new(), dependents: Vec::new() };
-        let earlier = self.pending.insert(transaction, pending);
-        assert!(earlier.is_none(), "transaction {transaction} is called twice");
+        self.pending.insert(transaction, pending);
         self.go_on(transaction, next, out);
     }
 
@@ -209,6 +225,7 @@ impl<C: Procedure> Coordinator<C> {
             let outcome = match refusal {
                 Refusal::UserAbort(abort) => Outcome::UserAborted(abort),
                 Refusal::Conflict(conflict) => Outcome::Conflict(conflict),
+                Refusal::Repeated => Outcome::Repeated,
             };
             return self.abort(transaction, outcome, Some(refuser), out);
         }

@@ -35,6 +35,7 @@ mod coordinator;
 mod fault;
 mod message;
 pub mod model;
+mod numbers;
 mod owner;
 mod partition;
 mod procedure;

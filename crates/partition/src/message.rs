@@ -1,7 +1,12 @@
 //! What clients, owners and coordinators tell each other: plain data that could cross a network.
 //!
-//! What carries messages must do so **in order** from one sender to one receiver, across restarts of either too. A message to one
-//! that is down may be lost; one to a receiver that stays up must not be.
+//! What carries messages must do so **in order** from one sender to one receiver, across restarts of either too, and **at most once**: none
+//! is sent twice. A message to one that is down may be lost; one to a receiver that stays up must not be.
+//!
+//! Who is called does not rely on the latter half. A call or first fragment whose number is not above all that came from its client before is
+//! not run ([`Outcome::Repeated`]), and neither is a fragment of a round that has run. So a client that does not hear how a
+//! transaction ended cannot ask again under its number; under a new number the transaction may be applied twice, unless what it does
+//! tells it (a row that says that it is done).
 
 use std::fmt;
 
@@ -31,7 +36,8 @@ id! {
     ClientId
 }
 
-/// One attempt of a transaction. Its client never uses a number again, after a restart neither.
+/// One attempt of a transaction. A client's numbers grow from call to call, across its restarts too, and it makes the calls that go to
+/// several partitions through one coordinator. Numbers that do not grow are refused ([`Outcome::Repeated`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
     /// Whose it is.
@@ -124,6 +130,13 @@ pub enum FromOwner<R, A> {
         /// By whom.
         partition: PartitionId,
     },
+    /// That the coordinator commits what this owner has not voted for. The owner has not done it: the transaction is where it was.
+    NotVoted {
+        /// Which transaction.
+        transaction: TransactionId,
+        /// Who was told so.
+        partition: PartitionId,
+    },
     /// That the owner has restarted. Transactions over it that are not decided are aborted.
     Recovered {
         /// Who.
@@ -156,6 +169,8 @@ pub enum Refusal<A> {
     UserAbort(A),
     /// It was in others' way.
     Conflict(Conflict),
+    /// Its number is in use here, or was: by a single-partition transaction, or through another coordinator. This one did not run.
+    Repeated,
 }
 
 /// What a coordinator is told.
@@ -188,6 +203,9 @@ pub enum Outcome<R, A> {
     Unavailable(PartitionId),
     /// Its procedure broke a rule of [`crate::Procedure`]. It had no effect.
     Misuse(Misuse),
+    /// Its number is not above those of its client's earlier calls. This call did not run. Of an earlier one by the same number it says
+    /// nothing: that one has an outcome of its own.
+    Repeated,
 }
 
 /// Why a transaction was in others' way. Only `locking` has conflicts.

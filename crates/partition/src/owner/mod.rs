@@ -17,8 +17,10 @@ mod replay;
 mod speculation;
 mod work;
 
+use crate::numbers::Numbers;
 use crate::{
-    Call, CoordinatorId, FromOwner, Kept, Outcome, OwnerRecord, Partition, PartitionId, Scheme, ToOwner, TransactionId,
+    Call, CoordinatorId, FromCoordinator, FromOwner, Kept, Outcome, OwnerRecord, Partition, PartitionId, Scheme,
+    ToOwner, TransactionId,
 };
 use locking::Locking;
 use ordered::Ordered;
@@ -52,6 +54,10 @@ type Out<P> = Vec<OutputOf<P>>;
 
 /// Owns a partition.
 pub struct Owner<P: Partition> {
+    /// Of single-partition transactions.
+    calls: Numbers<()>,
+    /// Of others, and through whom they came.
+    fragments: Numbers<CoordinatorId>,
     work: Workplace<P>,
     scheme: Running<P>,
 }
@@ -87,7 +93,8 @@ impl<P: Partition> Owner<P> {
             Scheme::Locking => Running::Locking(Locking::new(options.lock_wait_ticks_max)),
             scheme => Running::Ordered(Ordered::new(scheme)),
         };
-        Owner { work: Workplace { id, partition, records: options.records }, scheme }
+        let work = Workplace { id, partition, records: options.records };
+        Owner { calls: Numbers::new(), fragments: Numbers::new(), work, scheme }
     }
 
     /// Goes on after a crash. `partition` is in the state before the first of the records, which are all that were kept since.
@@ -104,6 +111,17 @@ impl<P: Partition> Owner<P> {
         out: &mut Vec<OutputOf<P>>,
     ) -> Owner<P> {
         let mut owner = Owner::new(id, partition, options);
+        let (calls, fragments) = (&mut owner.calls, &mut owner.fragments);
+        let records = records.into_iter().inspect(|record| {
+            // Those of one client need not be in the order of their numbers: the highest counts.
+            let _ = match *record {
+                OwnerRecord::Executed { transaction, .. } => calls.note(transaction, ()),
+                OwnerRecord::Prepared { transaction, coordinator, .. } => {
+                    fragments.note(transaction, coordinator).map_err(drop)
+                }
+                OwnerRecord::Decided { .. } => Ok(()),
+            };
+        });
         let undecided = replay::replay(&mut owner.work, records);
         let mut in_doubt: std::collections::BTreeMap<CoordinatorId, Vec<TransactionId>> =
             coordinators.into_iter().map(|coordinator| (coordinator, Vec::new())).collect();
@@ -123,8 +141,22 @@ impl<P: Partition> Owner<P> {
     /// Takes a message in.
     ///
     /// # Panics
-    /// If a coordinator commits what this owner has not voted for, or the partition breaks its contract.
+    /// If the partition breaks its contract.
     pub fn handle(&mut self, message: ToOwner<P::Work>, out: &mut Vec<OutputOf<P>>) {
+        match &message {
+            &ToOwner::Call(Call { transaction, .. }) if self.calls.note(transaction, ()).is_err() => {
+                return out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Repeated });
+            }
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) if fragment.round == 0 => {
+                match self.fragments.note(fragment.transaction, fragment.coordinator) {
+                    Ok(()) => {}
+                    // The first one's response serves.
+                    Err(earlier) if earlier == fragment.coordinator => return,
+                    Err(_) => return self.work.refuse_repeated(fragment, out),
+                }
+            }
+            _ => {}
+        }
         match &mut self.scheme {
             Running::Ordered(ordered) => ordered.handle(&mut self.work, message, out),
             Running::Locking(locking) => locking.handle(&mut self.work, message, out),

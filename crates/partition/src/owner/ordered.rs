@@ -186,7 +186,8 @@ impl<P: Partition> Ordered<P> {
     /// one that died with the owner's memory, and will be aborted.
     fn proceed(&mut self, place: &mut Workplace<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
         let Some(Entry::Multi { work, .. }) = self.undecided.front_mut() else { return };
-        if work.transaction != fragment.transaction || work.finished || fragment.round <= work.round {
+        let is_next = !work.finished && fragment.round > work.round;
+        if (work.transaction, work.coordinator) != (fragment.transaction, fragment.coordinator) || !is_next {
             return;
         }
         let to = work.coordinator;
@@ -199,20 +200,19 @@ impl<P: Partition> Ordered<P> {
 
     fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
         let Decision { transaction, coordinator, commit } = decision;
-        match self.undecided.iter().position(|entry| entry.transaction() == transaction) {
-            Some(at) if commit => {
-                let Entry::Multi { committed, .. } = &mut self.undecided[at] else {
-                    unreachable!("transaction {transaction} committed without a vote of partition {}", place.id)
-                };
-                *committed = true;
-            }
+        // A single-partition transaction may have the same number: nobody decides that one.
+        let is_it = |entry: &Entry<P>| entry.coordinator() == Some(coordinator) && entry.transaction() == transaction;
+        let is_in_waiting = |arrival: &Arrival<P::Work>| matches!(arrival, Arrival::Fragment(fragment) if (fragment.transaction, fragment.coordinator) == (transaction, coordinator));
+        match self.undecided.iter().position(is_it) {
+            Some(at) if commit => match &mut self.undecided[at] {
+                Entry::Multi { committed, work, .. } if work.finished => *committed = true,
+                _ => place.not_voted(transaction, coordinator, out),
+            },
             Some(at) => self.abort(place, at, out),
+            None if commit && self.waiting.iter().any(is_in_waiting) => place.not_voted(transaction, coordinator, out),
             None if commit => place.ack(transaction, coordinator, out),
-            None => {
-                // It has not run here, or not again since what was before it aborted.
-                let is_it = |arrival: &Arrival<P::Work>| matches!(arrival, Arrival::Fragment(fragment) if fragment.transaction == transaction);
-                self.waiting.retain(|arrival| !is_it(arrival));
-            }
+            // It has not run here, or not again since what was before it aborted.
+            None => self.waiting.retain(|arrival| !is_in_waiting(arrival)),
         }
         self.settle(place, out);
     }

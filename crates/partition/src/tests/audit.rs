@@ -57,6 +57,7 @@ fn whole(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
                     }
                 }
             }
+            Some(Outcome::Repeated) => return Err(format!("{transaction} was called once")),
             Some(Outcome::Misuse(misuse)) => return Err(format!("{transaction}: {misuse}")),
             Some(_) if !at.is_empty() => return Err(format!("{transaction} was aborted and is at {at:?}")),
             _ => {}

@@ -179,6 +179,8 @@ struct Simulation<'a> {
     outputs: BTreeMap<Node, u64>,
     kills: u64,
     kill_at: Option<(Node, u64)>,
+    /// What a coordinator raised an alarm about.
+    broken: Option<String>,
     workload: &'a mut dyn Workload,
 }
 
@@ -207,6 +209,7 @@ pub(super) fn run(settings: &Settings, workload: &mut dyn Workload) -> Result<Ra
         outputs: BTreeMap::new(),
         kills: 0,
         kill_at: settings.kill_at,
+        broken: None,
         workload,
     };
     simulation.go()?;
@@ -234,6 +237,9 @@ impl Simulation<'_> {
             self.now = at;
             self.note(&event);
             self.happen(event);
+            if let Some(what) = self.broken.take() {
+                return Err(what);
+            }
             steps += 1;
             if steps > 2_000_000 {
                 return Err(format!("no end: {}", self.state()));
@@ -396,6 +402,10 @@ impl Simulation<'_> {
                 match machine.outputs.pop_front().expect("it was there") {
                     CoordinatorOutput::Keep(kept, record) => machine.append(kept, record),
                     CoordinatorOutput::Reply { transaction, outcome } => self.reply(node, transaction, outcome),
+                    CoordinatorOutput::Broken { transaction, partition } => {
+                        let what = format!("{transaction} committed without a vote of partition {partition}");
+                        self.broken.get_or_insert(what);
+                    }
                     CoordinatorOutput::Send { to, message } => {
                         self.send(node, Node::Owner(to.0), Message::ToOwner(ToOwner::Coordinator(message)));
                     }
@@ -536,5 +546,6 @@ fn map<R, S, A>(outcome: Outcome<R, A>, f: impl FnOnce(R) -> S) -> Outcome<S, A>
         Outcome::Conflict(conflict) => Outcome::Conflict(conflict),
         Outcome::Unavailable(partition) => Outcome::Unavailable(partition),
         Outcome::Misuse(misuse) => Outcome::Misuse(misuse),
+        Outcome::Repeated => Outcome::Repeated,
     }
 }

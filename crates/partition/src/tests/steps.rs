@@ -8,30 +8,30 @@ use crate::{
     OwnerRecord, Part, Partition, PartitionId, Procedure, Response, Scheme, ToCoordinator, ToOwner, TransactionId,
 };
 
-const P: PartitionId = PartitionId(0);
-const K: CoordinatorId = CoordinatorId(0);
+pub(super) const P: PartitionId = PartitionId(0);
+pub(super) const K: CoordinatorId = CoordinatorId(0);
 
-fn id(number: u64) -> TransactionId {
+pub(super) fn id(number: u64) -> TransactionId {
     TransactionId { client: ClientId(0), number }
 }
 
-fn owner(scheme: Scheme) -> Owner<Store> {
+pub(super) fn owner(scheme: Scheme) -> Owner<Store> {
     Owner::new(P, Store::new(P, 4, 5), &Options { records: false, ..Options::new(scheme) })
 }
 
-type Told = Vec<OwnerOutputOf<Store>>;
+pub(super) type Told = Vec<OwnerOutputOf<Store>>;
 
-fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Told {
+pub(super) fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Told {
     let mut out = Vec::new();
     owner.handle(message, &mut out);
     out
 }
 
-fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Told {
+pub(super) fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Told {
     tell(owner, ToOwner::Call(Call { transaction: id(number), work, may_abort: true }))
 }
 
-fn fragment(
+pub(super) fn fragment(
     owner: &mut Owner<Store>,
     coordinator: CoordinatorId,
     number: u64,
@@ -43,13 +43,13 @@ fn fragment(
     tell(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
 }
 
-fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Told {
+pub(super) fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Told {
     let decision = Decision { transaction: id(number), coordinator: K, commit };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Decision(decision)))
 }
 
 /// Replies to clients, as (transaction, the first value it saw), or nothing for a user abort.
-fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
+pub(super) fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
     let reply = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Reply { transaction, outcome: Outcome::Committed(seen) } => {
             Some((transaction.number, Some(seen[0].value)))
@@ -61,7 +61,7 @@ fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
 }
 
 /// Responses to coordinators, as (transaction, whether it went well, what it depends on).
-fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
+pub(super) fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
     let response = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Send { message: FromOwner::Response(Response { transaction, result, after, .. }), .. } => {
             Some((transaction.number, result.is_ok(), after.map(|after| after.number)))
@@ -71,7 +71,7 @@ fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
     out.iter().filter_map(response).collect()
 }
 
-fn add(amount: i64) -> Work {
+pub(super) fn add(amount: i64) -> Work {
     vec![Op::Add(0, amount)]
 }
 
@@ -113,8 +113,8 @@ fn what_ran_on_top_of_an_aborted_transaction_runs_again_in_order() {
     for length in 1..=8 {
         for kinds in 0u64..1 << length {
             let (mut p, is_call) = (owner(Scheme::Speculation), |n: u64| kinds >> (n - 1) & 1 == 0);
-            fragment(&mut p, K, 100, 0, add(1000), true);
-            let mut before = Some(100);
+            fragment(&mut p, K, 0, 0, add(1000), true);
+            let mut before = Some(0);
             for n in 1..=length {
                 if is_call(n) {
                     assert_eq!(call(&mut p, n, add(1)), []);
@@ -123,7 +123,7 @@ fn what_ran_on_top_of_an_aborted_transaction_runs_again_in_order() {
                     before = Some(n);
                 }
             }
-            let out = decide(&mut p, 100, false);
+            let out = decide(&mut p, 0, false);
             let first_multi = (1..=length).find(|&n| !is_call(n)).unwrap_or(length + 1);
             let mut told = replies(&out);
             assert_eq!(told.len() as u64, first_multi - 1, "those before another undecided one are answered");
