@@ -14,6 +14,7 @@
 //! a commit after every response that depends on it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault::{Fault, is_injected};
 use crate::numbers::Numbers;
@@ -61,6 +62,8 @@ pub type MessageOf<C> = ToCoordinator<C, <C as Procedure>::Reply, <C as Procedur
 /// through one ([`crate::Scheme::needs_one_coordinator`]).
 pub struct Coordinator<C: Procedure> {
     id: CoordinatorId,
+    /// All that there are.
+    partitions: BTreeSet<PartitionId>,
     pending: BTreeMap<TransactionId, Pending<C>>,
     /// Of calls.
     numbers: Numbers<()>,
@@ -110,10 +113,11 @@ impl<C: Procedure> Pending<C> {
 }
 
 impl<C: Procedure> Coordinator<C> {
-    /// A coordinator that has decided nothing yet.
-    pub fn new(id: CoordinatorId) -> Coordinator<C> {
+    /// A coordinator that has decided nothing yet. `partitions` are all that there are.
+    pub fn new(id: CoordinatorId, partitions: impl IntoIterator<Item = PartitionId>) -> Coordinator<C> {
         Coordinator {
             id,
+            partitions: partitions.into_iter().collect(),
             pending: BTreeMap::new(),
             numbers: Numbers::new(),
             committed: BTreeMap::new(),
@@ -129,7 +133,7 @@ impl<C: Procedure> Coordinator<C> {
         partitions: impl IntoIterator<Item = PartitionId>,
         out: &mut Vec<OutputOf<C>>,
     ) -> Coordinator<C> {
-        let mut coordinator = Coordinator::new(id);
+        let mut coordinator = Coordinator::new(id, partitions);
         for record in records {
             match record {
                 CoordinatorRecord::Committed { transaction, participants } => {
@@ -142,7 +146,7 @@ impl<C: Procedure> Coordinator<C> {
                 }
             }
         }
-        for to in partitions {
+        for &to in &coordinator.partitions {
             let committed = coordinator.unacknowledged(to);
             out.push(CoordinatorOutput::Send {
                 to,
@@ -181,7 +185,7 @@ impl<C: Procedure> Coordinator<C> {
         if self.numbers.note(transaction, ()).is_err() {
             return out.push(CoordinatorOutput::Reply { transaction, outcome: Outcome::Repeated });
         }
-        let next = procedure.next(Vec::new());
+        let next = ask(&mut procedure, Vec::new());
         let pending = Pending { procedure, round: 0, participants: Vec::new(), dependents: Vec::new() };
         self.pending.insert(transaction, pending);
         self.go_on(transaction, next, out);
@@ -245,16 +249,19 @@ impl<C: Procedure> Coordinator<C> {
         };
         let replies = pending.participants.iter_mut().filter_map(see).collect();
         pending.round += 1;
-        let next = pending.procedure.next(replies);
+        let next = ask(&mut pending.procedure, replies);
         self.go_on(transaction, next, out);
     }
 
     fn go_on(
         &mut self,
         transaction: TransactionId,
-        next: Next<C::Work, C::Output, C::Abort>,
+        next: Option<Next<C::Work, C::Output, C::Abort>>,
         out: &mut Vec<OutputOf<C>>,
     ) {
+        let Some(next) = next else {
+            return self.abort(transaction, Outcome::Misuse(Misuse::Panicked), None, out);
+        };
         match next {
             Next::Round(parts) => match self.begin_round(transaction, &parts) {
                 Ok(()) => self.send_round(transaction, parts, out),
@@ -271,7 +278,7 @@ impl<C: Procedure> Coordinator<C> {
         transaction: TransactionId,
         parts: &[Part<C::Work>],
     ) -> Result<(), Outcome<C::Output, C::Abort>> {
-        let down = &self.down;
+        let (partitions, down) = (&self.partitions, &self.down);
         let pending = self.pending.get_mut(&transaction).expect("it is pending");
         if parts.is_empty() {
             return Err(Outcome::Misuse(Misuse::EmptyRound));
@@ -287,6 +294,9 @@ impl<C: Procedure> Coordinator<C> {
                 }
                 Some(_) => {}
                 None if !is_first => return Err(Outcome::Misuse(Misuse::NotInFirstRound(partition))),
+                None if !partitions.contains(&partition) => {
+                    return Err(Outcome::Misuse(Misuse::NoSuchPartition(partition)));
+                }
                 None if down.contains(&partition) => return Err(Outcome::Unavailable(partition)),
                 None => {}
             }
@@ -438,4 +448,13 @@ impl<C: Procedure> Coordinator<C> {
         let missing = self.committed.iter().filter(|(_, missing)| missing.contains(&partition));
         missing.map(|(&transaction, _)| transaction).collect()
     }
+}
+
+/// What follows from these replies; nothing if the procedure panics. It is not asked again then, so nobody sees in what state it is.
+#[expect(clippy::type_complexity, reason = "what a procedure answers")]
+fn ask<C: Procedure>(
+    procedure: &mut C,
+    replies: Vec<(PartitionId, Option<C::Reply>)>,
+) -> Option<Next<C::Work, C::Output, C::Abort>> {
+    catch_unwind(AssertUnwindSafe(|| procedure.next(replies))).ok()
 }

@@ -59,7 +59,8 @@ pub struct Call<W> {
     pub transaction: TransactionId,
     /// What it is to do.
     pub work: W,
-    /// Whether it can fail by its own will. One that cannot needs no undo where nothing undecided is before it.
+    /// Whether it can fail by its own will. One that cannot needs no undo where nothing undecided is before it. It is a hint: one that
+    /// fails all the same is answered [`Outcome::UserAborted`], and has had no effect.
     pub may_abort: bool,
 }
 
@@ -230,6 +231,10 @@ pub enum Misuse {
     AfterLast(PartitionId),
     /// Done, and this partition has not had its last fragment.
     NotFinished(PartitionId),
+    /// A fragment for a partition that does not exist.
+    NoSuchPartition(PartitionId),
+    /// It panicked.
+    Panicked,
 }
 
 impl fmt::Display for Conflict {
@@ -254,6 +259,10 @@ impl fmt::Display for Misuse {
             Misuse::AfterLast(partition) => {
                 write!(f, "the procedure has a fragment for partition {partition} after its last one there")
             }
+            Misuse::NoSuchPartition(partition) => {
+                write!(f, "the procedure has a fragment for partition {partition}, which does not exist")
+            }
+            Misuse::Panicked => f.write_str("the procedure panicked"),
             Misuse::NotFinished(partition) => {
                 write!(f, "the procedure is done, but has not said which fragment is its last at partition {partition}")
             }

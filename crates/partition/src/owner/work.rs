@@ -41,7 +41,7 @@ impl<P: Partition> Workplace<P> {
                 reply
             })
         } else {
-            Ok(self.partition.execute_without_undo(transaction, &work))
+            self.partition.execute_without_undo(transaction, &work)
         };
         let outcome = match result {
             Ok(reply) => {

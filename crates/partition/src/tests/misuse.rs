@@ -4,8 +4,8 @@ use super::program::{Kind, Program};
 use super::steps::{K, P, Told, add, call, decide, fragment, id, owner, replies, responses, tell};
 use super::store::{Op, Store};
 use crate::{
-    Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, Decision, FromCoordinator, FromOwner, Options,
-    Outcome, Owner, OwnerOutput, OwnerRecord, PartitionId, Refusal, Response, Scheme, ToCoordinator, ToOwner,
+    Call, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, Decision, FromCoordinator, FromOwner,
+    Options, Outcome, Owner, OwnerOutput, OwnerRecord, PartitionId, Refusal, Response, Scheme, ToCoordinator, ToOwner,
 };
 
 fn is_repeated(out: &Told, number: u64) -> bool {
@@ -115,7 +115,7 @@ fn a_commit_without_a_vote_is_not_done_and_its_coordinator_is_told() {
     fragment(&mut p, K, 1, 0, add(1), true);
     fragment(&mut p, K, 2, 0, vec![Op::Fail], true);
     assert_eq!(decide(&mut p, 2, true), not_voted(2));
-    let mut k = Coordinator::<Program>::new(K);
+    let mut k = Coordinator::<Program>::new(K, [P, PartitionId(1)]);
     let mut out = Vec::new();
     let message = FromOwner::NotVoted { transaction: id(2), partition: P };
     k.handle(ToCoordinator::Owner(message), &mut out);
@@ -155,7 +155,7 @@ fn records_of_one_number_for_two_kinds_of_transaction_are_told_apart() {
 #[test]
 fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
     let program = || Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
-    let mut k = Coordinator::<Program>::new(K);
+    let mut k = Coordinator::<Program>::new(K, [P, PartitionId(1)]);
     let mut tell = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
@@ -182,4 +182,21 @@ fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
     let mut out = Vec::new();
     k.handle(call(2), &mut out);
     assert_eq!(out, repeated(2));
+}
+
+/// A client that says that its call cannot fail is wrong: it is told, the owner lives, and half of the call is not there.
+#[test]
+fn a_call_that_fails_although_it_said_that_it_cannot_is_a_user_abort() {
+    for scheme in Scheme::ALL {
+        let mut p = owner(scheme);
+        let sure = |number| {
+            let work = vec![Op::Add(0, 100), Op::Require(1, 1000), Op::Add(1, 100)];
+            ToOwner::Call(Call { transaction: id(number), work, may_abort: false })
+        };
+        assert_eq!(replies(&tell(&mut p, sure(1))), [(1, None)]);
+        fragment(&mut p, K, 2, 0, add(1), true);
+        assert_eq!(tell(&mut p, sure(3)), []);
+        assert_eq!(replies(&decide(&mut p, 2, true)), [(3, None)]);
+        assert_eq!((p.partition().sum(), p.partition().without_undo, p.is_idle()), (21, 0, true), "{}", scheme.name());
+    }
 }

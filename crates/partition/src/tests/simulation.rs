@@ -190,6 +190,7 @@ pub(super) fn run(settings: &Settings, workload: &mut dyn Workload) -> Result<Ra
     let options = Options::new(settings.scheme);
     let coordinators = if settings.scheme.needs_one_coordinator() { 1 } else { settings.clients };
     let owner = |id| Machine::new(Owner::new(PartitionId(id), Store::new(PartitionId(id), KEYS, VALUE), &options));
+    let partitions = || (0..settings.partitions).map(PartitionId);
     let client = |_| Client { rng: rng.fork(), left: settings.calls, waits: None, again: None, number: 0 };
     let clients = (0..settings.clients).map(client).collect();
     let mut simulation = Simulation {
@@ -202,7 +203,9 @@ pub(super) fn run(settings: &Settings, workload: &mut dyn Workload) -> Result<Ra
         sequence: 0,
         channels: BTreeMap::new(),
         owners: (0..settings.partitions).map(owner).collect(),
-        coordinators: (0..coordinators).map(|id| Machine::new(Coordinator::new(CoordinatorId(id)))).collect(),
+        coordinators: (0..coordinators)
+            .map(|id| Machine::new(Coordinator::new(CoordinatorId(id), partitions())))
+            .collect(),
         clients,
         attempts: BTreeMap::new(),
         trace: 0xcbf2_9ce4_8422_2325,

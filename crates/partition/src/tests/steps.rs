@@ -276,6 +276,7 @@ impl Procedure for Script {
     type Abort = Failed;
     type Output = ();
 
+    /// Panics when there is nothing left to say.
     fn next(&mut self, _: Vec<(PartitionId, Option<Vec<Seen>>)>) -> Next<Work, (), Failed> {
         self.0.remove(0)
     }
@@ -283,7 +284,7 @@ impl Procedure for Script {
 
 /// Runs a script whose fragments all go well; how it ends, and who is told a decision.
 fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u32, bool)>) {
-    let (mut coordinator, mut decided) = (Coordinator::<Script>::new(K), Vec::new());
+    let (mut coordinator, mut decided) = (Coordinator::<Script>::new(K, (0..3).map(PartitionId)), Vec::new());
     let mut messages = vec![ToCoordinator::Call { transaction: id(1), procedure: Script(rounds) }];
     let mut ended = None;
     while let Some(message) = messages.pop() {
@@ -309,7 +310,7 @@ fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u
 
 #[test]
 fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_told_which() {
-    let (q, work) = (PartitionId(1), Vec::new);
+    let (q, nowhere, work) = (PartitionId(1), PartitionId(3), Vec::new);
     let round = |parts: &[Part<Work>]| Next::Round(parts.to_vec());
     let two = || round(&[Part::more(P, work()), Part::last(q, work())]);
     let aborted = vec![(0, false), (1, false)];
@@ -323,6 +324,10 @@ fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_told_which() {
         ),
         (vec![two(), round(&[Part::last(q, work())])], Misuse::AfterLast(q), aborted.clone()),
         (vec![two(), Next::Done(())], Misuse::NotFinished(P), aborted.clone()),
+        (vec![round(&[Part::last(P, work()), Part::last(nowhere, work())])], Misuse::NoSuchPartition(nowhere), vec![]),
+        (vec![], Misuse::Panicked, vec![]),
+        (vec![two()], Misuse::Panicked, aborted.clone()),
+        (vec![two(), round(&[Part::last(P, work())])], Misuse::Panicked, aborted.clone()),
     ] {
         assert_eq!(scripted(rounds), (Outcome::Misuse(misuse), told));
         assert!(misuse.to_string().starts_with("the procedure "));
@@ -351,7 +356,7 @@ fn answers(out: &[CoordinatorOutputOf<Program>]) -> Vec<(u64, bool)> {
 /// C rests on B and B on A. When A aborts all of that is void, and a late response that rests on B's first run is not taken.
 #[test]
 fn a_response_that_rests_on_a_void_one_is_void() {
-    let mut k = Coordinator::<Program>::new(K);
+    let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
     let mut tell = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
@@ -382,7 +387,7 @@ fn a_response_that_rests_on_a_void_one_is_void() {
 
 #[test]
 fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
-    let mut k = Coordinator::<Program>::new(K);
+    let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
     let mut tell = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
