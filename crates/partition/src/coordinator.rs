@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault::{Fault, is_injected};
+use crate::lives::Lives;
 use crate::numbers::Numbers;
 use crate::{
     CoordinatorId, CoordinatorRecord, Decision, Fragment, FromCoordinator, FromOwner, Kept, Misuse, Next, Outcome,
@@ -62,6 +63,7 @@ pub type MessageOf<C> = ToCoordinator<C, <C as Procedure>::Reply, <C as Procedur
 /// through one ([`crate::Scheme::needs_one_coordinator`]).
 pub struct Coordinator<C: Procedure> {
     id: CoordinatorId,
+    life: u64,
     /// All that there are.
     partitions: BTreeSet<PartitionId>,
     pending: BTreeMap<TransactionId, Pending<C>>,
@@ -69,6 +71,8 @@ pub struct Coordinator<C: Procedure> {
     numbers: Numbers<()>,
     /// Participants whose acknowledgement is missing.
     committed: BTreeMap<TransactionId, Vec<PartitionId>>,
+    lives: Lives<PartitionId>,
+    /// Those that are down, or have not been heard of since a restart.
     down: BTreeSet<PartitionId>,
     /// Transactions of which something has become certain.
     ready: VecDeque<TransactionId>,
@@ -113,27 +117,33 @@ impl<C: Procedure> Pending<C> {
 }
 
 impl<C: Procedure> Coordinator<C> {
-    /// A coordinator that has decided nothing yet. `partitions` are all that there are.
+    /// A coordinator that has decided nothing yet, in its life 0. `partitions` are all that there are.
     pub fn new(id: CoordinatorId, partitions: impl IntoIterator<Item = PartitionId>) -> Coordinator<C> {
         Coordinator {
             id,
+            life: 0,
             partitions: partitions.into_iter().collect(),
             pending: BTreeMap::new(),
             numbers: Numbers::new(),
             committed: BTreeMap::new(),
+            lives: Lives::new(),
             down: BTreeSet::new(),
             ready: VecDeque::new(),
         }
     }
 
-    /// Goes on after a crash, from the records that were kept. `partitions` are all that there are.
+    /// Goes on after a crash, from the records that were kept. `life` is above that of all its lives before, and `partitions` are all that
+    /// there are.
     pub fn recover(
         id: CoordinatorId,
+        life: u64,
         records: impl IntoIterator<Item = CoordinatorRecord>,
         partitions: impl IntoIterator<Item = PartitionId>,
         out: &mut Vec<OutputOf<C>>,
     ) -> Coordinator<C> {
         let mut coordinator = Coordinator::new(id, partitions);
+        coordinator.life = life;
+        coordinator.down.clone_from(&coordinator.partitions);
         for record in records {
             match record {
                 CoordinatorRecord::Committed { transaction, participants } => {
@@ -150,7 +160,7 @@ impl<C: Procedure> Coordinator<C> {
             let committed = coordinator.unacknowledged(to);
             out.push(CoordinatorOutput::Send {
                 to,
-                message: FromCoordinator::Recovered { coordinator: id, committed },
+                message: FromCoordinator::Recovered { coordinator: id, life, committed },
             });
         }
         coordinator
@@ -165,11 +175,22 @@ impl<C: Procedure> Coordinator<C> {
             ToCoordinator::Owner(FromOwner::NotVoted { transaction, partition }) => {
                 out.push(CoordinatorOutput::Broken { transaction, partition });
             }
-            ToCoordinator::Owner(FromOwner::Recovered { partition, in_doubt }) => {
-                self.partition_down(partition, out);
-                self.partition_recovered(partition, in_doubt, out);
+            ToCoordinator::Owner(FromOwner::Alive { partition, life }) => {
+                if self.lives.hear(partition, life) {
+                    self.down.remove(&partition);
+                }
             }
-            ToCoordinator::PartitionDown(partition) => self.partition_down(partition, out),
+            ToCoordinator::Owner(FromOwner::Recovered { partition, life, in_doubt }) => {
+                if self.lives.hear(partition, life) {
+                    self.partition_down(partition, out);
+                    self.partition_recovered(partition, in_doubt, out);
+                }
+            }
+            ToCoordinator::PartitionDown { partition, life } => {
+                if self.lives.end(partition, life) || is_injected(Fault::LateNoticeTaken) {
+                    self.partition_down(partition, out);
+                }
+            }
         }
         while let Some(transaction) = self.ready.pop_front() {
             self.advance(transaction, out);
@@ -318,9 +339,9 @@ impl<C: Procedure> Coordinator<C> {
     }
 
     fn send_round(&mut self, transaction: TransactionId, parts: Vec<Part<C::Work>>, out: &mut Vec<OutputOf<C>>) {
-        let (coordinator, round) = (self.id, self.pending[&transaction].round);
+        let (coordinator, life, round) = (self.id, self.life, self.pending[&transaction].round);
         for Part { partition, work, last } in parts {
-            let fragment = Fragment { transaction, coordinator, round, work, last };
+            let fragment = Fragment { transaction, coordinator, life, round, work, last };
             out.push(CoordinatorOutput::Send { to: partition, message: FromCoordinator::Fragment(fragment) });
         }
     }
@@ -451,7 +472,6 @@ impl<C: Procedure> Coordinator<C> {
 }
 
 /// What follows from these replies; nothing if the procedure panics. It is not asked again then, so nobody sees in what state it is.
-#[expect(clippy::type_complexity, reason = "what a procedure answers")]
 fn ask<C: Procedure>(
     procedure: &mut C,
     replies: Vec<(PartitionId, Option<C::Reply>)>,

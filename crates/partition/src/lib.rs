@@ -27,12 +27,20 @@
 //!
 //! Owners and coordinators may die between any two outputs; what they have put out after a record that was not kept is
 //! lost with them. [`Owner::recover`] and [`Coordinator::recover`] go on from the records. Then what was answered is there, and each
-//! transaction is there at all of its partitions or at none. Whoever carries messages tells coordinators when a partition is
-//! down ([`ToCoordinator::PartitionDown`]): transactions over it that are not decided abort, and the others go on. While a coordinator is down,
-//! its undecided transactions stay where they are.
+//! transaction is there at all of its partitions or at none.
+//!
+//! Each restart is a new life, which whoever carries messages numbers. It tells coordinators which life of a partition has
+//! ended ([`ToCoordinator::PartitionDown`]): transactions over it that are not decided abort, and the others go on. It tells owners
+//! which life of a coordinator has ended ([`ToOwner::CoordinatorDown`]): what has not voted is undone at once. What has voted stays where it is
+//! until the coordinator has recovered; two-phase commit has no way around that. A late notice does no harm. A false one does: who is said
+//! to be down has been ended, and nothing is delivered to or from that life any more.
+//!
+//! A coordinator that has recovered knows nothing of who is down, and answers [`Outcome::Unavailable`] until it has heard from a
+//! partition.
 
 mod coordinator;
 mod fault;
+mod lives;
 mod message;
 pub mod model;
 mod numbers;

@@ -71,6 +71,14 @@ pub enum ToOwner<W> {
     Call(Call<W>),
     /// By a coordinator.
     Coordinator(FromCoordinator<W>),
+    /// By whoever carries messages: this life of a coordinator has ended. What it has not been given a vote for is undone, and no more fragments
+    /// of that life run. May be late, or come twice; not without the coordinator having ended.
+    CoordinatorDown {
+        /// Who.
+        coordinator: CoordinatorId,
+        /// Which of its lives.
+        life: u64,
+    },
     /// By whoever has a clock, at equal intervals while [`crate::Owner::wants_ticks`]: time passes.
     Tick,
 }
@@ -87,6 +95,8 @@ pub enum FromCoordinator<W> {
     Recovered {
         /// Who.
         coordinator: CoordinatorId,
+        /// The life that begins.
+        life: u64,
         /// Transactions with this partition that committed and may not have been acknowledged.
         committed: Vec<TransactionId>,
     },
@@ -99,6 +109,8 @@ pub struct Fragment<W> {
     pub transaction: TransactionId,
     /// Who is to be answered, and decides.
     pub coordinator: CoordinatorId,
+    /// In which of its lives it sends this.
+    pub life: u64,
     /// The round, from 0.
     pub round: u32,
     /// What it is to do, if anything.
@@ -138,10 +150,19 @@ pub enum FromOwner<R, A> {
         /// Who was told so.
         partition: PartitionId,
     },
+    /// That the owner is there: the answer to a coordinator that has restarted.
+    Alive {
+        /// Who.
+        partition: PartitionId,
+        /// The life that goes on.
+        life: u64,
+    },
     /// That the owner has restarted. Transactions over it that are not decided are aborted.
     Recovered {
         /// Who.
         partition: PartitionId,
+        /// The life that begins.
+        life: u64,
         /// This coordinator's transactions that were prepared here, and of which the owner has not heard the end.
         in_doubt: Vec<TransactionId>,
     },
@@ -186,8 +207,14 @@ pub enum ToCoordinator<C, R, A> {
     },
     /// By an owner.
     Owner(FromOwner<R, A>),
-    /// By whoever carries messages: those to this partition may be lost, from now until its owner says that it has recovered.
-    PartitionDown(PartitionId),
+    /// By whoever carries messages: this life of an owner has ended. Transactions over it abort, until it has said that it has recovered. May
+    /// be late, or come twice; not without the owner having ended.
+    PartitionDown {
+        /// Who.
+        partition: PartitionId,
+        /// Which of its lives.
+        life: u64,
+    },
 }
 
 /// How a transaction ended, for its client. Without an outcome (the owner or coordinator that was called has died) it may have

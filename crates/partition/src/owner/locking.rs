@@ -97,9 +97,10 @@ impl<P: Partition> Locking<P> {
             ToOwner::Call(call) => self.call(place, call, out),
             ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => self.fragment(place, fragment, out),
             ToOwner::Coordinator(FromCoordinator::Decision(decision)) => self.decide(place, decision, out),
-            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed }) => {
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed, .. }) => {
                 self.coordinator_recovered(place, coordinator, &committed, out);
             }
+            ToOwner::CoordinatorDown { coordinator, .. } => self.coordinator_down(place, coordinator, out),
             ToOwner::Tick => self.tick(place, out),
         }
         self.run(place, out);
@@ -270,6 +271,19 @@ impl<P: Partition> Locking<P> {
             place.decided(transaction, commit.then_some(coordinator), out);
         }
         self.end(transaction);
+    }
+
+    /// Undoes what has not voted. What has may have committed.
+    fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
+        let unvoted = |active: &Active<P>| {
+            let is_its = |work: &&Work<P>| work.coordinator == coordinator;
+            let undecided = active.work.as_ref().filter(is_its);
+            undecided.is_some_and(|work| !work.finished || is_injected(Fault::VotedUndone))
+        };
+        let unvoted = self.active.iter().filter(|(_, active)| unvoted(active)).map(|(&transaction, _)| transaction);
+        for transaction in unvoted.collect::<Vec<_>>() {
+            self.decide(place, Decision { transaction, coordinator, commit: false }, out);
+        }
     }
 
     fn coordinator_recovered(

@@ -17,6 +17,7 @@ mod replay;
 mod speculation;
 mod work;
 
+use crate::lives::Lives;
 use crate::numbers::Numbers;
 use crate::{
     Call, CoordinatorId, FromCoordinator, FromOwner, Kept, Outcome, OwnerRecord, Partition, PartitionId, Scheme,
@@ -54,6 +55,8 @@ type Out<P> = Vec<OutputOf<P>>;
 
 /// Owns a partition.
 pub struct Owner<P: Partition> {
+    life: u64,
+    coordinators: Lives<CoordinatorId>,
     /// Of single-partition transactions.
     calls: Numbers<()>,
     /// Of others, and through whom they came.
@@ -87,23 +90,24 @@ impl Options {
 }
 
 impl<P: Partition> Owner<P> {
-    /// The owner of a partition on which nothing is under way.
+    /// The owner of a partition on which nothing is under way, in its life 0.
     pub fn new(id: PartitionId, partition: P, options: &Options) -> Owner<P> {
         let scheme = match options.scheme {
             Scheme::Locking => Running::Locking(Locking::new(options.lock_wait_ticks_max)),
             scheme => Running::Ordered(Ordered::new(scheme)),
         };
         let work = Workplace { id, partition, records: options.records };
-        Owner { calls: Numbers::new(), fragments: Numbers::new(), work, scheme }
+        Owner { life: 0, coordinators: Lives::new(), calls: Numbers::new(), fragments: Numbers::new(), work, scheme }
     }
 
-    /// Goes on after a crash. `partition` is in the state before the first of the records, which are all that were kept since.
+    /// Goes on after a crash. `life` is above that of all its lives before. `partition` is in the state before the first of the records, which are all that were kept since.
     /// `coordinators` are all that there may be; those of transactions in doubt are told anyway.
     ///
     /// # Panics
     /// If what the records say cannot be run again: the partition is not deterministic, or not in the state before them.
     pub fn recover(
         id: PartitionId,
+        life: u64,
         partition: P,
         options: &Options,
         records: impl IntoIterator<Item = OwnerRecord<P::Work>>,
@@ -111,6 +115,7 @@ impl<P: Partition> Owner<P> {
         out: &mut Vec<OutputOf<P>>,
     ) -> Owner<P> {
         let mut owner = Owner::new(id, partition, options);
+        owner.life = life;
         let (calls, fragments) = (&mut owner.calls, &mut owner.fragments);
         let records = records.into_iter().inspect(|record| {
             // Those of one client need not be in the order of their numbers: the highest counts.
@@ -133,7 +138,7 @@ impl<P: Partition> Owner<P> {
             Running::Locking(locking) => locking.restore(&mut owner.work, undecided),
         }
         for (to, in_doubt) in in_doubt {
-            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition: id, in_doubt } });
+            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition: id, life, in_doubt } });
         }
         owner
     }
@@ -143,10 +148,22 @@ impl<P: Partition> Owner<P> {
     /// # Panics
     /// If the partition breaks its contract.
     pub fn handle(&mut self, message: ToOwner<P::Work>, out: &mut Vec<OutputOf<P>>) {
+        let mut alive_to = None;
         match &message {
             &ToOwner::Call(Call { transaction, .. }) if self.calls.note(transaction, ()).is_err() => {
                 return out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Repeated });
             }
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment))
+                if !self.coordinators.hear(fragment.coordinator, fragment.life) =>
+            {
+                // Of a life that has ended: nobody would decide it before the next one.
+                return;
+            }
+            &ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, life, .. }) => {
+                self.coordinators.hear(coordinator, life);
+                alive_to = Some(coordinator);
+            }
+            &ToOwner::CoordinatorDown { coordinator, life } if !self.coordinators.end(coordinator, life) => return,
             ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) if fragment.round == 0 => {
                 match self.fragments.note(fragment.transaction, fragment.coordinator) {
                     Ok(()) => {}
@@ -160,6 +177,10 @@ impl<P: Partition> Owner<P> {
         match &mut self.scheme {
             Running::Ordered(ordered) => ordered.handle(&mut self.work, message, out),
             Running::Locking(locking) => locking.handle(&mut self.work, message, out),
+        }
+        if let Some(to) = alive_to {
+            let message = FromOwner::Alive { partition: self.work.id, life: self.life };
+            out.push(OwnerOutput::Send { to, message });
         }
     }
 

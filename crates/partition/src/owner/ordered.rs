@@ -99,9 +99,10 @@ impl<P: Partition> Ordered<P> {
             }
             ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => self.proceed(place, fragment, out),
             ToOwner::Coordinator(FromCoordinator::Decision(decision)) => self.decide(place, decision, out),
-            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed }) => {
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed, .. }) => {
                 self.coordinator_recovered(place, coordinator, &committed, out);
             }
+            ToOwner::CoordinatorDown { coordinator, .. } => self.coordinator_down(place, coordinator, out),
             ToOwner::Tick => {}
         }
         self.run(place, out);
@@ -145,7 +146,7 @@ impl<P: Partition> Ordered<P> {
                 }
                 if is_injected(Fault::ReplyLeaked) {
                     out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Committed(reply) });
-                    return place.partition.forget(undo);
+                    return self.undecided.push_back(Entry::Call { call, undo: Some(undo), reply: None });
                 }
                 let reply = Some(Outcome::Committed(reply));
                 self.undecided.push_back(Entry::Call { call, undo: Some(undo), reply });
@@ -296,6 +297,21 @@ impl<P: Partition> Ordered<P> {
         }
         for (transaction, coordinator) in committed {
             place.decided(transaction, Some(coordinator), out);
+        }
+    }
+
+    /// Undoes what has not voted. What has may have committed.
+    fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
+        let may_have_voted = |entry: &Entry<P>| {
+            matches!(entry, Entry::Multi { work, .. } if work.finished) && !is_injected(Fault::VotedUndone)
+        };
+        let unvoted = |entry: &Entry<P>| {
+            (entry.coordinator() == Some(coordinator) && !may_have_voted(entry)).then(|| entry.transaction())
+        };
+        self.waiting.retain(|arrival| !matches!(arrival, Arrival::Fragment(one) if one.coordinator == coordinator));
+        let unvoted: Vec<TransactionId> = self.undecided.iter().filter_map(unvoted).collect();
+        for transaction in unvoted {
+            self.decide(place, Decision { transaction, coordinator, commit: false }, out);
         }
     }
 

@@ -130,7 +130,7 @@ fn what_the_records_say_was_done_is_not_done_again() {
             OwnerRecord::Prepared { transaction: id(2), coordinator: K, works: vec![add(100)], after: None },
             OwnerRecord::Decided { transaction: id(2), commit: true },
         ];
-        let mut p = Owner::recover(P, Store::new(P, 1, 5), &Options::new(scheme), records, [], &mut Vec::new());
+        let mut p = Owner::recover(P, 1, Store::new(P, 1, 5), &Options::new(scheme), records, [], &mut Vec::new());
         assert!(is_repeated(&call(&mut p, 3, add(10)), 3));
         assert_eq!(fragment(&mut p, K, 2, 0, add(100), true), []);
         assert_eq!((p.partition().sum(), p.is_idle()), (115, true));
@@ -148,7 +148,7 @@ fn records_of_one_number_for_two_kinds_of_transaction_are_told_apart() {
         OwnerRecord::Decided { transaction: id(1), commit: true },
     ];
     let options = Options::new(Scheme::Speculation);
-    let p = Owner::recover(P, Store::new(P, 1, 5), &options, records, [], &mut Vec::new());
+    let p = Owner::recover(P, 1, Store::new(P, 1, 5), &options, records, [], &mut Vec::new());
     assert_eq!((p.partition().sum(), p.is_idle()), (16, true));
 }
 
@@ -178,7 +178,7 @@ fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
     assert_eq!(tell(call(2)), repeated(2), "late");
     // After a crash as well.
     let record = CoordinatorRecord::Committed { transaction: id(2), participants: vec![P] };
-    let mut k = Coordinator::<Program>::recover(K, [record], [P], &mut Vec::new());
+    let mut k = Coordinator::<Program>::recover(K, 1, [record], [P], &mut Vec::new());
     let mut out = Vec::new();
     k.handle(call(2), &mut out);
     assert_eq!(out, repeated(2));

@@ -292,6 +292,13 @@ impl Simulation<'_> {
         self.at(at, Event::Deliver(to, message));
     }
 
+    /// Tells that one is down: not before what it has sent, nor after, and often when it is there again.
+    fn notice(&mut self, to: Node, message: Message) {
+        let takes = if self.rng.percent(50) { 2 } else { 40 };
+        let at = self.now + self.rng.below(takes * self.settings.delay_max);
+        self.at(at, Event::Deliver(to, message));
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
             Event::Deliver(Node::Owner(id), Message::ToOwner(message)) => self.tell_owner(id, message),
@@ -501,13 +508,19 @@ impl Simulation<'_> {
         match node {
             Node::Owner(id) if self.owners[id as usize].alive.is_some() => {
                 self.owners[id as usize].die(&mut self.rng);
+                let life = self.owners[id as usize].life - 1;
                 for coordinator in 0..self.coordinators.len() as u32 {
-                    let down = ToCoordinator::PartitionDown(PartitionId(id));
-                    self.send(node, Node::Coordinator(coordinator), Message::ToCoordinator(down));
+                    let down = ToCoordinator::PartitionDown { partition: PartitionId(id), life };
+                    self.notice(Node::Coordinator(coordinator), Message::ToCoordinator(down));
                 }
             }
             Node::Coordinator(id) if self.coordinators[id as usize].alive.is_some() => {
                 self.coordinators[id as usize].die(&mut self.rng);
+                let life = self.coordinators[id as usize].life - 1;
+                for owner in 0..self.owners.len() as u32 {
+                    let down = ToOwner::CoordinatorDown { coordinator: CoordinatorId(id), life };
+                    self.notice(Node::Owner(owner), Message::ToOwner(down));
+                }
             }
             _ => return,
         }
@@ -526,14 +539,15 @@ impl Simulation<'_> {
                 let machine = &mut self.owners[id as usize];
                 let (at, mut out, log) = (PartitionId(id), Vec::new(), machine.log.clone());
                 let store = Store::new(at, KEYS, VALUE);
-                machine.alive = Some(Owner::recover(at, store, &self.options, log, coordinators, &mut out));
+                machine.alive =
+                    Some(Owner::recover(at, machine.life, store, &self.options, log, coordinators, &mut out));
                 machine.outputs.extend(out);
             }
             Node::Coordinator(id) => {
                 let partitions = (0..self.settings.partitions).map(PartitionId);
                 let machine = &mut self.coordinators[id as usize];
                 let (mut out, log) = (Vec::new(), machine.log.clone());
-                machine.alive = Some(Coordinator::recover(CoordinatorId(id), log, partitions, &mut out));
+                machine.alive = Some(Coordinator::recover(CoordinatorId(id), machine.life, log, partitions, &mut out));
                 machine.outputs.extend(out);
             }
             Node::Client(_) => unreachable!("clients do not die"),

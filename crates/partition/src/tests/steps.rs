@@ -39,7 +39,7 @@ pub(super) fn fragment(
     work: Work,
     last: bool,
 ) -> Told {
-    let fragment = Fragment { transaction: id(number), coordinator, round, work: Some(work), last };
+    let fragment = Fragment { transaction: id(number), coordinator, life: 0, round, work: Some(work), last };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
 }
 
@@ -188,8 +188,8 @@ fn a_restarted_owner_answers_nothing_that_it_ran_before() {
             OwnerRecord::Prepared { transaction: id(3), coordinator: K, works: vec![add(100)], after: Some(id(1)) },
         ];
         let (options, mut out) = (Options::new(Scheme::Speculation), Vec::new());
-        let mut p = Owner::recover(P, Store::new(P, 1, 5), &options, records, [], &mut out);
-        let recovered = FromOwner::Recovered { partition: P, in_doubt: vec![id(1), id(3)] };
+        let mut p = Owner::recover(P, 1, Store::new(P, 1, 5), &options, records, [], &mut out);
+        let recovered = FromOwner::Recovered { partition: P, life: 1, in_doubt: vec![id(1), id(3)] };
         assert_eq!(out, [OwnerOutput::Send { to: K, message: recovered }]);
         assert_eq!(p.partition().sum(), 116);
         let told = [decide(&mut p, 1, commit), decide(&mut p, 3, false)].concat();
@@ -399,15 +399,88 @@ fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
     let call =
         |number, partitions: &[u32]| ToCoordinator::Call { transaction: id(number), procedure: over(partitions) };
     tell(call(1, &[0, 1]));
-    let out = tell(ToCoordinator::PartitionDown(P));
+    let out = tell(ToCoordinator::PartitionDown { partition: P, life: 0 });
     let unavailable = |output: &CoordinatorOutputOf<Program>| {
         matches!(output, CoordinatorOutput::Reply { outcome: Outcome::Unavailable(P), .. })
     };
     assert!(out.iter().any(unavailable) && tell(call(2, &[0, 1])).iter().any(unavailable));
     assert!(!tell(call(3, &[1, 2])).iter().any(unavailable));
-    let recovered = FromOwner::Recovered { partition: P, in_doubt: vec![id(1)] };
+    let recovered = FromOwner::Recovered { partition: P, life: 1, in_doubt: vec![id(1)] };
     let out = tell(ToCoordinator::Owner(recovered));
     let abort = FromCoordinator::Decision(Decision { transaction: id(1), coordinator: K, commit: false });
     assert_eq!(out, [CoordinatorOutput::Send { to: P, message: abort }]);
+    // Again, late, it does no harm.
+    assert_eq!(tell(ToCoordinator::PartitionDown { partition: P, life: 0 }), []);
     assert!(!tell(call(4, &[0, 1])).iter().any(unavailable));
+    // Word of its second life comes after the notice that that has ended.
+    assert!(tell(ToCoordinator::PartitionDown { partition: P, life: 2 }).iter().any(unavailable));
+    assert_eq!(tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, life: 2, in_doubt: vec![] })), []);
+    assert!(tell(call(5, &[0, 1])).iter().any(unavailable));
+    tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, life: 3, in_doubt: vec![] }));
+    assert!(!tell(call(6, &[0, 1])).iter().any(unavailable));
+}
+
+/// It does not know who is down, and sends nothing to a partition until it has heard of it.
+#[test]
+fn a_restarted_coordinator_waits_for_word_of_each_partition() {
+    let mut k = Coordinator::<Program>::recover(K, 1, [], [P, PartitionId(1)], &mut Vec::new());
+    let mut tell = |message| {
+        let mut out = Vec::new();
+        k.handle(message, &mut out);
+        out
+    };
+    let mut is_sent = |number, alive: Option<(PartitionId, u64)>, ended: Option<u64>| {
+        if let Some((partition, life)) = alive {
+            assert_eq!(tell(ToCoordinator::Owner(FromOwner::Alive { partition, life })), []);
+        }
+        if let Some(life) = ended {
+            tell(ToCoordinator::PartitionDown { partition: P, life });
+        }
+        let procedure = Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
+        let out = tell(ToCoordinator::Call { transaction: id(number), procedure });
+        matches!(out[0], CoordinatorOutput::Send { .. })
+    };
+    assert!(!is_sent(1, None, None));
+    assert!(!is_sent(2, Some((PartitionId(1), 0)), None), "one is missing");
+    assert!(is_sent(3, Some((P, 4)), Some(3)), "the notice is late");
+    assert!(!is_sent(4, None, Some(4)));
+    assert!(!is_sent(5, Some((P, 4)), None), "its word is late");
+}
+
+/// What has not voted is undone when its coordinator is down, and what is behind it goes on; what has voted waits.
+#[test]
+fn of_a_coordinator_that_is_down_only_what_has_voted_stays() {
+    for scheme in Scheme::ALL {
+        let down = |life| ToOwner::CoordinatorDown { coordinator: K, life };
+        let mut p = owner(scheme);
+        fragment(&mut p, K, 1, 0, add(1), false);
+        call(&mut p, 2, add(1));
+        fragment(&mut p, K, 3, 0, add(1), true);
+        let out = tell(&mut p, down(0));
+        assert_eq!((replies(&out), responses(&out)), (vec![(2, Some(5))], vec![]), "{}", scheme.name());
+        assert_eq!((p.partition().sum(), p.is_idle()), (21, true));
+        assert_eq!(fragment(&mut p, K, 4, 0, add(1), true), [], "it was sent before that, and nobody would decide it");
+        assert!(p.is_idle());
+        // Its next life.
+        let recovered = FromCoordinator::Recovered { coordinator: K, life: 1, committed: vec![] };
+        let alive = FromOwner::Alive { partition: P, life: 0 };
+        let out = tell(&mut p, ToOwner::Coordinator(recovered));
+        assert_eq!(out, [OwnerOutput::Send { to: K, message: alive }]);
+        let next = |number, last| {
+            let work = Some(add(1));
+            let next = Fragment { transaction: id(number), coordinator: K, life: 1, round: 0, work, last };
+            ToOwner::Coordinator(FromCoordinator::Fragment(next))
+        };
+        assert_eq!(responses(&tell(&mut p, next(5, false))), [(5, true, None)]);
+        assert_eq!(tell(&mut p, down(0)), []);
+        assert!(!p.is_idle(), "the notice is late");
+        tell(&mut p, down(1));
+        assert!(p.is_idle());
+        let mut p = owner(scheme);
+        tell(&mut p, next(6, true));
+        call(&mut p, 7, add(1));
+        assert_eq!(tell(&mut p, down(1)), [], "it has voted");
+        assert_eq!(replies(&decide(&mut p, 6, true)), [(7, Some(6))]);
+        assert!(p.is_idle());
+    }
 }
