@@ -14,8 +14,11 @@
 //! a commit after every response that depends on it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault::{Fault, is_injected};
+use crate::lives::Lives;
+use crate::numbers::Numbers;
 use crate::{
     CoordinatorId, CoordinatorRecord, Decision, Fragment, FromCoordinator, FromOwner, Kept, Misuse, Next, Outcome,
     Part, PartitionId, Procedure, Refusal, Response, ToCoordinator, TransactionId,
@@ -40,6 +43,14 @@ pub enum CoordinatorOutput<W, O, A> {
         /// How it ended.
         outcome: Outcome<O, A>,
     },
+    /// To raise an alarm: a transaction has committed, and one of its partitions says that it has not voted for it. It is not done
+    /// there. Owners and this coordinator do not fit each other (logs of different databases, a carrier out of order); no message mends that.
+    Broken {
+        /// Which transaction.
+        transaction: TransactionId,
+        /// Where it is not done.
+        partition: PartitionId,
+    },
 }
 
 /// What a coordinator of such procedures puts out.
@@ -52,9 +63,16 @@ pub type MessageOf<C> = ToCoordinator<C, <C as Procedure>::Reply, <C as Procedur
 /// through one ([`crate::Scheme::needs_one_coordinator`]).
 pub struct Coordinator<C: Procedure> {
     id: CoordinatorId,
+    life: u64,
+    /// All that there are.
+    partitions: BTreeSet<PartitionId>,
     pending: BTreeMap<TransactionId, Pending<C>>,
+    /// Of calls.
+    numbers: Numbers<()>,
     /// Participants whose acknowledgement is missing.
     committed: BTreeMap<TransactionId, Vec<PartitionId>>,
+    lives: Lives<PartitionId>,
+    /// Those that are down, or have not been heard of since a restart.
     down: BTreeSet<PartitionId>,
     /// Transactions of which something has become certain.
     ready: VecDeque<TransactionId>,
@@ -99,28 +117,38 @@ impl<C: Procedure> Pending<C> {
 }
 
 impl<C: Procedure> Coordinator<C> {
-    /// A coordinator that has decided nothing yet.
-    pub fn new(id: CoordinatorId) -> Coordinator<C> {
+    /// A coordinator that has decided nothing yet, in its life 0. `partitions` are all that there are.
+    pub fn new(id: CoordinatorId, partitions: impl IntoIterator<Item = PartitionId>) -> Coordinator<C> {
         Coordinator {
             id,
+            life: 0,
+            partitions: partitions.into_iter().collect(),
             pending: BTreeMap::new(),
+            numbers: Numbers::new(),
             committed: BTreeMap::new(),
+            lives: Lives::new(),
             down: BTreeSet::new(),
             ready: VecDeque::new(),
         }
     }
 
-    /// Goes on after a crash, from the records that were kept. `partitions` are all that there are.
+    /// Goes on after a crash, from the records that were kept. `life` is above that of all its lives before, and `partitions` are all that
+    /// there are.
     pub fn recover(
         id: CoordinatorId,
+        life: u64,
         records: impl IntoIterator<Item = CoordinatorRecord>,
         partitions: impl IntoIterator<Item = PartitionId>,
         out: &mut Vec<OutputOf<C>>,
     ) -> Coordinator<C> {
-        let mut coordinator = Coordinator::new(id);
+        let mut coordinator = Coordinator::new(id, partitions);
+        coordinator.life = life;
+        coordinator.down.clone_from(&coordinator.partitions);
         for record in records {
             match record {
                 CoordinatorRecord::Committed { transaction, participants } => {
+                    // Not in the order of numbers, perhaps: the highest counts.
+                    let _ = coordinator.numbers.note(transaction, ());
                     coordinator.committed.insert(transaction, participants);
                 }
                 CoordinatorRecord::Ended { transaction } => {
@@ -128,30 +156,41 @@ impl<C: Procedure> Coordinator<C> {
                 }
             }
         }
-        for to in partitions {
+        for &to in &coordinator.partitions {
             let committed = coordinator.unacknowledged(to);
             out.push(CoordinatorOutput::Send {
                 to,
-                message: FromCoordinator::Recovered { coordinator: id, committed },
+                message: FromCoordinator::Recovered { coordinator: id, life, committed },
             });
         }
         coordinator
     }
 
     /// Takes a message in.
-    ///
-    /// # Panics
-    /// If a client calls two transactions by one name that are both under way.
     pub fn handle(&mut self, message: MessageOf<C>, out: &mut Vec<OutputOf<C>>) {
         match message {
             ToCoordinator::Call { transaction, procedure } => self.call(transaction, procedure, out),
             ToCoordinator::Owner(FromOwner::Response(response)) => self.respond(response),
             ToCoordinator::Owner(FromOwner::Ack { transaction, partition }) => self.ack(transaction, partition, out),
-            ToCoordinator::Owner(FromOwner::Recovered { partition, in_doubt }) => {
-                self.partition_down(partition, out);
-                self.partition_recovered(partition, in_doubt, out);
+            ToCoordinator::Owner(FromOwner::NotVoted { transaction, partition }) => {
+                out.push(CoordinatorOutput::Broken { transaction, partition });
             }
-            ToCoordinator::PartitionDown(partition) => self.partition_down(partition, out),
+            ToCoordinator::Owner(FromOwner::Alive { partition, life }) => {
+                if self.lives.hear(partition, life) {
+                    self.down.remove(&partition);
+                }
+            }
+            ToCoordinator::Owner(FromOwner::Recovered { partition, life, in_doubt }) => {
+                if self.lives.hear(partition, life) {
+                    self.partition_down(partition, out);
+                    self.partition_recovered(partition, in_doubt, out);
+                }
+            }
+            ToCoordinator::PartitionDown { partition, life } => {
+                if self.lives.end(partition, life) || is_injected(Fault::LateNoticeTaken) {
+                    self.partition_down(partition, out);
+                }
+            }
         }
         while let Some(transaction) = self.ready.pop_front() {
             self.advance(transaction, out);
@@ -164,10 +203,12 @@ impl<C: Procedure> Coordinator<C> {
     }
 
     fn call(&mut self, transaction: TransactionId, mut procedure: C, out: &mut Vec<OutputOf<C>>) {
-        let next = procedure.next(Vec::new());
+        if self.numbers.note(transaction, ()).is_err() {
+            return out.push(CoordinatorOutput::Reply { transaction, outcome: Outcome::Repeated });
+        }
+        let next = ask(&mut procedure, Vec::new());
         let pending = Pending { procedure, round: 0, participants: Vec::new(), dependents: Vec::new() };
-        let earlier = self.pending.insert(transaction, pending);
-        assert!(earlier.is_none(), "transaction {transaction} is called twice");
+        self.pending.insert(transaction, pending);
         self.go_on(transaction, next, out);
     }
 
@@ -209,6 +250,7 @@ impl<C: Procedure> Coordinator<C> {
             let outcome = match refusal {
                 Refusal::UserAbort(abort) => Outcome::UserAborted(abort),
                 Refusal::Conflict(conflict) => Outcome::Conflict(conflict),
+                Refusal::Repeated => Outcome::Repeated,
             };
             return self.abort(transaction, outcome, Some(refuser), out);
         }
@@ -228,16 +270,19 @@ impl<C: Procedure> Coordinator<C> {
         };
         let replies = pending.participants.iter_mut().filter_map(see).collect();
         pending.round += 1;
-        let next = pending.procedure.next(replies);
+        let next = ask(&mut pending.procedure, replies);
         self.go_on(transaction, next, out);
     }
 
     fn go_on(
         &mut self,
         transaction: TransactionId,
-        next: Next<C::Work, C::Output, C::Abort>,
+        next: Option<Next<C::Work, C::Output, C::Abort>>,
         out: &mut Vec<OutputOf<C>>,
     ) {
+        let Some(next) = next else {
+            return self.abort(transaction, Outcome::Misuse(Misuse::Panicked), None, out);
+        };
         match next {
             Next::Round(parts) => match self.begin_round(transaction, &parts) {
                 Ok(()) => self.send_round(transaction, parts, out),
@@ -254,7 +299,7 @@ impl<C: Procedure> Coordinator<C> {
         transaction: TransactionId,
         parts: &[Part<C::Work>],
     ) -> Result<(), Outcome<C::Output, C::Abort>> {
-        let down = &self.down;
+        let (partitions, down) = (&self.partitions, &self.down);
         let pending = self.pending.get_mut(&transaction).expect("it is pending");
         if parts.is_empty() {
             return Err(Outcome::Misuse(Misuse::EmptyRound));
@@ -270,6 +315,9 @@ impl<C: Procedure> Coordinator<C> {
                 }
                 Some(_) => {}
                 None if !is_first => return Err(Outcome::Misuse(Misuse::NotInFirstRound(partition))),
+                None if !partitions.contains(&partition) => {
+                    return Err(Outcome::Misuse(Misuse::NoSuchPartition(partition)));
+                }
                 None if down.contains(&partition) => return Err(Outcome::Unavailable(partition)),
                 None => {}
             }
@@ -291,9 +339,9 @@ impl<C: Procedure> Coordinator<C> {
     }
 
     fn send_round(&mut self, transaction: TransactionId, parts: Vec<Part<C::Work>>, out: &mut Vec<OutputOf<C>>) {
-        let (coordinator, round) = (self.id, self.pending[&transaction].round);
+        let (coordinator, life, round) = (self.id, self.life, self.pending[&transaction].round);
         for Part { partition, work, last } in parts {
-            let fragment = Fragment { transaction, coordinator, round, work, last };
+            let fragment = Fragment { transaction, coordinator, life, round, work, last };
             out.push(CoordinatorOutput::Send { to: partition, message: FromCoordinator::Fragment(fragment) });
         }
     }
@@ -421,4 +469,12 @@ impl<C: Procedure> Coordinator<C> {
         let missing = self.committed.iter().filter(|(_, missing)| missing.contains(&partition));
         missing.map(|(&transaction, _)| transaction).collect()
     }
+}
+
+/// What follows from these replies; nothing if the procedure panics. It is not asked again then, so nobody sees in what state it is.
+fn ask<C: Procedure>(
+    procedure: &mut C,
+    replies: Vec<(PartitionId, Option<C::Reply>)>,
+) -> Option<Next<C::Work, C::Output, C::Abort>> {
+    catch_unwind(AssertUnwindSafe(|| procedure.next(replies))).ok()
 }

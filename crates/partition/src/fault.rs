@@ -23,6 +23,10 @@ pub(crate) enum Fault {
     DecisionHalfPersisted,
     /// A speculated single-partition transaction is recorded when it commits, after votes that depend on it.
     SpeculatedUnrecorded,
+    /// A coordinator believes that a partition is down although it has heard of a later life.
+    LateNoticeTaken,
+    /// An owner undoes what has voted when the coordinator goes down.
+    VotedUndone,
 }
 
 #[cfg(not(test))]

@@ -27,14 +27,42 @@
 //!
 //! Owners and coordinators may die between any two outputs; what they have put out after a record that was not kept is
 //! lost with them. [`Owner::recover`] and [`Coordinator::recover`] go on from the records. Then what was answered is there, and each
-//! transaction is there at all of its partitions or at none. Whoever carries messages tells coordinators when a partition is
-//! down ([`ToCoordinator::PartitionDown`]): transactions over it that are not decided abort, and the others go on. While a coordinator is down,
-//! its undecided transactions stay where they are.
+//! transaction is there at all of its partitions or at none.
+//!
+//! Each restart is a new life, which whoever carries messages numbers. It tells coordinators which life of a partition has
+//! ended ([`ToCoordinator::PartitionDown`]): transactions over it that are not decided abort, and the others go on. It tells owners
+//! which life of a coordinator has ended ([`ToOwner::CoordinatorDown`]): what has not voted is undone at once. What has voted stays where it is
+//! until the coordinator has recovered; two-phase commit has no way around that. A late notice does no harm. A false one does: who is said
+//! to be down has been ended, and nothing is delivered to or from that life any more.
+//!
+//! A coordinator that has recovered knows nothing of who is down, and answers [`Outcome::Unavailable`] until it has heard from a
+//! partition.
+//!
+//! # Known limits
+//!
+//! - **No limits on queues.** What waits at an owner or is speculated there, and what is pending at a coordinator, grows with what is sent; a chain of
+//!   aborts takes quadratic time, and when a response becomes void the coordinator's stack grows with the chain that rests on it. Whoever carries
+//!   messages has to bound what is under way.
+//! - **Logs do not get shorter.** There is no checkpoint of an owner that has something undecided, and none of a coordinator.
+//! - **Nothing can be cancelled from outside.** A procedure may have endless rounds, and a client that is gone is not noticed.
+//! - **A notice is all that there is.** Without [`ToOwner::CoordinatorDown`] what a dead coordinator has begun stays until it has recovered. An owner that was
+//!   down itself when the notice came has to be told again. A coordinator that never recovers holds what has voted for ever; one that
+//!   lives with a client (`locking`) needs a log that others can recover.
+//! - **Numbers are remembered as far as records go.** After a restart a call that had left no record, because it had failed or was never reached, may
+//!   run when it comes again. Under `locking` a single-partition transaction and one over several by the same number refuse each other while
+//!   both are active; under the other schemes both run.
+//! - **Panics in a partition** end its owner; the implementation of [`Partition`] has to catch those of users' code.
+//! - **Locking on hot keys**: to look for circles takes time quadratic in those that wait for one key. A victim that tries again does not age.
+//! - **Several coordinators** under the schemes that need one are not refused. Transactions of two that meet in different orders at two partitions wait
+//!   for ever.
+//! - **The simulation** has no owner that stalls with a full inbox, no queue longer than its twelve clients, and two deaths only at random.
 
 mod coordinator;
 mod fault;
+mod lives;
 mod message;
 pub mod model;
+mod numbers;
 mod owner;
 mod partition;
 mod procedure;

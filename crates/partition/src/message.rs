@@ -1,7 +1,12 @@
 //! What clients, owners and coordinators tell each other: plain data that could cross a network.
 //!
-//! What carries messages must do so **in order** from one sender to one receiver, across restarts of either too. A message to one
-//! that is down may be lost; one to a receiver that stays up must not be.
+//! What carries messages must do so **in order** from one sender to one receiver, across restarts of either too, and **at most once**: none
+//! is sent twice. A message to one that is down may be lost; one to a receiver that stays up must not be.
+//!
+//! Who is called does not rely on the latter half. A call or first fragment whose number is not above all that came from its client before is
+//! not run ([`Outcome::Repeated`]), and neither is a fragment of a round that has run. So a client that does not hear how a
+//! transaction ended cannot ask again under its number; under a new number the transaction may be applied twice, unless what it does
+//! tells it (a row that says that it is done).
 
 use std::fmt;
 
@@ -31,7 +36,8 @@ id! {
     ClientId
 }
 
-/// One attempt of a transaction. Its client never uses a number again, after a restart neither.
+/// One attempt of a transaction. A client's numbers grow from call to call, across its restarts too, and it makes the calls that go to
+/// several partitions through one coordinator. Numbers that do not grow are refused ([`Outcome::Repeated`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
     /// Whose it is.
@@ -53,7 +59,8 @@ pub struct Call<W> {
     pub transaction: TransactionId,
     /// What it is to do.
     pub work: W,
-    /// Whether it can fail by its own will. One that cannot needs no undo where nothing undecided is before it.
+    /// Whether it can fail by its own will. One that cannot needs no undo where nothing undecided is before it. It is a hint: one that
+    /// fails all the same is answered [`Outcome::UserAborted`], and has had no effect.
     pub may_abort: bool,
 }
 
@@ -64,6 +71,14 @@ pub enum ToOwner<W> {
     Call(Call<W>),
     /// By a coordinator.
     Coordinator(FromCoordinator<W>),
+    /// By whoever carries messages: this life of a coordinator has ended. What it has not been given a vote for is undone, and no more fragments
+    /// of that life run. May be late, or come twice; not without the coordinator having ended.
+    CoordinatorDown {
+        /// Who.
+        coordinator: CoordinatorId,
+        /// Which of its lives.
+        life: u64,
+    },
     /// By whoever has a clock, at equal intervals while [`crate::Owner::wants_ticks`]: time passes.
     Tick,
 }
@@ -80,6 +95,8 @@ pub enum FromCoordinator<W> {
     Recovered {
         /// Who.
         coordinator: CoordinatorId,
+        /// The life that begins.
+        life: u64,
         /// Transactions with this partition that committed and may not have been acknowledged.
         committed: Vec<TransactionId>,
     },
@@ -92,6 +109,8 @@ pub struct Fragment<W> {
     pub transaction: TransactionId,
     /// Who is to be answered, and decides.
     pub coordinator: CoordinatorId,
+    /// In which of its lives it sends this.
+    pub life: u64,
     /// The round, from 0.
     pub round: u32,
     /// What it is to do, if anything.
@@ -124,10 +143,26 @@ pub enum FromOwner<R, A> {
         /// By whom.
         partition: PartitionId,
     },
+    /// That the coordinator commits what this owner has not voted for. The owner has not done it: the transaction is where it was.
+    NotVoted {
+        /// Which transaction.
+        transaction: TransactionId,
+        /// Who was told so.
+        partition: PartitionId,
+    },
+    /// That the owner is there: the answer to a coordinator that has restarted.
+    Alive {
+        /// Who.
+        partition: PartitionId,
+        /// The life that goes on.
+        life: u64,
+    },
     /// That the owner has restarted. Transactions over it that are not decided are aborted.
     Recovered {
         /// Who.
         partition: PartitionId,
+        /// The life that begins.
+        life: u64,
         /// This coordinator's transactions that were prepared here, and of which the owner has not heard the end.
         in_doubt: Vec<TransactionId>,
     },
@@ -156,6 +191,8 @@ pub enum Refusal<A> {
     UserAbort(A),
     /// It was in others' way.
     Conflict(Conflict),
+    /// Its number is in use here, or was: by a single-partition transaction, or through another coordinator. This one did not run.
+    Repeated,
 }
 
 /// What a coordinator is told.
@@ -170,8 +207,14 @@ pub enum ToCoordinator<C, R, A> {
     },
     /// By an owner.
     Owner(FromOwner<R, A>),
-    /// By whoever carries messages: those to this partition may be lost, from now until its owner says that it has recovered.
-    PartitionDown(PartitionId),
+    /// By whoever carries messages: this life of an owner has ended. Transactions over it abort, until it has said that it has recovered. May
+    /// be late, or come twice; not without the owner having ended.
+    PartitionDown {
+        /// Who.
+        partition: PartitionId,
+        /// Which of its lives.
+        life: u64,
+    },
 }
 
 /// How a transaction ended, for its client. Without an outcome (the owner or coordinator that was called has died) it may have
@@ -188,6 +231,9 @@ pub enum Outcome<R, A> {
     Unavailable(PartitionId),
     /// Its procedure broke a rule of [`crate::Procedure`]. It had no effect.
     Misuse(Misuse),
+    /// Its number is not above those of its client's earlier calls. This call did not run. Of an earlier one by the same number it says
+    /// nothing: that one has an outcome of its own.
+    Repeated,
 }
 
 /// Why a transaction was in others' way. Only `locking` has conflicts.
@@ -212,6 +258,10 @@ pub enum Misuse {
     AfterLast(PartitionId),
     /// Done, and this partition has not had its last fragment.
     NotFinished(PartitionId),
+    /// A fragment for a partition that does not exist.
+    NoSuchPartition(PartitionId),
+    /// It panicked.
+    Panicked,
 }
 
 impl fmt::Display for Conflict {
@@ -236,6 +286,10 @@ impl fmt::Display for Misuse {
             Misuse::AfterLast(partition) => {
                 write!(f, "the procedure has a fragment for partition {partition} after its last one there")
             }
+            Misuse::NoSuchPartition(partition) => {
+                write!(f, "the procedure has a fragment for partition {partition}, which does not exist")
+            }
+            Misuse::Panicked => f.write_str("the procedure panicked"),
             Misuse::NotFinished(partition) => {
                 write!(f, "the procedure is done, but has not said which fragment is its last at partition {partition}")
             }

@@ -11,7 +11,9 @@ use crate::TransactionId;
 /// (b) **A fragment that fails has had no effect**: on `Err` the state is as before the call.
 /// (c) [`Partition::undo`] takes back what the fragment did, if everything that was done after it has been taken back before. Under
 ///     `locking` fragments whose footprints do not conflict may lie between.
-/// (d) [`Partition::footprint`] covers all that the fragment reads and writes, whatever the state is.
+/// (d) **Nothing unwinds.** A panic of users' code is caught in the partition, and is a failure: (b) holds for it too, and the abort says
+///     what it was. The owner does not catch any; where one gets out, the owner is gone as in a crash, and has to be recovered.
+/// (e) [`Partition::footprint`] covers all that the fragment reads and writes, whatever the state is.
 pub trait Partition {
     /// What a fragment is to do: plain data.
     type Work: Clone;
@@ -34,11 +36,21 @@ pub trait Partition {
         work: &Self::Work,
     ) -> Result<(Self::Reply, Self::Undo), Self::Abort>;
 
-    /// Runs a fragment that cannot fail, and that nobody will ask to take back.
+    /// Runs a fragment that nobody will ask to take back, and of which its client says that it cannot fail
+    /// ([`crate::Call::may_abort`]). A client's word is not enough: (b) holds here too. So only an implementation that knows by itself that the
+    /// work cannot fail, or finds out before it has changed anything, does without undo; otherwise this.
     ///
-    /// # Panics
-    /// If it fails although its call said that it cannot ([`crate::Call::may_abort`]).
-    fn execute_without_undo(&mut self, transaction: TransactionId, work: &Self::Work) -> Self::Reply;
+    /// # Errors
+    /// When the fragment fails all the same. Its client is answered so.
+    fn execute_without_undo(
+        &mut self,
+        transaction: TransactionId,
+        work: &Self::Work,
+    ) -> Result<Self::Reply, Self::Abort> {
+        let (reply, undo) = self.execute(transaction, work)?;
+        self.forget(undo);
+        Ok(reply)
+    }
 
     /// Takes a fragment back; see (c).
     fn undo(&mut self, undo: Self::Undo);

@@ -11,7 +11,8 @@ use crate::PartitionId;
 /// (b) A partition gets no fragment after its last one. Every partition has had its last one before [`Next::Done`].
 /// (c) [`Procedure::next`] depends on nothing but the procedure and the replies.
 ///
-/// A procedure that breaks (a) or (b) is aborted with [`crate::Misuse`].
+/// A procedure that breaks (a) or (b), names a partition that does not exist, or panics is aborted with [`crate::Misuse`]. The panic is
+/// caught around [`Procedure::next`], where panics unwind, and the procedure is dropped.
 pub trait Procedure {
     /// As the [`crate::Partition`] has it.
     type Work;
@@ -22,8 +23,8 @@ pub trait Procedure {
     /// What the client is answered.
     type Output;
 
-    /// What follows from the replies to the latest round; none before the first. They come in the order of that round's fragments,
-    /// and only when it is certain that they stay: a reply that a later abort could take back is not shown.
+    /// What follows from the replies to the latest round; none before the first. They come in the order of the first round's
+    /// fragments, and only when it is certain that they stay: a reply that a later abort could take back is not shown.
     fn next(&mut self, replies: Vec<(PartitionId, Option<Self::Reply>)>)
     -> Next<Self::Work, Self::Output, Self::Abort>;
 }

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::locks::Locks;
 use super::replay::{Undecided, What};
 use super::work::{Work, Workplace, send};
-use super::{Call, Out, Partition, TransactionId};
+use super::{Call, Out, Outcome, OwnerOutput, Partition, TransactionId};
 use crate::fault::{Fault, is_injected};
 use crate::{Conflict, CoordinatorId, Decision, Fragment, FromCoordinator, LockMode, Refusal, Response, ToOwner};
 
@@ -94,12 +94,13 @@ impl<P: Partition> Locking<P> {
             ToOwner::Call(call) if self.multi == 0 || is_injected(Fault::LockSkipped) => {
                 return place.run_alone(call, out);
             }
-            ToOwner::Call(call) => self.call(place, call),
-            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => self.fragment(place, fragment),
+            ToOwner::Call(call) => self.call(place, call, out),
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => self.fragment(place, fragment, out),
             ToOwner::Coordinator(FromCoordinator::Decision(decision)) => self.decide(place, decision, out),
-            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed }) => {
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed, .. }) => {
                 self.coordinator_recovered(place, coordinator, &committed, out);
             }
+            ToOwner::CoordinatorDown { coordinator, .. } => self.coordinator_down(place, coordinator, out),
             ToOwner::Tick => self.tick(place, out),
         }
         self.run(place, out);
@@ -108,8 +109,12 @@ impl<P: Partition> Locking<P> {
         }
     }
 
-    fn call(&mut self, place: &Workplace<P>, call: Call<P::Work>) {
+    /// Locks are held by number, so one that a transaction over several partitions has cannot have any.
+    fn call(&mut self, place: &Workplace<P>, call: Call<P::Work>, out: &mut Out<P>) {
         let transaction = call.transaction;
+        if self.active.contains_key(&transaction) {
+            return out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Repeated });
+        }
         let mut footprint = Vec::new();
         place.partition.footprint(&call.work, &mut footprint);
         let active =
@@ -118,9 +123,12 @@ impl<P: Partition> Locking<P> {
         self.runnable.push_back(transaction);
     }
 
-    fn fragment(&mut self, place: &Workplace<P>, fragment: Fragment<P::Work>) {
+    fn fragment(&mut self, place: &Workplace<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
         let transaction = fragment.transaction;
         if fragment.round == 0 {
+            if self.active.contains_key(&transaction) {
+                return place.refuse_repeated(&fragment, out);
+            }
             let work = Some(Work::new(transaction, fragment.coordinator));
             let active = Active { next: None, footprint: Vec::new(), locked: 0, held: Vec::new(), waits: None, work };
             self.active.insert(transaction, active);
@@ -128,7 +136,14 @@ impl<P: Partition> Locking<P> {
         }
         // Without a first fragment it is one that was refused here, or died with the owner's memory: it will be aborted.
         let Some(active) = self.active.get_mut(&transaction) else { return };
-        debug_assert!(active.next.is_none(), "the coordinator waits for each response");
+        let is_next = active.next.is_none()
+            && active.work.as_ref().is_some_and(|work| {
+                let is_later = fragment.round == 0 || fragment.round > work.round;
+                work.coordinator == fragment.coordinator && !work.finished && is_later
+            });
+        if !is_next {
+            return;
+        }
         if let Some(work) = &fragment.work {
             place.partition.footprint(work, &mut active.footprint);
         }
@@ -236,15 +251,18 @@ impl<P: Partition> Locking<P> {
 
     fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
         let Decision { transaction, coordinator, commit } = decision;
-        let Some(active) = self.active.get_mut(&transaction) else {
+        // A single-partition transaction may have the same number: nobody decides that one.
+        let work = self.active.get_mut(&transaction).and_then(|active| active.work.as_mut());
+        let Some(work) = work.filter(|work| work.coordinator == coordinator) else {
             if commit {
                 place.ack(transaction, coordinator, out);
             }
             return;
         };
-        let work = active.work.as_mut().expect("single-partition transactions are not decided by others");
+        if commit && !work.finished {
+            return place.not_voted(transaction, coordinator, out);
+        }
         if commit {
-            assert!(work.finished, "transaction {transaction} committed without a vote of partition {}", place.id);
             place.forget(work);
         } else {
             place.undo(work);
@@ -253,6 +271,19 @@ impl<P: Partition> Locking<P> {
             place.decided(transaction, commit.then_some(coordinator), out);
         }
         self.end(transaction);
+    }
+
+    /// Undoes what has not voted. What has may have committed.
+    fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
+        let unvoted = |active: &Active<P>| {
+            let is_its = |work: &&Work<P>| work.coordinator == coordinator;
+            let undecided = active.work.as_ref().filter(is_its);
+            undecided.is_some_and(|work| !work.finished || is_injected(Fault::VotedUndone))
+        };
+        let unvoted = self.active.iter().filter(|(_, active)| unvoted(active)).map(|(&transaction, _)| transaction);
+        for transaction in unvoted.collect::<Vec<_>>() {
+            self.decide(place, Decision { transaction, coordinator, commit: false }, out);
+        }
     }
 
     fn coordinator_recovered(

@@ -17,8 +17,11 @@ mod replay;
 mod speculation;
 mod work;
 
+use crate::lives::Lives;
+use crate::numbers::Numbers;
 use crate::{
-    Call, CoordinatorId, FromOwner, Kept, Outcome, OwnerRecord, Partition, PartitionId, Scheme, ToOwner, TransactionId,
+    Call, CoordinatorId, FromCoordinator, FromOwner, Kept, Outcome, OwnerRecord, Partition, PartitionId, Scheme,
+    ToOwner, TransactionId,
 };
 use locking::Locking;
 use ordered::Ordered;
@@ -52,6 +55,12 @@ type Out<P> = Vec<OutputOf<P>>;
 
 /// Owns a partition.
 pub struct Owner<P: Partition> {
+    life: u64,
+    coordinators: Lives<CoordinatorId>,
+    /// Of single-partition transactions.
+    calls: Numbers<()>,
+    /// Of others, and through whom they came.
+    fragments: Numbers<CoordinatorId>,
     work: Workplace<P>,
     scheme: Running<P>,
 }
@@ -81,22 +90,24 @@ impl Options {
 }
 
 impl<P: Partition> Owner<P> {
-    /// The owner of a partition on which nothing is under way.
+    /// The owner of a partition on which nothing is under way, in its life 0.
     pub fn new(id: PartitionId, partition: P, options: &Options) -> Owner<P> {
         let scheme = match options.scheme {
             Scheme::Locking => Running::Locking(Locking::new(options.lock_wait_ticks_max)),
             scheme => Running::Ordered(Ordered::new(scheme)),
         };
-        Owner { work: Workplace { id, partition, records: options.records }, scheme }
+        let work = Workplace { id, partition, records: options.records };
+        Owner { life: 0, coordinators: Lives::new(), calls: Numbers::new(), fragments: Numbers::new(), work, scheme }
     }
 
-    /// Goes on after a crash. `partition` is in the state before the first of the records, which are all that were kept since.
+    /// Goes on after a crash. `life` is above that of all its lives before. `partition` is in the state before the first of the records, which are all that were kept since.
     /// `coordinators` are all that there may be; those of transactions in doubt are told anyway.
     ///
     /// # Panics
     /// If what the records say cannot be run again: the partition is not deterministic, or not in the state before them.
     pub fn recover(
         id: PartitionId,
+        life: u64,
         partition: P,
         options: &Options,
         records: impl IntoIterator<Item = OwnerRecord<P::Work>>,
@@ -104,6 +115,18 @@ impl<P: Partition> Owner<P> {
         out: &mut Vec<OutputOf<P>>,
     ) -> Owner<P> {
         let mut owner = Owner::new(id, partition, options);
+        owner.life = life;
+        let (calls, fragments) = (&mut owner.calls, &mut owner.fragments);
+        let records = records.into_iter().inspect(|record| {
+            // Those of one client need not be in the order of their numbers: the highest counts.
+            let _ = match *record {
+                OwnerRecord::Executed { transaction, .. } => calls.note(transaction, ()),
+                OwnerRecord::Prepared { transaction, coordinator, .. } => {
+                    fragments.note(transaction, coordinator).map_err(drop)
+                }
+                OwnerRecord::Decided { .. } => Ok(()),
+            };
+        });
         let undecided = replay::replay(&mut owner.work, records);
         let mut in_doubt: std::collections::BTreeMap<CoordinatorId, Vec<TransactionId>> =
             coordinators.into_iter().map(|coordinator| (coordinator, Vec::new())).collect();
@@ -115,7 +138,7 @@ impl<P: Partition> Owner<P> {
             Running::Locking(locking) => locking.restore(&mut owner.work, undecided),
         }
         for (to, in_doubt) in in_doubt {
-            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition: id, in_doubt } });
+            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition: id, life, in_doubt } });
         }
         owner
     }
@@ -123,11 +146,41 @@ impl<P: Partition> Owner<P> {
     /// Takes a message in.
     ///
     /// # Panics
-    /// If a coordinator commits what this owner has not voted for, or the partition breaks its contract.
+    /// If the partition breaks its contract.
     pub fn handle(&mut self, message: ToOwner<P::Work>, out: &mut Vec<OutputOf<P>>) {
+        let mut alive_to = None;
+        match &message {
+            &ToOwner::Call(Call { transaction, .. }) if self.calls.note(transaction, ()).is_err() => {
+                return out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Repeated });
+            }
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment))
+                if !self.coordinators.hear(fragment.coordinator, fragment.life) =>
+            {
+                // Of a life that has ended: nobody would decide it before the next one.
+                return;
+            }
+            &ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, life, .. }) => {
+                self.coordinators.hear(coordinator, life);
+                alive_to = Some(coordinator);
+            }
+            &ToOwner::CoordinatorDown { coordinator, life } if !self.coordinators.end(coordinator, life) => return,
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) if fragment.round == 0 => {
+                match self.fragments.note(fragment.transaction, fragment.coordinator) {
+                    Ok(()) => {}
+                    // The first one's response serves.
+                    Err(earlier) if earlier == fragment.coordinator => return,
+                    Err(_) => return self.work.refuse_repeated(fragment, out),
+                }
+            }
+            _ => {}
+        }
         match &mut self.scheme {
             Running::Ordered(ordered) => ordered.handle(&mut self.work, message, out),
             Running::Locking(locking) => locking.handle(&mut self.work, message, out),
+        }
+        if let Some(to) = alive_to {
+            let message = FromOwner::Alive { partition: self.work.id, life: self.life };
+            out.push(OwnerOutput::Send { to, message });
         }
     }
 

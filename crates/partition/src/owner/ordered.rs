@@ -99,9 +99,10 @@ impl<P: Partition> Ordered<P> {
             }
             ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => self.proceed(place, fragment, out),
             ToOwner::Coordinator(FromCoordinator::Decision(decision)) => self.decide(place, decision, out),
-            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed }) => {
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, committed, .. }) => {
                 self.coordinator_recovered(place, coordinator, &committed, out);
             }
+            ToOwner::CoordinatorDown { coordinator, .. } => self.coordinator_down(place, coordinator, out),
             ToOwner::Tick => {}
         }
         self.run(place, out);
@@ -145,7 +146,7 @@ impl<P: Partition> Ordered<P> {
                 }
                 if is_injected(Fault::ReplyLeaked) {
                     out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Committed(reply) });
-                    return place.partition.forget(undo);
+                    return self.undecided.push_back(Entry::Call { call, undo: Some(undo), reply: None });
                 }
                 let reply = Some(Outcome::Committed(reply));
                 self.undecided.push_back(Entry::Call { call, undo: Some(undo), reply });
@@ -186,7 +187,8 @@ impl<P: Partition> Ordered<P> {
     /// one that died with the owner's memory, and will be aborted.
     fn proceed(&mut self, place: &mut Workplace<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
         let Some(Entry::Multi { work, .. }) = self.undecided.front_mut() else { return };
-        if work.transaction != fragment.transaction || work.finished || fragment.round <= work.round {
+        let is_next = !work.finished && fragment.round > work.round;
+        if (work.transaction, work.coordinator) != (fragment.transaction, fragment.coordinator) || !is_next {
             return;
         }
         let to = work.coordinator;
@@ -199,20 +201,19 @@ impl<P: Partition> Ordered<P> {
 
     fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
         let Decision { transaction, coordinator, commit } = decision;
-        match self.undecided.iter().position(|entry| entry.transaction() == transaction) {
-            Some(at) if commit => {
-                let Entry::Multi { committed, .. } = &mut self.undecided[at] else {
-                    unreachable!("transaction {transaction} committed without a vote of partition {}", place.id)
-                };
-                *committed = true;
-            }
+        // A single-partition transaction may have the same number: nobody decides that one.
+        let is_it = |entry: &Entry<P>| entry.coordinator() == Some(coordinator) && entry.transaction() == transaction;
+        let is_in_waiting = |arrival: &Arrival<P::Work>| matches!(arrival, Arrival::Fragment(fragment) if (fragment.transaction, fragment.coordinator) == (transaction, coordinator));
+        match self.undecided.iter().position(is_it) {
+            Some(at) if commit => match &mut self.undecided[at] {
+                Entry::Multi { committed, work, .. } if work.finished => *committed = true,
+                _ => place.not_voted(transaction, coordinator, out),
+            },
             Some(at) => self.abort(place, at, out),
+            None if commit && self.waiting.iter().any(is_in_waiting) => place.not_voted(transaction, coordinator, out),
             None if commit => place.ack(transaction, coordinator, out),
-            None => {
-                // It has not run here, or not again since what was before it aborted.
-                let is_it = |arrival: &Arrival<P::Work>| matches!(arrival, Arrival::Fragment(fragment) if fragment.transaction == transaction);
-                self.waiting.retain(|arrival| !is_it(arrival));
-            }
+            // It has not run here, or not again since what was before it aborted.
+            None => self.waiting.retain(|arrival| !is_in_waiting(arrival)),
         }
         self.settle(place, out);
     }
@@ -296,6 +297,21 @@ impl<P: Partition> Ordered<P> {
         }
         for (transaction, coordinator) in committed {
             place.decided(transaction, Some(coordinator), out);
+        }
+    }
+
+    /// Undoes what has not voted. What has may have committed.
+    fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
+        let may_have_voted = |entry: &Entry<P>| {
+            matches!(entry, Entry::Multi { work, .. } if work.finished) && !is_injected(Fault::VotedUndone)
+        };
+        let unvoted = |entry: &Entry<P>| {
+            (entry.coordinator() == Some(coordinator) && !may_have_voted(entry)).then(|| entry.transaction())
+        };
+        self.waiting.retain(|arrival| !matches!(arrival, Arrival::Fragment(one) if one.coordinator == coordinator));
+        let unvoted: Vec<TransactionId> = self.undecided.iter().filter_map(unvoted).collect();
+        for transaction in unvoted {
+            self.decide(place, Decision { transaction, coordinator, commit: false }, out);
         }
     }
 

@@ -33,6 +33,11 @@ impl<W> Undecided<W> {
             What::Prepared { coordinator, .. } => Some((coordinator, self.transaction)),
         }
     }
+
+    /// Whether it is this one, prepared. A single-partition transaction may have the same number.
+    fn is_prepared_as(&self, transaction: TransactionId) -> bool {
+        self.prepared().is_some_and(|(_, prepared)| prepared == transaction)
+    }
 }
 
 /// Does again what the records say; what is undecided, in order.
@@ -48,7 +53,7 @@ pub(super) fn replay<P: Partition>(
                 undecided.push(Undecided { transaction, after, what: What::Executed(work) });
             }
             OwnerRecord::Prepared { transaction, coordinator, works, after } => {
-                undecided.retain(|other| other.transaction != transaction);
+                undecided.retain(|other| !other.is_prepared_as(transaction));
                 undecided.push(Undecided { transaction, after, what: What::Prepared { coordinator, works } });
             }
             OwnerRecord::Decided { transaction, commit: true } => commit(place, &mut undecided, transaction),
@@ -86,8 +91,8 @@ fn commit<P: Partition>(place: &mut Workplace<P>, undecided: &mut Vec<Undecided<
 fn abort<W>(undecided: &mut Vec<Undecided<W>>, transaction: TransactionId) {
     let mut void = vec![transaction];
     undecided.retain(|one| {
-        let is_void = one.transaction == transaction || one.after.is_some_and(|after| void.contains(&after));
-        if is_void {
+        let is_void = one.is_prepared_as(transaction) || one.after.is_some_and(|after| void.contains(&after));
+        if is_void && one.prepared().is_some() {
             void.push(one.transaction);
         }
         !is_void

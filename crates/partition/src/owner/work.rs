@@ -41,7 +41,7 @@ impl<P: Partition> Workplace<P> {
                 reply
             })
         } else {
-            Ok(self.partition.execute_without_undo(transaction, &work))
+            self.partition.execute_without_undo(transaction, &work)
         };
         let outcome = match result {
             Ok(reply) => {
@@ -89,6 +89,18 @@ impl<P: Partition> Workplace<P> {
             }
         }
         Response { transaction, partition: self.id, round, result, after }
+    }
+
+    /// Answers a first fragment whose number is in use by something else.
+    pub(super) fn refuse_repeated(&self, fragment: &Fragment<P::Work>, out: &mut Out<P>) {
+        let &Fragment { transaction, coordinator, round, .. } = fragment;
+        let response = Response { transaction, partition: self.id, round, result: Err(Refusal::Repeated), after: None };
+        send::<P>(coordinator, response, out);
+    }
+
+    /// Answers a commit of what has not been voted for here.
+    pub(super) fn not_voted(&self, transaction: TransactionId, to: CoordinatorId, out: &mut Out<P>) {
+        out.push(OwnerOutput::Send { to, message: FromOwner::NotVoted { transaction, partition: self.id } });
     }
 
     /// Does again what records say.

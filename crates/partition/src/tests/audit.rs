@@ -57,6 +57,7 @@ fn whole(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
                     }
                 }
             }
+            Some(Outcome::Repeated) => return Err(format!("{transaction} was called once")),
             Some(Outcome::Misuse(misuse)) => return Err(format!("{transaction}: {misuse}")),
             Some(_) if !at.is_empty() => return Err(format!("{transaction} was aborted and is at {at:?}")),
             _ => {}
@@ -106,7 +107,7 @@ fn seen<'a>((&transaction, attempt): (&'a TransactionId, &'a Attempt)) -> Vec<(T
 fn recovered(ran: &Ran) -> Result<(), String> {
     for (owner, (id, log)) in ran.owners.iter().zip((0..).map(PartitionId).zip(&ran.logs)) {
         let store = Store::new(id, KEYS, VALUE);
-        let again = Owner::recover(id, store, &ran.options, log.clone(), [], &mut Vec::new());
+        let again = Owner::recover(id, 1, store, &ran.options, log.clone(), [], &mut Vec::new());
         let (is, was) = (again.partition().contents(), owner.partition().contents());
         if !again.is_idle() || is != was {
             return Err(format!("partition {id} has {was}, and its records say {is}"));

@@ -3,6 +3,7 @@
 mod audit;
 mod canaries;
 mod kills;
+mod misuse;
 mod program;
 mod seeds;
 mod simulation;

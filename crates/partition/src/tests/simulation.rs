@@ -179,6 +179,8 @@ struct Simulation<'a> {
     outputs: BTreeMap<Node, u64>,
     kills: u64,
     kill_at: Option<(Node, u64)>,
+    /// What a coordinator raised an alarm about.
+    broken: Option<String>,
     workload: &'a mut dyn Workload,
 }
 
@@ -188,6 +190,7 @@ pub(super) fn run(settings: &Settings, workload: &mut dyn Workload) -> Result<Ra
     let options = Options::new(settings.scheme);
     let coordinators = if settings.scheme.needs_one_coordinator() { 1 } else { settings.clients };
     let owner = |id| Machine::new(Owner::new(PartitionId(id), Store::new(PartitionId(id), KEYS, VALUE), &options));
+    let partitions = || (0..settings.partitions).map(PartitionId);
     let client = |_| Client { rng: rng.fork(), left: settings.calls, waits: None, again: None, number: 0 };
     let clients = (0..settings.clients).map(client).collect();
     let mut simulation = Simulation {
@@ -200,13 +203,16 @@ pub(super) fn run(settings: &Settings, workload: &mut dyn Workload) -> Result<Ra
         sequence: 0,
         channels: BTreeMap::new(),
         owners: (0..settings.partitions).map(owner).collect(),
-        coordinators: (0..coordinators).map(|id| Machine::new(Coordinator::new(CoordinatorId(id)))).collect(),
+        coordinators: (0..coordinators)
+            .map(|id| Machine::new(Coordinator::new(CoordinatorId(id), partitions())))
+            .collect(),
         clients,
         attempts: BTreeMap::new(),
         trace: 0xcbf2_9ce4_8422_2325,
         outputs: BTreeMap::new(),
         kills: 0,
         kill_at: settings.kill_at,
+        broken: None,
         workload,
     };
     simulation.go()?;
@@ -234,6 +240,9 @@ impl Simulation<'_> {
             self.now = at;
             self.note(&event);
             self.happen(event);
+            if let Some(what) = self.broken.take() {
+                return Err(what);
+            }
             steps += 1;
             if steps > 2_000_000 {
                 return Err(format!("no end: {}", self.state()));
@@ -280,6 +289,13 @@ impl Simulation<'_> {
         let latest = self.channels.entry((from, to)).or_default();
         *latest = arrives.max(*latest);
         let at = *latest;
+        self.at(at, Event::Deliver(to, message));
+    }
+
+    /// Tells that one is down: not before what it has sent, nor after, and often when it is there again.
+    fn notice(&mut self, to: Node, message: Message) {
+        let takes = if self.rng.percent(50) { 2 } else { 40 };
+        let at = self.now + self.rng.below(takes * self.settings.delay_max);
         self.at(at, Event::Deliver(to, message));
     }
 
@@ -396,6 +412,10 @@ impl Simulation<'_> {
                 match machine.outputs.pop_front().expect("it was there") {
                     CoordinatorOutput::Keep(kept, record) => machine.append(kept, record),
                     CoordinatorOutput::Reply { transaction, outcome } => self.reply(node, transaction, outcome),
+                    CoordinatorOutput::Broken { transaction, partition } => {
+                        let what = format!("{transaction} committed without a vote of partition {partition}");
+                        self.broken.get_or_insert(what);
+                    }
                     CoordinatorOutput::Send { to, message } => {
                         self.send(node, Node::Owner(to.0), Message::ToOwner(ToOwner::Coordinator(message)));
                     }
@@ -488,13 +508,19 @@ impl Simulation<'_> {
         match node {
             Node::Owner(id) if self.owners[id as usize].alive.is_some() => {
                 self.owners[id as usize].die(&mut self.rng);
+                let life = self.owners[id as usize].life - 1;
                 for coordinator in 0..self.coordinators.len() as u32 {
-                    let down = ToCoordinator::PartitionDown(PartitionId(id));
-                    self.send(node, Node::Coordinator(coordinator), Message::ToCoordinator(down));
+                    let down = ToCoordinator::PartitionDown { partition: PartitionId(id), life };
+                    self.notice(Node::Coordinator(coordinator), Message::ToCoordinator(down));
                 }
             }
             Node::Coordinator(id) if self.coordinators[id as usize].alive.is_some() => {
                 self.coordinators[id as usize].die(&mut self.rng);
+                let life = self.coordinators[id as usize].life - 1;
+                for owner in 0..self.owners.len() as u32 {
+                    let down = ToOwner::CoordinatorDown { coordinator: CoordinatorId(id), life };
+                    self.notice(Node::Owner(owner), Message::ToOwner(down));
+                }
             }
             _ => return,
         }
@@ -513,14 +539,15 @@ impl Simulation<'_> {
                 let machine = &mut self.owners[id as usize];
                 let (at, mut out, log) = (PartitionId(id), Vec::new(), machine.log.clone());
                 let store = Store::new(at, KEYS, VALUE);
-                machine.alive = Some(Owner::recover(at, store, &self.options, log, coordinators, &mut out));
+                machine.alive =
+                    Some(Owner::recover(at, machine.life, store, &self.options, log, coordinators, &mut out));
                 machine.outputs.extend(out);
             }
             Node::Coordinator(id) => {
                 let partitions = (0..self.settings.partitions).map(PartitionId);
                 let machine = &mut self.coordinators[id as usize];
                 let (mut out, log) = (Vec::new(), machine.log.clone());
-                machine.alive = Some(Coordinator::recover(CoordinatorId(id), log, partitions, &mut out));
+                machine.alive = Some(Coordinator::recover(CoordinatorId(id), machine.life, log, partitions, &mut out));
                 machine.outputs.extend(out);
             }
             Node::Client(_) => unreachable!("clients do not die"),
@@ -536,5 +563,6 @@ fn map<R, S, A>(outcome: Outcome<R, A>, f: impl FnOnce(R) -> S) -> Outcome<S, A>
         Outcome::Conflict(conflict) => Outcome::Conflict(conflict),
         Outcome::Unavailable(partition) => Outcome::Unavailable(partition),
         Outcome::Misuse(misuse) => Outcome::Misuse(misuse),
+        Outcome::Repeated => Outcome::Repeated,
     }
 }

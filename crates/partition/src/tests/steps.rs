@@ -8,30 +8,30 @@ use crate::{
     OwnerRecord, Part, Partition, PartitionId, Procedure, Response, Scheme, ToCoordinator, ToOwner, TransactionId,
 };
 
-const P: PartitionId = PartitionId(0);
-const K: CoordinatorId = CoordinatorId(0);
+pub(super) const P: PartitionId = PartitionId(0);
+pub(super) const K: CoordinatorId = CoordinatorId(0);
 
-fn id(number: u64) -> TransactionId {
+pub(super) fn id(number: u64) -> TransactionId {
     TransactionId { client: ClientId(0), number }
 }
 
-fn owner(scheme: Scheme) -> Owner<Store> {
+pub(super) fn owner(scheme: Scheme) -> Owner<Store> {
     Owner::new(P, Store::new(P, 4, 5), &Options { records: false, ..Options::new(scheme) })
 }
 
-type Told = Vec<OwnerOutputOf<Store>>;
+pub(super) type Told = Vec<OwnerOutputOf<Store>>;
 
-fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Told {
+pub(super) fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Told {
     let mut out = Vec::new();
     owner.handle(message, &mut out);
     out
 }
 
-fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Told {
+pub(super) fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Told {
     tell(owner, ToOwner::Call(Call { transaction: id(number), work, may_abort: true }))
 }
 
-fn fragment(
+pub(super) fn fragment(
     owner: &mut Owner<Store>,
     coordinator: CoordinatorId,
     number: u64,
@@ -39,17 +39,17 @@ fn fragment(
     work: Work,
     last: bool,
 ) -> Told {
-    let fragment = Fragment { transaction: id(number), coordinator, round, work: Some(work), last };
+    let fragment = Fragment { transaction: id(number), coordinator, life: 0, round, work: Some(work), last };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
 }
 
-fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Told {
+pub(super) fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Told {
     let decision = Decision { transaction: id(number), coordinator: K, commit };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Decision(decision)))
 }
 
 /// Replies to clients, as (transaction, the first value it saw), or nothing for a user abort.
-fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
+pub(super) fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
     let reply = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Reply { transaction, outcome: Outcome::Committed(seen) } => {
             Some((transaction.number, Some(seen[0].value)))
@@ -61,7 +61,7 @@ fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
 }
 
 /// Responses to coordinators, as (transaction, whether it went well, what it depends on).
-fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
+pub(super) fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
     let response = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Send { message: FromOwner::Response(Response { transaction, result, after, .. }), .. } => {
             Some((transaction.number, result.is_ok(), after.map(|after| after.number)))
@@ -71,7 +71,7 @@ fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
     out.iter().filter_map(response).collect()
 }
 
-fn add(amount: i64) -> Work {
+pub(super) fn add(amount: i64) -> Work {
     vec![Op::Add(0, amount)]
 }
 
@@ -113,8 +113,8 @@ fn what_ran_on_top_of_an_aborted_transaction_runs_again_in_order() {
     for length in 1..=8 {
         for kinds in 0u64..1 << length {
             let (mut p, is_call) = (owner(Scheme::Speculation), |n: u64| kinds >> (n - 1) & 1 == 0);
-            fragment(&mut p, K, 100, 0, add(1000), true);
-            let mut before = Some(100);
+            fragment(&mut p, K, 0, 0, add(1000), true);
+            let mut before = Some(0);
             for n in 1..=length {
                 if is_call(n) {
                     assert_eq!(call(&mut p, n, add(1)), []);
@@ -123,7 +123,7 @@ fn what_ran_on_top_of_an_aborted_transaction_runs_again_in_order() {
                     before = Some(n);
                 }
             }
-            let out = decide(&mut p, 100, false);
+            let out = decide(&mut p, 0, false);
             let first_multi = (1..=length).find(|&n| !is_call(n)).unwrap_or(length + 1);
             let mut told = replies(&out);
             assert_eq!(told.len() as u64, first_multi - 1, "those before another undecided one are answered");
@@ -188,8 +188,8 @@ fn a_restarted_owner_answers_nothing_that_it_ran_before() {
             OwnerRecord::Prepared { transaction: id(3), coordinator: K, works: vec![add(100)], after: Some(id(1)) },
         ];
         let (options, mut out) = (Options::new(Scheme::Speculation), Vec::new());
-        let mut p = Owner::recover(P, Store::new(P, 1, 5), &options, records, [], &mut out);
-        let recovered = FromOwner::Recovered { partition: P, in_doubt: vec![id(1), id(3)] };
+        let mut p = Owner::recover(P, 1, Store::new(P, 1, 5), &options, records, [], &mut out);
+        let recovered = FromOwner::Recovered { partition: P, life: 1, in_doubt: vec![id(1), id(3)] };
         assert_eq!(out, [OwnerOutput::Send { to: K, message: recovered }]);
         assert_eq!(p.partition().sum(), 116);
         let told = [decide(&mut p, 1, commit), decide(&mut p, 3, false)].concat();
@@ -276,6 +276,7 @@ impl Procedure for Script {
     type Abort = Failed;
     type Output = ();
 
+    /// Panics when there is nothing left to say.
     fn next(&mut self, _: Vec<(PartitionId, Option<Vec<Seen>>)>) -> Next<Work, (), Failed> {
         self.0.remove(0)
     }
@@ -283,7 +284,7 @@ impl Procedure for Script {
 
 /// Runs a script whose fragments all go well; how it ends, and who is told a decision.
 fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u32, bool)>) {
-    let (mut coordinator, mut decided) = (Coordinator::<Script>::new(K), Vec::new());
+    let (mut coordinator, mut decided) = (Coordinator::<Script>::new(K, (0..3).map(PartitionId)), Vec::new());
     let mut messages = vec![ToCoordinator::Call { transaction: id(1), procedure: Script(rounds) }];
     let mut ended = None;
     while let Some(message) = messages.pop() {
@@ -309,7 +310,7 @@ fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u
 
 #[test]
 fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_told_which() {
-    let (q, work) = (PartitionId(1), Vec::new);
+    let (q, nowhere, work) = (PartitionId(1), PartitionId(3), Vec::new);
     let round = |parts: &[Part<Work>]| Next::Round(parts.to_vec());
     let two = || round(&[Part::more(P, work()), Part::last(q, work())]);
     let aborted = vec![(0, false), (1, false)];
@@ -323,6 +324,10 @@ fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_told_which() {
         ),
         (vec![two(), round(&[Part::last(q, work())])], Misuse::AfterLast(q), aborted.clone()),
         (vec![two(), Next::Done(())], Misuse::NotFinished(P), aborted.clone()),
+        (vec![round(&[Part::last(P, work()), Part::last(nowhere, work())])], Misuse::NoSuchPartition(nowhere), vec![]),
+        (vec![], Misuse::Panicked, vec![]),
+        (vec![two()], Misuse::Panicked, aborted.clone()),
+        (vec![two(), round(&[Part::last(P, work())])], Misuse::Panicked, aborted.clone()),
     ] {
         assert_eq!(scripted(rounds), (Outcome::Misuse(misuse), told));
         assert!(misuse.to_string().starts_with("the procedure "));
@@ -351,7 +356,7 @@ fn answers(out: &[CoordinatorOutputOf<Program>]) -> Vec<(u64, bool)> {
 /// C rests on B and B on A. When A aborts all of that is void, and a late response that rests on B's first run is not taken.
 #[test]
 fn a_response_that_rests_on_a_void_one_is_void() {
-    let mut k = Coordinator::<Program>::new(K);
+    let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
     let mut tell = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
@@ -382,7 +387,7 @@ fn a_response_that_rests_on_a_void_one_is_void() {
 
 #[test]
 fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
-    let mut k = Coordinator::<Program>::new(K);
+    let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
     let mut tell = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
@@ -394,15 +399,88 @@ fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
     let call =
         |number, partitions: &[u32]| ToCoordinator::Call { transaction: id(number), procedure: over(partitions) };
     tell(call(1, &[0, 1]));
-    let out = tell(ToCoordinator::PartitionDown(P));
+    let out = tell(ToCoordinator::PartitionDown { partition: P, life: 0 });
     let unavailable = |output: &CoordinatorOutputOf<Program>| {
         matches!(output, CoordinatorOutput::Reply { outcome: Outcome::Unavailable(P), .. })
     };
     assert!(out.iter().any(unavailable) && tell(call(2, &[0, 1])).iter().any(unavailable));
     assert!(!tell(call(3, &[1, 2])).iter().any(unavailable));
-    let recovered = FromOwner::Recovered { partition: P, in_doubt: vec![id(1)] };
+    let recovered = FromOwner::Recovered { partition: P, life: 1, in_doubt: vec![id(1)] };
     let out = tell(ToCoordinator::Owner(recovered));
     let abort = FromCoordinator::Decision(Decision { transaction: id(1), coordinator: K, commit: false });
     assert_eq!(out, [CoordinatorOutput::Send { to: P, message: abort }]);
+    // Again, late, it does no harm.
+    assert_eq!(tell(ToCoordinator::PartitionDown { partition: P, life: 0 }), []);
     assert!(!tell(call(4, &[0, 1])).iter().any(unavailable));
+    // Word of its second life comes after the notice that that has ended.
+    assert!(tell(ToCoordinator::PartitionDown { partition: P, life: 2 }).iter().any(unavailable));
+    assert_eq!(tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, life: 2, in_doubt: vec![] })), []);
+    assert!(tell(call(5, &[0, 1])).iter().any(unavailable));
+    tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, life: 3, in_doubt: vec![] }));
+    assert!(!tell(call(6, &[0, 1])).iter().any(unavailable));
+}
+
+/// It does not know who is down, and sends nothing to a partition until it has heard of it.
+#[test]
+fn a_restarted_coordinator_waits_for_word_of_each_partition() {
+    let mut k = Coordinator::<Program>::recover(K, 1, [], [P, PartitionId(1)], &mut Vec::new());
+    let mut tell = |message| {
+        let mut out = Vec::new();
+        k.handle(message, &mut out);
+        out
+    };
+    let mut is_sent = |number, alive: Option<(PartitionId, u64)>, ended: Option<u64>| {
+        if let Some((partition, life)) = alive {
+            assert_eq!(tell(ToCoordinator::Owner(FromOwner::Alive { partition, life })), []);
+        }
+        if let Some(life) = ended {
+            tell(ToCoordinator::PartitionDown { partition: P, life });
+        }
+        let procedure = Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
+        let out = tell(ToCoordinator::Call { transaction: id(number), procedure });
+        matches!(out[0], CoordinatorOutput::Send { .. })
+    };
+    assert!(!is_sent(1, None, None));
+    assert!(!is_sent(2, Some((PartitionId(1), 0)), None), "one is missing");
+    assert!(is_sent(3, Some((P, 4)), Some(3)), "the notice is late");
+    assert!(!is_sent(4, None, Some(4)));
+    assert!(!is_sent(5, Some((P, 4)), None), "its word is late");
+}
+
+/// What has not voted is undone when its coordinator is down, and what is behind it goes on; what has voted waits.
+#[test]
+fn of_a_coordinator_that_is_down_only_what_has_voted_stays() {
+    for scheme in Scheme::ALL {
+        let down = |life| ToOwner::CoordinatorDown { coordinator: K, life };
+        let mut p = owner(scheme);
+        fragment(&mut p, K, 1, 0, add(1), false);
+        call(&mut p, 2, add(1));
+        fragment(&mut p, K, 3, 0, add(1), true);
+        let out = tell(&mut p, down(0));
+        assert_eq!((replies(&out), responses(&out)), (vec![(2, Some(5))], vec![]), "{}", scheme.name());
+        assert_eq!((p.partition().sum(), p.is_idle()), (21, true));
+        assert_eq!(fragment(&mut p, K, 4, 0, add(1), true), [], "it was sent before that, and nobody would decide it");
+        assert!(p.is_idle());
+        // Its next life.
+        let recovered = FromCoordinator::Recovered { coordinator: K, life: 1, committed: vec![] };
+        let alive = FromOwner::Alive { partition: P, life: 0 };
+        let out = tell(&mut p, ToOwner::Coordinator(recovered));
+        assert_eq!(out, [OwnerOutput::Send { to: K, message: alive }]);
+        let next = |number, last| {
+            let work = Some(add(1));
+            let next = Fragment { transaction: id(number), coordinator: K, life: 1, round: 0, work, last };
+            ToOwner::Coordinator(FromCoordinator::Fragment(next))
+        };
+        assert_eq!(responses(&tell(&mut p, next(5, false))), [(5, true, None)]);
+        assert_eq!(tell(&mut p, down(0)), []);
+        assert!(!p.is_idle(), "the notice is late");
+        tell(&mut p, down(1));
+        assert!(p.is_idle());
+        let mut p = owner(scheme);
+        tell(&mut p, next(6, true));
+        call(&mut p, 7, add(1));
+        assert_eq!(tell(&mut p, down(1)), [], "it has voted");
+        assert_eq!(replies(&decide(&mut p, 6, true)), [(7, Some(6))]);
+        assert!(p.is_idle());
+    }
 }
