@@ -26,8 +26,16 @@ pub(crate) struct Timestamp {
     at: u64,
     /// The epoch before it was drawn.
     since: Epoch,
-    /// The last that the worker drew.
+    /// The last that the worker drew. It has been passed when the worker's number becomes another's.
     last: u64,
+}
+
+impl Drop for Timestamp {
+    fn drop(&mut self) {
+        if self.last > 0 {
+            self.clock.pass(self.last);
+        }
+    }
 }
 
 impl Timestamp {
@@ -84,8 +92,8 @@ impl AccessLocks for Timestamp {
         let mut backoff = self.patience();
         loop {
             return match words.sight(at, since) {
-                Sight::Held if backoff.wait() => continue,
-                Sight::Held => Err(OpError::execute(Reason::RecordLocked)),
+                Sight::Held | Sight::Deleted(_) if backoff.wait() => continue,
+                Sight::Held | Sight::Deleted(_) => Err(OpError::execute(Reason::RecordLocked)),
                 Sight::Newest(word, version) => Ok((word.unlocked(), version)),
                 Sight::Older(tid, version, _) if access == For::Reading => {
                     Ok((TidWord::committed(tid, false, false), version))
@@ -123,8 +131,11 @@ impl gc::Claim for Unlinking<'_> {
         let word = LockBit.take(core, table, record)?;
         // ORDERING: who raises the rts after this finds the record locked.
         fence(Ordering::SeqCst);
-        let rts = versions::seen(&table.record_layout, record).load(Ordering::Acquire);
-        self.0.rely(core.local.worker(), table.id, rts);
+        // One that has a row is not unlinked.
+        if word.is_absent() {
+            let rts = versions::seen(&table.record_layout, record).load(Ordering::Acquire);
+            self.0.rely(core.local.worker(), table.id, rts);
+        }
         Some(word)
     }
 

@@ -17,11 +17,12 @@ use seriatim_base::thread::Touch;
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Fault, OpError, Outcome, Phase, RecordLayout, Redo};
+use seriatim_txn::{Cause, ConflictInfo, Fault, OpError, Outcome, Phase, Reason, RecordLayout, Redo};
 
 use super::State;
 use super::access::{Entry, Unlinking};
 use super::versions::{self, Sight, Words};
+use crate::shared::absences::Lanes;
 use crate::shared::access_locks::AccessLocks;
 use crate::shared::attempt::Attempt as Base;
 use crate::shared::optimistic::{Optimistic, Read, ValidationFailure};
@@ -40,7 +41,7 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
             let (at, since) = attempt.locks.draw(&attempt.base.core);
             let failure = announce_and_validate(attempt, state, at, since, attempt.base.newest.epoch());
             if let Some(failure) = failure {
-                return Err(attempt.record_conflict(Phase::Validate, failure));
+                return Err(conflict(attempt, failure));
             }
             attempt.locks.pass();
         }
@@ -67,27 +68,35 @@ pub(super) fn validate(attempt: &mut Attempt) -> Result<(), OpError> {
         let stale = entries.position(|write| {
             TidWord(Plain.load(record_header::tid_word(&write.table().record_layout, write.record))) != write.expected
         });
-        stale.or_else(|| attempt.base.taken()).map(ValidationFailure::Write)
+        stale.or_else(|| attempt.base.taken()).map(|write| Failure::Changed(ValidationFailure::Write(write)))
     });
-    failure.map_or(Ok(()), |failure| Err(attempt.record_conflict(Phase::Validate, failure)))
+    match failure {
+        Some(failure) => Err(conflict(attempt, failure)),
+        None => {
+            attempt.locks.pass();
+            Ok(())
+        }
+    }
 }
 
 /// Steps 1 to 5: the TID, or the conflict. No record stays locked.
 fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     let (at, since) = attempt.locks.draw(&attempt.base.core);
     lock(attempt, state, at)?;
-    let decided = be_in_time(attempt, state, at).map_err(ValidationFailure::Write).and_then(|at| {
-        // ORDERING: `pass` ends with a fence.
-        attempt.locks.pass();
-        let tid = attempt.base.newest.next(attempt.base.core.epochs.current());
-        let failure = announce_and_validate(attempt, state, at, since, tid.epoch());
-        failure.filter(|_| !attempt.base.core.injects(Fault::SkipValidation)).map_or(Ok((tid, at)), Err)
-    });
+    let decided = be_in_time(attempt, state, at)
+        .map_err(|late| Failure::Changed(ValidationFailure::Write(late)))
+        .and_then(|at| {
+            // ORDERING: `pass` ends with a fence.
+            attempt.locks.pass();
+            let tid = attempt.base.newest.next(attempt.base.core.epochs.current());
+            let failure = announce_and_validate(attempt, state, at, since, tid.epoch());
+            failure.filter(|_| !attempt.base.core.injects(Fault::SkipValidation)).map_or(Ok((tid, at)), Err)
+        });
     let (tid, at) = match decided {
         Ok(decided) => decided,
         Err(failure) => {
             unlock(attempt.base.writes.entries(), &state.order);
-            return Err(attempt.record_conflict(Phase::Validate, failure));
+            return Err(conflict(attempt, failure));
         }
     };
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
@@ -142,37 +151,42 @@ fn unlock_as(record_layout: &RecordLayout, record: RecordPtr, wts: u64, word: Ti
 
 /// Step 2: the timestamp, or a write that is seen by others again and again.
 fn be_in_time(attempt: &mut Attempt, state: &State, mut at: u64) -> Result<u64, usize> {
-    // ORDERING: what is linked and pending is visible before it is looked at who has seen what was there.
+    // ORDERING: what is linked and pending is visible before it is looked at who has seen what was there. A timestamp drawn again needs no
+    // other: who passes by the higher value is below it.
     fence(Ordering::SeqCst);
     for _ in 0..REDRAWS_MAX {
         let Some((_, above)) = late_write(attempt, state, at) else { return Ok(at) };
         at = attempt.locks.redraw(above);
+        for &(_, entry) in state.order.iter() {
+            let write = &attempt.base.writes.entries()[entry as usize];
+            versions::repend(&write.table().record_layout, write.record, at);
+        }
     }
     late_write(attempt, state, at).map_or(Ok(at), |(late, _)| Err(late))
 }
 
-/// A write that would come before a transaction that has seen what it replaces, and the timestamp of that one.
+/// A write that would come before a transaction that has seen what it replaces, and the newest timestamp of such.
 fn late_write(attempt: &Attempt, state: &State, at: u64) -> Option<(usize, u64)> {
-    let core = &attempt.base.core;
-    let seen = |write: &Write<Entry>| {
-        let table = write.table();
-        let rts = versions::seen(&table.record_layout, write.record).load(Ordering::Acquire);
-        let rts = if core.injects(Fault::OverwriteReaders) { 0 } else { rts };
-        let is_first = write.expected.tid() == Tid::ZERO;
-        if is_first { rts.max(state.absences.newest(table.id)) } else { rts }
-    };
-    let mut late = attempt.base.writes.entries().iter().map(seen).enumerate();
-    late.find(|&(_, seen)| seen > at)
+    let (mut late, mut first_row, mut tables) = ((0, 0), 0, Lanes::default());
+    for (entry, write) in attempt.base.writes.entries().iter().enumerate() {
+        if write.expected.tid() == Tid::ZERO {
+            first_row = entry;
+            tables.add(write.table().id);
+        }
+        let rts = versions::seen(&write.table().record_layout, write.record).load(Ordering::Acquire);
+        if rts > late.1 && !attempt.base.core.injects(Fault::OverwriteReaders) {
+            late = (entry, rts);
+        }
+    }
+    let relied = state.absences.newest(tables);
+    if relied > late.1 {
+        late = (first_row, relied);
+    }
+    Some(late).filter(|&(_, seen)| seen > at)
 }
 
 /// Step 4.
-fn announce_and_validate(
-    attempt: &Attempt,
-    state: &State,
-    at: u64,
-    since: Epoch,
-    epoch: Epoch,
-) -> Option<ValidationFailure> {
+fn announce_and_validate(attempt: &Attempt, state: &State, at: u64, since: Epoch, epoch: Epoch) -> Option<Failure> {
     let Optimistic { base, reads, node_set, .. } = attempt;
     for read in reads.iter() {
         versions::raise(read.own::<1>(), at);
@@ -185,31 +199,60 @@ fn announce_and_validate(
 }
 
 /// What was read and is not what the timestamp sees, or was replaced in an epoch before `epoch`.
-fn validation_failure(attempt: &Attempt, at: u64, since: Epoch, epoch: Epoch) -> Option<ValidationFailure> {
+fn validation_failure(attempt: &Attempt, at: u64, since: Epoch, epoch: Epoch) -> Option<Failure> {
     let Optimistic { base, reads, node_set, .. } = attempt;
-    let unseen = reads.iter().position(|read| match base.writes.find(read.record()) {
-        Some(own) => base.writes.entries()[own].expected.tid() != read.seen.tid(),
-        None => !is_seen(attempt, read, at, since, epoch),
-    });
-    unseen.map(ValidationFailure::Read).or_else(|| Optimistic::node_set_failure(&mut Plain, node_set))
+    for (entry, read) in reads.iter().enumerate() {
+        let seen = match base.writes.find(read.record()) {
+            Some(own) => Some(base.writes.entries()[own].expected.tid() == read.seen.tid()),
+            None => is_seen(attempt, read, at, since, epoch),
+        };
+        match seen {
+            Some(true) => {}
+            Some(false) => return Some(Failure::Changed(ValidationFailure::Read(entry))),
+            None => return Some(Failure::Held(entry)),
+        }
+    }
+    Optimistic::node_set_failure(&mut Plain, node_set).map(Failure::Changed)
 }
 
-/// Whether the version that was read is the one that the timestamp sees.
-fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: Epoch) -> bool {
+/// Why a transaction cannot commit at its timestamp.
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    Changed(ValidationFailure),
+    /// Of this read nobody knows: what is pending was waited for in vain.
+    Held(usize),
+}
+
+#[cold]
+fn conflict(attempt: &mut Attempt, failure: Failure) -> OpError {
+    match failure {
+        Failure::Changed(failure) => attempt.record_conflict(Phase::Validate, failure),
+        Failure::Held(entry) => {
+            let (cause, read) = (Cause { phase: Phase::Validate, reason: Reason::RecordLocked }, attempt.reads[entry]);
+            attempt.base.conflict_info = Some(ConflictInfo { cause, table: Some(read.table()), key: Some(read.key()) });
+            OpError::Abort(cause)
+        }
+    }
+}
+
+/// Whether the version that was read is the one that the timestamp sees, if it can be told.
+fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: Epoch) -> Option<bool> {
     let words = Words::of_read(read);
     let mut backoff = attempt.locks.patience();
     loop {
         let (tid, absent, replaced) = match words.sight(at, since) {
             Sight::Held if backoff.wait() => continue,
-            Sight::Held | Sight::Lost => return false,
-            Sight::Newest(word, _) if word.is_removed() => return false,
+            Sight::Held => return None,
+            Sight::Lost => return Some(false),
+            Sight::Deleted(word) => (word.tid(), true, since),
+            Sight::Newest(word, _) if word.is_removed() => return Some(false),
             // Of one that is being replaced only that is known.
             Sight::Newest(word, _) if word.is_locked() => (word.tid(), word.is_absent(), since),
             Sight::Newest(word, _) => (word.tid(), word.is_absent(), Epoch(u64::MAX)),
             Sight::Older(tid, _, replaced) => (tid, false, replaced),
             Sight::None(replaced) => (Tid::ZERO, true, replaced),
         };
-        return (tid, absent) == (read.seen.tid(), read.seen.is_absent()) && replaced >= epoch;
+        return Some((tid, absent) == (read.seen.tid(), read.seen.is_absent()) && replaced >= epoch);
     }
 }
 

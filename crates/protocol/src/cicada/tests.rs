@@ -22,6 +22,8 @@ const ABSENT: u64 = 9;
 
 /// Workers at a database, and what becomes of their transactions.
 struct Stage {
+    /// The last that committed: it has passed its timestamp then, not when it goes.
+    worker: Option<Worker<State>>,
     bench: Bench<Cicada>,
     clock: Cell<u64>,
     history: History,
@@ -37,7 +39,12 @@ struct Open {
 impl Stage {
     fn new() -> Stage {
         let bench = Bench::open(HtmMode::Absent, &[10, 10, 10]);
-        Stage { bench, clock: Cell::new(1), history: History { initial: Initial::Unknown, ..History::default() } }
+        Stage {
+            worker: None,
+            bench,
+            clock: Cell::new(1),
+            history: History { initial: Initial::Unknown, ..History::default() },
+        }
     }
 
     fn now(&self) -> u64 {
@@ -127,7 +134,9 @@ impl Stage {
     }
 
     fn commit(&mut self, open: Open) {
-        assert!(self.end(open).0.is_ok());
+        let (ended, worker) = self.end(open);
+        assert!(ended.is_ok(), "{ended:?}");
+        self.worker = Some(worker);
         assert!(check(&self.history, &Promises::STRICT).is_ok());
     }
 
@@ -290,6 +299,67 @@ fn a_pending_version_is_waited_for_by_later_ones_and_not_seen_by_earlier_ones() 
     tid_word.store(free.0, Ordering::Release);
     assert_eq!(stage.read(&mut late, X), Some(10));
     [early, writer, late].into_iter().for_each(abort);
+}
+
+/// Of a record that is deleted only who has seen that goes on.
+#[test]
+fn a_deletion_that_was_seen_is_passed_by_while_a_later_insertion_is_pending() {
+    let mut stage = Stage::new();
+    let keeps = stage.begin();
+    let mut deletes = stage.begin();
+    stage.delete(&mut deletes, X);
+    stage.commit(deletes);
+    let [mut sees, mut blind] = [(); 2].map(|()| stage.begin());
+    assert_eq!(stage.read(&mut sees, X), None);
+    let x = sees.worker.seen().record.expect("it is linked still");
+    stage.change(&mut sees, Y);
+    let mut later = stage.begin();
+    let (at, layout) = (later.worker.attempt().locks.timestamp(), &stage.bench.cells.record_layout);
+    let tid_word = record_header::tid_word(layout, x);
+    let free = TidWord(tid_word.load(Ordering::Relaxed));
+    tid_word.store(free.locked().0, Ordering::Release);
+    let before = versions::pend(layout, x, at);
+    assert_eq!(stage.try_read(&mut blind, X).map_err(reason), Err(Reason::RecordLocked));
+    let ended = stage.end(sees).0;
+    assert!(ended.is_ok(), "{ended:?}");
+    let layout = &stage.bench.cells.record_layout;
+    versions::unpend(layout, x, before);
+    record_header::tid_word(layout, x).store(free.0, Ordering::Release);
+    [keeps, blind, later].into_iter().for_each(abort);
+}
+
+/// Each has read what the other writes, and a third has seen both: they draw again, and one of them waits for the other.
+#[cfg(feature = "steps")]
+#[test]
+fn of_two_that_draw_again_one_commits() {
+    use seriatim_base::thread::take_turns;
+
+    for seed in 0..300 {
+        let mut stage = Stage::new();
+        let [mut one, mut other] = [(); 2].map(|()| stage.begin());
+        stage.read(&mut one, X);
+        stage.change(&mut one, Y);
+        stage.read(&mut other, Y);
+        stage.change(&mut other, X);
+        let mut third = stage.begin();
+        stage.read(&mut third, X);
+        stage.read(&mut third, Y);
+        stage.change(&mut third, Z);
+        stage.commit(third);
+        let commits = |open: Open| -> Box<dyn FnOnce() -> bool + Send> {
+            let mut worker = open.worker;
+            Box::new(move || {
+                let committed = worker.commit(&mut NoRedo).is_ok();
+                if !committed {
+                    worker.abort();
+                }
+                committed
+            })
+        };
+        let ended = take_turns(seed, 3, vec![commits(one), commits(other)]);
+        let committed: Vec<bool> = ended.into_iter().map(|ended| ended.expect("no panic")).collect();
+        assert!(committed[0] != committed[1], "seed {seed}: {committed:?}");
+    }
 }
 
 /// What is pending, taken back meanwhile, is not mistaken for what is there.
@@ -457,6 +527,21 @@ fn no_epoch_is_later_than_that_of_who_overwrote_what_was_read() {
         assert_eq!(ended.is_ok(), commits, "{before} {after} {writes}");
         assert!(ended.is_err() || ended.is_ok_and(|tid| tid.epoch() <= writer.epoch()));
     }
+}
+
+/// Though what it drew was never passed by a commit.
+#[test]
+fn a_worker_draws_above_the_one_that_had_its_number() {
+    let stage = Stage::new();
+    stage.bench.protocol.clock.told.store(1 << 40, Ordering::SeqCst);
+    let mut first = stage.begin();
+    let last = (0..3).map(|_| first.worker.attempt().locks.redraw(0)).max().expect("three");
+    let worker = first.worker.core().local.worker();
+    abort(first);
+    let mut next = stage.begin();
+    assert_eq!(next.worker.core().local.worker(), worker);
+    assert!(next.worker.attempt().locks.timestamp() > last);
+    abort(next);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //!
 //! Access rules:
 //! 1. Who holds the lock bit of the TID word to write sets its timestamp and PENDING in the first word: its version is *pending*, and
-//!    will have this wts or one above. It takes both back, or installs: version word, wts, TID word, which unlocks. The version word
+//!    will have this wts or one above. The word rises whenever another timestamp is drawn. It takes both back, or installs: version word, wts, TID word, which unlocks. The version word
 //!    names committed versions only.
 //! 2. A record without PENDING that is locked is being unlinked, or about to be pending, or all but unlocked. Its wts is no more than
 //!    that of what is pending then, if anything is.
@@ -85,6 +85,14 @@ pub(super) fn pend(record_layout: &RecordLayout, record: RecordPtr, at: u64) -> 
     before
 }
 
+/// Moves a pending version of the caller's up to `at`, above where it was. Who passes by the lower value has a lower timestamp still; who
+/// has one between the two passes by from now on, so that waiting goes from later to earlier timestamps.
+pub(super) fn repend(record_layout: &RecordLayout, record: RecordPtr, at: u64) {
+    let word = written(record_layout, record);
+    crate::step(Touch::Store, word);
+    word.store(at | PENDING, Ordering::Release);
+}
+
 /// Sets the wts: of what was pending, or of what was there before. The TID word is unlocked next.
 pub(super) fn unpend(record_layout: &RecordLayout, record: RecordPtr, wts: u64) {
     let word = written(record_layout, record);
@@ -109,6 +117,9 @@ pub(super) enum Sight {
     None(Epoch),
     /// A version is pending, or the record being unlinked, that may be to be seen.
     Held,
+    /// The record has no row under this TID word, and a later transaction is writing one; when it was deleted is not known meanwhile. Who
+    /// has seen this deletion sees it still.
+    Deleted(TidWord),
     /// It is not known any more.
     Lost,
 }
@@ -155,8 +166,9 @@ impl<'t> Words<'t> {
                 // By rule 2 nothing is pending below either.
                 return match is_later {
                     true if word.tid() == Tid::ZERO => Sight::Newest(word, 0),
-                    true if !word.is_absent() => self.older(word, version, at, since),
-                    _ => Sight::Held,
+                    true if word.is_absent() => Sight::Deleted(word),
+                    true => self.older(word, version, at, since),
+                    false => Sight::Held,
                 };
             }
             if written & PENDING != 0 {
@@ -172,7 +184,7 @@ impl<'t> Words<'t> {
 
     /// The same, from `version` on, which is the newest, or was replaced by the deletion of which the word tells.
     fn older(self, word: TidWord, version: usize, at: u64, since: Epoch) -> Sight {
-        // Clocks that went back must not lead to memory that others have.
+        // Against clocks that go back, which none should (`clock.rs`), as far as epochs tell it.
         let is_older = |tid: Tid| tid.epoch() < since;
         let (mut above, mut lost) = (word.tid(), word.is_absent() && is_older(word.tid()));
         if lost {

@@ -16,6 +16,20 @@ use super::writes::Write;
 /// Words of a worker: two tables have one in common if their ids are equal modulo this.
 const LANES: usize = 16;
 
+/// Some tables, as far as the words of a worker tell them apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lanes(u16);
+
+impl Lanes {
+    pub(crate) fn add(&mut self, table: TableId) {
+        self.0 |= 1 << (table.index() % LANES);
+    }
+
+    fn has(self, lane: usize) -> bool {
+        self.0 & 1 << lane != 0
+    }
+}
+
 /// Until when absences and ranges are valid that are known by node versions: for each worker and table, the newest timestamp of a
 /// transaction that relied on one. Whoever gives a key of the table its first row commits above all of them. Timestamps are the bits
 /// of TIDs, or what else the protocol orders transactions by.
@@ -45,18 +59,22 @@ impl Absences {
         let own = &self.by_worker[usize::from(worker.0)][table.index() % LANES];
         if own.load(Ordering::Relaxed) < at {
             crate::step(Touch::Store, own);
-            // ORDERING: releases the epoch of `at`.
+            // ORDERING: releases the epoch of the transaction, whether it is part of `at` or was read before.
             own.store(at, Ordering::Release);
         }
     }
 
-    /// The newest timestamp of those who relied on absences in `table`, and perhaps in others.
-    pub(crate) fn newest(&self, table: TableId) -> u64 {
+    /// The newest timestamp of those who relied on absences in these tables, and perhaps in others: one walk over the workers, whose
+    /// words are a line each.
+    pub(crate) fn newest(&self, tables: Lanes) -> u64 {
+        if tables.0 == 0 {
+            return 0;
+        }
         let workers = &self.by_worker[..self.workers.load(Ordering::SeqCst)];
         let newest = workers.iter().map(|own| {
-            let own = &own[table.index() % LANES];
-            crate::step(Touch::Header, own);
-            own.load(Ordering::Acquire)
+            crate::step(Touch::Header, &own[0]);
+            let words = own.iter().enumerate().filter(|&(lane, _)| tables.has(lane));
+            words.map(|(_, word)| word.load(Ordering::Acquire)).max().unwrap_or_default()
         });
         newest.max().unwrap_or_default()
     }
@@ -66,15 +84,11 @@ impl Absences {
     /// insertions came before they were linked.) A fence came before.
     pub(crate) fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
         let first_rows = entries.iter().filter(|write| write.expected.tid() == Tid::ZERO);
-        let mut newest = Tid::ZERO;
-        let mut last = None;
+        let (mut newest, mut tables) = (Tid::ZERO, Lanes::default());
         for write in first_rows {
-            let table = write.table();
-            if last.replace(table.id) != Some(table.id) {
-                newest = newest.max(Tid::from_bits(self.newest(table.id)));
-            }
+            tables.add(write.table().id);
             newest = newest.max(write.table().unlinked.newest());
         }
-        newest
+        newest.max(Tid::from_bits(self.newest(tables)))
     }
 }

@@ -65,11 +65,11 @@ impl<O: Origin> Read<O> {
     }
 
     #[inline]
-    fn table(self) -> TableId {
+    pub(crate) fn table(self) -> TableId {
         TableId((self.record >> ADDRESS_BITS) as u32 & (TABLES_MAX - 1))
     }
 
-    fn key(self) -> KeyBuf {
+    pub(crate) fn key(self) -> KeyBuf {
         let classes = [KeyClass::Word8, KeyClass::Word16, KeyClass::Bytes];
         let class = classes.into_iter().find(|&class| class as u64 == self.record >> CLASS_SHIFT);
         // SAFETY: key words of a linked record never change, and the worker is still online.
@@ -121,12 +121,12 @@ pub(crate) enum ValidationFailure {
 
 /// State of one optimistic attempt.
 pub(crate) struct Optimistic<O: Origin = ()> {
+    /// Locks taken when records were accessed. Dropped before the worker's number is given back with `base`.
+    pub(crate) locks: O::Locks,
     pub(crate) base: Attempt<O>,
     pub(crate) reads: CountedVec<Read<O>>,
     pub(crate) node_set: CountedVec<NodeSetEntry<O>>,
     pub(crate) bases: Bases,
-    /// Locks taken when records were accessed.
-    pub(crate) locks: O::Locks,
     /// What runs of operations touched, where they are named.
     pub(super) touches: CountedVec<repair::Touch<O>>,
     /// What those found that a repair makes again.
