@@ -38,7 +38,7 @@ pub(crate) const FIGURE: Figure = Figure {
             says: "and a shorter tail",
             view: 1,
             quantity: Quantity::Ratio("vc", "base"),
-            min: 0.0,
+            min: f64::NEG_INFINITY,
             max: 1.0,
             threads: 8,
             regions: false,

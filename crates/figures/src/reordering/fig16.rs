@@ -40,7 +40,7 @@ pub(crate) const FIGURE: Figure = Figure {
             says: "and has a shorter tail than mc",
             view: 1,
             quantity: Quantity::Ratio("rdeg", "mc"),
-            min: 0.0,
+            min: f64::NEG_INFINITY,
             max: 1.0,
             threads: 8,
             regions: false,

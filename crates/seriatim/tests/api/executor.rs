@@ -517,6 +517,9 @@ fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
         let db = builder.open().expect("it holds them");
         let counters = db.create::<Counter>().expect("a valid table");
         let brief = TransactionOptions::new().age_max(Duration::from_millis(50));
+        // A batch waits while somebody may come.
+        let mut other = db.session();
+        let _open = other.begin().expect("a worker");
         let waited = db.session().transact_with(&brief, |tx| tx.insert(&counters, &Counter { id: 1, n: 0 }));
         assert!(matches!(waited, Err(TransactError::TooOld)), "{waited:?}");
         db.session().transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect("the key is free");

@@ -40,7 +40,8 @@ fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counte
     }
 }
 
-/// What a closure of an update asks may show that the transaction has read what is not true any more.
+/// What a closure of an update asks may show that the transaction has written over what is not true any more. (What it only read may hold at
+/// an earlier place in the order.)
 #[test]
 fn a_conflict_found_inside_an_update_stops_the_transaction() {
     each(|setting| {
@@ -51,10 +52,10 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
             session.transact(|tx| tx.insert(&counters, &Counter { id, n: 0 })).expect("nobody is in the way");
         }
         let tx = session.begin().expect("a worker");
-        tx.get(&counters, &7).expect("nobody is in the way yet");
-        let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(1)).map(drop);
+        tx.update(&counters, &7, |row| row.set_n(row.n() + 2)).expect("nobody is in the way yet");
+        let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(row.n() + 1)).map(drop);
         if other.transact(add).is_err() {
-            // It waits for the transaction that has read the row.
+            // It waits for the transaction that has written the row.
             return;
         }
         let mut found = None;
@@ -81,11 +82,14 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
             let mut settle = |rounds: u32| {
                 for _ in 0..rounds {
                     let tx = session.begin().expect("a worker");
-                    if tx.get(&people, &(1, Reverse(1))).is_err() {
+                    let next = |balance: Money| Money::from_units(balance.units() + 1);
+                    let own = tx.update(&people, &(1, Reverse(1)), |row| row.set_balance(next(row.balance())));
+                    if own.is_err() {
                         continue;
                     }
-                    // Where this waits for the reader there is no conflict to find.
-                    let change = |tx: &Tx| tx.update(&people, &(1, Reverse(1)), |row| row.set_balance(row.balance()));
+                    // Where this waits for the other writer there is no conflict to find.
+                    let change =
+                        |tx: &Tx| tx.update(&people, &(1, Reverse(1)), |row| row.set_balance(next(row.balance())));
                     if other.transact(change).is_ok() {
                         let inserted = (2..10).try_for_each(|number| tx.insert(&people, &person(1, number)));
                         // What was overwritten may still be valid at an earlier place in an order that is not strict.
