@@ -82,7 +82,7 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
             let mut settle = |rounds: u32| {
                 for _ in 0..rounds {
                     let tx = session.begin().expect("a worker");
-                    let next = |balance: Money| Money::from_units(balance.units() + 1);
+                    let next = |balance: Decimal<2>| Decimal::from_units(balance.units() + 1);
                     let own = tx.update(&people, &(1, Reverse(1)), |row| row.set_balance(next(row.balance())));
                     if own.is_err() {
                         continue;
