@@ -1,6 +1,8 @@
 //! The settings a test runs in: protocol × back end, and whether decisions are queued.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim::htm::{Detection, Emulation, HtmMode, detect};
@@ -137,6 +139,12 @@ impl Setting {
     /// Whether a transaction goes on seeing rows as they were when it read first, whatever has been committed to them since: it comes before
     /// those who committed it, and may commit as well.
     pub fn reads_the_past(&self) -> bool {
+        static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        *found.entry(self.protocol).or_insert_with(|| self.finds_the_past())
+    }
+
+    fn finds_the_past(&self) -> bool {
         let db = self.builder().step_helpers(true).open().expect("a database");
         let cells = db.create::<Cell>().expect("a table");
         let mut sessions = [db.session(), db.session()];

@@ -43,6 +43,8 @@ fn seeds_that_found_something_find_it_no_more() {
     for seed in [2156, 8_932_196_089_329_265_524, 901_267_381_035_261_773, 18_356_321_145_322_667_549] {
         Case::of(seed, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
+    // One that came before another that had committed, under cicada: the model again.
+    Case::of(11_562_406_266_163_604_811, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
     // A transaction that took its writes back and, under tictoc, commits below those that have overwritten what it read: what was wrong
     // was the model.
     Case::of(3_284_260_967_062_977_040, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));

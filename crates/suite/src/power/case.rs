@@ -229,7 +229,8 @@ impl<'c> Stage<'c> {
         let Some((db, process)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
         verify::recovered(&db, model, known, tally)?;
         let (rng, plan) = (rng.fork(), settings.case.plan);
-        CrashRun { db, disk, process, rng, mode, plan, model, known, tally }.run()
+        let reads_the_past = settings.case.setting.reads_the_past();
+        CrashRun { db, disk, process, rng, mode, plan, reads_the_past, model, known, tally }.run()
     }
 
     /// Opens the database on a disk that lets it, and checks what is there.

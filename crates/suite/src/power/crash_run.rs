@@ -28,6 +28,8 @@ pub(super) struct CrashRun<'c> {
     pub(super) rng: Rng,
     pub(super) mode: Durability,
     pub(super) plan: Plan,
+    /// Whether a transaction may see what others have overwritten since, and commit: then it comes before them.
+    pub(super) reads_the_past: bool,
     pub(super) model: &'c mut Model,
     pub(super) known: &'c mut Known,
     pub(super) tally: &'c mut Tally,
@@ -381,6 +383,11 @@ impl CrashRun<'_> {
         let Parked { tx, begun, program, mut seen, mut savepoints } = work.parked.swap_remove(at);
         let runner = Runner { tables: &work.tables };
         let rest = &program[seen.len()..];
+        // The oracle takes transactions in the order in which they commit.
+        if self.reads_the_past && self.model.newest() != begun {
+            tx.rollback();
+            return Ok(());
+        }
         if self.rng.percent(20) || runner.run(&tx, rest, &mut savepoints, &mut seen).is_err() {
             tx.rollback();
             return Ok(());
