@@ -91,9 +91,8 @@ struct State {
     led: bool,
     /// The leader, while its batch gathers.
     gathers: Option<Thread>,
-    /// Batches that were taken out and are not decided, and the transactions in them.
+    /// Batches that were taken out and are not decided.
     under_way: usize,
-    in_batches: usize,
     /// A batch is being validated, and these wait for their turn.
     validating: bool,
     turns: Vec<Thread>,
@@ -406,9 +405,9 @@ impl Queue {
         (!self.settings.wait.is_zero()).then(Instant::now)
     }
 
-    /// Whether somebody has a transaction open that is not decided or about to be.
+    /// Whether somebody has a transaction open that does not wait. It is asked while no batch is under way: beside one, only full ones are led.
     fn has_company(&self, state: &State) -> bool {
-        self.pool.as_ref().is_none_or(|pool| pool.busy() > state.waiting.len() + state.in_batches)
+        self.pool.as_ref().is_none_or(|pool| pool.busy() > state.waiting.len())
     }
 
     /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch.
@@ -428,7 +427,6 @@ impl Queue {
         state.since = self.now();
         state.led = false;
         state.under_way += 1;
-        state.in_batches += size;
         self.hand_on(state);
         match (order, &self.validator) {
             (Some(order), _) => {
@@ -441,7 +439,6 @@ impl Queue {
         }
         let mut state = self.state();
         state.under_way -= 1;
-        state.in_batches -= size;
         self.hand_on(state);
     }
 

@@ -28,6 +28,8 @@ use seriatim_base::thread::Touch;
 #[path = "../tests/common/mod.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod common;
+#[cfg(test)]
+mod stage;
 
 /// Before each access to the header of a record, reading, locking, validating and installing, and before a gap is locked: where
 /// tests and simulations let another thread take its turn. The word is not used.

@@ -1,6 +1,6 @@
 //! DBX, figure 6: an ordered index in regions against an optimistic one.
 
-use super::{IN_REGIONS, OPTIMISTIC, SPIN_LOCK, index_claim, index_points, index_views};
+use super::{GROWS, IN_REGIONS, LOCK_FALLS_BEHIND, OPTIMISTIC, index_claim, index_points, index_views};
 use crate::Paper;
 use crate::figure::{Claim, Figure, Quantity};
 
@@ -32,19 +32,7 @@ pub(crate) const FIGURE: Figure = Figure {
                 1.1,
             )
         },
-        Claim {
-            threads: 2,
-            ..index_claim("in regions it grows with the threads", 0, Quantity::Scaling(IN_REGIONS), 0.7, f64::INFINITY)
-        },
-        Claim {
-            threads: 2,
-            ..index_claim(
-                "a spin lock in their place falls behind",
-                0,
-                Quantity::Ratio(SPIN_LOCK, IN_REGIONS),
-                f64::NEG_INFINITY,
-                0.8,
-            )
-        },
+        GROWS,
+        LOCK_FALLS_BEHIND,
     ],
 };

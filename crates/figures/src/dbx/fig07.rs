@@ -1,8 +1,8 @@
 //! DBX, figure 7: a hash table in regions against one without.
 
-use super::{IN_REGIONS, OPTIMISTIC, SPIN_LOCK, index_claim, index_points, index_views};
+use super::{GROWS, IN_REGIONS, LOCK_FALLS_BEHIND, OPTIMISTIC, index_claim, index_points, index_views};
 use crate::Paper;
-use crate::figure::{Claim, Figure, Quantity};
+use crate::figure::{Figure, Quantity};
 
 pub(crate) const FIGURE: Figure = Figure {
     paper: Paper::Dbx,
@@ -16,19 +16,7 @@ pub(crate) const FIGURE: Figure = Figure {
     views: &index_views(),
     claims: &[
         index_claim("regions cost it about a fifth", 0, Quantity::Ratio(IN_REGIONS, OPTIMISTIC), 0.65, 0.95),
-        Claim {
-            threads: 2,
-            ..index_claim("in regions it grows with the threads", 0, Quantity::Scaling(IN_REGIONS), 0.7, f64::INFINITY)
-        },
-        Claim {
-            threads: 2,
-            ..index_claim(
-                "a spin lock in their place falls behind",
-                0,
-                Quantity::Ratio(SPIN_LOCK, IN_REGIONS),
-                f64::NEG_INFINITY,
-                0.8,
-            )
-        },
+        GROWS,
+        LOCK_FALLS_BEHIND,
     ],
 };

@@ -1,13 +1,11 @@
 //! Reordering, figures 10 to 12: what batching and reordering bring on the microbenchmark.
 
-use super::{VIEWS, by_skew, five_five};
+use super::{BASE, MORE_THROUGHPUT, VC, VIEWS, by_skew, five_five};
 use crate::Paper;
 use crate::figure::{Claim, Figure, Point, Quantity};
 use crate::setting::Setting;
 
-/// `silo-rows` has no blind writes, as the paper's base.
-const VARIANTS: [(&str, &str); 3] =
-    [("base", "--protocol silo --option rebases_max=0"), ("silo", "--protocol silo"), ("vc", "--protocol occ-batch")];
+const VARIANTS: [(&str, &str); 3] = [BASE, ("silo", "--protocol silo"), VC];
 
 fn points(setting: &Setting) -> Vec<Point> {
     by_skew(setting, five_five, &VARIANTS, 32)
@@ -24,16 +22,7 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: VIEWS,
     claims: &[
-        Claim {
-            says: "at a skew of 0.9 validator reordering has more throughput than no batching",
-            view: 0,
-            quantity: Quantity::Ratio("vc", "base"),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 8,
-            regions: false,
-            because: "",
-        },
+        MORE_THROUGHPUT,
         Claim {
             says: "and a shorter tail",
             view: 1,

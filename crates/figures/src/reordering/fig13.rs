@@ -1,13 +1,12 @@
 //! Reordering, figures 13 to 15: SmallBank.
 
-use super::{VIEWS, by_skew};
+use super::{BASE, MORE_THROUGHPUT, VC, VIEWS, by_skew};
 use crate::Paper;
-use crate::figure::{Claim, Figure, Point, Quantity};
+use crate::figure::{Figure, Point};
 use crate::measured::Size;
 use crate::setting::Setting;
 
-const VARIANTS: [(&str, &str); 2] =
-    [("base", "--protocol silo --option rebases_max=0"), ("vc", "--protocol occ-batch")];
+const VARIANTS: [(&str, &str); 2] = [BASE, VC];
 
 fn smallbank(setting: &Setting, theta: f64) -> String {
     let customers = if setting.size == Size::Small { 1_000 } else { 100_000 };
@@ -26,14 +25,5 @@ pub(crate) const FIGURE: Figure = Figure {
     here: "Figures 13 to 15 in two views, without the modes that figure 10 leaves out.",
     points,
     views: VIEWS,
-    claims: &[Claim {
-        says: "at a skew of 0.9 validator reordering has more throughput than no batching",
-        view: 0,
-        quantity: Quantity::Ratio("vc", "base"),
-        min: 1.0,
-        max: f64::INFINITY,
-        threads: 8,
-        regions: false,
-        because: "",
-    }],
+    claims: &[MORE_THROUGHPUT],
 };

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::locks::Locks;
 use super::replay::{Undecided, What};
-use super::work::{Work, Workplace, send};
+use super::work::{Work, Workplace, decisions_of, send};
 use super::{Call, Out, Outcome, OwnerOutput, Partition, TransactionId};
 use crate::fault::{Fault, is_injected};
 use crate::{Conflict, CoordinatorId, Decision, Fragment, FromCoordinator, LockMode, Refusal, Response, ToOwner};
@@ -295,11 +295,8 @@ impl<P: Partition> Locking<P> {
     ) {
         let own = |active: &Active<P>| active.work.as_ref().is_some_and(|work| work.coordinator == coordinator);
         let known = self.active.iter().filter(|(_, active)| own(active)).map(|(&transaction, _)| transaction);
-        let known: Vec<TransactionId> = known.collect();
-        let unknown = committed.iter().filter(|transaction| !known.contains(transaction));
-        for &transaction in known.iter().chain(unknown) {
-            let commit = committed.contains(&transaction);
-            self.decide(place, Decision { transaction, coordinator, commit }, out);
+        for decision in decisions_of(coordinator, known.collect(), committed) {
+            self.decide(place, decision, out);
         }
     }
 

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use super::replay::{Undecided, What};
-use super::work::{Work, Workplace, send};
+use super::work::{Work, Workplace, decisions_of, send};
 use super::{Call, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, TransactionId, blocking, speculation};
 use crate::fault::{Fault, is_injected};
 use crate::{CoordinatorId, Decision, Fragment, FromCoordinator, Response, Scheme, ToOwner};
@@ -328,11 +328,8 @@ impl<P: Partition> Ordered<P> {
             _ => None,
         };
         let known = self.undecided.iter().filter_map(own).chain(self.waiting.iter().filter_map(waits));
-        let known: Vec<TransactionId> = known.collect();
-        let unknown = committed.iter().filter(|transaction| !known.contains(transaction));
-        for &transaction in known.iter().chain(unknown) {
-            let commit = committed.contains(&transaction);
-            self.decide(place, Decision { transaction, coordinator, commit }, out);
+        for decision in decisions_of(coordinator, known.collect(), committed) {
+            self.decide(place, decision, out);
         }
     }
 

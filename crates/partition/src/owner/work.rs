@@ -2,7 +2,7 @@
 
 use super::{Call, FromOwner, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, PartitionId, TransactionId};
 use crate::fault::{Fault, is_injected};
-use crate::{CoordinatorId, Fragment, Refusal, Response};
+use crate::{CoordinatorId, Decision, Fragment, Refusal, Response};
 
 /// A partition, and who it is.
 pub(super) struct Workplace<P> {
@@ -23,6 +23,18 @@ pub(super) struct Work<P: Partition> {
     pub(super) round: u32,
     /// Whether it has run its last fragment here, and has voted to commit.
     pub(super) finished: bool,
+}
+
+/// What a coordinator that went on after a crash has decided: these of the transactions that are `known` here have committed, the others have
+/// not. It may name some that are not known.
+pub(super) fn decisions_of(
+    coordinator: CoordinatorId,
+    known: Vec<TransactionId>,
+    committed: &[TransactionId],
+) -> Vec<Decision> {
+    let unknown = committed.iter().filter(|transaction| !known.contains(transaction));
+    let decision = |&transaction| Decision { transaction, coordinator, commit: committed.contains(&transaction) };
+    known.iter().chain(unknown).map(decision).collect()
 }
 
 impl<P: Partition> Workplace<P> {

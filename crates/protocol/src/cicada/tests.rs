@@ -1,147 +1,43 @@
 //! Which version a timestamp sees, and who comes too late; step by step, judged by the history checker.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use seriatim_base::TableId;
 use seriatim_catalog::Key;
-use seriatim_history::{Columns, History, Initial, Promises, Read, Saw, Transaction, Write, check};
-use seriatim_htm::HtmMode;
-use seriatim_txn::{Inserted, NoRedo, OnExists, Outcome, Priority, Reason, Worker as _};
+use seriatim_history::{Promises, check};
+use seriatim_txn::{Reason, Worker as _};
 
 use super::versions::{Sight, Words};
 use super::*;
-use crate::common::Bench;
 use crate::shared::record_header::TidWord;
+use crate::stage;
 
-const TABLE: TableId = TableId(0);
 const X: u64 = 0;
 const Y: u64 = 1;
 const Z: u64 = 2;
 const ABSENT: u64 = 9;
 
-/// Workers at a database, and what becomes of their transactions.
-struct Stage {
-    /// The last that committed: it has passed its timestamp then, not when it goes.
-    worker: Option<Worker<State>>,
-    bench: Bench<Cicada>,
-    clock: Cell<u64>,
-    history: History,
-}
-
-/// An open transaction.
-struct Open {
-    worker: Worker<State>,
-    seen: Transaction,
-    writes: Vec<(u64, bool)>,
-}
+type Stage = stage::Stage<Cicada>;
+type Open = stage::Open<Worker<State>>;
 
 impl Stage {
-    fn new() -> Stage {
-        let bench = Bench::open(HtmMode::Absent, &[10, 10, 10]);
-        Stage {
-            worker: None,
-            bench,
-            clock: Cell::new(1),
-            history: History { initial: Initial::Unknown, ..History::default() },
-        }
-    }
-
-    fn now(&self) -> u64 {
-        self.clock.replace(self.clock.get() + 1)
-    }
-
     /// A transaction that has drawn its timestamp.
     fn begin(&self) -> Open {
-        let mut worker = self.bench.worker();
-        worker.begin(Mode::ReadWrite, Priority::NONE);
-        let attempt = worker.attempt();
+        let mut open = self.open();
+        let attempt = open.worker.attempt();
         attempt.locks.draw(&attempt.base.core);
-        let mut seen = Transaction::new(self.clock.get());
-        seen.began = self.now();
-        Open { worker, seen, writes: Vec::new() }
+        open
     }
 
-    fn note(&self, open: &mut Open, key: u64) {
-        let seen = open.worker.seen();
-        let saw = match seen.absent {
-            false => Saw::Row(seen.tid.bits()),
-            true if seen.tid > Tid::ZERO => Saw::AbsentAt(seen.tid.bits()),
-            true => Saw::Absent,
-        };
-        open.seen.reads.push(Read { table: TABLE, key: key.into(), columns: Columns::ALL, saw });
-    }
-
-    fn try_read(&self, open: &mut Open, key: u64) -> Result<Option<i64>, OpError> {
-        let value = self.bench.read(&mut open.worker, key)?;
-        self.note(open, key);
-        Ok(value)
-    }
-
-    fn read(&self, open: &mut Open, key: u64) -> Option<i64> {
-        self.try_read(open, key).expect("nothing is in the way")
-    }
-
-    fn try_change(&self, open: &mut Open, key: u64) -> Result<i64, OpError> {
-        let value = self.bench.change(&mut open.worker, key, |value| value + 1)?;
-        self.note(open, key);
-        open.writes.push((key, false));
-        Ok(value)
-    }
-
-    fn change(&self, open: &mut Open, key: u64) -> i64 {
-        self.try_change(open, key).expect("nothing is in the way")
-    }
-
-    fn insert(&self, open: &mut Open, key: u64) {
-        let staged = open.worker.stage(&self.bench.cells).expect("memory");
-        self.bench.set(staged.row, 1);
-        let inserted = open.worker.insert(&self.bench.cells, Key::Word8(key), staged, OnExists::Refuse);
-        assert_eq!(inserted, Ok(Inserted::New));
-        self.note(open, key);
-        open.writes.push((key, false));
-    }
-
-    fn delete(&self, open: &mut Open, key: u64) {
-        assert!(open.worker.delete(&self.bench.cells, Key::Word8(key)).expect("nothing is in the way").is_some());
-        self.note(open, key);
-        open.writes.push((key, true));
-    }
-
-    /// Its TID, if it commits; and its worker.
-    fn end(&mut self, mut open: Open) -> (Result<Tid, Reason>, Worker<State>) {
-        let committed = open.worker.commit(&mut NoRedo);
-        open.seen.ended = self.now();
-        match committed {
-            Ok(Outcome::Committed(tid)) => {
-                let write = |(key, deleted): (u64, bool)| Write {
-                    table: TABLE,
-                    key: key.into(),
-                    version: tid.bits(),
-                    deleted,
-                    columns: None,
-                };
-                open.seen.writes = open.writes.into_iter().map(write).collect();
-                self.history.transactions.push(open.seen);
-                (Ok(tid), open.worker)
-            }
-            Ok(Outcome::Repair(_)) => unreachable!("it does not repair"),
-            Err(error) => {
-                open.worker.abort();
-                (Err(reason(error)), open.worker)
-            }
-        }
-    }
-
+    /// The worker is kept: the transaction has passed its timestamp by itself, not when its worker goes.
     fn commit(&mut self, open: Open) {
         let (ended, worker) = self.end(open);
         assert!(ended.is_ok(), "{ended:?}");
-        self.worker = Some(worker);
+        self.kept = Some(worker);
         assert!(check(&self.history, &Promises::STRICT).is_ok());
     }
 
     fn refuse(&mut self, open: Open) -> Reason {
-        self.end(open).0.expect_err("it comes too late")
+        reason(self.end(open).0.expect_err("it comes too late"))
     }
 
     /// A transaction of its own that changes a cell.
@@ -349,7 +245,7 @@ fn of_two_that_draw_again_one_commits() {
         let commits = |open: Open| -> Box<dyn FnOnce() -> bool + Send> {
             let mut worker = open.worker;
             Box::new(move || {
-                let committed = worker.commit(&mut NoRedo).is_ok();
+                let committed = worker.commit(&mut seriatim_txn::NoRedo).is_ok();
                 if !committed {
                     worker.abort();
                 }

@@ -1,118 +1,35 @@
 //! Where the order of timestamps is not that of time: step by step, judged by the history checker.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use seriatim_base::{TableId, Tid};
+use seriatim_base::Tid;
 use seriatim_catalog::Key;
-use seriatim_history::{Anomaly, Columns, History, Initial, Promises, Read, Saw, Transaction, Write, check};
-use seriatim_htm::HtmMode;
-use seriatim_txn::{Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Worker as _};
+use seriatim_history::{Anomaly, Promises, check};
+use seriatim_txn::Worker as _;
 
 use super::*;
-use crate::common::Bench;
 use crate::shared::gc::Claim as _;
 use crate::shared::record_header::TidWord;
+use crate::stage;
 
-const TABLE: TableId = TableId(0);
 /// A cell that is changed until its timestamps are far ahead of those of the others.
 const HOT: u64 = 0;
 const X: u64 = 1;
 const Y: u64 = 2;
 const ABSENT: u64 = 9;
 
-/// Workers at a database, and what becomes of their transactions.
-struct Stage {
-    bench: Bench<TicToc>,
-    clock: Cell<u64>,
-    history: History,
-}
-
-/// An open transaction.
-struct Open {
-    worker: Worker<State>,
-    seen: Transaction,
-    writes: Vec<(u64, bool)>,
-}
+type Stage = stage::Stage<TicToc>;
+type Open = stage::Open<Worker<State>>;
 
 impl Stage {
-    fn new() -> Stage {
-        let bench = Bench::open(HtmMode::Absent, &[10, 10, 10]);
-        Stage { bench, clock: Cell::new(1), history: History { initial: Initial::Unknown, ..History::default() } }
-    }
-
-    fn now(&self) -> u64 {
-        self.clock.replace(self.clock.get() + 1)
-    }
-
     fn begin(&self) -> Open {
-        let mut worker = self.bench.worker();
-        worker.begin(Mode::ReadWrite, Priority::NONE);
-        let mut seen = Transaction::new(self.clock.get());
-        seen.began = self.now();
-        Open { worker, seen, writes: Vec::new() }
-    }
-
-    /// Looks at a key.
-    fn read(&self, open: &mut Open, key: u64) -> Option<i64> {
-        let value = self.bench.read(&mut open.worker, key).expect("nothing is locked");
-        self.note(open, key);
-        value
-    }
-
-    fn note(&self, open: &mut Open, key: u64) {
-        let seen = open.worker.seen();
-        let saw = match seen.absent {
-            false => Saw::Row(seen.tid.bits()),
-            true if seen.tid > Tid::ZERO => Saw::AbsentAt(seen.tid.bits()),
-            true => Saw::Absent,
-        };
-        open.seen.reads.push(Read { table: TABLE, key: key.into(), columns: Columns::ALL, saw });
-    }
-
-    fn change(&self, open: &mut Open, key: u64) {
-        self.bench.change(&mut open.worker, key, |value| value + 1).expect("nothing is locked");
-        self.note(open, key);
-        open.writes.push((key, false));
-    }
-
-    fn insert(&self, open: &mut Open, key: u64) {
-        let staged = open.worker.stage(&self.bench.cells).expect("memory");
-        self.bench.set(staged.row, 1);
-        let inserted = open.worker.insert(&self.bench.cells, Key::Word8(key), staged, OnExists::Refuse);
-        assert_eq!(inserted, Ok(Inserted::New));
-        self.note(open, key);
-        open.writes.push((key, false));
-    }
-
-    fn delete(&self, open: &mut Open, key: u64) {
-        assert!(open.worker.delete(&self.bench.cells, Key::Word8(key)).expect("nothing is locked").is_some());
-        self.note(open, key);
-        open.writes.push((key, true));
+        self.open()
     }
 
     /// Its TID, if it commits; and its worker.
-    fn commit(&mut self, mut open: Open) -> (Option<Tid>, Worker<State>) {
-        let committed = open.worker.commit(&mut NoRedo);
-        open.seen.ended = self.now();
-        match committed {
-            Ok(Outcome::Committed(tid)) => {
-                let write = |(key, deleted): (u64, bool)| Write {
-                    table: TABLE,
-                    key: key.into(),
-                    version: tid.bits(),
-                    deleted,
-                    columns: None,
-                };
-                open.seen.writes = open.writes.into_iter().map(write).collect();
-                self.history.transactions.push(open.seen);
-                (Some(tid), open.worker)
-            }
-            _ => {
-                open.worker.abort();
-                (None, open.worker)
-            }
-        }
+    fn commit(&mut self, open: Open) -> (Option<Tid>, Worker<State>) {
+        let (ended, worker) = self.end(open);
+        (ended.ok(), worker)
     }
 
     /// X is read by a transaction whose timestamp is far ahead: it is valid so long.
