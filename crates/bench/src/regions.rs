@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{CACHE_LINE, WorkerId};
+use seriatim_base::{CACHE_LINE, Rng, WorkerId};
 use seriatim_htm::{
     Access, Agent, Body, BodyError, Budget, Htm, HtmMode, NoLocks, Outside, RegionStatistics, Unavailable,
 };
@@ -32,9 +32,14 @@ pub enum Work {
         /// Whether all writes come before all reads.
         writes_first: bool,
     },
+    /// Writes so many cache lines that lie at random in [`SCATTERED`], each of which names the next.
+    Scatter(usize),
     /// Loads one word again and again for so many microseconds.
     Linger(f64),
 }
+
+/// Lines of which [`Work::Scatter`] writes some: 4 MiB.
+pub const SCATTERED: usize = (4 << 20) / CACHE_LINE;
 
 /// What threads did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +95,41 @@ unsafe impl Body for Sweep<'_> {
         }
         Ok(sum)
     }
+}
+
+/// Stores to the first word of lines, the second word of which names the next line; all are on one circle.
+struct Scatter<'a> {
+    words: &'a [AtomicU64],
+    /// The line to begin with.
+    from: u64,
+    count: usize,
+    /// What is stored.
+    value: u64,
+}
+
+// SAFETY: rule 3: the words are borrowed while the body runs.
+unsafe impl Body for Scatter<'_> {
+    type Output = u64;
+
+    /// The line after the last.
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
+        Ok((0..self.count).fold(self.from, |line, _| {
+            let at = line as usize * WORDS;
+            access.store(&self.words[at], self.value);
+            access.load(&self.words[at + 1])
+        }))
+    }
+}
+
+/// Words of so many lines, each with the number of the next on a circle in random order.
+fn circle(lines: usize, rng: &mut Rng) -> Vec<AtomicU64> {
+    let mut order: Vec<usize> = (0..lines).collect();
+    rng.shuffle(&mut order);
+    let words: Vec<AtomicU64> = (0..lines * WORDS).map(|_| AtomicU64::new(0)).collect();
+    for (at, &line) in order.iter().enumerate() {
+        words[line * WORDS + 1].store(order[(at + 1) % lines] as u64, Ordering::Relaxed);
+    }
+    words
 }
 
 /// Loads one word so many times.
@@ -158,6 +198,26 @@ pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measu
             wrong += lost(&target, turns - 1);
             (turns, elapsed)
         }
+        Work::Scatter(count) => {
+            let words = circle(SCATTERED, &mut Rng::from_seed(u64::from(worker)));
+            let mut scatter = Scatter { words: &words, from: 0, count, value: 1 };
+            let mut last = 0;
+            let (turns, elapsed) = repeat(&mut agent, seconds, &mut scatter, |scatter, next| {
+                last = scatter.from;
+                wrong += u64::from(next.is_none());
+                scatter.from = next.unwrap_or(last);
+                scatter.value += 1;
+            });
+            // What the last turn wrote: nothing came after it.
+            let mut line = last;
+            for _ in 0..count {
+                let at = line as usize * WORDS;
+                wrong += u64::from(words[at].load(Ordering::Acquire) != turns);
+                line = words[at + 1].load(Ordering::Acquire);
+            }
+            wrong += u64::from(line != scatter.from);
+            (turns, elapsed)
+        }
         Work::Linger(microseconds) => {
             let word = AtomicU64::new(0);
             let loads = (microseconds * loads_of_microsecond(2_000_000)).ceil() as u64;
@@ -184,6 +244,7 @@ mod tests {
                 Work::Touch { read: 0, written: 9, writes_first: false },
                 Work::Touch { read: 9, written: 3, writes_first: false },
                 Work::Touch { read: 9, written: 3, writes_first: true },
+                Work::Scatter(9),
                 Work::Linger(0.1),
             ] {
                 let measured = run(work, 0, mode, 0.001).expect("the back end is here");
@@ -207,6 +268,17 @@ mod tests {
             };
             assert!(share(8) > 0.5 && share(100_000) < 0.01, "{}, {}", share(8), share(100_000));
         }
+    }
+
+    #[test]
+    fn lines_at_random_are_on_one_circle() {
+        let words = circle(100, &mut Rng::from_seed(7));
+        let next = |line: u64| words[line as usize * WORDS + 1].load(Ordering::Relaxed);
+        let mut met: Vec<u64> = std::iter::successors(Some(0), |line| Some(next(*line))).take(100).collect();
+        assert_eq!(next(met[99]), 0);
+        assert!(met.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count() < 10, "hardly any follow each other");
+        met.sort_unstable();
+        assert_eq!(met, (0..100).collect::<Vec<_>>());
     }
 
     #[test]

@@ -193,6 +193,15 @@ fn bench() -> Command {
             )
             .arg(
                 number(
+                    "snapshots",
+                    "on|off",
+                    "on",
+                    "Whether procedures that only read do so from snapshots, where the protocol gives them; off: they are validated",
+                )
+                .value_parser(["on", "off"]),
+            )
+            .arg(
+                number(
                     "batch",
                     "off|auto|N",
                     "off",

@@ -8,7 +8,7 @@ use seriatim::htm::{Emulation, HtmMode, RegionStatistics};
 use seriatim::thread;
 use seriatim_base::say;
 use seriatim_bench::index::{self, Way};
-use seriatim_bench::regions::{self, WORDS, Work};
+use seriatim_bench::regions::{self, SCATTERED, WORDS, Work};
 
 use crate::args::{is_json, number, run_options, simulation};
 use crate::bench::plan;
@@ -58,6 +58,14 @@ pub(crate) fn commands() -> [Command; 2] {
                 .long("writes-first")
                 .action(ArgAction::SetTrue)
                 .help("Write before reading; else what is read is read first"),
+        )
+        .arg(
+            Arg::new("scattered")
+                .long("scattered")
+                .value_name("LINES")
+                .value_parser(value_parser!(u32).range(1..=SCATTERED as i64))
+                .conflicts_with_all(["read", "written", "writes-first", "microseconds"])
+                .help("Write so many cache lines that lie at random in 4 MiB instead"),
         )
         .arg(
             Arg::new("microseconds")
@@ -175,12 +183,16 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let simulation = Simulation::of(matches, &mut plan)?;
     let lines = |name| (value::<u32>(matches, name) * LINES) as usize;
     let lingers = matches.get_one::<f64>("microseconds").copied();
-    let work = match lingers {
-        Some(_) if simulation.is_some() => {
-            return Err(Failure::Usage("simulated cores have no interrupts: give --read or --written".to_owned()));
+    let scattered = matches.get_one::<u32>("scattered").copied();
+    let work = match (lingers, scattered) {
+        (Some(_), _) if simulation.is_some() => {
+            return Err(Failure::Usage(
+                "simulated cores have no interrupts: give --read, --written or --scattered".to_owned(),
+            ));
         }
-        Some(microseconds) => Work::Linger(microseconds),
-        None => {
+        (Some(microseconds), _) => Work::Linger(microseconds),
+        (None, Some(lines)) => Work::Scatter(lines as usize),
+        (None, None) => {
             let writes_first = matches.get_flag("writes-first");
             Work::Touch { read: lines("read"), written: lines("written"), writes_first }
         }
@@ -212,7 +224,7 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         "committed_per_second": done.turns as f64 / done.seconds.max(f64::MIN_POSITIVE), "simulated": simulated,
         "options": {
             "read": value::<u32>(matches, "read"), "written": value::<u32>(matches, "written"),
-            "writes-first": matches.get_flag("writes-first"), "microseconds": lingers, "htm": text(matches, "htm"),
+            "writes-first": matches.get_flag("writes-first"), "scattered": scattered, "microseconds": lingers, "htm": text(matches, "htm"),
         },
     });
     Ok(say!("{}\n", report(seed, &done.regions, &backend, more))?)

@@ -223,7 +223,7 @@ impl Report<'_> {
             .iter()
             .filter_map(|knob| Some((knob.name.to_owned(), json!(self.values.text(knob.name).ok()?))))
             .collect();
-        for name in ["protocol", "htm", "prefetch"] {
+        for name in ["protocol", "htm", "prefetch", "snapshots"] {
             options.insert(name.to_owned(), json!(matches.get_one::<String>(name)));
         }
         let of_protocol = self.db.protocol_options().map(|(knob, value)| (knob.name.to_owned(), json!(value)));

@@ -155,25 +155,30 @@ fn reports_as_json_have_the_knobs_the_kinds_and_a_passed_check() {
 }
 
 #[test]
-fn prefetching_is_an_option_of_every_workload_and_reported() {
-    for (more, reported) in [(&[][..], "on"), (&["--prefetch", "off"], "off")] {
+fn prefetching_and_snapshots_are_options_of_every_workload_and_reported() {
+    for (more, prefetch, snapshots) in
+        [(&[][..], "on", "on"), (&["--prefetch", "off"], "off", "on"), (&["--snapshots", "off"], "on", "off")]
+    {
         for name in ["tpcc", "ycsb"] {
             let entry = Entry::find(name).expect("it is registered");
             let text = printed(entry, &[more, &["--format", "json"]].concat());
             let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-            assert_eq!(report["options"]["prefetch"], reported, "{text}");
+            assert_eq!(report["options"]["prefetch"], prefetch, "{text}");
+            assert_eq!(report["options"]["snapshots"], snapshots, "{text}");
         }
     }
     for entry in WORKLOADS {
         let help = String::from_utf8(bench(entry, &["--help"]).stdout).expect("help is UTF-8");
-        assert!(help.contains("--prefetch <on|off>"), "{}: {help}", entry.name);
-        let refused = bench(entry, &["--prefetch", "maybe"]);
-        let talk = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(2), "{talk}");
-        assert!(
-            talk.lines().count() == 1 && talk.contains("maybe") && talk.contains("[possible values: on, off]"),
-            "{talk}"
-        );
+        for option in ["--prefetch", "--snapshots"] {
+            assert!(help.contains(&format!("{option} <on|off>")), "{}: {help}", entry.name);
+            let refused = bench(entry, &[option, "maybe"]);
+            let talk = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{talk}");
+            assert!(
+                talk.lines().count() == 1 && talk.contains("maybe") && talk.contains("[possible values: on, off]"),
+                "{talk}"
+            );
+        }
     }
 }
 
@@ -378,6 +383,7 @@ fn an_index_without_transactions_and_regions_report_what_workloads_do() {
         ("index", of_index.to_vec(), emulated),
         ("regions", vec!["--read", "4", "--written", "1"], emulated),
         ("regions", vec!["--read", "4", "--written", "1", "--writes-first"], emulated),
+        ("regions", vec!["--scattered", "5"], emulated),
         ("regions", vec!["--microseconds", "2"], absent),
     ] {
         let arguments = [&[name][..], &more, &htm].concat();
@@ -409,6 +415,7 @@ fn what_measurements_below_the_workloads_cannot_be_is_refused_in_one_line() {
         (&["index", "--regions", "lookups"], "changes, operations"),
         (&["regions", "--microseconds", "0"], "from 0.01 to 1000000"),
         (&["regions", "--microseconds", "5", "--read", "5"], "cannot be used with"),
+        (&["regions", "--scattered", "65537"], "1..=65536"),
     ] {
         let output = below(arguments);
         let talk = String::from_utf8_lossy(&output.stderr);

@@ -60,6 +60,8 @@ pub struct Settings {
     pub seed: u64,
     /// Whether procedures fetch ahead.
     pub prefetch: bool,
+    /// Whether procedures that only read do so from snapshots, where the protocol gives them.
+    pub snapshots: bool,
     /// How decisions are queued, if they are.
     pub queue: Option<QueueSettings>,
     /// How executors batch calls.
@@ -221,6 +223,7 @@ impl Default for Settings {
             operations_max: 1 << 16,
             seed: 0,
             prefetch: true,
+            snapshots: true,
             queue: None,
             batch: Batch::Off,
             execution_mode: ExecutionMode::Whole,

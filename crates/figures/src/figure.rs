@@ -13,19 +13,22 @@ pub enum Paper {
     Dbx,
     /// Wu and Tan, "Scalable In-Memory Transaction Processing with HTM", USENIX ATC 2016.
     Htcc,
+    /// HTM with transaction chopping and eventual snapshots for in-memory transactions.
+    DbxTc,
     /// Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB 12(2), 2018.
     Reordering,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 3] = [Paper::Dbx, Paper::Htcc, Paper::Reordering];
+    pub const ALL: [Paper; 4] = [Paper::Dbx, Paper::Htcc, Paper::DbxTc, Paper::Reordering];
 
     /// The name on the command line and of files.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Dbx => "dbx",
             Paper::Htcc => "htcc",
+            Paper::DbxTc => "dbx-tc",
             Paper::Reordering => "reordering",
         }
     }
@@ -35,6 +38,7 @@ impl Paper {
         match self {
             Paper::Dbx => "DBX",
             Paper::Htcc => "HTCC",
+            Paper::DbxTc => "DBX-TC",
             Paper::Reordering => "Reordering",
         }
     }
@@ -46,6 +50,7 @@ impl Paper {
                 "Wang, Qian, Li, Chen: Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys 2014"
             }
             Paper::Htcc => "Wu, Tan: Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016",
+            Paper::DbxTc => "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
             Paper::Reordering => {
                 "Ding, Kot, Gehrke: Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering, PVLDB 12(2), 2018"
             }

@@ -8,6 +8,7 @@
 //! never as absolute numbers, which do not travel from machine to machine.
 
 mod dbx;
+mod dbx_tc;
 mod draw;
 mod figure;
 mod home;

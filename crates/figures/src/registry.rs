@@ -1,7 +1,7 @@
 //! The figures there are: a file and a line each.
 
 use crate::figure::{Figure, Paper};
-use crate::{dbx, htcc, reordering};
+use crate::{dbx, dbx_tc, htcc, reordering};
 
 /// Every figure, in the order of the papers.
 pub const FIGURES: &[&Figure] = &[
@@ -31,6 +31,11 @@ pub const FIGURES: &[&Figure] = &[
     &htcc::fig18::FIGURE,
     &htcc::fig19::FIGURE,
     &htcc::table1::FIGURE,
+    &dbx_tc::fig01::FIGURE,
+    &dbx_tc::fig12::FIGURE,
+    &dbx_tc::fig13::FIGURE,
+    &dbx_tc::fig14::FIGURE,
+    &dbx_tc::fig15::FIGURE,
     &reordering::fig07::FIGURE,
     &reordering::fig10::FIGURE,
     &reordering::fig13::FIGURE,

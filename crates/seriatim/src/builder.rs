@@ -198,6 +198,13 @@ impl Builder {
         self
     }
 
+    /// Whether registered procedures that only read do so from snapshots, where the protocol gives them; without, they are validated as
+    /// others are. For measurements: results are as serializable. Default yes.
+    pub fn procedure_snapshots(mut self, wanted: bool) -> Builder {
+        self.settings.snapshots = wanted;
+        self
+    }
+
     /// Queues the decisions of read-write transactions: what has been executed waits for a batch, of `batch_max` at most, whose
     /// transactions are decided one by one. A batch that is smaller waits for more for as long as `wait`, but not while nobody else has a transaction
     /// open; with a `wait` of zero batches come from load only. Default: each transaction is decided as soon as it has been executed.

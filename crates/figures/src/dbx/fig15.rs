@@ -6,7 +6,7 @@ use crate::metric::THROUGHPUT;
 use crate::setting::{Setting, thresholds};
 
 /// Each with all before it.
-const NAMES: [&str; 5] = ["record locks", "+regions", "+fallback handler", "+rebasing", "+prefetching"];
+const NAMES: [&str; 6] = ["record locks", "+regions", "+fallback handler", "+rebasing", "+prefetching", "no snapshots"];
 
 /// Restarts of a region whatever ends it, where there is no handler that tells causes apart.
 const RESTARTS: u32 = 100;
@@ -23,7 +23,8 @@ fn points(setting: &Setting) -> Vec<Point> {
             format!("{htm} {} {rows} {unfetched}", thresholds(RESTARTS)),
             format!("{htm} {rows} {unfetched}"),
             format!("{htm} {unfetched}"),
-            htm,
+            htm.clone(),
+            format!("{htm} --snapshots off"),
         ];
         for (at, more) in factors.iter().enumerate() {
             let command = setting.tpcc(scene.threads, "dbx", more);
@@ -46,8 +47,8 @@ pub(crate) const FIGURE: Figure = Figure {
                   snapshots, which brings a little since less memory is allocated.",
     here: "TPC-C's full mix, a warehouse for each thread, each bar with all factors before it. From record locks, there being no global lock, and \
            validation of whole rows on: regions that restart a hundred times whatever ends them, thresholds by cause, newer versions of rows whose used columns are \
-           the same (`rebases_max`), rows fetched ahead (`--prefetch`), which is `dbx` as it is shipped. No switch takes away the allocator, \
-           the leaf hints that are the node buffer here, garbage collection or snapshots.",
+           the same (`rebases_max`), rows fetched ahead (`--prefetch`), which is `dbx` as it is shipped. Then what only reads is validated instead \
+           (`--snapshots`). No switch takes away the allocator, the leaf hints that are the node buffer here, or garbage collection.",
     points,
     views: &[View { title: "", part: "", x: Axis::Named(&NAMES), shows: Shows::One(THROUGHPUT) }],
     claims: &[

@@ -413,9 +413,12 @@ impl Database {
             span: declaration.span.clone(),
             error,
         })?;
-        let execution_mode = self.engine().settings().execution_mode;
-        let snapshot = plan.takes_snapshot() && takes_snapshots(execution_mode, self.protocol().capabilities.snapshots);
-        let checked = self.engine().settings().check_plans;
+        let settings = self.engine().settings();
+        let execution_mode = settings.execution_mode;
+        let snapshot = plan.takes_snapshot()
+            && settings.snapshots
+            && takes_snapshots(execution_mode, self.protocol().capabilities.snapshots);
+        let checked = settings.check_plans;
         let scheduled = !snapshot && procedure.schedules;
         let strategy = match execution_mode {
             ExecutionMode::Pieces if scheduled => CallStrategy::Pieces,
@@ -456,6 +459,7 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Builder;
 
     #[derive(seriatim_macros::Table)]
     #[table(name = "counter", key(id), hash, crate = "seriatim_catalog")]
@@ -505,6 +509,24 @@ mod tests {
         assert!(passes.iter().all(|pass| *pass == 0));
         let reason = reason.expect("it is told");
         assert!(reason.contains("an abort, decided by #1 in a later piece"), "{reason}");
+    }
+
+    #[crate::procedure]
+    fn look(tx: &crate::Tx, id: u32) -> Result<u32, crate::Abort> {
+        let counter = tx.require::<Counter>(id)?;
+        Ok(counter.count)
+    }
+
+    #[test]
+    fn what_only_reads_does_so_from_a_snapshot_unless_that_is_switched_off() {
+        for (wanted, mode) in [(None, Mode::ReadOnly), (Some(true), Mode::ReadOnly), (Some(false), Mode::ReadWrite)] {
+            let builder = Database::builder().protocol("dbx");
+            let builder = wanted.into_iter().fold(builder, Builder::procedure_snapshots);
+            let db = builder.open().expect("a valid setting");
+            db.create::<Counter>().expect("a valid table");
+            db.register(crate::procedures![look]).expect("a sound set");
+            assert_eq!(db.procedures().read().expect("nobody panicked").entries[0].mode(), mode, "{wanted:?}");
+        }
     }
 
     #[test]
