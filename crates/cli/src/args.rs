@@ -424,6 +424,13 @@ fn figures() -> Command {
                 .help("One figure, such as 13 or htcc/13; may be given several times"),
         )
         .arg(
+            Arg::new("cores")
+                .long("cores")
+                .value_name("KIND")
+                .value_parser(["real", "simulated"])
+                .help("Measure points on threads of the machine, or on simulated cores, alone; the others are shown as DIR has them"),
+        )
+        .arg(
             Arg::new("seconds")
                 .long("seconds")
                 .value_name("S")

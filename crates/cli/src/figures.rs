@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::clock::Instant;
 use seriatim_base::{say, talk, thread};
-use seriatim_figures::{Answer, Event, Job, Origin, Paper, Setting, Size, draw_all, find};
+use seriatim_figures::{Answer, Cores, Event, Job, Origin, Paper, Setting, Size, draw_all, find};
 
 use crate::Failure;
 use crate::machine::{self, Machine};
@@ -45,7 +45,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             bar.set_message(figure.to_owned());
         }
     };
-    let job = Job { figures: &figures, setting: &setting, origin: &origin, directory };
+    let named = matches.get_one::<String>("cores");
+    let cores = named.map(|name| if name == "real" { Cores::Real } else { Cores::Simulated });
+    let job = Job { figures: &figures, setting: &setting, cores, origin: &origin, directory };
     let summary = draw_all(&job, &mut |arguments| point(&program, arguments), &mut tell);
     bar.finish_and_clear();
     let summary = summary.map_err(|error| match error.kind() {

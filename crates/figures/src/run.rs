@@ -20,6 +20,8 @@ pub struct Job<'a> {
     pub figures: &'a [&'static Figure],
     /// What they are measured with.
     pub setting: &'a Setting,
+    /// Measures points on these alone; of others it shows what the directory has.
+    pub cores: Option<Cores>,
     /// What measures.
     pub origin: &'a Origin,
     /// Where the files go.
@@ -157,7 +159,7 @@ impl Work<'_> {
                 let command = format!("seriatim {}", arguments.join(" "));
                 let (done, of) = (self.done, self.of);
                 (self.tell)(Event::Next { done, of, figure: &id, command: &command });
-                let answer = self.answer(&command, &arguments);
+                let answer = self.answer(&command, &arguments, point.cores);
                 self.done += 1;
                 let is_new = !self.reports.contains_key(&command);
                 if let (true, Answer::Report(report)) = (is_new, &answer) {
@@ -175,11 +177,15 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, command: &str, arguments: &[String]) -> Answer {
+    fn answer(&mut self, command: &str, arguments: &[String], cores: Cores) -> Answer {
         if let Some(report) = self.reports.get(command) {
             self.summary.measured += 1;
             self.summary.reused += 1;
             return Answer::Report(report.clone());
+        }
+        if self.job.cores.is_some_and(|wanted| wanted != cores) {
+            self.summary.left_out += 1;
+            return Answer::NotHere("left to another run (--cores)".to_owned());
         }
         let answer = (self.ask)(arguments);
         match answer {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use seriatim_figures::{Answer, Event, FIGURES, Job, Origin, Paper, Setting, Size, Summary, draw_all, find};
+use seriatim_figures::{Answer, Cores, Event, FIGURES, Job, Origin, Paper, Setting, Size, Summary, draw_all, find};
 
 /// A directory that is removed at the end.
 struct Home(PathBuf);
@@ -70,10 +70,22 @@ struct Told {
 }
 
 fn drawn(home: &Home, ids: &[&str], program: &str, setting: &Setting, ask: impl Fn(&[String]) -> Answer) -> Told {
+    drawn_on(None, home, ids, program, setting, ask)
+}
+
+/// As [`drawn`], where only points on these cores are measured.
+fn drawn_on(
+    cores: Option<Cores>,
+    home: &Home,
+    ids: &[&str],
+    program: &str,
+    setting: &Setting,
+    ask: impl Fn(&[String]) -> Answer,
+) -> Told {
     let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
     let figures = find(None, &ids).expect("they are registered");
     let origin = origin(program);
-    let job = Job { figures: &figures, setting, origin: &origin, directory: &home.0 };
+    let job = Job { figures: &figures, setting, cores, origin: &origin, directory: &home.0 };
     let (mut asked, mut passed_over, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     let summary = draw_all(
         &job,
@@ -247,4 +259,22 @@ fn a_page_tells_which_figures_were_not_measured() {
     let page = home.text("htcc.md");
     assert!(page.contains("Not measured yet: `seriatim figures htcc --only 14`"), "{page}");
     assert!(!home.0.join("dbx.md").exists());
+}
+
+#[test]
+fn one_kind_of_cores_is_measured_after_the_other() {
+    let home = Home::new("cores");
+    let on =
+        |cores| drawn_on(cores, &home, &["htcc/14"], "p", &large(), |arguments| report(rate(arguments, |_| 1000.0)));
+    let simulated = on(Some(Cores::Simulated));
+    assert!(!simulated.asked.is_empty() && simulated.asked.iter().all(|asked| asked.contains("--simulate-cores")));
+    assert!(simulated.summary.left_out > 0 && simulated.summary.failed == 0);
+    assert!(home.text("htcc.md").contains("left to another run (--cores)"));
+    let real = on(Some(Cores::Real));
+    assert!(real.asked.iter().all(|asked| asked.contains("--threads")));
+    assert_eq!((real.summary.left_out, real.summary.reused), (0, simulated.summary.measured));
+    assert_eq!(real.asked.len(), simulated.summary.left_out);
+    let all = on(None);
+    assert_eq!((all.asked.len(), all.summary.left_out), (0, 0));
+    assert!(!home.text("htcc.md").contains("left to another run"));
 }
