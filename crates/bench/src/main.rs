@@ -1,6 +1,6 @@
 //! Measurements below the workloads: what a transaction costs over its index, and over a map in the same program, what dispatch costs, what a
 //! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows, what durability costs, what
-//! hardware regions bring.
+//! hardware regions bring, what a long reader costs a writer.
 //!
 //! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
@@ -18,6 +18,7 @@ mod measure;
 mod prefetch;
 mod procedures;
 mod raw_index;
+mod reader;
 mod report;
 mod row;
 mod rtm;
@@ -99,6 +100,8 @@ enum Measurement {
     /// One of these loops
     #[command(hide = true)]
     BusyLoop,
+    /// Transfers beside a thread that holds snapshots and sums in them, against the same beside one that sleeps
+    Reader(reader::Options),
     /// Memory in use while rows are updated, deleted and inserted again
     Churn(churn::Options),
     /// What stays of memory when all rows are deleted, and what opening a full directory takes
@@ -216,6 +219,7 @@ fn measure(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         }
         Measurement::Busy(options) => busy::run(options),
         Measurement::BusyLoop => busy::spin(),
+        Measurement::Reader(options) => reader::run(options),
         Measurement::Churn(options) => churn::run(&options),
         Measurement::Footprint(options) => footprint::run(&options),
         Measurement::Disk(options) => disk::run(&options),

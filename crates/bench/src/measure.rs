@@ -69,6 +69,15 @@ pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed:
     rates
 }
 
+/// What so large a part of the numbers, from 0 to 1, is not above; between two neighbours by their distance. `None` of none.
+pub(crate) fn quantile(numbers: &[f64], part: f64) -> Option<f64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = part * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
+}
+
 /// Median and quartiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Quartiles {
@@ -80,13 +89,8 @@ pub(crate) struct Quartiles {
 impl Quartiles {
     /// Of at least one number; between two neighbours by their distance.
     pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Quartiles {
-        let mut sorted: Vec<f64> = numbers.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let at = |part: f64| {
-            let place = part * (sorted.len() - 1) as f64;
-            let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-            below + (above - below) * place.fract()
-        };
+        let numbers: Vec<f64> = numbers.into_iter().collect();
+        let at = |part| quantile(&numbers, part).expect("at least one");
         Quartiles { lower: at(0.25), median: at(0.5), upper: at(0.75) }
     }
 

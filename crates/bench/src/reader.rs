@@ -1,0 +1,197 @@
+//! What a long reader costs a writer: one thread transfers between accounts, beside another that holds one snapshot after the other and sums
+//! all accounts in it, again and again; and the same beside a thread that sleeps. How much memory the versions take that the
+//! reader keeps, and how old what it reads is when it begins.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use seriatim::{Abort, Bytes, Database, Handle, Table, thread};
+use seriatim_base::clock::Instant;
+use seriatim_base::{Rng, talk};
+
+use crate::measure::{Arm, Length, alternate, quantile};
+use crate::report::Report;
+use crate::setting::{self, Setting};
+
+/// The options.
+#[derive(Args, Clone, Debug)]
+#[group(id = "reader")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    setting: setting::Options,
+    /// Accounts
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..))]
+    accounts: u64,
+    /// Seconds for which the reader holds each snapshot
+    #[arg(long, default_value_t = 1.0, value_parser = crate::seconds)]
+    held: f64,
+}
+
+/// What an account has at the beginning.
+const BALANCE: i64 = 1_000_000;
+
+/// A row that is written and read.
+#[derive(Table)]
+#[table(name = "account", key(id), ordered)]
+struct Account {
+    id: u64,
+    balance: i64,
+    /// When the writer wrote it last, in nanoseconds of this process.
+    written: u64,
+    note: Bytes<80>,
+}
+
+/// What readers found, in all rounds.
+#[derive(Debug, Default)]
+struct Found {
+    /// Snapshots, and sums made in them.
+    snapshots: u64,
+    sums: u64,
+    /// The most bytes in use above those before the reader came.
+    version_bytes: usize,
+    /// Nanoseconds since the newest row of a snapshot was written, when it was taken.
+    ages: Vec<f64>,
+}
+
+/// Transfers until told to stop; how many were committed.
+fn transfer(db: &Database, table: &Handle<Account>, accounts: u64, seed: u64, goes_on: impl Fn(u64) -> bool) -> u64 {
+    let (mut session, mut rng, mut done) = (db.session(), Rng::from_seed(seed), 0);
+    while goes_on(done) {
+        let from = rng.below(accounts);
+        let to = (from + 1 + rng.below(accounts - 1)) % accounts;
+        let transfer = session.transact(|tx| {
+            for (id, amount) in [(from, -1), (to, 1)] {
+                tx.update(table, &id, |row| {
+                    row.set_balance(row.balance() + amount);
+                    row.set_written(Instant::now().nanoseconds());
+                })?;
+            }
+            Ok(())
+        });
+        transfer.expect("nobody else writes");
+        done += 1;
+    }
+    done
+}
+
+/// Sums all accounts in one snapshot after the other, each held for so long, until told to stop.
+///
+/// # Panics
+/// If a sum is not what was there at the beginning: the snapshot did not hold together.
+fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: &AtomicBool, found: &mut Found) {
+    let mut session = db.session();
+    let before = db.statistics().memory_bytes;
+    while !stop.load(Ordering::Relaxed) {
+        let taken = Instant::now();
+        let snapshot = session.snapshot(|tx| {
+            let (mut sums, mut newest) = (0, 0);
+            loop {
+                let mut sum = 0;
+                for row in tx.scan(table, ..) {
+                    let row = row?;
+                    sum += row.balance();
+                    newest = newest.max(row.written());
+                }
+                assert_eq!(sum, BALANCE * accounts as i64, "a snapshot that does not hold together");
+                sums += 1;
+                if stop.load(Ordering::Relaxed) || taken.elapsed().as_secs_f64() >= held {
+                    return Ok::<_, Abort>((sums, newest));
+                }
+            }
+        });
+        let (sums, newest) = *snapshot.expect("snapshots do not conflict");
+        found.version_bytes = found.version_bytes.max(db.statistics().memory_bytes.saturating_sub(before));
+        found.snapshots += 1;
+        found.sums += sums;
+        if newest > 0 {
+            found.ages.push(taken.nanoseconds().saturating_sub(newest) as f64);
+        }
+    }
+}
+
+/// Compares.
+fn report(setting: &Setting, accounts: u64, held: f64) -> Result<Report, Box<dyn Error>> {
+    let db = Database::builder().protocol(&setting.protocol).seed(setting.seed).open()?;
+    let table = db.create::<Account>()?;
+    let mut session = db.session();
+    for id in 0..accounts {
+        session
+            .transact(|tx| tx.insert(&table, &Account { id, balance: BALANCE, written: 0, note: Bytes::default() }))?;
+    }
+    let mut found = Found::default();
+    let write = |length: Length, seed, beside: &mut (dyn FnMut(&AtomicBool) + Send)| {
+        let (stop, began) = (AtomicBool::new(false), Instant::now());
+        let done = thread::scope(|scope| {
+            let other = scope.spawn(|| beside(&stop));
+            let done = transfer(&db, &table, accounts, seed, |done| match length {
+                Length::Operations(most) => done < most,
+                Length::Seconds(seconds) => began.elapsed().as_secs_f64() < seconds,
+            });
+            let seconds = began.elapsed().as_secs_f64();
+            stop.store(true, Ordering::Relaxed);
+            other.join().expect("a reader finds every sum right");
+            done as f64 / seconds.max(1e-9)
+        });
+        done
+    };
+    let idle = |stop: &AtomicBool| {
+        while !stop.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let mut with = |length, seed| write(length, seed, &mut |stop| read(&db, &table, accounts, held, stop, &mut found));
+    let mut without = |length, seed| write(length, seed, &mut |stop| idle(stop));
+    let arms: &mut [Arm<'_>] = &mut [&mut with, &mut without];
+    let rates = alternate(arms, setting.rounds, setting.length, setting.seed);
+    let mut report = Report::new("reader", ["beside", "idle"], setting);
+    let Found { snapshots, sums, version_bytes, ages } = found;
+    let micro = |part| quantile(&ages, part).map(|age| age / 1e3);
+    let case = json!({
+        "accounts": accounts, "held_seconds": held, "snapshots": snapshots, "sums": sums, "version_bytes": version_bytes,
+        "age_us": { "p50": micro(0.5), "p99": micro(0.99), "max": micro(1.0) },
+    });
+    talk!("{snapshots} snapshots, {sums} sums; at most {version_bytes} bytes of versions; {}", case["age_us"]);
+    report.add(&format!("transfers between {accounts} accounts"), case, [&rates[0], &rates[1]]);
+    Ok(report)
+}
+
+/// Measures and prints.
+pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let Options { setting, accounts, held } = options;
+    let setting = Setting::try_from(setting)?;
+    talk!("{} rounds, snapshots of {held} s, protocol {}", setting.rounds, setting.protocol);
+    Ok(report(&setting, accounts, held)?.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_sum_beside_one_arm_and_every_sum_is_right() {
+        for protocol in ["dbx", "dbx-tc"] {
+            let report = report(&Setting::small(protocol, 3, 3_000), 50, 0.002).expect("memory").json();
+            let case = &report["comparisons"][0];
+            assert!(
+                case["snapshots"].as_u64() >= Some(3) && case["sums"].as_u64() >= case["snapshots"].as_u64(),
+                "{report}"
+            );
+            assert!(case["ratio"]["median"].as_f64() > Some(0.0), "{report}");
+            assert!(case["age_us"]["p50"].as_f64() <= case["age_us"]["max"].as_f64(), "{report}");
+        }
+    }
+
+    /// Sums that are read while the writer writes, without a snapshot, are wrong: the reader would notice.
+    #[test]
+    #[should_panic(expected = "a snapshot that does not hold together")]
+    fn canary_money_from_nowhere_is_noticed() {
+        let db = Database::builder().protocol("dbx").open().expect("memory");
+        let table = db.create::<Account>().expect("a valid table");
+        let account = Account { id: 0, balance: BALANCE + 1, written: 0, note: Bytes::default() };
+        db.session().transact(|tx| tx.insert(&table, &account)).expect("alone");
+        read(&db, &table, 1, 0.0, &AtomicBool::new(false), &mut Found::default());
+    }
+}
