@@ -124,7 +124,7 @@ fn report(setting: &Setting, accounts: u64, held: f64) -> Result<Report, Box<dyn
     let mut found = Found::default();
     let write = |length: Length, seed, beside: &mut (dyn FnMut(&AtomicBool) + Send)| {
         let (stop, began) = (AtomicBool::new(false), Instant::now());
-        let done = thread::scope(|scope| {
+        thread::scope(|scope| {
             let other = scope.spawn(|| beside(&stop));
             let done = transfer(&db, &table, accounts, seed, |done| match length {
                 Length::Operations(most) => done < most,
@@ -134,8 +134,7 @@ fn report(setting: &Setting, accounts: u64, held: f64) -> Result<Report, Box<dyn
             stop.store(true, Ordering::Relaxed);
             other.join().expect("a reader finds every sum right");
             done as f64 / seconds.max(1e-9)
-        });
-        done
+        })
     };
     let idle = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {

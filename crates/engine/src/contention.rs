@@ -243,6 +243,14 @@ impl Redo for NotesWrites<'_> {
             self.redo.write(table, key, tid, before, after);
         }
     }
+
+    fn add(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Before, after: RowPtr) {
+        // ORDERING: as where it is read.
+        self.tracker.writer(table.id, key).store(self.by, Ordering::Relaxed);
+        if self.redo.listens() {
+            self.redo.add(table, key, tid, before, after);
+        }
+    }
 }
 
 #[cfg(test)]

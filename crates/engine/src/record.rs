@@ -148,15 +148,25 @@ impl Log {
     }
 }
 
+/// The columns in which two rows of a table differ; `None` where it has no declaration of them.
+fn differing(table: &Table, before: RowPtr, after: RowPtr) -> Option<Columns> {
+    let wire = table.wire.as_ref()?;
+    // SAFETY: rows of the table, readable during the call (the contract of `Redo`).
+    let [before, after] = [before, after].map(|row| unsafe { RowRef::from_raw(row.as_ptr()) });
+    // SAFETY: as above; read by the table's own declaration.
+    Some(Columns(unsafe { wire.rows.differing(before, after) }.bits()))
+}
+
 impl Redo for Log {
     fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
-        let update = table.wire.as_ref().zip(before.zip(after));
-        let columns = update.map(|(wire, (before, after))| {
-            // SAFETY: rows of the table, readable during the call (the contract of `Redo`).
-            let [before, after] = [before.row, after].map(|row| unsafe { RowRef::from_raw(row.as_ptr()) });
-            // SAFETY: as above; read by the table's own declaration.
-            Columns(unsafe { wire.rows.differing(before, after) }.bits())
-        });
+        let columns = before.zip(after).and_then(|(before, after)| differing(table, before.row, after));
         self.recorder.write(table.id, &key.to_bytes(), tid.bits(), after.is_none(), columns);
+    }
+
+    fn add(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Before, after: RowPtr) {
+        match differing(table, before.row, after) {
+            Some(columns) => self.recorder.add(table.id, &key.to_bytes(), tid.bits(), columns),
+            None => self.write(table, key, tid, Some(before), Some(after)),
+        }
     }
 }

@@ -80,7 +80,8 @@ pub fn check(history: &History, promises: &Promises) -> Result<Summary, Violatio
 
 fn check_within(history: &History, promises: &Promises, work_max: u64) -> Result<Summary, Violation> {
     let by_groups = history.groups.iter().any(|groups| !groups.is_empty());
-    let items = by_groups.then(|| items::split(history)).transpose()?;
+    let adds = history.transactions.iter().any(|t| !t.additions.is_empty());
+    let items = (by_groups || adds).then(|| items::split(history)).transpose()?;
     let index = Index::build(items.as_ref().unwrap_or(history))?;
     let edges = Edges::new(&index, promises);
     let mut graph = Graph::new(edges.nodes(), |visit| edges.each(|from, to, _| visit(from, to)));

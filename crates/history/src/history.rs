@@ -19,6 +19,8 @@
 //!     one TID a row names that, and one with a TID a group names each group's.
 //! (h) An update's version is above every earlier one of the columns it changed and of the row's insertion; an insertion's or
 //!     deletion's above all of its key.
+//! (i) What only adds to columns may be listed as an addition. Additions to a column take their places beside each other in any order,
+//!     whatever their versions; a reader of the column saw those with versions at or below that which it names, and no others.
 
 use crate::Key;
 use seriatim_base::TableId;
@@ -122,6 +124,8 @@ pub struct Transaction {
     pub scans: Vec<Scan>,
     /// Writes, normally one a key; of several the one with the highest version is the final one.
     pub writes: Vec<Write>,
+    /// Writes that only added to what was there, at most one a key, of keys that `writes` does not have.
+    pub additions: Vec<Addition>,
 }
 
 /// A point read.
@@ -179,6 +183,19 @@ pub struct Write {
     pub deleted: bool,
     /// The columns changed of a row that was there; `None`: the whole row, by an insertion or a deletion.
     pub columns: Option<Columns>,
+}
+
+/// A version a transaction committed by adding to columns of a row that was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: Key,
+    /// The version; above 0.
+    pub version: u64,
+    /// The columns added to.
+    pub columns: Columns,
 }
 
 impl Write {
@@ -261,6 +278,12 @@ impl Transaction {
     pub fn update(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
         let columns = Some(columns);
         self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: false, columns });
+        self
+    }
+
+    /// It added to these columns of a row.
+    pub fn add(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
+        self.additions.push(Addition { table: TableId(table), key: key.into(), version, columns });
         self
     }
 

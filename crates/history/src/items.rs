@@ -6,12 +6,16 @@
 //! anti-dependencies are those of items (key, group), and scans see rows come and go, and nothing else. What the other modules
 //! decide of this history is decided of the one it stands for.
 //!
+//! An addition is an item more, in a table of its group's additions. Who read the group found those at or below the version that it
+//! names, and did not find the later ones; who wrote the group found those below. So additions have no order among
+//! themselves, and with all else the one that their versions say.
+//!
 //! A read says which version the row had, and that may be due to a change of other columns: in each group it saw the newest
 //! version at or below.
 
 use crate::anomaly::{Anomaly, Violation};
 use crate::text::version;
-use crate::{Columns, History, Initial, InitialRow, Key, Read, Saw, Transaction, Write};
+use crate::{Addition, Columns, History, Initial, InitialRow, Key, Read, Saw, Transaction, Write};
 use seriatim_base::TableId;
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +25,7 @@ type Place<'h> = (TableId, &'h Key);
 struct Split {
     /// The columns of each group.
     groups: Vec<Columns>,
-    /// The table of the first group; those of the others follow.
+    /// The table of the first group; those of the others follow, and then one of the additions to each.
     first: u32,
 }
 
@@ -36,6 +40,8 @@ struct Row {
     existence: Vec<(u64, bool)>,
     /// By group, the versions that changed it, ascending.
     groups: Vec<Vec<u64>>,
+    /// By group, those that added to it, ascending.
+    added: Vec<Vec<u64>>,
 }
 
 /// The newest of some ascending versions at or below a version.
@@ -73,6 +79,10 @@ impl Split {
         TableId(self.first + group as u32)
     }
 
+    fn additions(&self, group: usize) -> TableId {
+        self.table(self.groups.len() + group)
+    }
+
     /// The groups that columns are of.
     fn of(&self, columns: Columns) -> impl Iterator<Item = usize> + '_ {
         (0..self.groups.len()).filter(move |&group| self.groups[group].intersects(columns))
@@ -83,7 +93,7 @@ impl Split {
 fn splits(history: &History, tables: &mut Vec<String>) -> Result<HashMap<TableId, Split>, Violation> {
     let of_facts = history.transactions.iter().flat_map(|t| {
         let reads = t.reads.iter().map(|r| r.table).chain(t.scans.iter().map(|s| s.table));
-        reads.chain(t.writes.iter().map(|w| w.table))
+        reads.chain(t.writes.iter().map(|w| w.table)).chain(t.additions.iter().map(|a| a.table))
     });
     let of_rows = match &history.initial {
         Initial::Rows(rows) => &rows[..],
@@ -106,7 +116,7 @@ fn splits(history: &History, tables: &mut Vec<String>) -> Result<HashMap<TableId
         }
         // The columns of no group listed are one more.
         columns.extend(Some(all.others()).filter(|rest| *rest != Columns::NONE));
-        let Some(end) = first.checked_add(columns.len() as u32) else {
+        let Some(end) = first.checked_add(2 * columns.len() as u32) else {
             let text = format!("table {highest}: too high a number where column groups are tables of their own");
             return Err(Violation::alone(Anomaly::Malformed, Vec::new(), text));
         };
@@ -120,8 +130,10 @@ fn splits(history: &History, tables: &mut Vec<String>) -> Result<HashMap<TableId
         .map(|(table, split, group)| {
             let listed = history.groups[table.index()].get(group);
             let columns = listed.map_or("others".to_owned(), Columns::to_string);
-            (split.table(group), format!("{}[{columns}]", history.table_name(table)))
+            let name = format!("{}[{columns}]", history.table_name(table));
+            [(split.additions(group), format!("{name}+")), (split.table(group), name)]
         })
+        .flatten()
         .collect();
     for (table, name) in named.into_iter().filter(|(table, _)| table.index() < 1 << 20) {
         if tables.len() <= table.index() {
@@ -146,7 +158,15 @@ fn rows<'h>(history: &'h History, splits: &HashMap<TableId, Split>) -> HashMap<P
         }
         split.of(write.changed()).for_each(|group| row.groups[group].push(write.version));
     }
+    for addition in history.transactions.iter().flat_map(|t| &t.additions) {
+        let row = rows.entry((addition.table, &addition.key)).or_default();
+        row.versions.push(addition.version);
+        let Some(split) = splits.get(&addition.table) else { continue };
+        row.added.resize_with(split.groups.len(), Vec::new);
+        split.of(addition.columns).for_each(|group| row.added[group].push(addition.version));
+    }
     for row in rows.values_mut() {
+        row.added.iter_mut().for_each(|versions| versions.sort_unstable());
         row.versions.sort_unstable();
         row.existence.sort_unstable();
         row.groups.iter_mut().for_each(|versions| versions.sort_unstable());
@@ -190,24 +210,26 @@ struct Maker<'a, 'h> {
 
 impl Maker<'_, '_> {
     fn transaction(&self, t: &Transaction) -> Result<Transaction, Violation> {
-        let mut items = Transaction { reads: Vec::new(), scans: Vec::new(), writes: Vec::new(), ..*t };
+        let (reads, scans, writes, additions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut items = Transaction { reads, scans, writes, additions, ..*t };
         for read in &t.reads {
             let saw = self.existence(read.table, &read.key, read.saw);
             items.reads.push(Read { table: read.table, key: read.key.clone(), columns: Columns::ALL, saw });
-            self.read_groups(&mut items, read.table, &read.key, read.columns, read.saw);
+            self.read_groups(t, &mut items, (read.table, &read.key), read.columns, read.saw);
         }
         for scan in &t.scans {
             let mut rows = scan.clone();
             for (key, saw) in &mut rows.saw {
-                self.read_groups(&mut items, scan.table, key, scan.columns, *saw);
+                self.read_groups(t, &mut items, (scan.table, key), scan.columns, *saw);
                 *saw = self.existence(scan.table, key, *saw);
             }
             // A key that the transaction wrote and the scan does not list is not claimed to be absent.
             if self.splits.contains_key(&scan.table) {
-                let own = t.writes.iter().filter(|w| w.table == scan.table && !w.is_whole() && scan.contains(&w.key));
-                for write in own {
-                    if !rows.saw.iter().any(|(key, _)| *key == write.key) {
-                        rows.saw.push((write.key.clone(), Saw::Hidden));
+                let updates = t.writes.iter().filter(|w| !w.is_whole()).map(|w| (w.table, &w.key));
+                let own = updates.chain(t.additions.iter().map(|a| (a.table, &a.key)));
+                for (_, own) in own.filter(|(table, key)| *table == scan.table && scan.contains(key)) {
+                    if !rows.saw.iter().any(|(key, _)| key == own) {
+                        rows.saw.push((own.clone(), Saw::Hidden));
                     }
                 }
             }
@@ -216,7 +238,70 @@ impl Maker<'_, '_> {
         for write in &t.writes {
             self.write(t, &mut items, write)?;
         }
+        for addition in &t.additions {
+            self.add(t, &mut items, addition)?;
+        }
         Ok(items)
+    }
+
+    /// Adds that a group was read, or written, at a version: what it was set to, and the additions since then up to the next time, of which those
+    /// above the version were not found.
+    fn saw_group(&self, items: &mut Transaction, (split, group): (&Split, usize), key: &Key, row: &Row, at: u64) {
+        let (groups, added) = (row.groups.get(group), row.added.get(group));
+        let set = groups.and_then(|versions| newest(versions, |&version| version, at)).or(row.initial);
+        let next = groups.and_then(|versions| versions.get(versions.partition_point(|&version| version <= at)));
+        if let Some(version) = set {
+            let (table, saw) = (split.table(group), Saw::Row(version));
+            items.reads.push(Read { table, key: key.clone(), columns: Columns::ALL, saw });
+        }
+        let since = |version: &&u64| set.is_none_or(|set| set < **version) && next.is_none_or(|next| *version < next);
+        for &version in added.into_iter().flatten().filter(since) {
+            let (table, key) = (split.additions(group), addition_key(key, version));
+            let saw = if version <= at { Saw::Row(version) } else { Saw::AbsentAt(0) };
+            items.reads.push(Read { table, key, columns: Columns::ALL, saw });
+        }
+    }
+
+    /// An addition found a row, and what its group was set to last.
+    fn add(&self, t: &Transaction, items: &mut Transaction, addition: &Addition) -> Result<(), Violation> {
+        let Addition { table, ref key, version: at, columns } = *addition;
+        let Some(split) = self.splits.get(&table) else {
+            return self.write(
+                t,
+                items,
+                &Write { table, key: key.clone(), version: at, deleted: false, columns: None },
+            );
+        };
+        let reads = t.reads.iter().map(|read| (read.table, &read.key, read.columns, read.saw));
+        let scans = t.scans.iter();
+        let scans = scans.flat_map(|scan| scan.saw.iter().map(|(key, saw)| (scan.table, key, scan.columns, *saw)));
+        for (_, _, used, saw) in reads.chain(scans).filter(|(of, at, ..)| (*of, *at) == (table, key)) {
+            if let Saw::Row(seen) = saw
+                && seen > at
+                && split.of(columns).any(|group| split.of(used).any(|other| other == group))
+            {
+                let name = format!("{}/{key}", self.history.table_name(table));
+                let (v, w) = (version(seen), version(at));
+                let text = format!("T{} read {name} at version {v} and then added to it at version {w}", t.id);
+                return Err(Violation::alone(Anomaly::VersionOrder, vec![t.id], text));
+            }
+        }
+        let row = &self.rows[&(table, key)];
+        for group in split.of(columns) {
+            let sets = row.groups.get(group);
+            if sets.is_some_and(|versions| versions.binary_search(&at).is_ok()) {
+                let name = format!("{}/{key}", self.history.table_name(table));
+                let text = format!("T{} added to {name} at version {}, at which it was set", t.id, version(at));
+                return Err(Violation::alone(Anomaly::DuplicateVersion, vec![t.id], text));
+            }
+            if let Some(set) = sets.and_then(|versions| newest(versions, |&version| version, at)).or(row.initial) {
+                let (table, saw) = (split.table(group), Saw::Row(set));
+                items.reads.push(Read { table, key: key.clone(), columns: Columns::ALL, saw });
+            }
+            let (table, key) = (split.additions(group), addition_key(key, at));
+            items.writes.push(Write { table, key, version: at, deleted: false, columns: None });
+        }
+        self.found_row(t, items, (table, key), at)
     }
 
     /// What was seen at a key, of whether there is a row.
@@ -229,16 +314,21 @@ impl Maker<'_, '_> {
     }
 
     /// Adds what was seen of the groups of a row that was there.
-    fn read_groups(&self, items: &mut Transaction, table: TableId, key: &Key, columns: Columns, saw: Saw) {
+    fn read_groups(
+        &self,
+        t: &Transaction,
+        items: &mut Transaction,
+        (table, key): (TableId, &Key),
+        columns: Columns,
+        saw: Saw,
+    ) {
         let (Some(split), Saw::Row(at)) = (self.splits.get(&table), saw) else { return };
         let Some(row) = self.rows.get(&(table, key)) else { return };
-        for group in split.of(columns) {
-            let written = row.groups.get(group).and_then(|versions| newest(versions, |&version| version, at));
-            if let Some(version) = written.or(row.initial) {
-                let (table, saw) = (split.table(group), Saw::Row(version));
-                items.reads.push(Read { table, key: key.clone(), columns: Columns::ALL, saw });
-            }
+        // A version of its own says nothing.
+        if t.additions.iter().any(|own| (own.table, &own.key, own.version) == (table, key, at)) {
+            return;
         }
+        split.of(columns).for_each(|group| self.saw_group(items, (split, group), key, row, at));
     }
 
     fn write(&self, t: &Transaction, items: &mut Transaction, write: &Write) -> Result<(), Violation> {
@@ -248,12 +338,29 @@ impl Maker<'_, '_> {
             items.writes.push(whole(table));
             return Ok(());
         };
-        split.of(write.changed()).for_each(|group| items.writes.push(whole(split.table(group))));
+        let row = &self.rows[&(table, key)];
+        for group in split.of(write.changed()) {
+            items.writes.push(whole(split.table(group)));
+            // It comes after what it overwrites.
+            if row.added.get(group).is_some_and(|added| !added.is_empty()) {
+                self.saw_group(items, (split, group), key, row, at - 1);
+            }
+        }
         if write.is_whole() {
             items.writes.push(whole(table));
             return Ok(());
         }
-        // An update found a row: the one that was inserted last.
+        self.found_row(t, items, (table, key), at)
+    }
+
+    /// An update found a row: the one that was inserted last.
+    fn found_row(
+        &self,
+        t: &Transaction,
+        items: &mut Transaction,
+        (table, key): (TableId, &Key),
+        at: u64,
+    ) -> Result<(), Violation> {
         match self.rows[&(table, key)].existence_at(at) {
             Some((found, true)) => {
                 items.reads.push(Read { table, key: key.clone(), columns: Columns::ALL, saw: Saw::Row(found) });
@@ -271,6 +378,11 @@ impl Maker<'_, '_> {
             }
         }
     }
+}
+
+/// The key of an addition, in the table of those to its group: no two have one, since all end with as many bytes.
+fn addition_key(key: &Key, version: u64) -> Key {
+    Key::new(&[key.bytes(), &version.to_be_bytes()[..]].concat())
 }
 
 impl Row {

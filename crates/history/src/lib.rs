@@ -21,7 +21,7 @@
 //! **Column groups.** A protocol may let transactions at different columns of one row pass each other. Its histories are judged by
 //! groups: [`History::groups`] has, for each table, sets of columns that partition it (those of no set are one more; without any
 //! set the row is one group), and `items` makes each group of a row an item of its own before the steps above, and whether there is a
-//! row another. A history without groups is judged by whole rows, as strictly and at the same cost as if there were no such thing.
+//! row another. Additions to a group are items of their own there, so that they have no order among themselves. A history without groups is judged by whole rows, as strictly and at the same cost as if there were no such thing.
 //!
 //! Size: all steps are `O(n log n)` in the number of operations for histories whose absences need no search.
 
@@ -42,7 +42,7 @@ pub mod text;
 
 pub use anomaly::{Anomaly, Dependency, Step, Violation};
 pub use check::{Promises, Summary, check};
-pub use history::{Columns, History, Initial, InitialRow, Read, Saw, Scan, Transaction, Write};
+pub use history::{Addition, Columns, History, Initial, InitialRow, Read, Saw, Scan, Transaction, Write};
 pub use key::Key;
 pub use recorder::{Recorder, Recording};
 pub use seriatim_base::TableId;

@@ -3,7 +3,7 @@
 //! A [`Recorder`] belongs to one worker and shares nothing with others while a transaction runs; a commit appends to a log
 //! whose lock only [`Recording::take`] ever contends for. It reads no clock: the engine passes the instants.
 
-use crate::{Columns, Key, Read, Saw, Scan, Transaction, Write};
+use crate::{Addition, Columns, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::TableId;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +56,7 @@ impl Recorder {
         self.open.reads.clear();
         self.open.scans.clear();
         self.open.writes.clear();
+        self.open.additions.clear();
         (self.open.session, self.open.began, self.open.snapshot) = (session, began, None);
     }
 
@@ -105,6 +106,11 @@ impl Recorder {
         self.open.writes.push(Write { table, key: Key::new(key), version, deleted, columns });
     }
 
+    /// Notes a version that the commit installed by adding to these columns.
+    pub fn add(&mut self, table: TableId, key: &[u8], version: u64, columns: Columns) {
+        self.open.additions.push(Addition { table, key: Key::new(key), version, columns });
+    }
+
     /// Of the point reads and of the range reads noted so far, each by its number, forgets those that do not `stay`: they were made again.
     pub fn retain(&mut self, mut read_stays: impl FnMut(usize) -> bool, mut scan_stays: impl FnMut(usize) -> bool) {
         let (mut reads, mut scans) = (0.., 0..);
@@ -123,6 +129,7 @@ impl Recorder {
             reads: open.reads.drain(..).collect(),
             scans: open.scans.drain(..).collect(),
             writes: open.writes.drain(..).collect(),
+            additions: open.additions.drain(..).collect(),
             ..*open
         };
         let id = transaction.id;

@@ -20,12 +20,13 @@
 //! read 0 alice 3 columns 1,2             used only these columns (`none`: only that there is a row),
 //! scan 0 * * columns 1 alice=3           likewise, of each row,
 //! write 0 alice 8 columns 2              changed only these of a row that was there
+//! add 0 alice 8 columns 2                only added to these, so that other additions may take their places on either side
 //! ```
 //!
 //! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers or, where they
 //! are TIDs of an epoch above 0, `epoch.counter`.
 
-use crate::{Columns, History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
+use crate::{Addition, Columns, History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::{Epoch, TableId, Tid};
 use std::fmt::{self, Write as _};
 use std::ops::Bound;
@@ -115,6 +116,9 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
                 None => w.push('\n'),
             }
         }
+        for Addition { table, key, version: at, columns } in &t.additions {
+            writeln!(w, "add {table} {key} {} columns {columns}", version(*at))?;
+        }
     }
     Ok(())
 }
@@ -198,14 +202,14 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
                 ..Transaction::default()
             });
         }
-        (verb @ ("read" | "scan" | "write" | "delete"), rest) => {
+        (verb @ ("read" | "scan" | "write" | "delete" | "add"), rest) => {
             let t = history.transactions.last_mut().ok_or_else(|| format!("`{verb}` before any transaction"))?;
             load_fact(t, verb, rest)?;
         }
         (verb, _) => {
             return Err(format!(
                 "`{verb}`: expected `table NUMBER NAME`, `group TABLE columns COLUMNS`, `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session \
-                 NUMBER from INSTANT to INSTANT [snapshot INSTANT]`, `read`, `scan`, `write` or `delete`"
+                 NUMBER from INSTANT to INSTANT [snapshot INSTANT]`, `read`, `scan`, `write`, `delete` or `add`"
             ));
         }
     }
@@ -222,6 +226,11 @@ fn load_fact(t: &mut Transaction, verb: &str, rest: &[&str]) -> Result<(), Strin
             let (version, deleted, columns) = (load_version(at)?, verb == "delete", load_used(rest)?);
             t.writes.push(Write { table: table(of)?, key: key.parse()?, version, deleted, columns });
         }
+        ("add", [of, key, at, "columns", columns]) => {
+            let (version, columns) = (load_version(at)?, load_columns(columns)?);
+            t.additions.push(Addition { table: table(of)?, key: key.parse()?, version, columns });
+        }
+        ("add", _) => return Err(format!("`add {}`: write `add TABLE KEY VERSION columns COLUMNS`", rest.join(" "))),
         ("scan", [of, low, high, rest @ ..]) => {
             let (columns, seen) = match rest {
                 ["columns", columns, seen @ ..] => (load_columns(columns)?, seen),

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use seriatim::{Abort, Builder, Durability, Handle, ReadTx, Rng, Session, Table, TransactError, Tx, thread};
 use seriatim::{procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
+use seriatim_history::{Promises, check};
 
 use crate::Setting;
 
@@ -80,6 +81,17 @@ pub struct Load {
     pub calls: u32,
     /// Whether those who look also write.
     pub writes: bool,
+    /// Who says whether all was right.
+    pub judge: Judge,
+}
+
+/// Who judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// Those who look: they compare sums with balances.
+    Auditors,
+    /// The serializability checker, of what all of them read, wrote and added; it knows nothing of sums.
+    Checker,
 }
 
 struct Tables {
@@ -110,11 +122,12 @@ struct Auditor<'a> {
     tables: &'a Tables,
     rng: Rng,
     writes: bool,
+    judge: Judge,
 }
 
 impl Auditor<'_> {
     fn audit(&mut self) -> Result<(), String> {
-        let Auditor { session, tables, rng, writes } = self;
+        let Auditor { session, tables, rng, writes, judge } = self;
         let branch = rng.below(u64::from(BRANCHES)) as u32;
         let value = |committed: seriatim::Committed<(i64, i64)>| committed.value;
         let (who, looked) = match rng.below(if *writes { 6 } else { 4 }) {
@@ -122,7 +135,9 @@ impl Auditor<'_> {
             1 => ("a closure that reads", session.transact(|tx| look(tx, tables, branch)).map(value)),
             2 => {
                 let tells = |tx: &Tx| match look(tx, tables, branch)? {
-                    (sum, balances) if sum != balances => Err(tx.abort(format!("{sum} is not {balances}"))),
+                    (sum, balances) if sum != balances && *judge == Judge::Auditors => {
+                        Err(tx.abort(format!("{sum} is not {balances}")))
+                    }
                     seen => Ok(seen),
                 };
                 ("a closure that aborts", session.transact(tells).map(value))
@@ -161,6 +176,7 @@ impl Auditor<'_> {
             }
         };
         match looked {
+            Ok(_) if *judge == Judge::Checker => Ok(()),
             Ok(seen) => balanced(who, branch, seen),
             Err(error) if error.is_retryable() => Ok(()),
             Err(error) => Err(format!("{who}: {error}")),
@@ -198,6 +214,7 @@ pub fn keep_books(
     let disk = FaultyDisk::new(seed);
     let open = |disk: FaultyDisk| {
         let builder = prepare(setting.builder()).huge_pages(false).path(DIRECTORY).disk(Arc::new(disk));
+        let builder = builder.record_history(load.judge == Judge::Checker);
         builder.durability(Durability::Async).open().map_err(|error| error.to_string())
     };
     let db = open(disk.mount())?;
@@ -213,8 +230,15 @@ pub fn keep_books(
     db.session().transact(fill).map_err(|error| error.to_string())?;
     db.register(procedures![deposit, transfer]).map_err(|error| error.to_string())?;
     let calling = AtomicU32::new(load.callers);
+    let auditor = || Auditor {
+        session: db.session(),
+        tables: &tables,
+        rng: Rng::from_seed(seed),
+        writes: load.writes,
+        judge: load.judge,
+    };
     thread::scope(|scope| {
-        let (db, tables, calling) = (&db, &tables, &calling);
+        let (db, calling, auditor) = (&db, &calling, &auditor);
         let callers = (0..load.callers).map(|caller| {
             scope.spawn(move || {
                 let (mut session, mut rng) = (db.session(), Rng::from_seed(seed ^ u64::from(caller + 1)));
@@ -225,7 +249,7 @@ pub fn keep_books(
         });
         let callers: Vec<_> = callers.collect();
         let auditor = scope.spawn(move || {
-            let mut auditor = Auditor { session: db.session(), tables, rng: Rng::from_seed(seed), writes: load.writes };
+            let mut auditor = auditor();
             loop {
                 auditor.audit()?;
                 if calling.load(Ordering::Acquire) == 0 {
@@ -251,9 +275,14 @@ pub fn keep_books(
         let mut all = callers.into_iter().chain([auditor, recoverer]);
         all.try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
     })?;
-    let mut auditor =
-        Auditor { session: db.session(), tables: &tables, rng: Rng::from_seed(seed), writes: load.writes };
-    (0..10).try_for_each(|_| auditor.audit())
+    let mut auditor = auditor();
+    (0..10).try_for_each(|_| auditor.audit())?;
+    let Some(history) = db.take_history() else { return Ok(()) };
+    if setting.gives_pieces() && history.transactions.iter().all(|t| t.additions.is_empty()) {
+        return Err("nothing was published late".to_owned());
+    }
+    let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
+    check(&history, &promises).map(drop).map_err(|violation| violation.to_string())
 }
 
 /// Recoveries of one run.

@@ -158,6 +158,11 @@ impl Setting {
         written && value() == Ok(Some(0))
     }
 
+    /// Whether the protocol publishes registered procedures in pieces.
+    pub fn gives_pieces(&self) -> bool {
+        protocols().iter().any(|known| known.name == self.protocol && known.capabilities.pieces)
+    }
+
     /// Whether the order of epochs must agree with the serial order.
     pub fn orders_epochs(&self) -> bool {
         protocols().iter().any(|known| known.name == self.protocol && known.capabilities.epoch_order)

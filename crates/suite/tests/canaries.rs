@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seriatim::htm::HtmMode;
 use seriatim::{Database, Fault, Reason, clock, thread};
-use seriatim_suite::books::{self, keep_books};
+use seriatim_suite::books::{self, Judge, keep_books};
 use seriatim_suite::clients::{self, DataModel, Route, interrogate_declared, interrogate_with};
 use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with, follow};
 use seriatim_suite::model::Observed;
@@ -48,11 +48,11 @@ enum Alarm {
     /// Both, of registered procedures.
     Procedures(Route),
     /// What belongs together, and is published in several steps.
-    Books,
+    Books(Judge),
 }
 
 impl Alarm {
-    const ALL: [Alarm; 11] = [
+    const ALL: [Alarm; 12] = [
         Alarm::Histories,
         Alarm::Clients(DataModel::Registers),
         Alarm::Clients(DataModel::Lists),
@@ -63,7 +63,8 @@ impl Alarm {
         Alarm::Procedures(Route::InPieces),
         Alarm::Procedures(Route::Interpreted),
         Alarm::Procedures(Route::Batched),
-        Alarm::Books,
+        Alarm::Books(Judge::Auditors),
+        Alarm::Books(Judge::Checker),
     ];
 
     /// Loads the broken protocol once.
@@ -82,10 +83,9 @@ impl Alarm {
                 let declared = (DataModel::Registers, route);
                 interrogate_declared(setting, declared, &load, seed, |builder| builder.canary(fault)).map(drop)
             }
-            Alarm::Books => {
-                keep_books(setting, &books::Load { callers: 2, calls: 500, writes: false }, seed, |builder| {
-                    builder.canary(fault)
-                })
+            Alarm::Books(judge) => {
+                let load = books::Load { callers: 2, calls: 500, writes: false, judge };
+                keep_books(setting, &load, seed, |builder| builder.canary(fault))
             }
         }
     }
@@ -320,10 +320,12 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
 }
 
 #[test]
-fn chains_that_others_meet_half_of_are_caught_by_books() {
+fn chains_that_others_meet_half_of_are_caught_by_books_and_by_their_histories() {
     // Only a verdict convicts.
-    let mut said = (0..10).map(|_| caught_under_load(Alarm::Books, "dbx-tc", Fault::NoWindows));
-    assert!(said.any(|said| said.contains("its accounts")), "no audit noticed");
+    for (judge, verdict) in [(Judge::Auditors, "its accounts"), (Judge::Checker, " (G")] {
+        let mut said = (0..10).map(|_| caught_under_load(Alarm::Books(judge), "dbx-tc", Fault::NoWindows));
+        assert!(said.any(|said| said.contains(verdict)), "{judge:?} did not notice");
+    }
 }
 
 /// What runs whole validates nothing.

@@ -17,6 +17,12 @@ pub trait Redo {
     /// `None`. The rows are readable during the call; they may be copies that are gone when it returns.
     fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>);
 
+    /// As [`Redo::write`], of an update that only added to columns: other additions to them take their places before and after it whatever
+    /// the TIDs are. `before` is what it was added to, `after` the sum.
+    fn add(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Before, after: RowPtr) {
+        self.write(table, key, tid, Some(before), Some(after));
+    }
+
     /// Whether anybody listens; protocols skip the calls where not.
     fn listens(&self) -> bool {
         true

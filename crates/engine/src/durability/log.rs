@@ -101,13 +101,9 @@ impl<'w> CommitLog<'w> {
             State::Empty(_) | State::Between => unreachable!("a group was just begun"),
         }
     }
-}
 
-impl Redo for CommitLog<'_> {
-    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
-        if let Some(history) = self.history {
-            history.borrow_mut().write(table, key, tid, before, after);
-        }
+    /// Logs what the row became; of one that was there before, what changed.
+    fn log(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
         let Some(wire) = &table.wire else { return };
         // SAFETY: rows of this table, readable during the call (the contract of `Redo::write`).
         let row = |row: RowPtr| unsafe { RowRef::from_raw(row.as_ptr()) };
@@ -127,5 +123,21 @@ impl Redo for CommitLog<'_> {
             (None, Some(after)) => group.row(wire.layout, &wire.rows, key, row(after)),
             (_, None) => group.delete(wire.layout, &wire.rows, key),
         }
+    }
+}
+
+impl Redo for CommitLog<'_> {
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
+        if let Some(history) = self.history {
+            history.borrow_mut().write(table, key, tid, before, after);
+        }
+        self.log(table, key, tid, before, after);
+    }
+
+    fn add(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Before, after: RowPtr) {
+        if let Some(history) = self.history {
+            history.borrow_mut().add(table, key, tid, before, after);
+        }
+        self.log(table, key, tid, Some(before), Some(after));
     }
 }

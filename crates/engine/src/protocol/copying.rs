@@ -102,6 +102,14 @@ impl Redo for CopyingRedo<'_> {
         self.after.fill(POISON);
     }
 
+    fn add(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Before, after: RowPtr) {
+        let before = Before { row: copy(table, before.row, &mut self.before), ..before };
+        let after = copy(table, after, &mut self.after);
+        self.inner.add(table, key, tid, before, after);
+        self.before.fill(POISON);
+        self.after.fill(POISON);
+    }
+
     fn listens(&self) -> bool {
         self.inner.listens()
     }

@@ -11,10 +11,10 @@
 
 use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, Tid, abort_on_unwind};
-use seriatim_catalog::ColumnUse;
+use seriatim_catalog::{ColumnUse, Key};
 use seriatim_memory::CountedVec;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, Fault, OpError, Outcome, Redo, RowPtr, Table};
+use seriatim_txn::{Before, Core, Fault, OpError, Outcome, Redo, RowPtr, Table};
 
 use super::State;
 use crate::shared::numbered::Numbered;
@@ -134,6 +134,22 @@ impl Late {
     }
 }
 
+/// Reports the update of a sum as an addition.
+struct Adds<'r>(&'r mut dyn Redo);
+
+impl Redo for Adds<'_> {
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
+        match before.zip(after) {
+            Some((before, after)) => self.0.add(table, key, tid, before, after),
+            None => self.0.write(table, key, tid, before, after),
+        }
+    }
+
+    fn listens(&self) -> bool {
+        self.0.listens()
+    }
+}
+
 impl State {
     /// See the steps above.
     #[cold]
@@ -183,7 +199,7 @@ impl Late {
             last = loop {
                 numbered.next_piece();
                 if attempt.rebase_only()
-                    && let Ok(tid) = numbered.publish(attempt, redo)
+                    && let Ok(tid) = numbered.publish(attempt, &mut Adds(redo))
                 {
                     break tid;
                 }
