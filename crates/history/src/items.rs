@@ -127,13 +127,12 @@ fn splits(history: &History, tables: &mut Vec<String>) -> Result<HashMap<TableId
     let named: Vec<(TableId, String)> = splits
         .iter()
         .flat_map(|(&table, split)| (0..split.groups.len()).map(move |group| (table, split, group)))
-        .map(|(table, split, group)| {
+        .flat_map(|(table, split, group)| {
             let listed = history.groups[table.index()].get(group);
             let columns = listed.map_or("others".to_owned(), Columns::to_string);
             let name = format!("{}[{columns}]", history.table_name(table));
             [(split.additions(group), format!("{name}+")), (split.table(group), name)]
         })
-        .flatten()
         .collect();
     for (table, name) in named.into_iter().filter(|(table, _)| table.index() < 1 << 20) {
         if tables.len() <= table.index() {

@@ -95,20 +95,17 @@ fn random(rng: &mut Rng) -> Facts {
     let mut facts: Facts = Vec::new();
     for _ in 0..rng.range(2, 5) {
         let mut of = Vec::new();
-        for key in 0..2 {
-            match rng.below(4) {
-                0 | 1 => {
-                    next[key] += 1;
-                    of.push((key, if rng.percent(80) { Fact::Add(next[key]) } else { Fact::Set(next[key]) }));
-                }
-                _ => {}
+        for (key, next) in next.iter_mut().enumerate() {
+            if rng.percent(50) {
+                *next += 1;
+                of.push((key, if rng.percent(80) { Fact::Add(*next) } else { Fact::Set(*next) }));
             }
         }
         facts.push(of);
     }
     // Versions are given in an order that need not be that of the transactions.
-    for key in 0..2 {
-        let mut versions: Vec<u64> = (2..=next[key]).collect();
+    for (key, last) in next.into_iter().enumerate() {
+        let mut versions: Vec<u64> = (2..=last).collect();
         rng.shuffle(&mut versions);
         for (at, fact) in facts.iter_mut().flatten() {
             if *at == key
