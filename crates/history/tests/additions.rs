@@ -116,10 +116,10 @@ fn random(rng: &mut Rng) -> Facts {
         }
     }
     for of in &mut facts {
-        for key in 0..2 {
+        for (key, last) in next.into_iter().enumerate() {
             let writes = of.iter().any(|(at, _)| *at == key);
             if rng.percent(if writes { 20 } else { 50 }) {
-                of.insert(0, (key, Fact::Read(rng.range(1, next[key]))));
+                of.insert(0, (key, Fact::Read(rng.range(1, last))));
             }
         }
     }
