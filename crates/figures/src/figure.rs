@@ -15,11 +15,13 @@ pub enum Paper {
     Htcc,
     /// Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB 12(2), 2018.
     Reordering,
+    /// Jones, Abadi, Madden, "Low Overhead Concurrency Control for Partitioned Main Memory Databases", SIGMOD 2010.
+    Speculation,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 3] = [Paper::Dbx, Paper::Htcc, Paper::Reordering];
+    pub const ALL: [Paper; 4] = [Paper::Dbx, Paper::Htcc, Paper::Reordering, Paper::Speculation];
 
     /// The name on the command line and of files.
     pub fn name(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Paper {
             Paper::Dbx => "dbx",
             Paper::Htcc => "htcc",
             Paper::Reordering => "reordering",
+            Paper::Speculation => "speculation",
         }
     }
 
@@ -36,6 +39,7 @@ impl Paper {
             Paper::Dbx => "DBX",
             Paper::Htcc => "HTCC",
             Paper::Reordering => "Reordering",
+            Paper::Speculation => "Speculation",
         }
     }
 
@@ -48,6 +52,9 @@ impl Paper {
             Paper::Htcc => "Wu, Tan: Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016",
             Paper::Reordering => {
                 "Ding, Kot, Gehrke: Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering, PVLDB 12(2), 2018"
+            }
+            Paper::Speculation => {
+                "Jones, Abadi, Madden: Low Overhead Concurrency Control for Partitioned Main Memory Databases, SIGMOD 2010"
             }
         }
     }
@@ -181,7 +188,9 @@ pub struct Claim {
 pub enum Quantity {
     /// The first curve over the second, at the largest x that both have.
     Ratio(&'static str, &'static str),
-    /// The least of that ratio over all x that both have.
+    /// The first curve over the second at this x.
+    RatioAt(&'static str, &'static str, f64),
+    /// The least of the ratio of two curves over all x that both have.
     LeastRatio(&'static str, &'static str),
     /// A curve over the best of these others at the largest x.
     Lead(&'static str, &'static [&'static str]),
