@@ -14,7 +14,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("services", &["server", "client", "middle-tier", "wire"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
-    ("placement", &["partition", "replica", "transport"]),
+    ("placement", &["transport", "replica", "partition"]),
     ("procedures", &["procedure-macros", "procedure"]),
     ("transactions", &["protocol", "batch", "txn"]),
     ("storage", &["store", "redo", "catalog", "macros"]),
@@ -27,6 +27,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
     ("history", &["base"], "the checker must not share the engine's mistakes"),
     ("batch", &["base"], "it orders transactions that it knows nothing of but what they read and wrote"),
     ("partition", &["base"], "owners and coordinators are carried by whoever has threads, clocks and networks"),
+    ("transport", &["partition", "base"], "it carries messages of whatever partitions hold"),
     ("workload", &["seriatim"], "workloads use the public API only"),
     (
         "middle-tier",
@@ -38,8 +39,10 @@ const ONLY: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Dev-dependencies that point up: (crate, what it imports, why).
-const UPWARD_FOR_TESTS: &[(&str, &str, &str)] =
-    &[("engine", "seriatim", "examples of types that the public crate shows are written as its users write them")];
+const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
+    ("engine", "seriatim", "examples of types that the public crate shows are written as its users write them"),
+    ("transport", "simulate", "who carries messages is tested in virtual time, where a run can be repeated"),
+];
 
 /// Folders whose Rust, without files that are compiled for tests only, stays within so many lines: (folder, lines, why).
 const LINES_MAX: &[(&str, usize, &str)] = &[(

@@ -32,6 +32,12 @@ impl Instant {
         Instant::now().since(self)
     }
 
+    /// So much later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Instant {
+        Instant(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
     /// Nanoseconds since the process first asked for the time.
     pub fn nanoseconds(self) -> u64 {
         self.0

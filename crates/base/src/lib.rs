@@ -23,6 +23,7 @@ pub mod thread;
 mod tid;
 mod turns;
 mod unwind;
+mod waiter;
 
 pub use align::{CACHE_LINE, CacheAligned};
 pub use backoff::Backoff;

@@ -55,6 +55,15 @@ pub trait Machine {
     fn region(&self, act: Region, address: usize) -> Result<bool, Lost>;
     /// The core waits. `false`: no core runs.
     fn wait(&self, wait: Wait) -> bool;
+    /// The core works for so long, without steps. `false`: no core runs.
+    fn work(&self, time: Duration) -> bool;
+    /// The core waits until it is woken, or until its clock shows this, in nanoseconds. If it was woken since it last did so it goes
+    /// on at once. `false`: no core runs.
+    fn park(&self, until: Option<u64>) -> bool;
+    /// The core of this number, which waits or will, goes on: not before the core that runs.
+    fn wake(&self, core: usize);
+    /// The number of the core that runs.
+    fn core(&self) -> Option<usize>;
     /// The core's clock, in nanoseconds. `None`: no core runs.
     fn now(&self) -> Option<u64>;
 }
@@ -98,6 +107,24 @@ pub fn region(act: Region, word: *const ()) -> Result<bool, Lost> {
 
 pub(crate) fn wait(wait: Wait) -> bool {
     MACHINE.get().is_some_and(|machine| machine.wait(wait))
+}
+
+pub(crate) fn work(time: Duration) -> bool {
+    MACHINE.get().is_some_and(|machine| machine.work(time))
+}
+
+pub(crate) fn park(until: Option<u64>) -> bool {
+    MACHINE.get().is_some_and(|machine| machine.park(until))
+}
+
+pub(crate) fn wake(core: usize) {
+    if let Some(machine) = MACHINE.get() {
+        machine.wake(core);
+    }
+}
+
+pub(crate) fn core() -> Option<usize> {
+    MACHINE.get().and_then(|machine| machine.core())
 }
 
 pub(crate) fn now() -> Option<u64> {

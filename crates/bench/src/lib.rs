@@ -1,6 +1,8 @@
-//! Measurements below the workloads that `seriatim bench` offers by its side: an index without transactions, and what regions hold.
+//! Measurements below the workloads that `seriatim bench` offers by its side: an index without transactions, what regions hold, and partitions
+//! with one owner each.
 //!
 //! The others are commands of the program `seriatim-bench`. Nothing here prints, and every run checks what it left.
 
 pub mod index;
+pub mod partitions;
 pub mod regions;

@@ -12,12 +12,14 @@ use seriatim_base::say;
 use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
-use crate::{Failure, below, middle_tier};
+use crate::{Failure, below, middle_tier, partitions};
 
 const EXAMPLES: &str = "\
 Examples:
   seriatim bench tpcc --warehouses 1 --seconds 10      TPC-C's full mix, with its consistency conditions checked
   seriatim bench ycsb --core A --threads 2             YCSB workload A
+  seriatim bench partitions --scheme speculation --multi 0.1
+                                                       partitions with one owner each, a tenth of the transactions over two
   seriatim bench roofline                              TPC-C over plain arrays: the speed of light on this machine
   seriatim plan tpcc new_order                         what analysis concluded about TPC-C's New-Order
   seriatim graph tpcc --optimized --format svg         TPC-C's procedures cut into pieces, drawn
@@ -104,6 +106,7 @@ fn all() -> Command {
         )
         .subcommand(crate::simulated::command())
         .subcommand(middle_tier::command())
+        .subcommand(crate::model::command())
         .subcommand(
             Command::new("protocols")
                 .about("Lists the concurrency-control protocols: name, paper, needs, gives")
@@ -241,7 +244,7 @@ fn bench() -> Command {
         workload = knobs(entry, workload.args(simulation()));
         bench = bench.subcommand(workload);
     }
-    bench.subcommands(below::commands()).subcommand(run_options(
+    bench.subcommands(below::commands()).subcommand(partitions::command()).subcommand(run_options(
         Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
     ))
 }

@@ -14,6 +14,8 @@ mod directories;
 mod figures;
 mod machine;
 mod middle_tier;
+mod model;
+mod partitions;
 mod procedures;
 mod protocols;
 mod report;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some(("backup", backup)) => directories::back_up(backup),
         Some(("restore", restore)) => directories::restore(restore),
         Some(("simulate", simulate)) => simulated::run(simulate),
+        Some(("model", model)) => model::run(model),
         Some(("middle-tier", middle_tier)) => middle_tier::run(middle_tier),
         Some(("protocols", protocols)) => protocols::run(protocols),
         _ => unreachable!("clap requires a known subcommand"),

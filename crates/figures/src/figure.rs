@@ -17,11 +17,13 @@ pub enum Paper {
     DbxTc,
     /// Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB 12(2), 2018.
     Reordering,
+    /// Jones, Abadi, Madden, "Low Overhead Concurrency Control for Partitioned Main Memory Databases", SIGMOD 2010.
+    Speculation,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 4] = [Paper::Dbx, Paper::Htcc, Paper::DbxTc, Paper::Reordering];
+    pub const ALL: [Paper; 5] = [Paper::Dbx, Paper::Htcc, Paper::DbxTc, Paper::Reordering, Paper::Speculation];
 
     /// The name on the command line and of files.
     pub fn name(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Paper {
             Paper::Htcc => "htcc",
             Paper::DbxTc => "dbx-tc",
             Paper::Reordering => "reordering",
+            Paper::Speculation => "speculation",
         }
     }
 
@@ -40,6 +43,7 @@ impl Paper {
             Paper::Htcc => "HTCC",
             Paper::DbxTc => "DBX-TC",
             Paper::Reordering => "Reordering",
+            Paper::Speculation => "Speculation",
         }
     }
 
@@ -53,6 +57,9 @@ impl Paper {
             Paper::DbxTc => "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
             Paper::Reordering => {
                 "Ding, Kot, Gehrke: Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering, PVLDB 12(2), 2018"
+            }
+            Paper::Speculation => {
+                "Jones, Abadi, Madden: Low Overhead Concurrency Control for Partitioned Main Memory Databases, SIGMOD 2010"
             }
         }
     }
@@ -186,7 +193,9 @@ pub struct Claim {
 pub enum Quantity {
     /// The first curve over the second, at the largest x that both have.
     Ratio(&'static str, &'static str),
-    /// The least of that ratio over all x that both have.
+    /// The first curve over the second at this x.
+    RatioAt(&'static str, &'static str, f64),
+    /// The least of the ratio of two curves over all x that both have.
     LeastRatio(&'static str, &'static str),
     /// A curve over the best of these others at the largest x.
     Lead(&'static str, &'static [&'static str]),

@@ -109,7 +109,10 @@ impl Quantity {
     /// The curves it needs.
     pub(crate) fn series(&self) -> Vec<&'static str> {
         match *self {
-            Quantity::Ratio(a, b) | Quantity::LeastRatio(a, b) | Quantity::Widening(a, b) => vec![a, b],
+            Quantity::Ratio(a, b)
+            | Quantity::RatioAt(a, b, _)
+            | Quantity::LeastRatio(a, b)
+            | Quantity::Widening(a, b) => vec![a, b],
             Quantity::Lead(a, others) => std::iter::once(a).chain(others.iter().copied()).collect(),
             Quantity::Sum(series) => series.to_vec(),
             Quantity::Scaling(a)
@@ -125,6 +128,7 @@ impl std::fmt::Display for Quantity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Quantity::Ratio(a, b) => write!(f, "{a} over {b}"),
+            Quantity::RatioAt(a, b, x) => write!(f, "{a} over {b} at {}", shortly(*x)),
             Quantity::LeastRatio(a, b) => write!(f, "{a} over {b} at least"),
             Quantity::Lead(a, _) => write!(f, "{a} over the best other"),
             Quantity::Scaling(a) => write!(f, "growth of {a} over that of x"),
@@ -151,6 +155,7 @@ fn value(quantity: &Quantity, shown: &Curves) -> Option<f64> {
     };
     let value = match *quantity {
         Quantity::Ratio(a, b) => ratios(a, b)?.last()?.1,
+        Quantity::RatioAt(a, b, x) => shown.curve(a)?.at(x)? / shown.curve(b)?.at(x)?,
         Quantity::LeastRatio(a, b) => ratios(a, b)?.into_iter().map(|(_, ratio)| ratio).reduce(f64::min)?,
         Quantity::Lead(a, others) => {
             let &(x, y) = shown.curve(a)?.points.last()?;
@@ -192,6 +197,9 @@ mod tests {
         let flat = |name: &str, y| curve(name, &[(1.0, y), (4.0, y)]);
         let curves = match *quantity {
             Quantity::Ratio(a, b) => vec![curve(a, &[(1.0, 1.0), (4.0, 3.0 * value)]), flat(b, 3.0)],
+            Quantity::RatioAt(a, b, x) => {
+                vec![curve(a, &[(x, 3.0 * value), (x + 1.0, 77.0)]), curve(b, &[(x, 3.0), (x + 1.0, 3.0)])]
+            }
             Quantity::LeastRatio(a, b) => vec![curve(a, &[(1.0, value), (4.0, value + 1.0)]), flat(b, 1.0)],
             Quantity::Lead(a, others) => {
                 let lesser = others.iter().map(|other| flat(other, 1.0));

@@ -21,6 +21,7 @@ mod registry;
 mod reordering;
 mod run;
 mod setting;
+mod speculation;
 #[cfg(test)]
 mod test_support;
 

@@ -1,7 +1,7 @@
 //! The figures there are: a file and a line each.
 
 use crate::figure::{Figure, Paper};
-use crate::{dbx, dbx_tc, htcc, reordering};
+use crate::{dbx, dbx_tc, htcc, reordering, speculation};
 
 /// Every figure, in the order of the papers.
 pub const FIGURES: &[&Figure] = &[
@@ -42,6 +42,13 @@ pub const FIGURES: &[&Figure] = &[
     &reordering::fig16::FIGURE,
     &reordering::fig20::FIGURE,
     &reordering::fig23::FIGURE,
+    &speculation::fig04::FIGURE,
+    &speculation::fig05::FIGURE,
+    &speculation::fig06::FIGURE,
+    &speculation::fig07::FIGURE,
+    &speculation::fig10::FIGURE,
+    &speculation::table1::FIGURE,
+    &speculation::table2::FIGURE,
 ];
 
 /// The figures of a paper; of these only those named, by `htcc/13` or `13`, if any are.

@@ -202,6 +202,11 @@ impl<C: Procedure> Coordinator<C> {
         self.pending.is_empty() && self.committed.is_empty()
     }
 
+    /// Whether it knows of none but those that wait for these partitions to acknowledge a commit, which are gone for good.
+    pub fn is_idle_without(&self, gone: &BTreeSet<PartitionId>) -> bool {
+        self.pending.is_empty() && self.committed.values().flatten().all(|missing| gone.contains(missing))
+    }
+
     fn call(&mut self, transaction: TransactionId, mut procedure: C, out: &mut Vec<OutputOf<C>>) {
         if self.numbers.note(transaction, ()).is_err() {
             return out.push(CoordinatorOutput::Reply { transaction, outcome: Outcome::Repeated });

@@ -2,7 +2,8 @@
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+#[allow(unreachable_pub, reason = "the feature `canary` shows it")]
+pub enum Fault {
     /// A speculated fragment's response does not say what it depends on.
     DependencyLost,
     /// An owner votes to commit without a record that it is prepared.
@@ -29,17 +30,23 @@ pub(crate) enum Fault {
     VotedUndone,
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "canary")))]
 pub(crate) const fn is_injected(_: Fault) -> bool {
     false
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "canary"))]
 thread_local! {
     pub(crate) static INJECTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
 }
 
-#[cfg(test)]
+/// Makes a mistake on this thread from now on, or none any more.
+#[cfg(feature = "canary")]
+pub fn inject(fault: Option<Fault>) {
+    INJECTED.set(fault);
+}
+
+#[cfg(any(test, feature = "canary"))]
 pub(crate) fn is_injected(fault: Fault) -> bool {
     INJECTED.get() == Some(fault)
 }

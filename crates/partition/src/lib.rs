@@ -42,7 +42,7 @@
 //!
 //! - **No limits on queues.** What waits at an owner or is speculated there, and what is pending at a coordinator, grows with what is sent; a chain of
 //!   aborts takes quadratic time, and when a response becomes void the coordinator's stack grows with the chain that rests on it. Whoever carries
-//!   messages has to bound what is under way.
+//!   messages has to bound what is under way; `transport` does.
 //! - **Logs do not get shorter.** There is no checkpoint of an owner that has something undecided, and none of a coordinator.
 //! - **Nothing can be cancelled from outside.** A procedure may have endless rounds, and a client that is gone is not noticed.
 //! - **A notice is all that there is.** Without [`ToOwner::CoordinatorDown`] what a dead coordinator has begun stays until it has recovered. An owner that was
@@ -70,6 +70,9 @@ mod record;
 mod scheme;
 #[cfg(test)]
 mod tests;
+
+#[cfg(feature = "canary")]
+pub use fault::{Fault, inject};
 
 pub use coordinator::{Coordinator, CoordinatorOutput, MessageOf, OutputOf as CoordinatorOutputOf};
 pub use message::{

@@ -19,8 +19,11 @@
 //! 10 % of aborts a recommendation of speculation is not to be followed without a measurement. Its `a` is a share of the
 //! transactions over several partitions, the paper's one of all. Times have to make sense: `multi` above `multi_processor`, none zero.
 //!
+//! The paper's coordinator is full above 50 % over several partitions (§5.1), which its equations do not say: ours have its time for one, and
+//! no scheme that needs it is faster than it.
+//!
 //! Not in it either: that `locking` takes no locks while no transaction over several partitions is under way (its true curve begins at
-//! blocking's), and how much one coordinator can do.
+//! blocking's).
 
 use crate::Scheme;
 
@@ -37,11 +40,19 @@ pub struct Times {
     pub multi_processor: f64,
     /// The share by which locks make transactions longer (`l`).
     pub locks: f64,
+    /// Processor time of one over two partitions at the coordinator; zero: it has no limit, as in the paper's equations.
+    pub coordinator: f64,
 }
 
 /// The paper's system (Table 2), in µs.
-pub const PAPER: Times =
-    Times { single: 64.0, single_speculated: 73.0, multi: 211.0, multi_processor: 55.0, locks: 0.132 };
+pub const PAPER: Times = Times {
+    single: 64.0,
+    single_speculated: 73.0,
+    multi: 211.0,
+    multi_processor: 55.0,
+    locks: 0.132,
+    coordinator: 0.0,
+};
 
 /// What transactions are like. All are shares, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -97,7 +108,16 @@ pub fn throughput(scheme: Scheme, times: &Times, mix: &Mix) -> f64 {
         }
     };
     let multis = if f > 0.0 { 2.0 * f * each_multi } else { 0.0 };
-    2.0 / (multis + singles)
+    let owners = 2.0 / (multis + singles);
+    if scheme.needs_one_coordinator() && f * times.coordinator > 0.0 {
+        return owners.min(coordinator_max(times, mix));
+    }
+    owners
+}
+
+/// Transactions for each unit of time, at which one coordinator has no time left. A second round costs it as much as the first.
+fn coordinator_max(times: &Times, mix: &Mix) -> f64 {
+    1.0 / (mix.multi * (1.0 + mix.two_rounds) * times.coordinator)
 }
 
 /// A scheme, and why.
@@ -136,6 +156,15 @@ pub fn recommend(times: &Times, mix: &Mix) -> Recommendation {
             percent(mix.aborts),
             percent(mix.two_rounds)
         ),
+        Scheme::Locking
+            if mix.multi * times.coordinator > 0.0 && throughputs[1].1 >= 0.999 * coordinator_max(times, mix) =>
+        {
+            format!(
+                "{} of transactions are over several partitions, and one coordinator has no time for as many as clients that \
+             coordinate by themselves",
+                percent(mix.multi)
+            )
+        }
         Scheme::Locking => format!(
             "of the transactions over several partitions {} have a second round and {} abort, which costs more than locks do; {} conflict",
             percent(mix.two_rounds),
@@ -230,6 +259,19 @@ mod tests {
         assert_eq!(at(Locking, mix(1.0)), at(Locking, only(1.0)));
     }
 
+    /// §5.1: past the point where the coordinator is full speculation falls, and locking, which has none, is above it.
+    #[test]
+    fn a_coordinator_that_is_full_is_the_limit() {
+        let times = Times { coordinator: 92.0, ..PAPER };
+        let rate = |scheme, f| 1e6 * throughput(scheme, &times, &only(f));
+        assert_eq!(rate(Speculation, 0.3), at(Speculation, only(0.3)));
+        assert!((rate(Speculation, 1.0) - 1e6 / 92.0).abs() < 1.0 && rate(Locking, 1.0) == at(Locking, only(1.0)));
+        let recommended = recommend(&times, &only(1.0));
+        assert_eq!(recommended.scheme, Locking);
+        assert!(recommended.reason.contains("one coordinator has no time"), "{}", recommended.reason);
+        assert_eq!(recommend(&times, &only(0.3)).scheme, Speculation);
+    }
+
     /// The two kinds of speculation tie up to the bend of Figure 10; rounding does not decide between them.
     #[test]
     fn ties_go_to_the_preferred_scheme() {
@@ -243,6 +285,7 @@ mod tests {
                 multi: processor * (2.5 + 3.0 * share(53)),
                 multi_processor: processor,
                 locks: 0.1 + share(61),
+                coordinator: 0.0,
             };
             let recommended = recommend(&times, &only(0.2 * share(71)));
             assert_ne!(recommended.scheme, LocalSpeculation, "{times:?}");

@@ -8,7 +8,7 @@
 //! (d) What is the thread's and not the core's must not change hands: a core that unwinds from a panic keeps the thread until it has
 //!     been caught, since the count of panics is the thread's.
 //! (e) Nothing waits in the system. A core that does holds the thread, and the watchdog tells. A core that waits for what never comes
-//!     passes virtual time, and the run ends at its limit.
+//!     passes virtual time, and the run ends at its limit, or when all cores wait to be woken.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -94,10 +94,10 @@ pub struct Run<T> {
     pub switches: u64,
 }
 
-/// The run was given up: at its limit of virtual time these cores had not ended.
+/// The run was given up: at its limit of virtual time these cores had not ended, or before that all of them waited for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The limit.
+    /// When it was.
     pub longest: Duration,
     /// Their names, and what each did last.
     pub cores: Vec<(String, String)>,
@@ -133,6 +133,12 @@ struct State {
     /// The word of a copy, whose store is part of it.
     copies: Cell<usize>,
     last: Cell<Last>,
+    /// When it goes on; nothing while it runs, and while it waits for others only. What else is queued of it is no longer so.
+    resumes: Cell<Option<u64>>,
+    /// Whether it waits to be woken.
+    parked: Cell<bool>,
+    /// Whether it was woken while it did not wait.
+    woken: Cell<bool>,
 }
 
 /// What a core did last, for messages.
@@ -142,6 +148,8 @@ enum Last {
     Step(Touch),
     Region(Region),
     Wait(Wait),
+    Work,
+    Park,
 }
 
 impl fmt::Display for Last {
@@ -151,6 +159,8 @@ impl fmt::Display for Last {
             Last::Step(touch) => write!(f, "{touch:?}"),
             Last::Region(act) => write!(f, "{act:?} of a region"),
             Last::Wait(wait) => write!(f, "{wait:?}"),
+            Last::Work => f.write_str("work"),
+            Last::Park => f.write_str("waits to be woken"),
         }
     }
 }
@@ -164,6 +174,8 @@ struct Cores {
     current: Cell<Option<usize>>,
     /// Until when, and before which core, the one that runs is furthest behind.
     horizon: Cell<(u64, usize)>,
+    /// When which core goes on; of a core the entry by which it `resumes` counts.
+    behind: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
     signs: Arc<Signs>,
     steps: Cell<u64>,
 }
@@ -202,6 +214,41 @@ impl Cores {
         self.current.get().map(|at| (at, &self.cores[at]))
     }
 
+    /// The core goes on at this time.
+    fn queue(&self, at: usize, clock: u64) {
+        self.cores[at].resumes.set(Some(clock));
+        self.behind.borrow_mut().push(Reverse((clock, at)));
+    }
+
+    /// The next core to go on, and when.
+    fn next(&self) -> Option<(u64, usize)> {
+        let mut behind = self.behind.borrow_mut();
+        loop {
+            let Reverse((clock, at)) = behind.pop()?;
+            if self.cores[at].resumes.get() == Some(clock) {
+                return Some((clock, at));
+            }
+        }
+    }
+
+    /// The core's turn has come. Time in which it was parked it has slept.
+    fn resume(&self, at: usize, clock: u64) {
+        let core = &self.cores[at];
+        let slept = clock.saturating_sub(core.clock.get());
+        core.waited.set(core.waited.get() + slept);
+        core.slept.set(core.slept.get() + slept);
+        core.clock.set(clock.max(core.clock.get()));
+        core.parked.set(false);
+        core.resumes.set(None);
+    }
+
+    /// Lets others run until the core's turn comes.
+    fn suspend(core: &State) {
+        let yielder = core.yielder.get().expect("a core that runs has begun");
+        // SAFETY: it lives until the coroutine's body ends, and we are in it.
+        unsafe { yielder.as_ref() }.suspend(());
+    }
+
     /// The core's clock goes forward; it waits until it is furthest behind.
     fn pass(&self, at: usize, core: &State, picoseconds: u64, last: Last) {
         core.clock.set(core.clock.get().saturating_add(picoseconds));
@@ -210,9 +257,8 @@ impl Cores {
         self.signs.steps.store(self.steps.get(), Ordering::Relaxed);
         // Invariant (d).
         if (core.clock.get(), at) > self.horizon.get() && !thread::panicking() {
-            let yielder = core.yielder.get().expect("a core that runs has begun");
-            // SAFETY: it lives until the coroutine's body ends, and we are in it.
-            unsafe { yielder.as_ref() }.suspend(());
+            self.queue(at, core.clock.get());
+            Cores::suspend(core);
         }
     }
 
@@ -300,9 +346,7 @@ impl simulated::Machine for Cores {
         let cost = match wait {
             Wait::Spin(pauses) => self.costs.pause * u64::from(pauses),
             Wait::Yield => self.costs.yields,
-            Wait::Sleep(time) => {
-                u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000).saturating_add(self.costs.sleep)
-            }
+            Wait::Sleep(time) => picoseconds(time).saturating_add(self.costs.sleep),
         };
         core.waited.set(core.waited.get() + cost);
         if matches!(wait, Wait::Sleep(_)) {
@@ -310,6 +354,46 @@ impl simulated::Machine for Cores {
         }
         self.pass(at, core, cost, Last::Wait(wait));
         true
+    }
+
+    fn work(&self, time: Duration) -> bool {
+        let Some((at, core)) = self.running() else { return false };
+        self.pass(at, core, picoseconds(time).max(STEP_MIN), Last::Work);
+        true
+    }
+
+    fn park(&self, until: Option<u64>) -> bool {
+        let Some((at, core)) = self.running() else { return false };
+        let until = until.map(|until| until.saturating_mul(1000));
+        // Invariant (d).
+        if core.woken.replace(false) || until.is_some_and(|until| until <= core.clock.get()) || thread::panicking() {
+            self.pass(at, core, STEP_MIN, Last::Work);
+            return true;
+        }
+        core.last.set(Last::Park);
+        core.parked.set(true);
+        core.resumes.set(None);
+        if let Some(until) = until {
+            self.queue(at, until);
+        }
+        Cores::suspend(core);
+        true
+    }
+
+    fn wake(&self, core: usize) {
+        let (Some((_, waker)), woken) = (self.running(), &self.cores[core]) else { return };
+        if !woken.parked.replace(false) {
+            return woken.woken.set(true);
+        }
+        let clock = woken.clock.get().max(waker.clock.get());
+        if woken.resumes.get().is_none_or(|resumes| resumes > clock) {
+            self.queue(core, clock);
+            self.horizon.set(self.horizon.get().min((clock, core)));
+        }
+    }
+
+    fn core(&self) -> Option<usize> {
+        self.current.get()
     }
 
     fn now(&self) -> Option<u64> {
@@ -333,11 +417,29 @@ pub fn at<R>(time: Duration, body: impl FnOnce() -> R) -> R {
             false
         }
 
+        fn work(&self, _: Duration) -> bool {
+            true
+        }
+
+        fn park(&self, _: Option<u64>) -> bool {
+            false
+        }
+
+        fn wake(&self, _: usize) {}
+
+        fn core(&self) -> Option<usize> {
+            None
+        }
+
         fn now(&self) -> Option<u64> {
             Some(self.0)
         }
     }
     simulated::in_charge(&Still(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)), body)
+}
+
+fn picoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000)
 }
 
 fn duration(picoseconds: u64) -> Duration {
@@ -366,6 +468,9 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         touched: RefCell::default(),
         copies: Cell::new(0),
         last: Cell::new(Last::Nothing),
+        resumes: Cell::new(None),
+        parked: Cell::new(false),
+        woken: Cell::new(false),
     };
     let signs = Arc::new(Signs::default());
     let cores = Cores {
@@ -375,6 +480,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         regions: RefCell::default(),
         current: Cell::new(None),
         horizon: Cell::new((0, 0)),
+        behind: RefCell::default(),
         signs: Arc::clone(&signs),
         steps: Cell::new(0),
     };
@@ -401,36 +507,38 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         unsafe { Coroutine::<(), (), ()>::with_stack_unchecked(stack, body) }
     };
     let mut running: Vec<Option<_>> = bodies.into_iter().enumerate().map(|work| Some(begin(work))).collect();
-    let limit = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000);
+    let limit = picoseconds(longest);
     let mut switches = 0;
-    let mut behind: BinaryHeap<Reverse<(u64, usize)>> = (0..running.len()).map(|at| Reverse((0, at))).collect();
+    (0..running.len()).for_each(|at| cores.queue(at, 0));
     let stuck = simulated::in_charge(&cores, || {
-        while let Some(Reverse((clock, at))) = behind.pop() {
+        while let Some((clock, at)) = cores.next() {
             if clock > limit {
                 return true;
             }
             // The last core left may run up to the limit.
-            let next = behind.peek().map_or((limit, usize::MAX), |Reverse(next)| (*next).min((limit, usize::MAX)));
-            cores.horizon.set(next);
+            let next = cores.behind.borrow().peek().map_or((limit, usize::MAX), |Reverse(next)| *next);
+            cores.horizon.set(next.min((limit, usize::MAX)));
+            cores.resume(at, clock);
             cores.signs.core.store(at, Ordering::Relaxed);
             cores.current.set(Some(at));
             let core = running[at].as_mut().expect("it has not ended");
             let went = core.resume(());
             cores.current.set(None);
             switches += 1;
-            match went {
-                CoroutineResult::Yield(()) => behind.push(Reverse((cores.cores[at].clock.get(), at))),
-                CoroutineResult::Return(()) => running[at] = None,
+            if let CoroutineResult::Return(()) = went {
+                running[at] = None;
             }
         }
-        false
+        // Those left wait for each other.
+        running.iter().any(Option::is_some)
     });
     if stuck {
         let left = running.iter().zip(&cores.cores).filter(|(core, _)| core.is_some());
-        let cores = left.map(|(_, core)| (core.name.clone(), core.last.get().to_string())).collect();
+        let names = left.map(|(_, core)| (core.name.clone(), core.last.get().to_string())).collect();
+        let longest = duration(cores.cores.iter().map(|core| core.clock.get()).max().unwrap_or(0)).min(longest);
         // To end them they would have to be unwound, through code that catches and expects to go on.
         running.into_iter().for_each(std::mem::forget);
-        return Err(Stuck { longest, cores });
+        return Err(Stuck { longest, cores: names });
     }
     let results = results.into_iter().map(|result| result.into_inner().expect("the core has ended")).collect();
     let cores = cores.cores.into_iter().map(|core| Core {

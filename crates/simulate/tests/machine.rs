@@ -157,3 +157,54 @@ fn who_holds_the_thread_is_told_of() {
     let said = said.lock().expect("nobody panics");
     assert!(said.contains("core holds has held the thread for 0.2 s"), "{said}");
 }
+
+#[test]
+fn who_is_woken_goes_on_not_before_the_one_that_wakes() {
+    let (who, now) = (RefCell::new(None), || Instant::now().nanoseconds());
+    let sleeper = || {
+        *who.borrow_mut() = Some(thread::Waiter::current());
+        thread::wait(None);
+        let woken = now();
+        thread::wait(Some(Instant::now().after(Duration::from_nanos(300))));
+        let late = now();
+        // It was woken while it worked.
+        thread::work(Duration::from_nanos(1000));
+        thread::wait(None);
+        vec![woken, late, now()]
+    };
+    let waker = || {
+        thread::work(Duration::from_nanos(500));
+        let waiter = who.borrow().clone().expect("it has said who it is");
+        waiter.wake();
+        thread::work(Duration::from_nanos(500));
+        waiter.wake();
+        vec![now()]
+    };
+    let ran = run(&COSTS, guard(), vec![Role::new("sleeper", sleeper), Role::new("waker", waker)]).expect("it ends");
+    let times: Vec<Vec<u64>> = ran.results.into_iter().map(|result| result.expect("no panic")).collect();
+    assert_eq!(times, [vec![500, 800, 1800], vec![1000]]);
+    assert_eq!(ran.cores[0].slept, Duration::from_nanos(800));
+    // Before the time until which it waits, and the time itself does not wake it again.
+    let early = || {
+        *who.borrow_mut() = Some(thread::Waiter::current());
+        thread::wait(Some(Instant::now().after(Duration::from_nanos(700))));
+        let woken = now();
+        thread::wait(Some(Instant::now().after(Duration::from_nanos(700))));
+        vec![woken, now()]
+    };
+    let waker = || {
+        thread::work(Duration::from_nanos(100));
+        who.borrow().clone().expect("it has said who it is").wake();
+        Vec::new()
+    };
+    let ran = run(&COSTS, guard(), vec![Role::new("early", early), Role::new("waker", waker)]).expect("it ends");
+    assert_eq!(ran.results[0].as_ref().expect("no panic"), &[100, 800]);
+}
+
+#[test]
+fn cores_that_wait_for_each_other_are_told_at_once() {
+    let waits = |name: &'static str| Role::new(name, || thread::wait(None));
+    let stuck = run(&COSTS, guard(), vec![waits("one"), waits("two")]).expect_err("nobody wakes them");
+    let last = "waits to be woken".to_owned();
+    assert_eq!(stuck.cores, [("one".to_owned(), last.clone()), ("two".to_owned(), last)]);
+}

@@ -114,6 +114,20 @@ impl Simulation {
     }
 }
 
+/// Runs each of these, which have names, on a core of its own. They say themselves what their work costs, and are given up so many virtual
+/// seconds after they should have ended.
+pub(crate) fn roles<T>(seconds: f64, roles: Vec<(String, Box<dyn FnOnce() -> T + Send>)>) -> Result<Vec<T>, Failure> {
+    let roles = roles.into_iter().map(|(name, body)| Role { name, body: body as Box<dyn FnOnce() -> T> }).collect();
+    let guard = Guard { longest: Duration::from_secs_f64(seconds + GRACE), held: HELD, tell: Box::new(give_up) };
+    let run = seriatim_simulate::run(&unit(), guard, roles).map_err(Failure::run)?;
+    let names = run.cores.into_iter().map(|core| core.name);
+    let gives = |(result, name)| match result {
+        Ok(gives) => Ok(gives),
+        Err(_) => Err(Failure::Run(format!("{name} panicked"))),
+    };
+    run.results.into_iter().zip(names).map(gives).collect()
+}
+
 /// The same for every step.
 fn unit() -> Costs {
     let work = Work::of_steps([UNIT; Step::ALL.len()]);

@@ -14,9 +14,9 @@ mod without;
 
 pub(crate) use arguments::command;
 #[cfg(feature = "simulate")]
-pub(crate) use cores::{AUTO, Simulation, at};
+pub(crate) use cores::{AUTO, Simulation, at, roles};
 #[cfg(not(feature = "simulate"))]
-pub(crate) use without::{AUTO, Simulation, at, run};
+pub(crate) use without::{AUTO, Simulation, at, roles, run};
 
 /// `seriatim simulate`.
 #[cfg(feature = "simulate")]

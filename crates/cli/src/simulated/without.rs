@@ -44,6 +44,10 @@ impl Simulation {
     }
 }
 
+pub(crate) fn roles<T>(_: f64, _: Vec<(String, Box<dyn FnOnce() -> T + Send>)>) -> Result<Vec<T>, Failure> {
+    Err(refusal())
+}
+
 pub(crate) fn at<R>(_: f64, body: impl FnOnce() -> R) -> R {
     body()
 }

@@ -1,0 +1,157 @@
+//! The model's times, measured by the benchmark itself; and the model against measurements.
+//!
+//! | time | run | what is taken |
+//! |---|---|---|
+//! | `single` (`tsp`) | no transaction over two partitions, no undo, `blocking` | an owner's time a transaction |
+//! | `single_speculated` (`tspS`) | the same with undo | the same |
+//! | `multi` (`tmp`) | all over two partitions, `blocking` | time a transaction |
+//! | `multi_processor` (`tmpC`) | all over two partitions, `speculation` | an owner's time a transaction |
+//! | `locks` (`l`) | half over two partitions, `locking` | owners' time over what the two above come to, less one |
+//! | `coordinator` | all over two partitions, `speculation` | the coordinator's time a transaction; the paper has none |
+//!
+//! An owner's time is that in which it does not sleep: what messages cost is in it. The model has no clients: give enough of them that owners
+//! are never out of work ([`Plan::saturating`]).
+
+use seriatim_partition::Scheme;
+use seriatim_partition::model::{self, Mix as ModelMix, Recommendation, Times};
+
+use super::{Measured, Mix, Plan};
+
+/// Runs a plan.
+pub type Run<'a> = &'a mut dyn FnMut(&Plan) -> Result<Measured, String>;
+
+/// Shares of transactions over two partitions at which the model is compared.
+pub const SHARES: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
+
+/// A measurement, and what the model says, in transactions a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compared {
+    /// Under this scheme.
+    pub scheme: Scheme,
+    /// With so many over two partitions.
+    pub multi: f64,
+    /// Measured.
+    pub measured: f64,
+    /// As the model has it.
+    pub model: f64,
+}
+
+/// One of the cells of the paper's Table 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Its name.
+    pub name: &'static str,
+    /// What transactions are like in it.
+    pub mix: Mix,
+    /// What the model recommends, and why.
+    pub recommended: Recommendation,
+    /// Measured, in the order of [`Scheme::ALL`], in transactions a second.
+    pub measured: [f64; 4],
+}
+
+impl Cell {
+    /// The scheme that was best.
+    pub fn best(&self) -> Scheme {
+        let best = (0..4).max_by(|&a, &b| self.measured[a].total_cmp(&self.measured[b]));
+        Scheme::ALL[best.unwrap_or(0)]
+    }
+
+    /// What was chosen over what was best.
+    pub fn ratio(&self) -> f64 {
+        let of = |scheme| Scheme::ALL.iter().position(|&one| one == scheme).map_or(0.0, |at| self.measured[at]);
+        of(self.recommended.scheme) / of(self.best()).max(f64::MIN_POSITIVE)
+    }
+}
+
+/// The cells: few or many aborts, few or many conflicts, one round or two; with 30 % over two partitions.
+pub const CELLS: [(&str, Mix); 8] = [
+    ("one round", cell(0.0, 0.0, 0.0)),
+    ("one round, conflicts", cell(0.0, 0.8, 0.0)),
+    ("one round, aborts", cell(0.1, 0.0, 0.0)),
+    ("one round, both", cell(0.1, 0.8, 0.0)),
+    ("two rounds", cell(0.0, 0.0, 1.0)),
+    ("two rounds, conflicts", cell(0.0, 0.8, 1.0)),
+    ("two rounds, aborts", cell(0.1, 0.0, 1.0)),
+    ("two rounds, both", cell(0.1, 0.8, 1.0)),
+];
+
+const fn cell(aborts: f64, conflicts: f64, two_rounds: f64) -> Mix {
+    Mix { multi: 0.3, conflicts, aborts, two_rounds, undo: false }
+}
+
+impl Mix {
+    /// As the model has it: the shares of all are also those of transactions over two partitions.
+    pub fn of_model(&self) -> ModelMix {
+        let Mix { multi, conflicts, aborts, two_rounds, .. } = *self;
+        ModelMix { multi, two_rounds, aborts, conflicts }
+    }
+}
+
+impl Plan {
+    /// Under this scheme, with this mix.
+    #[must_use]
+    pub fn with(&self, scheme: Scheme, mix: Mix) -> Plan {
+        let mut plan = Plan { mix, records: false, ..self.clone() };
+        plan.transport.scheme = scheme;
+        plan
+    }
+}
+
+/// Measures the times on a system like this plan's, in microseconds.
+///
+/// # Errors
+/// What went wrong in a run; or times that make no sense, because too little ran.
+pub fn measure(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
+    let mix = |multi, undo| Mix { multi, undo, ..Mix::default() };
+    let busy = |measured: &Measured| measured.owners.iter().map(|owner| owner.busy.as_secs_f64() * 1e6).sum::<f64>();
+    let count = |measured: &Measured, kind: usize| measured.ended[kind].max(1) as f64;
+    let mut single = |undo| run(&plan.with(Scheme::Blocking, mix(0.0, undo))).map(|of| busy(&of) / count(&of, 0));
+    let (alone, speculated) = (single(false)?, single(true)?);
+    let blocking = run(&plan.with(Scheme::Blocking, mix(1.0, false)))?;
+    let speculation = run(&plan.with(Scheme::Speculation, mix(1.0, false)))?;
+    let multi_processor = busy(&speculation) / count(&speculation, 1) / 2.0;
+    let locking = run(&plan.with(Scheme::Locking, mix(0.5, false)))?;
+    let unlocked = 2.0 * count(&locking, 1) * multi_processor + count(&locking, 0) * speculated;
+    let coordinator = speculation.coordinator.map_or(0.0, |of| of.busy.as_secs_f64() * 1e6);
+    let times = Times {
+        single: alone,
+        single_speculated: speculated,
+        multi: 1e6 / blocking.per_second().max(f64::MIN_POSITIVE),
+        multi_processor,
+        locks: (busy(&locking) / unlocked - 1.0).max(0.0),
+        coordinator: coordinator / count(&speculation, 1),
+    };
+    let make_sense = times.multi > times.multi_processor && alone > 0.0 && speculated > 0.0 && multi_processor > 0.0;
+    if make_sense { Ok(times) } else { Err(format!("too little ran to measure the model's times: {times:?}")) }
+}
+
+/// The model against measurements, over the share of transactions over two partitions.
+///
+/// # Errors
+/// What went wrong in a run.
+pub fn compare(plan: &Plan, times: &Times, run: Run<'_>) -> Result<Vec<Compared>, String> {
+    let mut compared = Vec::new();
+    for (scheme, multi) in Scheme::ALL.into_iter().flat_map(|scheme| SHARES.map(|multi| (scheme, multi))) {
+        let mix = Mix { multi, ..Mix::default() };
+        let measured = run(&plan.with(scheme, mix))?.per_second();
+        let model = 1e6 * model::throughput(scheme, times, &mix.of_model());
+        compared.push(Compared { scheme, multi, measured, model });
+    }
+    Ok(compared)
+}
+
+/// Table 1: what the model recommends in each cell, and what was best.
+///
+/// # Errors
+/// What went wrong in a run.
+pub fn cells(plan: &Plan, times: &Times, run: Run<'_>) -> Result<Vec<Cell>, String> {
+    let mut cells = Vec::new();
+    for (name, mix) in CELLS {
+        let mut measured = [0.0; 4];
+        for (to, scheme) in measured.iter_mut().zip(Scheme::ALL) {
+            *to = run(&plan.with(scheme, mix))?.per_second();
+        }
+        cells.push(Cell { name, mix, recommended: model::recommend(times, &mix.of_model()), measured });
+    }
+    Ok(cells)
+}

@@ -1,0 +1,203 @@
+//! A partition: a hash table of small keys and counters, with undo buffers.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::thread;
+use seriatim_partition::{LockMode, Partition, TransactionId};
+
+use super::KEYS;
+
+/// What each value begins with. It grows by one with each write, so a value is its version as well.
+pub(super) const INITIAL: u32 = 1;
+
+/// Keys of a fragment, or values by their side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Few {
+    count: u8,
+    items: [u32; KEYS],
+}
+
+impl Few {
+    pub(super) fn push(&mut self, item: u32) {
+        self.items[usize::from(self.count)] = item;
+        self.count += 1;
+    }
+
+    pub(super) fn items(&self) -> &[u32] {
+        &self.items[..usize::from(self.count)]
+    }
+}
+
+/// What a fragment does with its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Reads and increments.
+    Update,
+    /// Reads.
+    Read,
+    /// Writes what was read in the round before, incremented.
+    Write(Few),
+}
+
+/// A fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    pub(super) keys: Few,
+    pub(super) act: Act,
+    /// It fails at its beginning.
+    pub(super) fails: bool,
+}
+
+/// What keys cost simulated cores. On threads they take what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCosts {
+    /// To begin a fragment, and to end it.
+    pub fragment: Duration,
+    /// To find a key, and to read and write its value.
+    pub key: Duration,
+    /// To note what a value was, or to put it back.
+    pub undo: Duration,
+    /// To lock a key and to release it.
+    pub lock: Duration,
+    /// Further work for each key that is read or written, also on threads.
+    pub more: Duration,
+}
+
+/// A hash of one multiplication: keys are small numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Multiply(u64);
+
+impl Hasher for Multiply {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, key: u32) {
+        self.0 = (self.0 ^ u64::from(key)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+    }
+}
+
+/// The partition.
+#[derive(Debug)]
+pub struct Store {
+    values: HashMap<u32, u32, BuildHasherDefault<Multiply>>,
+    costs: StoreCosts,
+    /// Undo buffers that are not in use.
+    spare: Vec<Vec<(u32, u32)>>,
+    executed: u64,
+    undone: u64,
+}
+
+impl Store {
+    pub(super) fn new(keys: u32, costs: StoreCosts) -> Store {
+        let values = (0..keys).map(|key| (key, INITIAL)).collect();
+        Store { values, costs, spare: Vec::new(), executed: 0, undone: 0 }
+    }
+
+    /// By how much all values together have grown.
+    pub(super) fn grown(&self) -> u64 {
+        self.values.values().map(|value| u64::from(value - INITIAL)).sum()
+    }
+
+    /// Fragments that ran to their end.
+    pub(super) fn executed(&self) -> u64 {
+        self.executed
+    }
+
+    /// Those of them that were taken back.
+    pub(super) fn undone(&self) -> u64 {
+        self.undone
+    }
+
+    fn run(&mut self, work: &Work, mut undo: Option<&mut Vec<(u32, u32)>>) -> Result<Few, ()> {
+        let StoreCosts { fragment, key: each, undo: noted, more, .. } = self.costs;
+        let keys = work.keys.items();
+        thread::work(fragment);
+        if work.fails {
+            return Err(());
+        }
+        let cost = if undo.is_some() && work.act != Act::Read { each + noted } else { each };
+        thread::work(cost * keys.len() as u32);
+        spend(more * keys.len() as u32);
+        let mut seen = Few::default();
+        for (at, &key) in keys.iter().enumerate() {
+            let value = self.values.get_mut(&key).expect("clients ask for keys that there are");
+            let before = *value;
+            match work.act {
+                Act::Read => {}
+                Act::Update => *value += 1,
+                Act::Write(read) => *value = read.items()[at] + 1,
+            }
+            seen.push(before);
+            if let Some(undo) = undo.as_mut().filter(|_| work.act != Act::Read) {
+                undo.push((key, before));
+            }
+        }
+        self.executed += 1;
+        Ok(seen)
+    }
+}
+
+/// Works for so long, on a thread or a simulated core.
+fn spend(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    let began = Instant::now();
+    thread::work(time);
+    while began.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+impl Partition for Store {
+    type Work = Work;
+    /// What the values were.
+    type Reply = Few;
+    type Abort = ();
+    type Undo = Vec<(u32, u32)>;
+    type Key = u32;
+
+    fn execute(&mut self, _: TransactionId, work: &Work) -> Result<(Few, Self::Undo), ()> {
+        let mut undo = self.spare.pop().unwrap_or_default();
+        match self.run(work, Some(&mut undo)) {
+            Ok(seen) => Ok((seen, undo)),
+            Err(()) => {
+                self.spare.push(undo);
+                Err(())
+            }
+        }
+    }
+
+    fn execute_without_undo(&mut self, _: TransactionId, work: &Work) -> Result<Few, ()> {
+        // It fails at its beginning or not at all.
+        self.run(work, None)
+    }
+
+    fn undo(&mut self, mut undo: Self::Undo) {
+        thread::work((self.costs.key + self.costs.undo) * undo.len() as u32);
+        for (key, before) in undo.drain(..).rev() {
+            self.values.insert(key, before);
+        }
+        self.undone += 1;
+        self.spare.push(undo);
+    }
+
+    fn forget(&mut self, mut undo: Self::Undo) {
+        undo.clear();
+        self.spare.push(undo);
+    }
+
+    fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {
+        let mode = if work.act == Act::Read { LockMode::Shared } else { LockMode::Exclusive };
+        thread::work(self.costs.lock * work.keys.items().len() as u32);
+        locks.extend(work.keys.items().iter().map(|&key| (key, mode)));
+    }
+}

@@ -1,0 +1,138 @@
+//! Runs on threads and on simulated cores, and mistakes that the check must notice.
+
+use std::time::Duration;
+
+use seriatim_partition::{Fault as Mistake, Scheme, inject};
+use seriatim_simulate::{Costs as CoreCosts, Guard, Machine, Role, Work as CoreWork, run};
+use seriatim_transport::{Costs, Fault};
+
+use super::*;
+
+/// What roles cost: nothing in particular.
+const COSTS: Costs = Costs {
+    send: Duration::from_nanos(100),
+    receive: Duration::from_nanos(300),
+    wake: Duration::from_nanos(200),
+    woken: Duration::from_nanos(1000),
+};
+const STORE: StoreCosts = StoreCosts {
+    fragment: Duration::from_nanos(100),
+    key: Duration::from_nanos(40),
+    undo: Duration::from_nanos(10),
+    lock: Duration::from_nanos(60),
+    more: Duration::ZERO,
+};
+
+/// A plan with a role on a core each.
+fn plan(scheme: Scheme, mix: Mix, delay: u64) -> Plan {
+    let mut plan = Plan::new(scheme, 40).charged(COSTS, STORE);
+    plan.transport.delay = Duration::from_micros(delay);
+    plan.transport.tick = Duration::from_micros(200);
+    Plan { mix, length: Duration::from_millis(10), warmup: Duration::from_micros(500), records: true, ..plan }
+}
+
+fn on_cores(plan: &Plan) -> Result<Measured, String> {
+    let roles = plan.roles().into_iter().map(|(name, body)| Role::new(name, body)).collect();
+    let tell = |reason| panic!("{reason}");
+    let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), tell: Box::new(tell) };
+    let (unit, work) = (10.0, CoreWork::of_steps([10.0; 8]));
+    let machine =
+        Machine { transfer: unit, overlapped: unit, pause: unit, yields: unit, sleep: unit, region: unit, abort: unit };
+    let run = run(&CoreCosts { work, machine }, guard, roles).map_err(|stuck| stuck.to_string())?;
+    plan.finish(run.results.into_iter().map(|gives| gives.expect("roles do not panic")).collect())
+}
+
+/// Everything at once: conflicts, aborts, two rounds.
+const MIXED: Mix = Mix { multi: 0.4, conflicts: 0.5, aborts: 0.1, two_rounds: 0.5, undo: false };
+
+#[test]
+fn short_runs_on_threads_are_serializable_and_lose_nothing() {
+    for scheme in Scheme::ALL {
+        for (mix, threads) in [(MIXED, 1), (Mix { multi: 0.5, ..Mix::default() }, 3)] {
+            let plan = Plan { mix, records: true, length: Duration::from_millis(60), ..Plan::new(scheme, threads) };
+            let measured = on_threads(&plan).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+            assert!(measured.committed > 100 && measured.committed_multi > 20, "{measured:?}");
+            assert!(measured.ordered.is_some_and(|ordered| ordered >= measured.committed), "{measured:?}");
+            assert_eq!(measured.user_aborted > 0, mix.aborts > 0.0);
+        }
+    }
+}
+
+#[test]
+fn simulated_runs_are_serializable_and_repeat() {
+    for scheme in Scheme::ALL {
+        for delay in [0, 40] {
+            let plan = plan(scheme, MIXED, delay);
+            let once = || on_cores(&plan).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+            let (one, other) = (once(), once());
+            assert!(one.committed > 100 && one.ordered.is_some(), "{}: {}", scheme.name(), one.committed);
+            assert_eq!((one.latencies, one.owners, one.fragments), (other.latencies, other.owners, other.fragments));
+        }
+    }
+}
+
+/// §5.1, with transactions about as long as the paper's, and its network: what does not block hides stalls.
+#[test]
+fn schemes_that_do_not_block_hide_the_delay() {
+    let rate = |scheme| {
+        let mut plan = plan(scheme, Mix { multi: 0.2, ..Mix::default() }, 20);
+        plan.store.more = Duration::from_micros(5);
+        on_cores(&Plan { length: Duration::from_millis(40), records: false, ..plan }).expect("it is right").per_second()
+    };
+    let [blocking, local, speculation, locking] =
+        [Scheme::Blocking, Scheme::LocalSpeculation, Scheme::Speculation, Scheme::Locking].map(rate);
+    let all = format!("{blocking} {local} {speculation} {locking}");
+    assert!(1.05 * blocking < local && 1.1 * local < speculation && 1.2 * blocking < locking, "{all}");
+}
+
+/// What a mistake leads to, if it is noticed.
+fn noticed(scheme: Scheme, fault: Option<Fault>, mistake: Option<Mistake>) -> Option<String> {
+    for seed in 1..6 {
+        let mut plan = Plan { seed, ..plan(scheme, MIXED, 5 * seed) };
+        plan.transport.fault = fault;
+        inject(mistake);
+        let ran = on_cores(&plan);
+        inject(None);
+        if let Err(what) = ran {
+            return Some(what);
+        }
+    }
+    None
+}
+
+#[test]
+fn canary_a_reply_that_leaks_before_its_decision_is_noticed() {
+    for scheme in [Scheme::LocalSpeculation, Scheme::Speculation] {
+        let what = noticed(scheme, None, Some(Mistake::ReplyLeaked)).expect("it is noticed");
+        assert!(what.contains("have grown by") || what.contains("no serial order") || what.contains("wrote"), "{what}");
+    }
+}
+
+#[test]
+fn canary_a_lost_dependency_and_a_skipped_lock_are_noticed() {
+    for (scheme, mistake) in [
+        (Scheme::Speculation, Mistake::DependencyLost),
+        (Scheme::Speculation, Mistake::CascadeMissed),
+        (Scheme::Blocking, Mistake::UndoDroppedEarly),
+        (Scheme::Locking, Mistake::LockSkipped),
+    ] {
+        let what = noticed(scheme, None, Some(mistake));
+        let what = what.unwrap_or_else(|| panic!("{mistake:?} is not noticed under {}", scheme.name()));
+        eprintln!("{mistake:?}: {what}");
+    }
+}
+
+#[test]
+fn canary_a_carrier_out_of_order_is_noticed() {
+    for scheme in Scheme::ALL {
+        for fault in [Fault::Overtaking, Fault::Losing, Fault::Repeating] {
+            // Locks do not care which of two comes first; a client has one call under way, so its calls cannot change places.
+            if (scheme, fault) == (Scheme::Locking, Fault::Overtaking) {
+                continue;
+            }
+            let what = noticed(scheme, Some(fault), None);
+            let what = what.unwrap_or_else(|| panic!("{fault:?} is not noticed under {}", scheme.name()));
+            eprintln!("{}, {fault:?}: {what}", scheme.name());
+        }
+    }
+}

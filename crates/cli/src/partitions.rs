@@ -1,0 +1,349 @@
+//! `seriatim bench partitions`: the microbenchmark of partitions with one owner each. Its report has the fields of workloads' where they say the
+//! same.
+
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Value, json};
+use seriatim_base::{say, talk};
+use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, model as bench, on_threads};
+use seriatim_partition::Scheme;
+use seriatim_partition::model::{self, Recommendation, Times};
+use seriatim_transport::Counts;
+
+use crate::args::{format, is_json, number, seconds};
+use crate::machine::{self, Machine};
+use crate::{Failure, simulated};
+
+/// Most clients' threads.
+const THREADS_MAX: u32 = 100;
+/// Most simulated cores.
+const CORES_MAX: u32 = 128;
+/// Lengths in virtual seconds, if none are given.
+const SECONDS: f64 = 0.05;
+const WARMUP: f64 = 0.01;
+
+fn share_of(name: &'static str, help: &'static str) -> Arg {
+    number(name, "SHARE", "0", help).value_parser(share)
+}
+
+fn count(name: &'static str, default: &'static str, most: i64, help: &'static str) -> Arg {
+    number(name, "N", default, help).value_parser(value_parser!(u32).range(1..=most))
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+/// What transactions are like.
+pub(crate) fn mix(command: Command) -> Command {
+    command
+        .arg(share_of("multi", "Transactions over two partitions, of all, from 0 to 1"))
+        .arg(share_of(
+            "conflicts",
+            "Transactions that write a key that one of the first clients writes nearly always, of all, from 0 to 1",
+        ))
+        .arg(share_of("aborts", "Transactions that fail by their own will, at one partition, of all, from 0 to 1"))
+        .arg(
+            number(
+                "rounds",
+                "1|2",
+                "1",
+                "Rounds of a transaction over two partitions; of two the first reads and the second writes",
+            )
+            .value_parser(value_parser!(u32).range(1..=2)),
+        )
+}
+
+/// What they run on, and for how long.
+pub(crate) fn system(command: Command) -> Command {
+    command
+        .arg(
+            number("delay", "US", "0", "Microseconds that each message takes, in addition to what it takes anyway")
+                .value_parser(microseconds),
+        )
+        .arg(
+            number(
+                "work",
+                "US",
+                "0",
+                "Microseconds of further work for the keys of a transaction, in addition to what they take",
+            )
+            .value_parser(microseconds),
+        )
+        .arg(count("clients", "40", 1_000_000, "Clients, each with keys of its own and one transaction under way"))
+        .arg(
+            Arg::new("client-threads")
+                .long("client-threads")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=i64::from(THREADS_MAX)))
+                .help(
+                    "Threads that the clients share; under locking they coordinate. By default 1, on simulated cores one for \
+                     each client, at most 100",
+                ),
+        )
+        .arg(count(
+            "batch",
+            "16",
+            1_000_000,
+            "Messages that an owner, or the coordinator, handles before it sends what follows",
+        ))
+        .arg(number("warmup", "S", "1", "Seconds that run before and do not count").value_parser(seconds))
+        .arg(number("seconds", "S", "10", "Length of a measurement").value_parser(seconds))
+        .arg(
+            Arg::new("seed")
+                .long("seed")
+                .value_name("N")
+                .value_parser(value_parser!(u64))
+                .help("Determines what is asked for; printed, drawn if not given"),
+        )
+        .arg(flag(
+            "simulate-cores",
+            "Run each owner, the coordinator and each thread of clients on a simulated core: seconds are virtual, 0.05 after a \
+             warm-up of 0.01 if none are given, and a seed gives one result. Needs a build with the feature `simulate`",
+        ))
+}
+
+/// The command.
+pub(crate) fn command() -> Command {
+    let schemes = Scheme::ALL.map(Scheme::name).into_iter().chain(["auto"]);
+    let command = Command::new("partitions")
+        .about(
+            "Twelve keys a transaction over partitions with one owner each, at one of them or six at each of two; whether \
+             all that was answered is there is checked",
+        )
+        .arg(
+            number(
+                "scheme",
+                "S",
+                "speculation",
+                "How transactions share a partition while others wait for a decision; auto: as the model recommends, whose times \
+                 are measured before by runs as long as this one",
+            )
+            .value_parser(PossibleValuesParser::new(schemes)),
+        );
+    system(mix(command))
+        .arg(count("partitions", "2", 64, "Partitions, an owner each"))
+        .arg(flag("undo", "Keep undo for all transactions, also where none is needed: measures what it costs"))
+        .arg(flag("keep-records", "Keep records in memory, from which an owner that dies could go on"))
+        .arg(flag(
+            "history",
+            "Also record what clients are told, and check that it is strictly serializable; for short runs",
+        ))
+        .arg(format())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
+        _ => Err("a share is a number from 0 to 1".to_owned()),
+    }
+}
+
+fn microseconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if (0.0..=1e6).contains(&number) => Ok(number),
+        _ => Err("microseconds are a number from 0 to 1000000".to_owned()),
+    }
+}
+
+/// A number; zero where the command does not know it, likewise below.
+fn real(matches: &ArgMatches, name: &str) -> f64 {
+    matches.try_get_one(name).ok().flatten().copied().unwrap_or_default()
+}
+
+fn whole(matches: &ArgMatches, name: &str) -> u32 {
+    matches.try_get_one(name).ok().flatten().copied().unwrap_or_default()
+}
+
+fn is_set(matches: &ArgMatches, name: &str) -> bool {
+    matches.try_get_one(name).ok().flatten().copied().unwrap_or_default()
+}
+
+fn duration(microseconds: f64) -> Duration {
+    Duration::from_nanos((microseconds * 1000.0).round() as u64)
+}
+
+/// What transactions are to be like.
+pub(crate) fn mix_of(matches: &ArgMatches) -> Mix {
+    Mix {
+        multi: real(matches, "multi"),
+        conflicts: real(matches, "conflicts"),
+        aborts: real(matches, "aborts"),
+        two_rounds: f64::from(whole(matches, "rounds").saturating_sub(1)),
+        undo: is_set(matches, "undo"),
+    }
+}
+
+/// What the arguments ask for, under this scheme.
+pub(crate) fn plan(matches: &ArgMatches, scheme: Scheme, seed: u64, is_simulated: bool) -> Result<Plan, Failure> {
+    let (clients, partitions) = (whole(matches, "clients"), whole(matches, "partitions"));
+    let partitions = if partitions == 0 { 2 } else { partitions };
+    if real(matches, "multi") > 0.0 && partitions < 2 {
+        return Err(Failure::Usage(
+            "transactions over two partitions need two: give --partitions 2 or more".to_owned(),
+        ));
+    }
+    let default = if is_simulated { clients.min(THREADS_MAX) } else { 1 };
+    let threads = matches.get_one::<u32>("client-threads").copied().unwrap_or(default);
+    let roles = partitions + 1 + threads;
+    if is_simulated && roles > CORES_MAX {
+        return Err(Failure::Usage(format!(
+            "owners, a coordinator and threads of clients are {roles} simulated cores, and there are {CORES_MAX} at most: give fewer \
+             --client-threads"
+        )));
+    }
+    let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let time = |name, virtually| if is_simulated && !is_given(name) { virtually } else { real(matches, name) };
+    let mut plan = Plan::new(scheme, threads).with_clients(clients, threads);
+    plan.transport.partitions = partitions;
+    plan.transport.delay = duration(real(matches, "delay"));
+    plan.transport.batch_max = whole(matches, "batch") as usize;
+    plan.transport.records = is_set(matches, "keep-records");
+    plan.mix = mix_of(matches);
+    plan.warmup = Duration::from_secs_f64(time("warmup", WARMUP));
+    plan.length = Duration::from_secs_f64(time("seconds", SECONDS));
+    plan.seed = seed;
+    plan.records = is_set(matches, "history");
+    let mut plan = plan.charged(costs::TRANSPORT, costs::STORE);
+    plan.store.more = duration(real(matches, "work") / KEYS as f64);
+    Ok(plan)
+}
+
+/// Runs a plan.
+pub(crate) fn measure(plan: &Plan, is_simulated: bool) -> Result<Measured, Failure> {
+    if !is_simulated {
+        return on_threads(plan).map_err(Failure::Run);
+    }
+    let given = simulated::roles((plan.warmup + plan.length).as_secs_f64(), plan.roles())?;
+    plan.finish(given).map_err(Failure::Run)
+}
+
+/// What the model recommends for this plan, by its times on this system; and these.
+fn recommended(plan: &Plan, is_simulated: bool) -> Result<(Recommendation, Times), Failure> {
+    let mut failed = None;
+    let mut run = |plan: &Plan| {
+        measure(plan, is_simulated).map_err(|failure| {
+            failed = Some(failure);
+            String::new()
+        })
+    };
+    match (bench::measure(plan, &mut run), failed) {
+        (_, Some(failure)) => Err(failure),
+        (Err(what), None) => Err(Failure::Run(what)),
+        (Ok(times), None) => Ok((model::recommend(&times, &plan.mix.of_model()), times)),
+    }
+}
+
+/// `seriatim bench partitions`.
+pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
+    let is_simulated = matches.get_flag("simulate-cores");
+    let scheme = matches.get_one::<String>("scheme").and_then(|name| Scheme::named(name));
+    let mut plan = plan(matches, scheme.unwrap_or(Scheme::Blocking), seed, is_simulated)?;
+    let mut chosen = None;
+    if scheme.is_none() {
+        let (recommended, times) = recommended(&plan, is_simulated)?;
+        talk!("{}", recommended.reason);
+        plan.transport.scheme = recommended.scheme;
+        chosen = Some(json!({
+            "times": crate::model::times(&times), "recommended": crate::model::recommendation(&recommended),
+        }));
+    }
+    let measured = measure(&plan, is_simulated)?;
+    if !is_json(matches) {
+        return Ok(say!("{}", words(&plan, &measured))?);
+    }
+    let mut report = frame(&plan, matches, is_simulated);
+    if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), results(&plan, &measured)) {
+        fields.extend(more);
+        fields.insert("auto".to_owned(), json!(chosen));
+    }
+    Ok(say!("{report}\n")?)
+}
+
+fn words(plan: &Plan, measured: &Measured) -> String {
+    let Measured { committed, committed_multi, user_aborted, conflict_aborted, seconds, .. } = measured;
+    let microseconds = |share| measured.latency(share) as f64 / 1000.0;
+    let mut text = format!(
+        "{}, {} partitions, {} clients: {:.0} transactions a second over {seconds:.3} s\n\
+         {committed} committed, {committed_multi} of them over two partitions; {user_aborted} failed by their own will, \
+         {conflict_aborted} attempts by conflicts\n\
+         answered within {:.1} µs (half), {:.1} µs (99 of 100)\n",
+        plan.transport.scheme.name(),
+        plan.transport.partitions,
+        plan.clients,
+        measured.per_second(),
+        microseconds(0.5),
+        microseconds(0.99),
+    );
+    let each = |who: &str, counts: &Counts| {
+        format!(
+            "{who}: {} messages, {:.1} a batch, slept {} times, busy {:.0} % of the whole run\n",
+            counts.messages,
+            counts.messages as f64 / counts.batches.max(1) as f64,
+            counts.sleeps,
+            100.0 * counts.busy.as_secs_f64() / measured.whole.as_secs_f64().max(f64::MIN_POSITIVE),
+        )
+    };
+    for (number, counts) in measured.owners.iter().enumerate() {
+        text += &each(&format!("owner {number}"), counts);
+    }
+    text += &measured.coordinator.iter().map(|counts| each("coordinator", counts)).collect::<String>();
+    let [executed, undone] = measured.fragments;
+    text += &format!("{executed} fragments ran, {undone} were taken back\nnothing lost");
+    if let Some(ordered) = measured.ordered {
+        text += &format!("; {ordered} transactions have a serial order");
+    }
+    text + &format!("\nseed {}\n", plan.seed)
+}
+
+/// What reports of all commands have.
+pub(crate) fn frame(plan: &Plan, matches: &ArgMatches, is_simulated: bool) -> Value {
+    let simulated = is_simulated.then(|| {
+        let cores = plan.transport.partitions + u32::from(plan.transport.scheme.needs_one_coordinator());
+        json!({ "cores": cores + plan.transport.ports, "costs": costs::NAME, "proven": false })
+    });
+    json!({
+        "workload": "partitions", "threads": plan.transport.partitions, "failed": 0, "consistency": "passed",
+        "options": {
+            "scheme": matches.try_get_one::<String>("scheme").ok().flatten(), "multi": plan.mix.multi,
+            "conflicts": plan.mix.conflicts, "aborts": plan.mix.aborts, "rounds": whole(matches, "rounds"),
+            "delay": real(matches, "delay"), "work": real(matches, "work"), "partitions": plan.transport.partitions,
+            "clients": plan.clients, "client-threads": plan.transport.ports, "batch": plan.transport.batch_max,
+            "undo": plan.mix.undo, "keep-records": plan.transport.records, "history": plan.records,
+        },
+        "simulated": simulated, "seed": plan.seed, "revision": machine::revision(), "machine": Machine::here(),
+    })
+}
+
+/// What came of a run.
+fn results(plan: &Plan, measured: &Measured) -> Value {
+    let microseconds = |share| measured.latency(share) as f64 / 1000.0;
+    let each = |counts: &Counts| {
+        json!({
+            "messages": counts.messages, "batches": counts.batches, "sleeps": counts.sleeps,
+            "busy_seconds": counts.busy.as_secs_f64(),
+        })
+    };
+    let [single, multi] = measured.ended;
+    json!({
+        "scheme": plan.transport.scheme.name(), "seconds": measured.seconds, "committed": measured.committed,
+        "committed_multi": measured.committed_multi,
+        "committed_per_second": measured.committed as f64 / measured.seconds.max(f64::MIN_POSITIVE),
+        "ended_per_second": measured.per_second(),
+        "user_aborted": measured.user_aborted, "conflict_aborted": measured.conflict_aborted,
+        "ordered": measured.ordered,
+        "latency_us": {
+            "p50": microseconds(0.5), "p95": microseconds(0.95), "p99": microseconds(0.99), "p999": microseconds(0.999),
+            "max": microseconds(1.0),
+        },
+        "whole": {
+            "seconds": measured.whole.as_secs_f64(), "ended_single": single, "ended_multi": multi,
+            "fragments": measured.fragments[0], "undone": measured.fragments[1],
+            "owners": measured.owners.iter().map(each).collect::<Vec<_>>(),
+            "coordinator": measured.coordinator.as_ref().map(each),
+        },
+    })
+}

@@ -1,0 +1,111 @@
+//! `seriatim bench partitions` and `seriatim model`: what they print, under every scheme; and what they refuse.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn seriatim(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+    command.args(arguments).output().expect("the binary starts")
+}
+
+fn partitions(arguments: &[&str]) -> Output {
+    seriatim(&[&["bench", "partitions"], arguments].concat())
+}
+
+/// What a successful run printed.
+#[track_caller]
+fn report(arguments: &[&str]) -> Value {
+    let output = partitions(&[arguments, &["--seed", "3", "--format", "json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one object of JSON")
+}
+
+const SHORT: [&str; 4] = ["--seconds", "0.1", "--warmup", "0"];
+const MIXED: [&str; 8] = ["--multi", "0.3", "--conflicts", "0.3", "--aborts", "0.05", "--rounds", "2"];
+
+#[test]
+fn a_run_under_every_scheme_reports_what_was_done_and_has_a_serial_order() {
+    for scheme in ["blocking", "local-speculation", "speculation", "locking"] {
+        let report = report(&[&["--scheme", scheme, "--history", "--keep-records"], &SHORT[..], &MIXED].concat());
+        assert_eq!((&report["scheme"], &report["consistency"]), (&scheme.into(), &"passed".into()));
+        let number = |at: &str| report.pointer(at).and_then(Value::as_u64).unwrap_or_else(|| panic!("{at}: {report}"));
+        assert!(number("/committed") > number("/committed_multi") && number("/committed_multi") > 0, "{report}");
+        assert!(number("/user_aborted") > 0 && number("/ordered") >= number("/committed"), "{report}");
+        assert!(number("/whole/owners/0/messages") > 0 && number("/whole/owners/1/sleeps") > 0, "{report}");
+        assert_eq!(report["whole"]["coordinator"].is_null(), scheme == "locking", "{report}");
+        assert_eq!((number("/seed"), &report["options"]["rounds"]), (3, &2.into()));
+    }
+}
+
+#[test]
+fn words_say_the_same() {
+    let output = partitions(&[&["--multi", "0.1", "--delay", "50", "--partitions", "3"][..], &SHORT].concat());
+    let said = String::from_utf8_lossy(&output.stdout);
+    for word in ["speculation, 3 partitions, 40 clients", "over two partitions", "owner 2: ", "nothing lost", "seed "] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    for (arguments, wants) in [
+        (&["--scheme", "optimistic"][..], "possible values: blocking, local-speculation, speculation, locking, auto"),
+        (&["--multi", "1.5"], "from 0 to 1"),
+        (&["--rounds", "3"], "1..=2"),
+        (&["--delay", "-1"], "from 0 to 1000000"),
+        (&["--multi", "0.1", "--partitions", "1"], "--partitions 2"),
+        (&["--clients", "0"], "1..="),
+    ] {
+        let output = partitions(arguments);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{talk}");
+        assert!(talk.contains(wants) && output.stdout.is_empty(), "{talk}");
+    }
+}
+
+#[test]
+fn simulated_cores_repeat_a_run_in_builds_that_have_them() {
+    let arguments = [&["--simulate-cores", "--delay", "40", "--seconds", "0.01", "--history"][..], &MIXED].concat();
+    if !cfg!(feature = "simulate") {
+        let output = partitions(&arguments);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && talk.contains("--features simulate"), "{talk}");
+        return;
+    }
+    let one = report(&arguments);
+    assert_eq!(one, report(&arguments));
+    assert_eq!(one["simulated"]["cores"], 43, "{one}");
+}
+
+#[test]
+fn auto_measures_the_model_and_follows_it() {
+    let report = report(&[&["--scheme", "auto", "--multi", "0.5"], &SHORT[..]].concat());
+    assert_eq!(report["auto"]["recommended"]["scheme"], report["scheme"], "{report}");
+    assert!(report["auto"]["recommended"]["reason"].as_str().is_some_and(|reason| reason.contains("relative to it")));
+    for time in ["single_us", "single_speculated_us", "multi_us", "multi_processor_us", "stall_us", "coordinator_us"] {
+        assert!(report["auto"]["times"][time].as_f64().is_some_and(|time| time > 0.0), "{time}: {report}");
+    }
+}
+
+#[test]
+fn the_model_recommends_by_the_papers_times_or_by_those_of_a_file() {
+    let said = |arguments: &[&str]| {
+        let output = seriatim(&[&["model", "recommend"], arguments].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(said(&["--multi", "0.1"]).starts_with("speculation: 10 % of transactions are over several partitions"));
+    assert!(said(&["--multi", "0.5", "--rounds", "2"]).starts_with("locking: "));
+    let file = std::env::temp_dir().join(format!("seriatim-times-{:016x}.json", seriatim::rng::entropy()));
+    let path = file.display().to_string();
+    let measured = seriatim(&["model", "measure", "--seconds", "0.1", "--warmup", "0", "--format", "json"]);
+    assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
+    std::fs::write(&file, &measured.stdout).expect("the file can be written");
+    assert!(said(&["--multi", "0.1", "--times", &path]).contains(" a second"));
+    std::fs::write(&file, "{}").expect("the file can be written");
+    let refused = seriatim(&["model", "recommend", "--times", &path]);
+    let talk = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && talk.contains("it has no single_us"), "{talk}");
+    std::fs::remove_file(&file).expect("it is there");
+}

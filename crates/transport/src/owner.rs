@@ -1,0 +1,236 @@
+//! The role of an owner: its inbox, its lives and its records.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_partition::{
+    CoordinatorId, Outcome, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId, ToCoordinator as ToMachine,
+    ToOwner,
+};
+
+use crate::channel::{Found, Inbox};
+use crate::outbox::Outbox;
+use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
+
+/// Makes the partition of this number in the state in which it begins.
+pub(crate) type Make<A> = Arc<dyn Fn(PartitionId) -> <A as Application>::Partition + Send + Sync>;
+
+/// An owner, for the thread or simulated core that is to run it.
+pub struct OwnerRole<A: Application> {
+    pub(crate) id: PartitionId,
+    pub(crate) options: Options,
+    pub(crate) make: Make<A>,
+    pub(crate) inbox: Inbox<ToOwnerOf<A>>,
+    pub(crate) ports: Outbox<ToPort<A>>,
+    /// One, or none where clients coordinate.
+    pub(crate) coordinator: Outbox<ToCoordinator<A>>,
+}
+
+/// What a role did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that it handled.
+    pub messages: u64,
+    /// Batches of these.
+    pub batches: u64,
+    /// How often it slept.
+    pub sleeps: u64,
+    /// Time in which it did not sleep.
+    pub busy: Duration,
+}
+
+/// What is left of an owner.
+pub struct OwnerEnd<A: Application> {
+    /// Which.
+    pub id: PartitionId,
+    /// Nothing if its partition is gone.
+    pub owner: Option<Owner<A::Partition>>,
+    /// All that were kept.
+    pub records: Vec<OwnerRecord<WorkOf<A>>>,
+    /// Panics that ended its lives, and what they said.
+    pub panics: Vec<String>,
+    /// What it did.
+    pub counts: Counts,
+}
+
+/// An owner while it runs.
+struct Lives<A: Application> {
+    role: OwnerRole<A>,
+    owner: Option<Owner<A::Partition>>,
+    life: u64,
+    records: Vec<OwnerRecord<WorkOf<A>>>,
+    panics: Vec<String>,
+    out: Vec<OwnerOutputOf<A::Partition>>,
+}
+
+impl<A: Application> OwnerRole<A> {
+    /// Which partition it owns.
+    pub fn id(&self) -> PartitionId {
+        self.id
+    }
+
+    /// Runs until all clients, and the coordinator, are gone.
+    pub fn run(self) -> OwnerEnd<A> {
+        let owner = Owner::new(self.id, (self.make)(self.id), &self.options.of_owners());
+        let (batch_max, tick) = (self.options.batch_max.max(1), self.options.tick);
+        let mut counts = Counts::default();
+        let mut lives =
+            Lives { role: self, owner: Some(owner), life: 0, records: Vec::new(), panics: Vec::new(), out: Vec::new() };
+        let (mut batch, mut ticks, began) = (VecDeque::new(), None, Instant::now());
+        loop {
+            let wants_ticks = lives.owner.as_ref().is_some_and(Owner::wants_ticks);
+            ticks = if wants_ticks { ticks.or_else(|| Some(Instant::now().after(tick))) } else { None };
+            let found = lives.role.inbox.receive(&mut batch, batch_max, ticks);
+            if ticks.is_some_and(|due| due <= Instant::now()) {
+                ticks = None;
+                batch.push_back(ToOwner::Tick);
+            }
+            if found == Found::Closed {
+                break;
+            }
+            counts.batches += 1;
+            counts.messages += batch.len() as u64;
+            #[cfg(any(test, feature = "canary"))]
+            lives.spoil(&mut batch, counts.messages);
+            while let Some(message) = batch.pop_front() {
+                if !lives.handle(message) {
+                    batch.clear();
+                }
+            }
+            lives.flush();
+        }
+        counts.sleeps = lives.role.inbox.sleeps;
+        counts.busy = began.elapsed().saturating_sub(lives.role.inbox.slept);
+        let Lives { role, owner, records, panics, .. } = lives;
+        OwnerEnd { id: role.id, owner, records, panics, counts }
+    }
+}
+
+impl<A: Application> Lives<A> {
+    /// Whether the owner has survived this message.
+    fn handle(&mut self, message: ToOwnerOf<A>) -> bool {
+        let Some(owner) = &mut self.owner else {
+            self.refuse(message);
+            return true;
+        };
+        let out = &mut self.out;
+        match catch_unwind(AssertUnwindSafe(|| owner.handle(message, out))) {
+            Ok(()) => {
+                self.put_out();
+                true
+            }
+            Err(panic) => {
+                self.die(&*panic);
+                false
+            }
+        }
+    }
+
+    /// Keeps records and addresses messages.
+    fn put_out(&mut self) {
+        for output in self.out.drain(..) {
+            match output {
+                OwnerOutput::Keep(_, record) => self.records.push(record),
+                OwnerOutput::Reply { transaction, outcome } => {
+                    self.role.ports.put(transaction.client.0, ToPort::Single(transaction, outcome));
+                }
+                OwnerOutput::Send { to, message } if self.role.coordinator.len() == 0 => {
+                    self.role.ports.put(to.0, ToPort::Owner(message));
+                }
+                OwnerOutput::Send { to, message } => {
+                    self.role.coordinator.put(to.0, ToCoordinator::Message(ToMachine::Owner(message)));
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.role.coordinator.flush();
+        self.role.ports.flush();
+    }
+
+    /// What the message that panicked had put out is lost, and so is the partition; others are told, and a new life begins if it can.
+    fn die(&mut self, panic: &(dyn Any + Send)) {
+        self.panics.push(said(panic));
+        self.out.clear();
+        // A partition that is half changed may panic again.
+        let owner = self.owner.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(owner)));
+        let (partition, life) = (self.role.id, self.life);
+        self.role.coordinator.put_all(|| ToCoordinator::Message(ToMachine::PartitionDown { partition, life }));
+        self.role.ports.put_all(|| ToPort::PartitionDown { partition, life });
+        self.flush();
+        self.life += 1;
+        let recovered = if self.role.options.records {
+            catch_unwind(AssertUnwindSafe(|| self.recover()))
+        } else {
+            return self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
+        };
+        match recovered {
+            Ok((owner, out)) => {
+                self.owner = Some(owner);
+                self.out = out;
+                self.put_out();
+            }
+            Err(panic) => {
+                self.panics.push(format!("while its records were run again: {}", said(&*panic)));
+                self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
+            }
+        }
+    }
+
+    fn recover(&self) -> (Owner<A::Partition>, Vec<OwnerOutputOf<A::Partition>>) {
+        let role = &self.role;
+        let coordinators = if role.coordinator.len() == 0 { role.ports.len() } else { role.coordinator.len() };
+        let (mut out, partition) = (Vec::new(), (role.make)(role.id));
+        let owner = Owner::recover(
+            role.id,
+            self.life,
+            partition,
+            &role.options.of_owners(),
+            self.records.iter().cloned(),
+            (0..coordinators).map(CoordinatorId),
+            &mut out,
+        );
+        (owner, out)
+    }
+
+    /// Answers for a partition that is gone.
+    fn refuse(&mut self, message: ToOwnerOf<A>) {
+        if let ToOwner::Call(call) = message {
+            let outcome = Outcome::Unavailable(self.role.id);
+            self.role.ports.put(call.transaction.client.0, ToPort::Single(call.transaction, outcome));
+        }
+    }
+
+    /// Makes the mistake that a test wants.
+    #[cfg(any(test, feature = "canary"))]
+    fn spoil(&self, batch: &mut VecDeque<ToOwnerOf<A>>, messages: u64) {
+        use crate::Fault;
+        use seriatim_partition::FromCoordinator::Decision;
+        match self.role.options.fault {
+            None => {}
+            Some(Fault::Overtaking) => (1..batch.len()).step_by(2).for_each(|at| batch.swap(at - 1, at)),
+            Some(Fault::Losing) if messages.is_multiple_of(8) => {
+                batch.retain(|message| !matches!(message, ToOwner::Coordinator(Decision(_))));
+            }
+            Some(Fault::Repeating) if messages.is_multiple_of(8) => {
+                if let Some(ToOwner::Call(call)) = batch.front() {
+                    let again = ToOwner::Call(call.clone());
+                    batch.push_back(again);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// What a panic said.
+pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+}

@@ -1,0 +1,270 @@
+//! A client's end: calls, and answers in the order in which they come.
+//!
+//! Under `locking` a coordinator lives with each client, and runs while the client receives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use seriatim_base::clock::Instant;
+use seriatim_partition::{
+    Call, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, MessageOf, Outcome, PartitionId,
+    ToCoordinator as ToMachine, ToOwner, TransactionId,
+};
+
+use crate::channel::{Found, Inbox};
+use crate::outbox::Outbox;
+use crate::{AbortOf, Application, Options, OutputOf, ReplyOf, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
+
+/// A client's end of a deployment. One thread, or simulated core, uses it.
+pub struct Port<A: Application> {
+    client: ClientId,
+    options: Options,
+    /// Of the latest call.
+    number: u64,
+    /// Calls that are not answered, and where each waits; nowhere in particular if it is over several partitions.
+    under_way: BTreeMap<u64, Option<PartitionId>>,
+    inbox: Inbox<ToPort<A>>,
+    batch: VecDeque<ToPort<A>>,
+    answers: VecDeque<Answer<A>>,
+    owners: Outbox<ToOwnerOf<A>>,
+    coordinates: Coordinates<A>,
+    broken: Vec<(TransactionId, PartitionId)>,
+}
+
+/// Who coordinates.
+enum Coordinates<A: Application> {
+    /// One for all.
+    Shared(Outbox<ToCoordinator<A>>),
+    /// The client.
+    Own(Box<Own<A>>),
+}
+
+struct Own<A: Application> {
+    id: CoordinatorId,
+    coordinator: Coordinator<A::Procedure>,
+    records: Vec<CoordinatorRecord>,
+}
+
+/// How a call ended.
+pub struct Answer<A: Application> {
+    /// Which.
+    pub transaction: TransactionId,
+    /// How.
+    pub ended: Ended<A>,
+}
+
+/// How a call ended, by its kind.
+pub enum Ended<A: Application> {
+    /// On one partition.
+    Single(Outcome<ReplyOf<A>, AbortOf<A>>),
+    /// Over several.
+    Multi(Outcome<OutputOf<A>, AbortOf<A>>),
+    /// Whom it was sent to has died. It may have committed or not.
+    Lost,
+}
+
+/// Why a call is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many calls as may be are not answered. Receive an answer first.
+    Full,
+    /// There is no such partition.
+    NoSuchPartition(PartitionId),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Full => f.write_str("as many calls as may be are under way: receive an answer first"),
+            Refused::NoSuchPartition(partition) => write!(f, "there is no partition {partition}"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl<A: Application> Port<A> {
+    pub(crate) fn new(
+        number: u32,
+        options: &Options,
+        inbox: Inbox<ToPort<A>>,
+        owners: Outbox<ToOwnerOf<A>>,
+        coordinator: Option<Outbox<ToCoordinator<A>>>,
+    ) -> Port<A> {
+        let own = || {
+            let id = CoordinatorId(number);
+            let coordinator = Coordinator::new(id, (0..options.partitions).map(PartitionId));
+            Coordinates::Own(Box::new(Own { id, coordinator, records: Vec::new() }))
+        };
+        Port {
+            client: ClientId(number),
+            options: options.clone(),
+            number: 0,
+            under_way: BTreeMap::new(),
+            inbox,
+            batch: VecDeque::new(),
+            answers: VecDeque::new(),
+            owners,
+            coordinates: coordinator.map_or_else(own, Coordinates::Shared),
+            broken: Vec::new(),
+        }
+    }
+
+    /// Who it is.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Calls that are not answered.
+    pub fn outstanding(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Transactions that have committed and are not done at a partition, which says that it has not voted; there must be none. Those of a shared
+    /// coordinator are in [`crate::CoordinatorEnd`].
+    pub fn broken(&self) -> &[(TransactionId, PartitionId)] {
+        &self.broken
+    }
+
+    /// Calls a single-partition transaction. It is sent at the next [`Port::receive`] or [`Port::flush`].
+    ///
+    /// # Errors
+    /// When too many are under way, or there is no such partition.
+    pub fn call(&mut self, partition: PartitionId, work: WorkOf<A>, may_abort: bool) -> Result<TransactionId, Refused> {
+        if partition.0 >= self.owners.len() {
+            return Err(Refused::NoSuchPartition(partition));
+        }
+        let transaction = self.begin(Some(partition))?;
+        self.owners.put(partition.0, ToOwner::Call(Call { transaction, work, may_abort }));
+        Ok(transaction)
+    }
+
+    /// Calls a transaction over several partitions. It is sent likewise.
+    ///
+    /// # Errors
+    /// When too many are under way.
+    pub fn run(&mut self, procedure: A::Procedure) -> Result<TransactionId, Refused> {
+        let transaction = self.begin(None)?;
+        let call = ToMachine::Call { transaction, procedure };
+        match &mut self.coordinates {
+            Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Message(call)),
+            Coordinates::Own(_) => self.coordinate(call),
+        }
+        Ok(transaction)
+    }
+
+    fn begin(&mut self, at: Option<PartitionId>) -> Result<TransactionId, Refused> {
+        if self.under_way.len() >= self.options.outstanding_max.max(1) {
+            return Err(Refused::Full);
+        }
+        self.number += 1;
+        self.under_way.insert(self.number, at);
+        Ok(TransactionId { client: self.client, number: self.number })
+    }
+
+    /// Sends what has been called.
+    pub fn flush(&mut self) {
+        self.owners.flush();
+        if let Coordinates::Shared(coordinator) = &mut self.coordinates {
+            coordinator.flush();
+        }
+    }
+
+    /// The next answer; waits for it, until this time if one is given. `None`: none came, or nothing is under way.
+    pub fn receive(&mut self, until: Option<Instant>) -> Option<Answer<A>> {
+        loop {
+            if let Some(answer) = self.answers.pop_front() {
+                return Some(answer);
+            }
+            if let Some(message) = self.batch.pop_front() {
+                self.take(message);
+                continue;
+            }
+            self.flush();
+            if self.under_way.is_empty() {
+                return None;
+            }
+            match self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), until) {
+                Found::Some => {}
+                Found::Late => return None,
+                // All roles are gone, which cannot be while they run as they should.
+                Found::Closed => self.lose(|_| true),
+            }
+        }
+    }
+
+    fn take(&mut self, message: ToPort<A>) {
+        match message {
+            ToPort::Single(transaction, outcome) => self.answer(transaction, Ended::Single(outcome)),
+            ToPort::Multi(transaction, outcome) => self.answer(transaction, Ended::Multi(outcome)),
+            ToPort::Owner(message) => self.coordinate(ToMachine::Owner(message)),
+            ToPort::CoordinatorDown => self.lose(|at| at.is_none()),
+            ToPort::PartitionDown { partition, life } => {
+                self.lose(|at| at == Some(partition));
+                if matches!(self.coordinates, Coordinates::Own(_)) {
+                    self.coordinate(ToMachine::PartitionDown { partition, life });
+                }
+            }
+        }
+    }
+
+    /// A call is answered, unless it was given up before.
+    fn answer(&mut self, transaction: TransactionId, ended: Ended<A>) {
+        if self.under_way.remove(&transaction.number).is_some() {
+            self.answers.push_back(Answer { transaction, ended });
+        }
+    }
+
+    /// Those that wait there are lost.
+    fn lose(&mut self, is_there: impl Fn(Option<PartitionId>) -> bool) {
+        let lost = self.under_way.iter().filter(|(_, at)| is_there(**at)).map(|(&number, _)| number);
+        for number in lost.collect::<Vec<_>>() {
+            self.answer(TransactionId { client: self.client, number }, Ended::Lost);
+        }
+    }
+
+    /// Has the client's own coordinator handle a message.
+    fn coordinate(&mut self, message: MessageOf<A::Procedure>) {
+        let mut out = Vec::new();
+        let Coordinates::Own(own) = &mut self.coordinates else { return };
+        own.coordinator.handle(message, &mut out);
+        for output in out {
+            match output {
+                CoordinatorOutput::Keep(_, record) => {
+                    if let Coordinates::Own(own) = &mut self.coordinates
+                        && self.options.records
+                    {
+                        own.records.push(record);
+                    }
+                }
+                CoordinatorOutput::Send { to, message } => self.owners.put(to.0, ToOwner::Coordinator(message)),
+                CoordinatorOutput::Reply { transaction, outcome } => self.answer(transaction, Ended::Multi(outcome)),
+                CoordinatorOutput::Broken { transaction, partition } => self.broken.push((transaction, partition)),
+            }
+        }
+    }
+}
+
+/// What a shared coordinator runs it goes on with. What the client's own one has not decided is aborted: that life of it ends, and the next has
+/// nothing to say but what had committed, which owners have heard before.
+impl<A: Application> Drop for Port<A> {
+    fn drop(&mut self) {
+        self.flush();
+        match &mut self.coordinates {
+            Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Left),
+            Coordinates::Own(own) => {
+                let (coordinator, mut out) = (own.id, Vec::new());
+                let records = std::mem::take(&mut own.records);
+                let partitions = (0..self.options.partitions).map(PartitionId);
+                Coordinator::<A::Procedure>::recover(coordinator, 1, records, partitions, &mut out);
+                self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life: 0 });
+                for output in out {
+                    if let CoordinatorOutput::Send { to, message } = output {
+                        self.owners.put(to.0, ToOwner::Coordinator(message));
+                    }
+                }
+            }
+        }
+        self.flush();
+    }
+}

@@ -1,0 +1,157 @@
+//! Roles that panic: who is told what, and who goes on.
+
+use std::time::Duration;
+
+use seriatim_base::Rng;
+use seriatim_base::clock::Instant;
+use seriatim_partition::{Outcome, PartitionId, Scheme};
+
+use super::store::{Amounts, Op, Program, Store};
+use super::{Told, ask, check, options};
+use crate::{Ended, Options, Port, deploy};
+
+/// Calls, with one in `every` that panics in its partition; alone, or as one of two partitions.
+fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: &Options) -> Told {
+    let (mut rng, mut told, mut asked) = (Rng::from_seed(seed), Told::default(), 0);
+    loop {
+        while asked < calls && port.outstanding() < options.outstanding_max {
+            asked += 1;
+            match asked % every {
+                0 if rng.percent(50) => {
+                    let work = vec![Op::Add(1, 5), Op::Panic];
+                    port.call(PartitionId(0), work, true).expect("there is room");
+                }
+                0 => {
+                    let parts =
+                        vec![(PartitionId(0), vec![Op::Add(1, 5), Op::Panic]), (PartitionId(1), vec![Op::Add(1, -5)])];
+                    port.run(Program::new(parts)).expect("there is room");
+                }
+                _ => ask(port, &mut rng, options.partitions, 40).expect("there is room"),
+            }
+        }
+        match port.receive(None) {
+            Some(answer) => told.note(answer.ended),
+            None => return told,
+        }
+    }
+}
+
+fn clients(options: &Options, ports: &mut [Port<Amounts>], calls: u64, every: u64) -> Vec<Told> {
+    seriatim_base::thread::scope(|scope| {
+        let client = |(seed, port)| scope.spawn(move || client(port, seed, calls, every, options));
+        let clients: Vec<_> = (0..).zip(ports).map(client).collect();
+        clients.into_iter().map(|client| client.join().expect("a client")).collect()
+    })
+}
+
+/// In virtual time, where what is missing is found at once.
+#[test]
+fn deaths_on_simulated_cores_are_told() {
+    for scheme in Scheme::ALL {
+        let options = Options { costs: super::COSTS, delay: Duration::from_micros(2), ..options(scheme) };
+        let calls = |mut port: Port<Amounts>, seed, options: &Options| client(&mut port, seed, 200, 50, options);
+        let (ends, told, _) =
+            super::on_cores(&options, &calls).unwrap_or_else(|stuck| panic!("{}: {stuck}", scheme.name()));
+        check(&ends, &told, 200).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        assert!(ends.owners[0].panics.len() >= 3 && told.iter().any(|told| told.lost > 0), "{told:?}");
+    }
+}
+
+/// The sum says that each transaction is at both of its partitions or at none, and that what was answered is there.
+#[test]
+fn an_owner_that_panics_goes_on_from_its_records() {
+    for scheme in Scheme::ALL {
+        let options = options(scheme);
+        let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
+        let told = clients(&options, &mut ports, 400, 50);
+        drop(ports);
+        let ends = running.join().expect("roles end");
+        check(&ends, &told, 400).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        let panics: Vec<usize> = ends.owners.iter().map(|end| end.panics.len()).collect();
+        assert!(panics[0] >= 3 && panics[1..] == [0, 0], "{panics:?}");
+        assert_eq!(ends.owners[0].panics[0], "deliberately");
+        let committed: u64 = told.iter().map(|told| told.committed).sum();
+        let lost: u64 = told.iter().map(|told| told.lost + told.unavailable).sum();
+        assert!(committed > 300 && lost > 0, "{}: {told:?}", scheme.name());
+    }
+}
+
+#[test]
+fn without_records_the_partition_is_gone_and_the_others_go_on() {
+    for scheme in Scheme::ALL {
+        let options = Options { records: false, ..options(scheme) };
+        let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
+        let told = clients(&options, &mut ports, 200, 50);
+        assert!(told.iter().all(|told| told.all() == 200 && told.wrong.is_empty() && told.unavailable > 0), "{told:?}");
+        let port = &mut ports[0];
+        let began = Instant::now();
+        let both = |a, b| vec![(PartitionId(a), vec![Op::Add(0, 1)]), (PartitionId(b), vec![Op::Add(0, -1)])];
+        port.call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
+        assert!(matches!(
+            port.receive(None).expect("an answer").ended,
+            Ended::Single(Outcome::Unavailable(PartitionId(0)))
+        ));
+        port.run(Program::new(both(0, 1))).expect("there is room");
+        assert!(matches!(
+            port.receive(None).expect("an answer").ended,
+            Ended::Multi(Outcome::Unavailable(PartitionId(0)))
+        ));
+        port.run(Program::new(both(1, 2))).expect("there is room");
+        assert!(matches!(port.receive(None).expect("an answer").ended, Ended::Multi(Outcome::Committed(2))));
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody waits for what is gone");
+        drop(ports);
+        let ends = running.join().expect("roles end");
+        assert!(ends.owners[0].owner.is_none() && ends.owners[0].panics.len() == 1);
+        assert!(ends.owners[1..].iter().all(|end| end.owner.as_ref().is_some_and(|owner| owner.is_idle())));
+    }
+}
+
+/// A procedure that panics when it is dropped takes the coordinator with it, which goes on.
+#[test]
+fn a_coordinator_that_panics_goes_on_also_without_records() {
+    for (scheme, records) in [
+        (Scheme::Blocking, true),
+        (Scheme::LocalSpeculation, false),
+        (Scheme::Speculation, true),
+        (Scheme::Speculation, false),
+    ] {
+        let options = Options { records, ..options(scheme) };
+        let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
+        let told = seriatim_base::thread::scope(|scope| {
+            let clients: Vec<_> = (0u64..)
+                .zip(&mut ports)
+                .map(|(seed, port)| {
+                    let options = &options;
+                    scope.spawn(move || {
+                        let (mut rng, mut told, mut asked) = (Rng::from_seed(seed), Told::default(), 0);
+                        loop {
+                            while asked < 300 && port.outstanding() < options.outstanding_max {
+                                asked += 1;
+                                if asked % 60 == 0 {
+                                    let parts = vec![
+                                        (PartitionId(0), vec![Op::Add(1, 5)]),
+                                        (PartitionId(1), vec![Op::Add(1, -5)]),
+                                    ];
+                                    port.run(Program::that_panics(parts)).expect("there is room");
+                                } else {
+                                    ask(port, &mut rng, 3, 40).expect("there is room");
+                                }
+                            }
+                            match port.receive(None) {
+                                Some(answer) => told.note(answer.ended),
+                                None => return told,
+                            }
+                        }
+                    })
+                })
+                .collect();
+            clients.into_iter().map(|client| client.join().expect("a client")).collect::<Vec<Told>>()
+        });
+        drop(ports);
+        let ends = running.join().expect("roles end");
+        check(&ends, &told, 300).unwrap_or_else(|what| panic!("{}, {records}: {what}", scheme.name()));
+        let panics = ends.coordinator.map(|end| end.panics).unwrap_or_default();
+        assert!(panics.len() >= 3 && panics[0].contains("when it is dropped"), "{panics:?}");
+        assert!(told.iter().map(|told| told.committed).sum::<u64>() > 300, "{told:?}");
+    }
+}

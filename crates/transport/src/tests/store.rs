@@ -1,0 +1,139 @@
+//! A partition of a few amounts, and what clients ask of it.
+
+use std::collections::BTreeMap;
+
+use seriatim_partition::{LockMode, Next, Part, Partition, PartitionId, Procedure, TransactionId};
+
+use crate::Application;
+
+/// Keys of a partition, and what each begins with.
+pub(super) const KEYS: u32 = 8;
+pub(super) const VALUE: i64 = 100;
+
+/// What a fragment does, one after another.
+pub(super) type Work = Vec<Op>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Adds to an amount, and answers what is there then.
+    Add(u32, i64),
+    /// Fails if an amount is smaller.
+    Require(u32, i64),
+    /// Panics, once in the life of the process: the records that are run again have no such work.
+    Panic,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Store {
+    amounts: BTreeMap<u32, i64>,
+}
+
+impl Store {
+    pub(super) fn new() -> Store {
+        Store { amounts: (0..KEYS).map(|key| (key, VALUE)).collect() }
+    }
+
+    pub(super) fn sum(&self) -> i64 {
+        self.amounts.values().sum()
+    }
+}
+
+impl Partition for Store {
+    type Work = Work;
+    type Reply = Vec<i64>;
+    type Abort = u32;
+    type Undo = Vec<(u32, i64)>;
+    type Key = u32;
+
+    fn execute(&mut self, _: TransactionId, work: &Work) -> Result<(Vec<i64>, Self::Undo), u32> {
+        let (mut seen, mut undo) = (Vec::new(), Vec::new());
+        for &op in work {
+            match op {
+                Op::Add(key, amount) => {
+                    let value = self.amounts.get_mut(&key).expect("it is a key");
+                    undo.push((key, *value));
+                    *value += amount;
+                    seen.push(*value);
+                }
+                Op::Require(key, least) if self.amounts[&key] < least => {
+                    self.undo(undo);
+                    return Err(key);
+                }
+                Op::Require(..) => {}
+                Op::Panic => panic!("deliberately"),
+            }
+        }
+        Ok((seen, undo))
+    }
+
+    fn undo(&mut self, undo: Self::Undo) {
+        self.amounts.extend(undo.into_iter().rev());
+    }
+
+    fn forget(&mut self, _: Self::Undo) {}
+
+    fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {
+        for &op in work {
+            match op {
+                Op::Add(key, _) => locks.push((key, LockMode::Exclusive)),
+                Op::Require(key, _) => locks.push((key, LockMode::Shared)),
+                Op::Panic => {}
+            }
+        }
+    }
+}
+
+/// Fragments of one round, or of two: then the first round only takes their places.
+#[derive(Debug)]
+pub(super) struct Program {
+    parts: Vec<(PartitionId, Work)>,
+    places: bool,
+    /// What dropping it panics with, when it has been sent.
+    panics: bool,
+}
+
+impl Program {
+    pub(super) fn new(parts: Vec<(PartitionId, Work)>) -> Program {
+        Program { parts, places: false, panics: false }
+    }
+
+    pub(super) fn in_two_rounds(parts: Vec<(PartitionId, Work)>) -> Program {
+        Program { parts, places: true, panics: false }
+    }
+
+    pub(super) fn that_panics(parts: Vec<(PartitionId, Work)>) -> Program {
+        Program { parts, places: false, panics: true }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.panics && !seriatim_base::thread::panicking() {
+            panic!("deliberately, when it is dropped");
+        }
+    }
+}
+
+impl Procedure for Program {
+    type Work = Work;
+    type Reply = Vec<i64>;
+    type Abort = u32;
+    type Output = usize;
+
+    fn next(&mut self, replies: Vec<(PartitionId, Option<Vec<i64>>)>) -> Next<Work, usize, u32> {
+        if std::mem::take(&mut self.places) {
+            return Next::Round(self.parts.iter().map(|&(partition, _)| Part::place(partition)).collect());
+        }
+        match std::mem::take(&mut self.parts) {
+            parts if parts.is_empty() => Next::Done(replies.len()),
+            parts => Next::Round(parts.into_iter().map(|(partition, work)| Part::last(partition, work)).collect()),
+        }
+    }
+}
+
+pub(super) struct Amounts;
+
+impl Application for Amounts {
+    type Partition = Store;
+    type Procedure = Program;
+}
