@@ -12,7 +12,7 @@ use seriatim_base::say;
 use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
-use crate::{Failure, below, middle_tier};
+use crate::{Failure, below, middle_tier, reorder, upstream};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -135,9 +135,15 @@ pub(crate) fn number(name: &'static str, value: &'static str, default: &'static 
 
 /// Threads, time, seed and format.
 pub(crate) fn run_options(command: Command) -> Command {
-    command
+    let command = command
         .arg(number("threads", "N", "1", "Threads, a terminal each").value_parser(value_parser!(u16).range(1..=4096)))
-        .arg(number("seconds", "S", "10", "Length of the measurement").value_parser(seconds))
+        .arg(number("seconds", "S", "10", "Length of the measurement").value_parser(seconds));
+    run_basics(command)
+}
+
+/// Seed and format.
+pub(crate) fn run_basics(command: Command) -> Command {
+    command
         .arg(
             Arg::new("seed")
                 .long("seed")
@@ -232,9 +238,9 @@ fn bench() -> Command {
         workload = knobs(entry, workload.args(simulation()));
         bench = bench.subcommand(workload);
     }
-    bench.subcommands(below::commands()).subcommand(run_options(
-        Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
-    ))
+    bench.subcommands(below::commands()).subcommand(reorder::command()).subcommand(upstream::command()).subcommand(
+        run_options(Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine")),
+    )
 }
 
 /// Simulated cores instead of threads.

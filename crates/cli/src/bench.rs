@@ -16,7 +16,7 @@ use crate::machine::{self, Machine};
 use crate::report::{self, Consistency};
 use crate::runner::{self, Plan};
 use crate::simulated::{self, Simulation};
-use crate::{Failure, args, below, callers};
+use crate::{Failure, args, below, callers, reorder, upstream};
 
 const MIB: usize = 1 << 20;
 
@@ -28,6 +28,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         (_, Ok(entry)) => workload(entry, matches, seed),
         ("index", _) => below::index(matches, seed),
         ("regions", _) => below::regions(matches, seed),
+        ("middle-tier", _) => upstream::run(matches, seed),
+        ("reorder", _) => reorder::run(matches, seed),
         _ => speed_of_light(matches, seed),
     }
 }

@@ -16,9 +16,11 @@ mod machine;
 mod middle_tier;
 mod procedures;
 mod protocols;
+mod reorder;
 mod report;
 mod runner;
 mod simulated;
+mod upstream;
 
 use std::process::ExitCode;
 

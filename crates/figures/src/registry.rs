@@ -31,12 +31,15 @@ pub const FIGURES: &[&Figure] = &[
     &htcc::fig18::FIGURE,
     &htcc::fig19::FIGURE,
     &htcc::table1::FIGURE,
+    &reordering::fig05::FIGURE,
+    &reordering::fig06::FIGURE,
     &reordering::fig07::FIGURE,
     &reordering::fig10::FIGURE,
     &reordering::fig13::FIGURE,
     &reordering::fig16::FIGURE,
     &reordering::fig20::FIGURE,
     &reordering::fig23::FIGURE,
+    &reordering::fig26::FIGURE,
 ];
 
 /// The figures of a paper; of these only those named, by `htcc/13` or `13`, if any are.
