@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::thread::Touch;
 
-/// Why a core lets time pass without work.
+/// Why a core lets time pass without steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// So many pause instructions.
@@ -18,6 +18,8 @@ pub enum Wait {
     Yield,
     /// It sleeps at least so long.
     Sleep(Duration),
+    /// It works on what is its own.
+    Work(Duration),
 }
 
 /// What a core does with its region, a stretch of code that takes effect at one moment of virtual time or not at all.
@@ -53,7 +55,7 @@ pub trait Machine {
     /// # Errors
     /// The region is lost: all that is left is to give it up.
     fn region(&self, act: Region, address: usize) -> Result<bool, Lost>;
-    /// The core waits. `false`: no core runs.
+    /// The core waits, or works without steps. `false`: no core runs.
     fn wait(&self, wait: Wait) -> bool;
     /// The core's clock, in nanoseconds. `None`: no core runs.
     fn now(&self) -> Option<u64>;

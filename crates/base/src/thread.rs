@@ -153,6 +153,16 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
+/// The caller has worked so long, by measurement, where no step stands for it: a simulated core's clock is put forward. Elsewhere the time has
+/// passed already.
+#[inline]
+pub fn worked(time: Duration) {
+    #[cfg(feature = "simulate")]
+    crate::simulated::wait(crate::simulated::Wait::Work(time));
+    #[cfg(not(feature = "simulate"))]
+    let _ = time;
+}
+
 /// Processors this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

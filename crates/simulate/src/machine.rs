@@ -300,11 +300,12 @@ impl simulated::Machine for Cores {
         let cost = match wait {
             Wait::Spin(pauses) => self.costs.pause * u64::from(pauses),
             Wait::Yield => self.costs.yields,
-            Wait::Sleep(time) => {
-                u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000).saturating_add(self.costs.sleep)
-            }
+            Wait::Sleep(time) => picoseconds(time).saturating_add(self.costs.sleep),
+            Wait::Work(time) => picoseconds(time),
         };
-        core.waited.set(core.waited.get() + cost);
+        if !matches!(wait, Wait::Work(_)) {
+            core.waited.set(core.waited.get() + cost);
+        }
         if matches!(wait, Wait::Sleep(_)) {
             core.slept.set(core.slept.get() + cost);
         }
@@ -338,6 +339,10 @@ pub fn at<R>(time: Duration, body: impl FnOnce() -> R) -> R {
         }
     }
     simulated::in_charge(&Still(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)), body)
+}
+
+fn picoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000)
 }
 
 fn duration(picoseconds: u64) -> Duration {
