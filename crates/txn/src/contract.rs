@@ -558,6 +558,8 @@ pub struct Batching {
     pub wait: Duration,
     /// Batches that are ordered at the same time, at most.
     pub workers: usize,
+    /// Restarts after which a transaction is executed and decided by itself, while nothing else is decided.
+    pub patience: u32,
 }
 
 /// What becomes of a batch. Transactions are named by their places in it.

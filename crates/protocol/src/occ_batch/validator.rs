@@ -123,7 +123,8 @@ impl Written {
     }
 }
 
-pub(super) const OPTIONS: &[Knob] = &[BATCH_MAX, WAIT, ALGORITHM, POLICY, FACTOR, WORKERS, LOCK_STEPS, REBASES_MAX];
+pub(super) const OPTIONS: &[Knob] =
+    &[BATCH_MAX, WAIT, ALGORITHM, POLICY, FACTOR, WORKERS, PATIENCE, LOCK_STEPS, REBASES_MAX];
 
 const BATCH_MAX: Knob = Knob {
     name: "batch_max",
@@ -185,11 +186,22 @@ const WORKERS: Knob = Knob {
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5.4: 1 to 4",
 };
 
+const PATIENCE: Knob = Knob {
+    name: "patience",
+    unit: "restarts",
+    default: 32,
+    min: 0,
+    max: 1_000_000,
+    about: "after how many restarts a transaction is executed and decided by itself, while no batch is decided; 0: never",
+    source: "ours: who reads what others change all the time is stale before it is in a batch, whatever the policy",
+};
+
 pub(super) fn batching(options: &Options) -> Batching {
     Batching {
         batch_max: options.get(&BATCH_MAX) as usize,
         wait: Duration::from_micros(options.get(&WAIT)),
         workers: options.get(&WORKERS) as usize,
+        patience: if options.get(&PATIENCE) == 0 { u32::MAX } else { options.get(&PATIENCE) as u32 },
     }
 }
 
