@@ -11,7 +11,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
     ("tests and tooling", &["suite", "fuzz", "figures", "bench", "simulate", "workload"]),
-    ("services", &["server", "client", "middle-tier", "wire"]),
+    ("services", &["server", "client", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
     ("placement", &["transport", "replica", "partition"]),
@@ -35,6 +35,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
         "it stands before another database and has nothing of this one but the order",
     ),
     ("wire", &[], "the protocol is the same whoever speaks it"),
+    ("postgres", &["base"], "it is another database, which needs nothing of this one"),
     ("figures", &[], "figures know commands of the program and what they print, and no engine"),
 ];
 

@@ -16,7 +16,7 @@ const PROGRAMS: &[&str] = &["cli", "bench"];
 const INTERFACES: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
 
 /// Crates that read and write reports and settings of their own; none of them keeps data for a database.
-const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "workload"];
+const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "workload", "postgres"];
 
 /// Calls of libc that touch files.
 const FILE_CALLS: &[&str] = &[

@@ -51,7 +51,7 @@
 //! of them of the same object, of 100,000 objects), by Zipf's θ: 1000 batches of 14, 300 of 40 (the paper's size), 100 of 64.
 //! With a hundred times the steps the exact sets are no smaller. With each batch `reorder` takes 4 µs (14, θ 0.5) to 240 µs (exact, 64,
 //! θ 0.9) on a shared virtual machine; at 40 and θ 0.9 sort-greedy about 25 µs, scc-greedy 50, exact 75.
-//! (`cargo run --release -p seriatim-batch --example quality`, with `14 1000`, `40 300` and `64 100` after `--`.)
+//! (Drawn with objects that may be the same; `seriatim bench reorder` draws nine that differ, as the benchmark does.)
 //!
 //! | prod-degree | 14, θ 0.8 | 14, θ 0.9 | 40, θ 0.7 | 40, θ 0.8 | 40, θ 0.9 | 64, θ 0.8 | 64, θ 0.9 |
 //! |---|---|---|---|---|---|---|---|

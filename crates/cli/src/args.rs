@@ -12,7 +12,7 @@ use seriatim_base::say;
 use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
-use crate::{Failure, below, middle_tier, partitions};
+use crate::{Failure, below, middle_tier, partitions, reorder, upstream};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -138,9 +138,15 @@ pub(crate) fn number(name: &'static str, value: &'static str, default: &'static 
 
 /// Threads, time, seed and format.
 pub(crate) fn run_options(command: Command) -> Command {
-    command
+    let command = command
         .arg(number("threads", "N", "1", "Threads, a terminal each").value_parser(value_parser!(u16).range(1..=4096)))
-        .arg(number("seconds", "S", "10", "Length of the measurement").value_parser(seconds))
+        .arg(number("seconds", "S", "10", "Length of the measurement").value_parser(seconds));
+    run_basics(command)
+}
+
+/// Seed and format.
+pub(crate) fn run_basics(command: Command) -> Command {
+    command
         .arg(
             Arg::new("seed")
                 .long("seed")
@@ -244,9 +250,10 @@ fn bench() -> Command {
         workload = knobs(entry, workload.args(simulation()));
         bench = bench.subcommand(workload);
     }
-    bench.subcommands(below::commands()).subcommand(partitions::command()).subcommand(run_options(
-        Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
-    ))
+    let roofline =
+        run_options(Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"));
+    let others = [partitions::command(), reorder::command(), upstream::command(), roofline];
+    bench.subcommands(below::commands()).subcommands(others)
 }
 
 /// Simulated cores instead of threads.

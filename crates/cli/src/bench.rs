@@ -16,7 +16,7 @@ use crate::machine::{self, Machine};
 use crate::report::{self, Consistency};
 use crate::runner::{self, Plan};
 use crate::simulated::{self, Simulation};
-use crate::{Failure, args, below, callers, partitions};
+use crate::{Failure, args, below, callers, partitions, reorder, upstream};
 
 const MIB: usize = 1 << 20;
 
@@ -28,7 +28,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         (_, Ok(entry)) => workload(entry, matches, seed),
         ("index", _) => below::index(matches, seed),
         ("regions", _) => below::regions(matches, seed),
+        ("middle-tier", _) => upstream::run(matches, seed),
         ("partitions", _) => partitions::run(matches, seed),
+        ("reorder", _) => reorder::run(matches, seed),
         _ => speed_of_light(matches, seed),
     }
 }

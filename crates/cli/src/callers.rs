@@ -44,22 +44,41 @@ pub(crate) fn run(
     plan: &Plan,
     tick: impl FnMut(u64, u64, bool),
 ) -> Result<Measured, LoadError> {
-    let (executor, threads) = (Arc::new(executor), threads(plan));
-    let mut seats: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
-    for (at, terminals) in runner::terminals(db, workload, plan, outstanding(plan))?.into_iter().enumerate() {
-        seats[at % threads].push(terminals);
-    }
-    let one = |seats: Vec<_>, phase: &AtomicU8, count: &AtomicU64| {
-        let client = ExecutorClient { executor: Arc::clone(&executor), session: db.session() };
-        let ended = Arc::new(Ended { list: Mutex::default(), owner: thread::current() });
-        let seat =
-            |(at, terminals)| Seat::new(terminals, Waker::from(Arc::new(Notice { at, ended: Arc::clone(&ended) })));
-        let seats = seats.into_iter().enumerate().map(seat).collect();
-        Caller { client, seats, ended, part: Part::new(workload), measures: false }.run(phase, count)
-    };
+    let (executor, seats) = (Arc::new(executor), seats(db, workload, plan)?);
+    let one =
+        |seats, phase: &AtomicU8, count: &AtomicU64| serve(db, workload, Arc::clone(&executor), seats, phase, count);
     let (mut measured, base) = runner::drive(db, workload, plan, seats, one, || executor.batch_statistics(), tick);
     measured.batches = Some(executor.batch_statistics().since(base));
     Ok(measured)
+}
+
+/// The terminals of each seat of each thread that calls.
+pub(crate) type Seats = Vec<Vec<Box<dyn Terminal>>>;
+
+/// The seats of each thread that calls.
+pub(crate) fn seats(db: &Database, workload: &dyn Workload, plan: &Plan) -> Result<Vec<Seats>, LoadError> {
+    let threads = threads(plan);
+    let mut seats: Vec<Seats> = (0..threads).map(|_| Vec::new()).collect();
+    for (at, terminals) in runner::terminals(db, workload, plan, outstanding(plan))?.into_iter().enumerate() {
+        seats[at % threads].push(terminals);
+    }
+    Ok(seats)
+}
+
+/// Calls for these seats, from now until the phase says stop.
+pub(crate) fn serve(
+    db: &Database,
+    workload: &dyn Workload,
+    executor: Arc<Executor>,
+    seats: Seats,
+    phase: &AtomicU8,
+    count: &AtomicU64,
+) -> Part {
+    let client = ExecutorClient { executor, session: db.session() };
+    let ended = Arc::new(Ended { list: Mutex::default(), owner: thread::current() });
+    let seat = |(at, terminals)| Seat::new(terminals, Waker::from(Arc::new(Notice { at, ended: Arc::clone(&ended) })));
+    let seats = seats.into_iter().enumerate().map(seat).collect();
+    Caller { client, seats, ended, part: Part::new(workload), measures: false }.run(phase, count)
 }
 
 /// Calls that have ended, by their seats, and when.

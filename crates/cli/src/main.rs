@@ -18,9 +18,11 @@ mod model;
 mod partitions;
 mod procedures;
 mod protocols;
+mod reorder;
 mod report;
 mod runner;
 mod simulated;
+mod upstream;
 
 use std::process::ExitCode;
 

@@ -150,11 +150,11 @@ impl Report<'_> {
             }
         }
         if let Some(queue) = &statistics.queue {
-            let QueueStatistics { decisions, batches, largest, left_out, stale, .. } = *queue;
+            let QueueStatistics { decisions, batches, largest, left_out, stale, alone, .. } = *queue;
             let mean = decisions as f64 / batches.max(1) as f64;
             line("decisions", format!("{decisions} in {batches} batches, {mean:.1} on average, {largest} at most"));
             let each = queue.order_time.as_secs_f64() * 1e6 / batches.max(1) as f64;
-            line("", format!("{left_out} left out, {stale} stale, {each:.1} µs to order a batch"));
+            line("", format!("{left_out} left out, {stale} stale, {alone} alone, {each:.1} µs to order a batch"));
         }
         let regions = &statistics.regions;
         if regions.started > 0 {
@@ -256,7 +256,7 @@ impl Report<'_> {
             "batches": self.batches_json(),
             "decisions": statistics.queue.map(|queue| json!({
                 "decisions": queue.decisions, "batches": queue.batches, "largest": queue.largest,
-                "left_out": queue.left_out, "stale": queue.stale, "order_seconds": queue.order_time.as_secs_f64(),
+                "left_out": queue.left_out, "stale": queue.stale, "alone": queue.alone, "order_seconds": queue.order_time.as_secs_f64(),
             })),
             "simulated": self.measured.simulated,
             "htm": regions(&statistics.regions, &self.db.backend().to_string()),

@@ -424,3 +424,43 @@ fn what_measurements_below_the_workloads_cannot_be_is_refused_in_one_line() {
         assert!(last.contains(wants) && output.stdout.is_empty(), "{talk}");
     }
 }
+
+/// The command takes no threads and no time.
+fn reorder(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+    command.args(["bench", "reorder", "--seed", "7"]).args(arguments).output().expect("the binary starts")
+}
+
+#[test]
+fn batches_that_are_reordered_report_what_is_left_out() {
+    let small = ["--objects", "100", "--batches", "20"];
+    let report = |more: &[&str]| -> Value {
+        let output = reorder(&[&small[..], &["--format", "json"], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let number = |report: &Value, name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name}: {report}"));
+    for footprints in ["five-five", "ycsb"] {
+        let exact = report(&["--batch", "12", "--footprints", footprints, "--algorithm", "exact"]);
+        let trim = report(&["--batch", "12", "--footprints", footprints, "--algorithm", "trim", "--policy", "random"]);
+        assert!(number(&exact, "left_out") > 0.0 && number(&exact, "microseconds") > 0.0, "{exact}");
+        assert_eq!((&exact["left_out"], &exact["smallest"]), (&trim["smallest"], &trim["smallest"]), "{exact} {trim}");
+        assert!(number(&trim, "left_out") > number(&exact, "left_out"), "{trim}");
+        assert_eq!((&exact["consistency"], &exact["failed"], &exact["seed"]), (&"passed".into(), &0.into(), &7.into()));
+    }
+    assert!(report(&["--batch", "15"])["smallest"].is_null(), "too many subsets");
+    let text = reorder(&[&small[..], &["--batch", "14"]].concat());
+    let printed = String::from_utf8_lossy(&text.stdout);
+    assert!(printed.contains("must be") && printed.contains("seed 7"), "{printed}");
+    for (arguments, wants) in [
+        (["--theta", "1"], "from 0 to below 1"),
+        (["--algorithm", "greedy"], "sort-greedy"),
+        (["--objects", "8"], "9.."),
+        (["--exact-max", "65"], "0..=64"),
+    ] {
+        let output = reorder(&arguments);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{talk}");
+        assert!(talk.lines().last().is_some_and(|last| last.contains(wants)), "{talk}");
+    }
+}

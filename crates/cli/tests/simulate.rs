@@ -49,6 +49,25 @@ fn a_seed_gives_one_report_to_the_byte_under_every_protocol() {
 }
 
 #[test]
+fn an_executor_runs_on_cores_with_batches_and_without() {
+    for (batch, batches) in [("1", false), ("8", true)] {
+        let options =
+            ["--protocol", "silo", "--htm", "absent", "--batch", batch, "--simulate-cores", "4", "--seed", "7"];
+        let first = report(YCSB, &options);
+        assert_eq!(first, report(YCSB, &options), "{batch}");
+        let said: Value = serde_json::from_str(&first).expect("JSON");
+        assert_eq!((&said["simulated"]["cores"], &said["consistency"]), (&4.into(), &"passed".into()), "{said}");
+        assert!(said["committed"].as_u64() > Some(100), "{said}");
+        let [calls, components] = ["calls", "components"].map(|name| said["batches"][name].as_u64());
+        assert_eq!(
+            calls > components && components > Some(0),
+            batches,
+            "hot rows are in several calls of a batch: {said}"
+        );
+    }
+}
+
+#[test]
 fn the_contention_of_a_run_is_told_at_its_virtual_end() {
     let more = ["--protocol", "htcc", "--contention", "5", "--simulate-cores", "8", "--seed", "3", "--seconds", "0.02"];
     let workload = ["tpcc", "--scale", "small", "--costs", "unit", "--format", "json", "--prefault", "0"];
@@ -113,7 +132,6 @@ fn regions_hold_what_the_model_says() {
 fn what_cannot_be_is_refused_in_one_line() {
     for (more, wanted) in [
         (&["--threads", "2"][..], "--threads"),
-        (&["--batch", "4"], "no executor yet: give --batch off"),
         (&["--durability", "async"], "no disk: give --durability off"),
         (&["--htm", "rtm"], "give --htm auto or absent"),
         (&["--htm", "emulated"], "give --htm auto or absent"),

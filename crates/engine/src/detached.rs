@@ -90,6 +90,7 @@ impl<R> Detached<R> {
                 Err(TransactError::WorkersBusy) if !wait => return Step::Stalled,
                 Err(error) => return Step::Done(Err(error)),
             }
+            let alone = runner.tx.decide_alone();
             let failure = match catch_unwind(AssertUnwindSafe(|| body(&runner.tx))) {
                 Ok(Ok(value)) => {
                     self.value = Some(value);
@@ -102,6 +103,7 @@ impl<R> Detached<R> {
                 Ok(Err(abort)) => Failure::Abort(abort),
                 Err(panic) => Failure::Panic(panic),
             };
+            drop(alone);
             if let Err(error) = runner.failed(failure, &mut self.attempts) {
                 return Step::Done(Err(error));
             }

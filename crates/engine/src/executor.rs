@@ -40,6 +40,9 @@ pub struct Executor<S> {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// What a thread of an executor runs.
+pub type ExecutorBody = Box<dyn FnOnce() + Send>;
+
 enum Work<S> {
     /// Runs by itself; whether the session can be used again.
     Whole(Box<dyn FnOnce(&mut S) -> bool + Send>),
@@ -404,15 +407,27 @@ impl<S: ExecutorSession> Desk<S> {
 }
 
 impl<S: ExecutorSession> Executor<S> {
-    /// One of so many threads; `open` gives a session.
+    /// Starts threads that run these, its bodies.
     ///
     /// # Errors
-    /// No threads are asked for, or the operating system refuses one.
-    pub fn new(
+    /// The operating system refuses one.
+    pub fn spawn(mut self, bodies: Vec<ExecutorBody>) -> Result<Executor<S>, OpenError> {
+        for body in bodies {
+            self.threads.push(thread::spawn("seriatim-executor", body).map_err(OpenError::Thread)?);
+        }
+        Ok(self)
+    }
+
+    /// One of so many threads, and what they are to run, each one of these, to their ends: that is when the executor has been dropped
+    /// and all that it was given has been run. `open` gives a session.
+    ///
+    /// # Errors
+    /// No threads are asked for.
+    pub fn apart(
         engine: &Engine,
         threads: usize,
         open: impl Fn() -> S + Send + Sync + 'static,
-    ) -> Result<Executor<S>, OpenError> {
+    ) -> Result<(Executor<S>, Vec<ExecutorBody>), OpenError> {
         if threads == 0 {
             return Err(OpenError::Invalid("an executor has at least 1 thread".to_owned()));
         }
@@ -422,10 +437,9 @@ impl<S: ExecutorSession> Executor<S> {
         let batches = work.batches();
         let queue = Mutex::new(Queue { work, idle: Vec::new(), closed: false });
         let shared = Arc::new(Shared { batches, queue });
-        let mut executor = Executor { shared, threads: Vec::with_capacity(threads) };
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
-        for at in 0..threads {
-            let (shared, engine, open) = (Arc::clone(&executor.shared), engine.clone(), Arc::clone(&open));
+        let body = |at| {
+            let (shared, engine, open) = (Arc::clone(&shared), engine.clone(), Arc::clone(&open));
             let run = move || {
                 let inbox = Inbox { decided: Mutex::default(), owner: thread::current() };
                 let mut desk = Desk {
@@ -444,9 +458,10 @@ impl<S: ExecutorSession> Executor<S> {
                 };
                 desk.run();
             };
-            executor.threads.push(thread::spawn("seriatim-executor", run).map_err(OpenError::Thread)?);
-        }
-        Ok(executor)
+            Box::new(run) as ExecutorBody
+        };
+        let bodies = (0..threads).map(body).collect();
+        Ok((Executor { shared, threads: Vec::with_capacity(threads) }, bodies))
     }
 
     /// Has one of the threads run `work` by itself.
@@ -482,6 +497,7 @@ impl<S: ExecutorSession> Executor<S> {
     ) -> Running<Result<Committed<R>, TransactError>> {
         let (running, place) = Running::new();
         let footprint = footprint.filter(|footprint| self.shared.batches && footprint.is_usable());
+        footprint.iter().for_each(Footprint::pass_time);
         let (detached, is_batched) = (Detached::new(origin), footprint.is_some());
         let transaction = Transaction { detached, step: Box::new(step), ended: None, place, is_batched };
         self.shared.push(Work::Transaction(Box::new(transaction)), footprint);

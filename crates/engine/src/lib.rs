@@ -48,7 +48,7 @@ pub use durability::{
 };
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
-pub use executor::{Executor, ExecutorSession, Running};
+pub use executor::{Executor, ExecutorBody, ExecutorSession, Running};
 pub use lean::{Body, Operations};
 pub use options::TransactionOptions;
 pub use protocol::{available_protocols, protocols};

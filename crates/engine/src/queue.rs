@@ -15,6 +15,9 @@
 //! 3. *Validation*: one batch at a time. Each transaction is decided, in that order. Those that were refused are told last, so that they
 //!    see what the others have written when they run again.
 //!
+//! Who has been refused too often is not queued any more: it is executed and decided while nothing else is ([`Queue::hold`]), so that nothing
+//! that it has read can change meanwhile.
+//!
 //! A thread that has many transactions submits their decisions ([`Queue::submit`]) and goes on; it leads when a batch is full or when it
 //! has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep before threads that submit, which may be busy: a
 //! caller never sleeps while nobody leads and no batch is under way.
@@ -40,6 +43,7 @@ use seriatim_txn::{Batching, Cause, Ordered, Phase, Prepared, Reason, Validator}
 use crate::pool::Pool;
 use crate::statistics::QueueStatistics;
 use crate::{OpenError, Settings};
+use turns::Turns;
 
 /// How batches of decisions are made.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +70,9 @@ impl Default for QueueSettings {
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have transactions open.
 const GATHER_SLICE: Duration = Duration::from_micros(100);
 
+/// What ordering a batch takes for each access of its transactions, on simulated cores (`seriatim bench reorder`: 25 µs for 400, sort-greedy, 2 GHz).
+const ORDER_TIME: Duration = Duration::from_nanos(60);
+
 /// A transaction that was found stale by the order of its batch.
 const STALE: Cause = Cause { phase: Phase::Validate, reason: Reason::RecordChanged };
 /// One that its batch left out.
@@ -77,6 +84,9 @@ pub(crate) struct Queue {
     validator: Option<Box<dyn Validator>>,
     /// Batches that are ordered at the same time, at most.
     workers: usize,
+    /// Restarts after which a transaction is executed while nothing is decided.
+    patience: u32,
+    turns: Turns,
     /// Knows how many transactions are open; `None`: it is not known.
     pool: Option<Arc<Pool>>,
     state: Mutex<State>,
@@ -93,9 +103,6 @@ struct State {
     gathers: Option<Thread>,
     /// Batches that were taken out and are not decided.
     under_way: usize,
-    /// A batch is being validated, and these wait for their turn.
-    validating: bool,
-    turns: Vec<Thread>,
     counted: QueueStatistics,
 }
 
@@ -269,7 +276,15 @@ impl Queue {
     /// One that knows of nothing but what it is given.
     #[cfg(test)]
     pub(crate) fn new(settings: QueueSettings) -> Queue {
-        Queue { settings, validator: None, workers: 1, pool: None, state: Mutex::default() }
+        Queue {
+            settings,
+            validator: None,
+            workers: 1,
+            patience: u32::MAX,
+            turns: Turns::default(),
+            pool: None,
+            state: Mutex::default(),
+        }
     }
 
     /// What the queue of a database is to be, if its settings or its protocol's validator want one.
@@ -299,7 +314,9 @@ impl Queue {
     pub(crate) fn open(settings: QueueSettings, validator: Option<Box<dyn Validator>>, pool: &Arc<Pool>) -> Queue {
         let workers = validator.as_ref().map_or(1, |validator| validator.batching().workers);
         let validator = validator.filter(|_| settings.order.is_none());
-        Queue { settings, validator, workers, pool: Some(Arc::clone(pool)), state: Mutex::default() }
+        let patience = validator.as_ref().map_or(u32::MAX, |validator| validator.batching().patience);
+        let (pool, turns) = (Some(Arc::clone(pool)), Turns::default());
+        Queue { settings, validator, workers, patience, turns, pool, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -308,6 +325,23 @@ impl Queue {
 
     pub(crate) fn statistics(&self) -> QueueStatistics {
         self.state().counted
+    }
+
+    /// Whether a transaction with so many restarts is not queued any more, but executed and decided while nothing else is decided
+    /// ([`Queue::hold`]).
+    pub(crate) fn has_lost_patience(&self, restarts: u32) -> bool {
+        restarts >= self.patience
+    }
+
+    /// Has no batch decided until [`Queue::release`], or until that lasts too long: whoever reads meanwhile reads what stays.
+    pub(crate) fn hold(&self) -> u64 {
+        self.state().counted.alone += 1;
+        self.turns.take(true)
+    }
+
+    /// Ends what [`Queue::hold`] began.
+    pub(crate) fn release(&self, turn: u64) {
+        self.turns.end(turn);
     }
 
     /// Decisions of a batch, at most.
@@ -461,6 +495,8 @@ impl Queue {
         let stale = refused.len();
         let (prepared, mut decisions) = split(fresh);
         let ordered = self.contain(|| validator.order(&prepared));
+        let of = |of: &Prepared| of.reads.len() + of.writes.len() + of.nodes.len() + of.inserts.len();
+        thread::work(ORDER_TIME * prepared.iter().map(of).sum::<usize>() as u32);
         for (those, cause) in [(&ordered.stale, STALE), (&ordered.left_out, LEFT_OUT)] {
             let taken = those.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
             refused.extend(taken.map(|decision| (decision, cause)));
@@ -492,33 +528,14 @@ impl Queue {
         refused: Vec<(Decision, Cause)>,
         ordered: Ordered,
     ) {
-        self.take_turn();
+        let turn = self.turns.take(false);
         for at in ordered.order.into_iter().chain(0..size) {
             if let Some(decision) = decisions.get_mut(at).and_then(Option::take) {
                 decision.make(None);
             }
         }
-        self.end_turn();
+        self.turns.end(turn);
         refused.into_iter().for_each(|(decision, cause)| decision.make(Some(cause)));
-    }
-
-    /// Waits until no other batch is being validated.
-    fn take_turn(&self) {
-        loop {
-            let mut state = self.state();
-            if !std::mem::replace(&mut state.validating, true) {
-                return;
-            }
-            state.turns.push(thread::current());
-            drop(state);
-            thread::park();
-        }
-    }
-
-    fn end_turn(&self) {
-        let mut state = self.state();
-        state.validating = false;
-        state.turns.drain(..).for_each(|thread| thread.unpark());
     }
 
     /// Gives the lead to somebody, if there is one to be had. A caller that sleeps gets it, as a thread that submitted may be busy; if nobody
@@ -599,6 +616,8 @@ impl Decision {
         }
     }
 }
+
+mod turns;
 
 #[cfg(test)]
 mod tests;

@@ -269,10 +269,12 @@ impl Runner {
         self.tx.renew();
         loop {
             self.tx.open(mode, attempts, origin)?;
+            let alone = self.tx.decide_alone();
             let ended = match &mut self.whole {
                 Some(whole) if origin == Origin::Procedure => attempt_whole(whole, &mut self.tx, &mut body),
                 _ => attempt(&mut self.tx, &mut body),
             };
+            drop(alone);
             match ended {
                 Ok((value, tid)) => return Ok(Committed { value, receipt: Receipt { tid }, attempts }),
                 Err(failure) => self.failed(failure, &mut attempts)?,

@@ -1276,6 +1276,20 @@ impl<W: Worker + ?Sized> Drop for UndoUpdate<'_, W> {
 }
 
 /// Opening.
+/// Nothing is decided but the transaction that has this.
+pub(crate) struct Alone {
+    inner: Arc<Inner>,
+    turn: u64,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(queue) = &self.inner.queue {
+            queue.release(self.turn);
+        }
+    }
+}
+
 impl TxCore {
     /// Opens an attempt. `origin` says who asks.
     ///
@@ -1390,7 +1404,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         {
             pieces.follow();
         }
-        if self.queued.get()
+        if self.is_queued()
             && let Some(held) = self.worker().detach()
         {
             cold_path();
@@ -1572,7 +1586,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let mut waiting = Waiting::default();
         loop {
             self.ending.set(true);
-            let outcome = if self.queued.get() { self.decide_queued() } else { self.decide() };
+            let outcome = if self.is_queued() { self.decide_queued() } else { self.decide() };
             match self.decided(outcome) {
                 Ok(outcome) => return Ok(outcome),
                 Err(OpError::Wait(_)) => self.wait(&mut waiting, Phase::Lock)?,
@@ -1604,13 +1618,35 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.queued.set(false);
     }
 
+    /// Whether the open attempt is held, and its decision queued.
+    #[inline]
+    fn is_queued(&self) -> bool {
+        self.queued.get() && !self.has_lost_patience()
+    }
+
+    #[cold]
+    fn has_lost_patience(&self) -> bool {
+        let restarts = self.attempt.get().saturating_sub(1);
+        self.inner.queue.as_ref().is_some_and(|queue| queue.has_lost_patience(restarts))
+    }
+
+    /// The attempt has begun, and has read nothing. If it was refused too often, nothing is decided until what this gives is dropped.
+    #[inline]
+    pub(crate) fn decide_alone(&self) -> Option<Alone> {
+        if !self.queued.get() || self.mode.get() != Mode::ReadWrite || !self.has_lost_patience() {
+            return None;
+        }
+        let turn = self.inner.queue.as_ref()?.hold();
+        Some(Alone { inner: Arc::clone(&self.inner), turn })
+    }
+
     /// What the queue is to be told of the executed transaction; `None` if its decision is not queued.
     ///
     /// # Errors
     /// A conflict that is already certain.
     pub(crate) fn prepare(&self) -> Result<Option<(&Queue, Prepared)>, OpError> {
         self.executed().map_err(OpError::Abort)?;
-        let Some(queue) = self.inner.queue.as_ref().filter(|_| self.queued.get()) else { return Ok(None) };
+        let Some(queue) = self.inner.queue.as_ref().filter(|_| self.is_queued()) else { return Ok(None) };
         let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
         // The validation and the lists are for the choice of an order.
         let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };

@@ -119,6 +119,12 @@ impl Setting {
         self.timed(part, series, x, scene, command, 0.001)
     }
 
+    /// A point of a measurement that has no threads of its own to choose, and says itself how much it runs.
+    pub fn alone(&self, part: &'static str, series: &str, x: f64, command: &str) -> Point {
+        let arguments = format!("bench {command}").split_whitespace().map(str::to_owned).collect();
+        Point { part, cores: Cores::Real, threads: 1, series: series.to_owned(), x, arguments }
+    }
+
     /// A point that runs for the time of its size, on simulated cores for so many virtual seconds.
     fn timed(
         &self,

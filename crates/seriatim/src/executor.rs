@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use seriatim_engine::{ExecutorSession, Footprint, Origin, Runner};
+use seriatim_engine::{ExecutorBody, ExecutorSession, Footprint, Origin, Runner};
 
 use crate::procedure::registry::Registry;
 use crate::procedure::{Access, Declared, Keys, Touch};
@@ -16,8 +16,7 @@ use crate::{
 /// Where decisions are queued ([`Builder::queue_decisions`](crate::Builder::queue_decisions)), a thread does not wait for the decisions
 /// of what it was given by [`Executor::transact`] and [`Executor::call`]: it executes further transactions meanwhile, up to as many as
 /// a batch has and its share of the [`workers`](crate::Builder::workers) allows, and their decisions come together in one batch; but one
-/// at a time where procedures run in pieces. What it was given by [`Executor::run`] it runs by itself, when its other transactions have
-/// ended.
+/// at a time where procedures run in pieces. What it was given by [`Executor::run`] it runs by itself, when its others have ended.
 ///
 /// What is given to [`Executor::run`] may wait for work that was given before it. Any other work that waits for work of the same executor
 /// can wait for ever: for what is behind it while all threads wait; and within a transaction, for one that its own thread is to decide.
@@ -71,9 +70,15 @@ impl ExecutorSession for Session {
 
 impl Executor {
     pub(crate) fn new(database: &Database, threads: usize) -> Result<Executor, OpenError> {
-        let sessions = database.clone();
-        let inner = seriatim_engine::Executor::new(database.engine(), threads, move || sessions.session())?;
-        Ok(Executor { inner, procedures: database.shared_procedures() })
+        let (executor, bodies) = Executor::apart(database, threads)?;
+        Ok(Executor { inner: executor.inner.spawn(bodies)?, ..executor })
+    }
+
+    /// One whose threads are the caller's, as simulated cores are: each runs one of these bodies, until the executor is dropped.
+    pub fn apart(database: &Database, threads: usize) -> Result<(Executor, Vec<ExecutorBody>), OpenError> {
+        let (sessions, engine) = (database.clone(), database.engine());
+        let (inner, bodies) = seriatim_engine::Executor::apart(engine, threads, move || sessions.session())?;
+        Ok((Executor { inner, procedures: database.shared_procedures() }, bodies))
     }
 
     /// Has one of the threads run `work` by itself, with a session as [`Database::session`] gives it.

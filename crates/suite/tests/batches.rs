@@ -1,6 +1,8 @@
 //! Batches that a validator orders. Of two transactions that can both commit in one order and not in the other, both do at once, whichever came
 //! first. A decision validates whatever the order is, so an edge that is missed shows in no history: it shows here.
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -203,31 +205,96 @@ fn canary_those_that_stay_in_an_order_that_left_them_out_are_noticed() {
     }
 }
 
-/// Transactions of which each batch can commit one, under each policy: the restarts of the one that had most.
+const BATCH: u64 = 8;
+
+/// Transactions of which each batch can commit one: the restarts of the one that had most, under each policy.
+fn worst_restarts(builder: &Builder, patience: u64) -> [u32; 6] {
+    [0, 1, 2, 3, 4, 5].map(|policy| {
+        let builder = builder.clone().protocol_option("policy", policy).protocol_option("patience", patience);
+        let (db, tables) = open(builder.protocol_option("batch_max", BATCH));
+        let executor = db.executor(1).expect("a thread");
+        let running: Vec<_> = (0..200)
+            .map(|_| {
+                let tables = tables.clone();
+                executor.transact(move |tx| add(tx, &tables, 1))
+            })
+            .collect();
+        let attempts = running.into_iter().map(|running| running.wait().expect("attempts enough").attempts);
+        let worst = attempts.max().expect("there are some") - 1;
+        let sum = db.session().transact(|tx| Ok(tx.get(&tables.rows, &1)?.expect("it is there").value()));
+        assert_eq!(sum.expect("alone").into_value(), 200);
+        worst
+    })
+}
+
 #[test]
 fn who_was_left_out_often_is_spared_by_the_policies_for_that() {
-    const BATCH: u64 = 8;
     /// Of `rct` and `rdeg`, with as many transactions at a time as a batch has: see the README of the protocol.
     const RESTARTS_MAX: u32 = 8 + 6;
     for builder in builders() {
-        let worst = [0, 1, 2, 3, 4, 5].map(|policy| {
-            let builder = builder.clone().protocol_option("policy", policy).protocol_option("batch_max", BATCH);
-            let (db, tables) = open(builder);
-            let executor = db.executor(1).expect("a thread");
-            let running: Vec<_> = (0..200)
-                .map(|_| {
-                    let tables = tables.clone();
-                    executor.transact(move |tx| add(tx, &tables, 1))
-                })
-                .collect();
-            let attempts = running.into_iter().map(|running| running.wait().expect("attempts enough").attempts);
-            let worst = attempts.max().expect("there are some") - 1;
-            let sum = db.session().transact(|tx| Ok(tx.get(&tables.rows, &1)?.expect("it is there").value()));
-            assert_eq!(sum.expect("alone").into_value(), 200);
-            worst
-        });
+        let worst = worst_restarts(&builder, 0);
         eprintln!("restarts at worst, of random, max-, sum-, prod-degree, rct, rdeg: {worst:?}");
         assert!(worst[4..].iter().all(|&restarts| (1..=RESTARTS_MAX).contains(&restarts)), "{worst:?}");
+    }
+}
+
+#[test]
+fn under_no_policy_does_anybody_restart_more_often_than_its_patience_lasts() {
+    const PATIENCE: u32 = 5;
+    for builder in builders() {
+        let worst = worst_restarts(&builder, PATIENCE.into());
+        assert!(worst.iter().all(|&restarts| (1..=PATIENCE).contains(&restarts)), "{worst:?}");
+    }
+}
+
+/// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it is to be decided: of each of the
+/// first attempts the row changes behind its back, of others too unless nothing is decided.
+fn attempts_of_one_that_is_stale(builder: Builder, first: u32) -> (u32, Statistics) {
+    let (db, tables) = open(builder);
+    let (ends, updates) = (AtomicBool::new(false), AtomicU64::new(0));
+    let attempts = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = db.session();
+            while !ends.load(SeqCst) {
+                session.transact(|tx| add(tx, &tables, 1)).expect("attempts enough");
+                updates.fetch_add(1, SeqCst);
+            }
+        });
+        let attempt = Cell::new(0);
+        let body = |tx: &Tx| {
+            attempt.set(attempt.get() + 1);
+            tx.get(&tables.rows, &1)?;
+            let patience = if attempt.get() <= first { Duration::from_secs(60) } else { Duration::from_millis(3) };
+            // The first of two may have been decided before the row was read.
+            let (before, began) = (updates.load(SeqCst), clock::Instant::now());
+            while updates.load(SeqCst) < before + 2 && began.elapsed() < patience {
+                thread::yield_now();
+            }
+            add(tx, &tables, 2)
+        };
+        let committed = db.session().transact(body);
+        ends.store(true, SeqCst);
+        committed.expect("attempts enough").attempts
+    });
+    let counted = db.statistics();
+    (attempts, counted)
+}
+
+#[test]
+fn who_is_stale_again_and_again_is_executed_while_nothing_else_is_decided() {
+    const PATIENCE: u32 = 3;
+    for builder in builders() {
+        let patient = builder.clone().protocol_option("patience", PATIENCE.into());
+        let (attempts, counted) = attempts_of_one_that_is_stale(patient, PATIENCE);
+        let alone = counted.queue.expect("decisions are queued").alone;
+        // A thread that is not run for long has lost its turn.
+        assert!(
+            (PATIENCE + 1..PATIENCE + 6).contains(&attempts) && alone == u64::from(attempts - PATIENCE),
+            "{attempts}, {alone}"
+        );
+        // Otherwise there is no end to it.
+        let (attempts, counted) = attempts_of_one_that_is_stale(builder.protocol_option("patience", 0), 20);
+        assert!(attempts > 20 && counted.queue.is_some_and(|queue| queue.alone == 0), "{attempts}, {counted:?}");
     }
 }
 

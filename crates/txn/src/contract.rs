@@ -28,7 +28,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{TableId, Tid};
+use seriatim_base::{ColumnId, TableId, Tid};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyBuf};
 use seriatim_htm::{Backend, Htm, HtmMode, Whole};
 use seriatim_memory::{OutOfMemory, Pinned};
@@ -509,14 +509,34 @@ pub trait Repair {
 pub struct Prepared {
     /// Records read, by address, with the TID of the version seen; those that a write builds on among them.
     pub reads: Vec<(usize, Tid)>,
+    /// Of each of `reads` what of the row was used; of those that are not named here, any of it.
+    pub read_columns: Vec<ColumnSet>,
     /// Records to be written, by address.
     pub writes: Vec<usize>,
+    /// Of each of `writes` what of the row changes; of those that are not named here, all of it.
+    pub write_columns: Vec<ColumnSet>,
     /// Leaves and buckets in which absences or ranges were seen, by the address of their version.
     pub nodes: Vec<usize>,
     /// Leaves and buckets in which rows are to be linked, likewise. Splits move keys, so it may be others when they are.
     pub inserts: Vec<usize>,
     /// How often the transaction was aborted and executed again. Who queues it says so, not its worker.
     pub restarts: u32,
+}
+
+impl Prepared {
+    /// What of a row is in no column that updates change: that there is a row, above all.
+    pub const REST: ColumnSet = ColumnSet::of(ColumnId(u16::MAX));
+
+    /// `reads`, each with what of the row was used.
+    pub fn reads(&self) -> impl Iterator<Item = (usize, Tid, ColumnSet)> {
+        let columns = self.read_columns.iter().copied().chain(std::iter::repeat(ColumnSet::ALL));
+        self.reads.iter().zip(columns).map(|(&(record, tid), columns)| (record, tid, columns))
+    }
+
+    /// `writes`, each with what of the row changes.
+    pub fn writes(&self) -> impl Iterator<Item = (usize, ColumnSet)> {
+        self.writes.iter().copied().zip(self.write_columns.iter().copied().chain(std::iter::repeat(ColumnSet::ALL)))
+    }
 }
 
 /// Orders the decisions of batches of executed transactions.
@@ -538,6 +558,8 @@ pub struct Batching {
     pub wait: Duration,
     /// Batches that are ordered at the same time, at most.
     pub workers: usize,
+    /// Restarts after which a transaction is executed and decided by itself, while nothing else is decided.
+    pub patience: u32,
 }
 
 /// What becomes of a batch. Transactions are named by their places in it.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::exit;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,15 +10,15 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use serde_json::{Map, Value, json};
 use seriatim::htm::{Backend, HtmMode};
-use seriatim::{Batch, Database, Durability, Statistics, thread};
+use seriatim::{Batch, BatchStatistics, Database, Durability, Executor, Statistics, thread};
 use seriatim_base::talk;
 use seriatim_simulate::costs::Table;
 use seriatim_simulate::validation::{Verdict, judge};
 use seriatim_simulate::{Core, Costs, Guard, Machine, Role, Step, Work};
 use seriatim_workload::Workload;
 
-use crate::Failure;
 use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
+use crate::{Failure, callers};
 
 /// The table that comes with the program.
 const DEFAULT: &str = include_str!("../../../simulate/costs/default.json");
@@ -56,9 +57,6 @@ impl Simulation {
     pub(crate) fn of(matches: &ArgMatches, plan: &mut Plan) -> Result<Option<Simulation>, Failure> {
         let Some(&cores) = matches.get_one::<u16>("simulate-cores") else { return Ok(None) };
         let unfit = |what: &str| Err(Failure::Usage(format!("simulated cores have no {what}")));
-        if plan.batch != Batch::Off {
-            return unfit("executor yet: give --batch off");
-        }
         if plan.durability != Durability::Off {
             return unfit("disk: give --durability off");
         }
@@ -164,44 +162,69 @@ pub(crate) struct Charged<'t> {
 /// What a core gives back.
 enum Ended {
     Terminal(Box<Part>),
-    /// What the database had counted when the measurement began, and what it had at its end.
-    Phases(Box<(Statistics, Statistics)>),
-    Ticker,
+    /// What the database and its executor had counted when the measurement began, and what they had at its end.
+    Phases(Box<[(Statistics, Option<BatchStatistics>); 2]>),
+    /// A core that nobody asks.
+    Helper,
 }
 
 impl Charged<'_> {
     /// Runs the plan.
     pub(crate) fn run(&self, db: &Database, workload: &dyn Workload, plan: &Plan) -> Result<Measured, Failure> {
-        let terminals = runner::terminals(db, workload, plan, plan.threads).map_err(Failure::run)?;
         let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
-        let counts: Vec<AtomicU64> = terminals.iter().map(|_| AtomicU64::new(0)).collect();
+        // Of transactions, which nobody asks here.
+        let count = AtomicU64::new(0);
         // What the load replaced is old.
         (0..4).for_each(|_| db.step());
-        let (phase, interval) = (&phase, EPOCH);
-        let mut roles: Vec<Role<'_, Ended>> = terminals
-            .into_iter()
-            .zip(&counts)
-            .enumerate()
-            .map(|(at, (terminals, count))| {
-                let serve =
-                    move || Ended::Terminal(Box::new(runner::serve(db, workload, plan, terminals, phase, count)));
-                Role::new(format!("terminal {at}"), serve)
-            })
-            .collect();
+        let (phase, count, interval) = (&phase, &count, EPOCH);
+        let ended = |part: Part| Ended::Terminal(Box::new(part));
+        let mut roles: Vec<Role<'_, Ended>> = Vec::new();
+        // The cores that execute transactions come first.
+        let executor = match plan.batch {
+            Batch::Off => {
+                let terminals = runner::terminals(db, workload, plan, plan.threads).map_err(Failure::run)?;
+                roles.extend(terminals.into_iter().enumerate().map(|(at, terminals)| {
+                    let serve = move || ended(runner::serve(db, workload, plan, terminals, phase, count));
+                    Role::new(format!("terminal {at}"), serve)
+                }));
+                None
+            }
+            _ => {
+                let (executor, bodies) = Executor::apart(db, plan.threads).map_err(Failure::run)?;
+                roles.extend(bodies.into_iter().enumerate().map(|(at, body)| {
+                    let run = move || {
+                        body();
+                        Ended::Helper
+                    };
+                    Role::new(format!("executor {at}"), run)
+                }));
+                let executor = Arc::new(executor);
+                let seats = callers::seats(db, workload, plan).map_err(Failure::run)?;
+                roles.extend(seats.into_iter().enumerate().map(|(at, seats)| {
+                    let executor = Arc::clone(&executor);
+                    let call = move || ended(callers::serve(db, workload, executor, seats, phase, count));
+                    Role::new(format!("caller {at}"), call)
+                }));
+                Some(executor)
+            }
+        };
         roles.push(Role::new("ticker", move || {
             while phase.load(Ordering::Relaxed) != STOP {
                 thread::sleep(interval);
                 db.step();
             }
-            Ended::Ticker
+            Ended::Helper
         }));
+        // The executor ends with those who have it.
         roles.push(Role::new("phases", move || {
+            let counted =
+                || (db.statistics(), executor.as_ref().map(|executor: &Arc<Executor>| executor.batch_statistics()));
             thread::sleep(Duration::from_secs_f64(plan.warmup));
-            let base = db.statistics();
+            let base = counted();
             phase.store(MEASURE, Ordering::Relaxed);
             thread::sleep(Duration::from_secs_f64(plan.seconds));
             phase.store(STOP, Ordering::Relaxed);
-            Ended::Phases(Box::new((base, db.statistics())))
+            Ended::Phases(Box::new([base, counted()]))
         }));
         let longest = Duration::from_secs_f64(plan.warmup + plan.seconds + GRACE);
         let guard = Guard { longest, held: HELD, tell: Box::new(give_up) };
@@ -213,17 +236,21 @@ impl Charged<'_> {
                 exit(1);
             }
         };
-        let (mut parts, mut statistics) = (Vec::new(), None);
+        let (mut parts, mut statistics, mut batches) = (Vec::new(), None, None);
         for result in run.results {
             match result.expect("a terminal does not panic") {
                 Ended::Terminal(part) => parts.push(*part),
-                Ended::Phases(both) => statistics = Some(both.1.since(&both.0)),
-                Ended::Ticker => {}
+                Ended::Phases(counted) => {
+                    let [(before, batches_before), (after, batches_after)] = *counted;
+                    statistics = Some(after.since(&before));
+                    batches = batches_after.zip(batches_before).map(|(after, before)| after.since(before));
+                }
+                Ended::Helper => {}
             }
         }
         let measured = Measured::new(workload, statistics.unwrap_or_default());
         let simulated = Some(self.report(plan, &run.cores, run.switches));
-        Ok(Measured { simulated, ..runner::merge(measured, parts) })
+        Ok(Measured { simulated, batches, ..runner::merge(measured, parts) })
     }
 
     /// What a report says of the cores. Steps are those of the whole run, the warm-up included.

@@ -133,7 +133,7 @@ struct Meets(Barrier);
 
 impl Validator for Meets {
     fn batching(&self) -> Batching {
-        Batching { batch_max: 2, wait: Duration::ZERO, workers: 2 }
+        Batching { batch_max: 2, wait: Duration::ZERO, workers: 2, patience: 7 }
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
@@ -182,7 +182,7 @@ struct Refuses;
 
 impl Validator for Refuses {
     fn batching(&self) -> Batching {
-        Batching { batch_max: 3, wait: LONG, workers: 1 }
+        Batching { batch_max: 3, wait: LONG, workers: 1, patience: 7 }
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {

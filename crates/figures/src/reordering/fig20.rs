@@ -33,6 +33,6 @@ pub(crate) const FIGURE: Figure = Figure {
         max: f64::INFINITY,
         threads: 8,
         regions: false,
-        because: "time to order is not charged to simulated cores",
+        because: "",
     }],
 };

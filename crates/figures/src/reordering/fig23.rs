@@ -28,7 +28,7 @@ pub(crate) const FIGURE: Figure = Figure {
     title: "YCSB with 16 requests",
     paper_shows: "In front of Cicada, with 28 threads and a skew of 0.99, batches by thread have up to 2.2 times the throughput and a tail shorter by up to \
                   71 %; Silo and TicToc are below.",
-    here: "Figures 23 to 25 by skew; where the axis says 0.9 it is 0.99. The paper's batches by thread are `--batch N`, before any protocol; this is the \
+    here: "Figures 23 to 25 by skew; where the axis says 0.9 it is 0.99. The paper's batches by thread are `--batch N`, before any protocol (docs/batching.md has them); this is the \
            validator, in which transactions that write what they read are in each other's way in any order.",
     points,
     views: VIEWS,
@@ -40,6 +40,6 @@ pub(crate) const FIGURE: Figure = Figure {
         max: f64::INFINITY,
         threads: 8,
         regions: false,
-        because: "every write builds on a read of its row here: of all who write a row, one in a batch commits",
+        because: "every write builds on a read of its row here: of all who write a row, one in a batch commits; and one thread at a time decides",
     }],
 };

@@ -9,12 +9,15 @@ use crate::measured::{Cores, Size};
 use crate::metric::{Metric, THROUGHPUT};
 use crate::setting::{Scene, Setting};
 
+pub(crate) mod fig05;
+pub(crate) mod fig06;
 pub(crate) mod fig07;
 pub(crate) mod fig10;
 pub(crate) mod fig13;
 pub(crate) mod fig16;
 pub(crate) mod fig20;
 pub(crate) mod fig23;
+pub(crate) mod fig26;
 
 /// The paper's skews; of a small size two of them.
 const SKEWS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.9];
@@ -38,8 +41,11 @@ const MORE_THROUGHPUT: Claim = Claim {
     max: f64::INFINITY,
     threads: 8,
     regions: false,
-    because: "",
+    because: ONE_DECIDES,
 };
+
+/// The paper's base sends each decision to a validator, too.
+const ONE_DECIDES: &str = "without batches all threads decide, and with them one at a time";
 
 /// Throughput and tail by skew.
 const VIEWS: &[View] = &[
@@ -77,4 +83,34 @@ fn route(scene: Scene) -> &'static str {
 fn five_five(setting: &Setting, theta: f64) -> String {
     let objects = if setting.size == Size::Small { 1_000 } else { 100_000 };
     format!("five-five --objects {objects} --theta {theta}")
+}
+
+/// The paper's algorithms by their names here: those of figures 5 and 6.
+const ALGORITHMS: [(&str, &str); 10] = [
+    ("search", "--algorithm exact"),
+    ("hybrid_20", "--algorithm hybrid --exact-max 20"),
+    ("hybrid_15", "--algorithm hybrid --exact-max 15"),
+    ("hybrid_10", "--algorithm hybrid --exact-max 10"),
+    ("greedy_max", "--algorithm scc-greedy --policy max-degree"),
+    ("greedy_sum", "--algorithm scc-greedy --policy sum-degree"),
+    ("greedy_prod", "--algorithm scc-greedy --policy prod-degree"),
+    ("greedy_sort", "--algorithm sort-greedy --policy prod-degree --factor 2"),
+    ("random", "--algorithm random"),
+    ("random_3", "--algorithm random-3"),
+];
+
+/// Sets of batches of two sizes, by skew: figure 5 shows how large they are, figure 6 how long they take.
+fn set_points(setting: &Setting) -> Vec<Point> {
+    let is_small = setting.size == Size::Small;
+    let (skews, batches) = if is_small { (&SKEWS[3..], 3) } else { (&SKEWS[..], 1000) };
+    let mut points = Vec::new();
+    for transactions in ["40", "14"] {
+        for &theta in skews {
+            for (series, arguments) in ALGORITHMS {
+                let command = format!("reorder --theta {theta} --batch {transactions} --batches {batches} {arguments}");
+                points.push(setting.alone(transactions, series, theta, &command));
+            }
+        }
+    }
+    points
 }

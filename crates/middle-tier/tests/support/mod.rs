@@ -1,19 +1,18 @@
 //! A PostgreSQL of the test's own, a middle tier before it, and clients.
 //!
-//! The server is the Debian package's: `apt-get install postgresql`, or a directory of binaries in `SERIATIM_POSTGRES`. Where there is none, tests
-//! that need it say `skipped`, and how to get it.
+//! Where there is no server, tests that need one say `skipped`, and how to get it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use seriatim_base::talk;
 use seriatim_middle_tier::{Acceptor, Batching, Counted, Counts, Settings, Templates, Upstream, serve};
+use seriatim_postgres::Server;
 use seriatim_wire::errors;
 use seriatim_wire::frames::{Frames, Piece};
 use seriatim_wire::message;
@@ -24,150 +23,60 @@ use tokio::sync::oneshot;
 /// Clients of a middle tier at the same time.
 pub(crate) const CLIENTS_MAX: usize = 24;
 
-/// Where the binaries of the newest server are.
-fn binaries() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("SERIATIM_POSTGRES") {
-        return Some(PathBuf::from(folder));
-    }
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    let found = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
-    found.filter(|folder| folder.join("initdb").exists()).max()
-}
-
-/// Who runs the server, which must not be root.
-fn user() -> Option<(u32, u32)> {
-    let id = Command::new("id").arg("-u").output().ok()?;
-    if id.stdout != b"0\n" {
-        return None;
-    }
-    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
-    let entry = ["postgres:", "nobody:"].iter().find_map(|name| passwd.lines().find(|line| line.starts_with(name)))?;
-    let mut fields = entry.split(':').skip(2).map_while(|field| field.parse().ok());
-    Some((fields.next()?, fields.next()?))
-}
-
 /// A server, which ends with this.
 pub(crate) struct Postgres {
-    binaries: PathBuf,
-    user: Option<(u32, u32)>,
-    folder: PathBuf,
+    server: Server,
     pub(crate) port: u16,
-    server: Option<Child>,
 }
 
 impl Postgres {
     /// A new server with these lines in its configuration, and users `postgres` and `plain` (let in as they are) and `secret` (with a
     /// password of that name); none, and a line that says so, where there is none to be had.
     pub(crate) fn start(name: &str, configuration: &str) -> Option<Postgres> {
-        let Some(binaries) = binaries() else {
-            talk!(
-                "skipped: {name}: there is no PostgreSQL here; `apt-get install postgresql`, or SERIATIM_POSTGRES=DIR with its binaries"
-            );
+        let Some(binaries) = seriatim_postgres::binaries() else {
+            talk!("skipped: {name}: {}", seriatim_postgres::MISSING);
             return None;
         };
-        let folder = std::env::temp_dir().join(format!("seriatim-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("a temporary directory");
-        let user = user();
-        if let Some((uid, gid)) = user {
-            std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).expect("root may");
-        }
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
-        let mut postgres = Postgres { binaries, user, folder, port, server: None };
-        let data = postgres.data();
-        let mut initdb = postgres.command("initdb");
-        initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]);
-        succeed(&mut initdb);
-        let access =
-            "local all all trust\nhost all secret 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
-        std::fs::write(data.join("pg_hba.conf"), access).expect("its configuration");
-        let mut settings =
-            std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).expect("it is there");
-        let folder = postgres.folder.display();
-        write!(
-            settings,
-            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{folder}'\nfsync = off\n{configuration}\n"
-        )
-        .expect("its configuration");
-        postgres.run();
+        let access = "host all secret 127.0.0.1/32 scram-sha-256\n";
+        let server = Server::start(binaries, name, access, configuration).unwrap_or_else(|error| panic!("{error}"));
+        let postgres = Postgres { port: server.port(), server };
         postgres.psql("create role plain login; create role secret login password 'secret'; grant create on schema public to public");
         Some(postgres)
     }
 
-    fn data(&self) -> PathBuf {
-        self.folder.join("data")
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.binaries.join(program));
-        // Clients look for certificates at home.
-        command.current_dir(&self.folder).env("LC_ALL", "C").env("HOME", &self.folder);
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
-        }
-        command
-    }
-
-    /// Starts it, also after [`Postgres::kill`].
+    /// Starts it after [`Postgres::kill`].
     pub(crate) fn run(&mut self) {
-        let log = std::fs::File::options().create(true).append(true).open(self.folder.join("log")).expect("a log");
-        let mut server = self.command("postgres");
-        server.arg("-D").arg(self.data()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.server = Some(server.spawn().expect("it starts"));
-        let until = Instant::now() + Duration::from_secs(60);
-        let ready = || {
-            let port = self.port.to_string();
-            let mut ready = self.command("pg_isready");
-            ready.args(["-q", "-h", "127.0.0.1", "-p", &port]).status().is_ok_and(|status| status.success())
-        };
-        while !ready() {
-            assert!(Instant::now() < until, "it does not start: {}", self.log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        self.server.run().unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Ends it as a crash does.
     pub(crate) fn kill(&mut self) {
-        let Some(mut server) = self.server.take() else { return };
-        let mut stop = self.command("pg_ctl");
-        stop.arg("-D").arg(self.data()).args(["-m", "immediate", "-W", "stop"]).stdout(Stdio::null());
-        let _ = stop.status();
-        let _ = server.wait();
+        self.server.kill();
     }
 
     /// Makes a file the server's, which nobody else may read.
     pub(crate) fn adopt(&self, file: &Path) {
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(file, permissions).expect("it is ours");
-        if let Some((uid, gid)) = self.user {
-            std::os::unix::fs::chown(file, Some(uid), Some(gid)).expect("root may");
-        }
-    }
-
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+        self.server.own(file).unwrap_or_else(|error| panic!("{error}"));
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.server.folder()
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("postgres://127.0.0.1:{}?sslmode=disable", self.port)
+        self.server.url()
     }
 
     /// What `psql` prints of a statement, unaligned, as the superuser and without the middle tier.
     pub(crate) fn psql(&self, text: &str) -> String {
-        let port = self.port.to_string();
-        let mut psql = self.command("psql");
-        psql.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-c", text]);
-        let output = succeed(&mut psql);
-        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+        self.server.psql(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A program of the server's, at this port.
     pub(crate) fn program(&self, name: &str, port: u16, user: &str, settings: &str) -> Command {
-        let mut command = self.command(name);
+        let mut command = self.server.command(name);
         command.env("PGPASSWORD", "secret").env("PGCONNECT_TIMEOUT", "10");
         let database = format!("host=127.0.0.1 port={port} user={user} dbname=postgres {settings}");
         match name {
@@ -180,24 +89,9 @@ impl Postgres {
     }
 }
 
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// Runs a program, which has to end well.
 pub(crate) fn succeed(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{text}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout)
-    );
-    output
+    seriatim_postgres::output(command).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A middle tier, which ends with this.

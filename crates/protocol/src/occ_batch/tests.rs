@@ -162,6 +162,77 @@ fn two_updates_that_read_are_in_each_others_way() {
     assert_eq!((order.len(), left_out.len()), (1, 1));
 }
 
+/// A bench whose rows have two columns that change, and one by which they are told apart.
+fn wide() -> Bench<OccBatch> {
+    let other = seriatim_catalog::ColumnDef::new("other", seriatim_catalog::ColumnType::I64);
+    let fixed = seriatim_catalog::ColumnDef::new("fixed", seriatim_catalog::ColumnType::U64).immutable();
+    Bench::<OccBatch>::of(HtmMode::Absent, &["id"], [other, fixed]).with_rows(&[10, 20, 30, 40, 50])
+}
+
+const VALUE: ColumnId = ColumnId(1);
+const OTHER: ColumnId = ColumnId(2);
+const FIXED: ColumnId = ColumnId(3);
+
+impl Held {
+    /// Reads these columns of a row.
+    fn using(mut self, bench: &Bench<OccBatch>, key: u64, columns: ColumnSet) -> Held {
+        assert!(self.0.read(&bench.cells, Key::Word8(key), columns).expect("nothing is locked").is_some());
+        self
+    }
+
+    /// Changes these columns of a row. (It writes the value's alone, which an update may leave as it is.)
+    fn changing(mut self, bench: &Bench<OccBatch>, key: u64, columns: ColumnUse) -> Held {
+        assert!(self.0.update(&bench.cells, Key::Word8(key), columns).expect("nothing is locked").is_some());
+        self
+    }
+
+    /// Adds one to the value of a row, and looks at what never changes.
+    fn adding(mut self, bench: &Bench<OccBatch>, key: u64) -> Held {
+        let columns = ColumnUse::adding([VALUE]).union(ColumnSet::of(FIXED).into());
+        let rows = self.0.update(&bench.cells, Key::Word8(key), columns).expect("nothing is locked");
+        let rows = rows.expect("it is there");
+        let value = bench.get(rows.before);
+        bench.set(rows.after, value + 1);
+        self
+    }
+}
+
+/// As Payments of one warehouse, which add to its sum and read its name.
+#[test]
+fn who_adds_to_a_row_and_reads_what_never_changes_is_in_nobodys_way() {
+    let bench = wide();
+    let batch = (0..8).map(|_| Held::begin(&bench).adding(&bench, X)).collect();
+    assert_eq!(decide(batch), ((0..8).collect(), vec![]));
+    assert_eq!(bench.state(&[X]), [18]);
+}
+
+/// Each reads a column of the row of which the other changes another.
+#[test]
+fn who_uses_other_columns_than_are_changed_is_in_nobodys_way() {
+    let bench = wide();
+    let one = |reads, writes| {
+        let held = Held::begin(&bench).using(&bench, reads, ColumnSet::of(OTHER));
+        held.changing(&bench, writes, ColumnSet::of(VALUE).into())
+    };
+    assert_eq!(decide(vec![one(X, Y), one(Y, X)]), (vec![0, 1], vec![]));
+}
+
+/// Two change one column each, and two read one each: each reader comes before its writer.
+#[test]
+fn who_uses_a_column_comes_before_who_changes_it_where_others_change_others() {
+    let bench = wide();
+    let write = |column| Held::begin(&bench).changing(&bench, X, ColumnSet::of(column).into());
+    let read = |column: ColumnId| {
+        let held = Held::begin(&bench).using(&bench, X, ColumnSet::of(column));
+        held.adding(&bench, 1 + u64::from(column.0))
+    };
+    let batch = vec![write(VALUE), write(OTHER), read(OTHER), read(VALUE)];
+    assert_eq!(decide(batch), (vec![2, 1, 3, 0], vec![]));
+    // Who uses the whole row comes before all of them.
+    let whole = Held::begin(&bench).using(&bench, X, ColumnSet::ALL).adding(&bench, 4);
+    assert_eq!(decide(vec![write(VALUE), write(OTHER), whole]), (vec![2, 0, 1], vec![]));
+}
+
 /// It may have set the column to what was there, or not at all.
 #[test]
 fn a_blind_write_that_changed_nothing_is_refuted_by_another() {

@@ -1,14 +1,16 @@
 //! The validator: what it orders batches by, and its options.
 //!
-//! Resources are records, and the leaves and buckets whose node versions prove ranges and absences. Who saw one commits before who writes
+//! Resources are records, or columns of those of which some of a batch change other columns than others, and the leaves and buckets whose node versions prove ranges and absences. Who saw one commits before who writes
 //! it, or links a row in it. Addresses name them: a record or node that a held transaction saw is not reused while it is held.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use seriatim_base::Tid;
 use seriatim_batch::{ALGORITHMS, Batch, Decided, Member, POLICIES, Settings};
+use seriatim_catalog::ColumnSet;
 use seriatim_txn::{Batching, Environment, Fault, Knob, Options, Ordered, Prepared, Validator};
 
 use crate::shared::epoch_commit::LOCK_STEPS;
@@ -54,16 +56,25 @@ impl Validator for Orders {
         // Of those that a policy ranks alike the last is left out: so who was left out before comes first.
         let mut members: Vec<usize> = (0..batch.len()).collect();
         members.sort_by_key(|&at| Reverse(batch[at].restarts));
-        let mut graph = Batch::<usize, Tid>::default();
+        let written = Written::of(batch);
+        let mut graph = Batch::<(usize, u16), Tid>::default();
         for &at in &members {
-            let Prepared { reads, writes, nodes, inserts, restarts } = &batch[at];
+            let prepared = &batch[at];
             // Whether a node is as it was seen, the decision says: of those that saw it none is known to be older.
-            let nodes = nodes.iter().filter(|_| !self.faults.miss_nodes).map(|&node| (node, Tid::ZERO));
-            let reads = reads.iter().filter(|_| !self.faults.miss_reads).copied();
+            let nodes = prepared.nodes.iter().filter(|_| !self.faults.miss_nodes);
+            let nodes = nodes.map(|&node| ((node, WHOLE), Tid::ZERO));
+            let reads = prepared.reads().filter(|_| !self.faults.miss_reads);
+            let reads = reads.flat_map(|(record, tid, columns)| {
+                Written::parts(written.get(&record), columns).map(move |part| ((record, part), tid))
+            });
+            let writes = prepared.writes().flat_map(|(record, columns)| {
+                Written::parts(written.get(&record), columns).map(move |part| (record, part))
+            });
+            let inserts = prepared.inserts.iter().map(|&node| (node, WHOLE));
             graph
-                .add(Member { restarts: *restarts, value: 0 })
+                .add(Member { restarts: prepared.restarts, value: 0 })
                 .reads(reads.chain(nodes))
-                .writes(writes.iter().chain(inserts).copied());
+                .writes(writes.chain(inserts));
         }
         let Decided { mut order, aborted: mut left_out, stale } = graph.reorder(&self.settings);
         if self.faults.reverse {
@@ -77,7 +88,43 @@ impl Validator for Orders {
     }
 }
 
-pub(super) const OPTIONS: &[Knob] = &[BATCH_MAX, WAIT, ALGORITHM, POLICY, FACTOR, WORKERS, LOCK_STEPS, REBASES_MAX];
+/// The part of a resource that is not told by columns: no column's number, as those from the 64th on share one.
+const WHOLE: u16 = u16::MAX;
+
+/// What a batch is going to change of a record.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    columns: ColumnSet,
+    /// Whether some change other columns than others.
+    differ: bool,
+}
+
+impl Written {
+    /// By record.
+    fn of(batch: &[Prepared]) -> HashMap<usize, Written> {
+        let mut written: HashMap<usize, Written> = HashMap::new();
+        for (record, columns) in batch.iter().flat_map(Prepared::writes) {
+            let of = written.entry(record).or_insert(Written { columns, differ: false });
+            of.differ |= of.columns != columns;
+            of.columns = of.columns.union(columns);
+        }
+        written
+    }
+
+    /// The parts of a record that who uses or changes these columns does: who changes what another uses has one in common. Where all
+    /// change the same columns the record is one part.
+    fn parts(written: Option<&Written>, columns: ColumnSet) -> impl Iterator<Item = u16> {
+        let (whole, apart) = match written {
+            None => (true, ColumnSet::EMPTY),
+            Some(Written { columns: changed, differ: false }) => (changed.intersects(columns), ColumnSet::EMPTY),
+            Some(Written { columns: changed, .. }) => (false, changed.intersection(columns)),
+        };
+        whole.then_some(WHOLE).into_iter().chain(apart.iter().map(|column| column.0))
+    }
+}
+
+pub(super) const OPTIONS: &[Knob] =
+    &[BATCH_MAX, WAIT, ALGORITHM, POLICY, FACTOR, WORKERS, PATIENCE, LOCK_STEPS, REBASES_MAX];
 
 const BATCH_MAX: Knob = Knob {
     name: "batch_max",
@@ -139,11 +186,22 @@ const WORKERS: Knob = Knob {
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5.4: 1 to 4",
 };
 
+const PATIENCE: Knob = Knob {
+    name: "patience",
+    unit: "restarts",
+    default: 32,
+    min: 0,
+    max: 1_000_000,
+    about: "after how many restarts a transaction is executed and decided by itself, while no batch is decided; 0: never",
+    source: "ours: who reads what others change all the time is stale before it is in a batch, whatever the policy",
+};
+
 pub(super) fn batching(options: &Options) -> Batching {
     Batching {
         batch_max: options.get(&BATCH_MAX) as usize,
         wait: Duration::from_micros(options.get(&WAIT)),
         workers: options.get(&WORKERS) as usize,
+        patience: if options.get(&PATIENCE) == 0 { u32::MAX } else { options.get(&PATIENCE) as u32 },
     }
 }
 

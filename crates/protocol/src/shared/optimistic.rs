@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::thread::Touch;
-use seriatim_base::{TableId, abort_on_unwind};
-use seriatim_catalog::{Key, KeyBuf, KeyClass};
+use seriatim_base::{TableId, Tid, abort_on_unwind};
+use seriatim_catalog::{ColumnSet, Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
 use seriatim_memory::{CountedVec, OutOfMemory};
 use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
@@ -646,18 +646,23 @@ impl<O: Origin> Optimistic<O> {
     /// What it has read and is going to write, for the caller that orders the decisions of several transactions.
     pub(crate) fn prepared(&self) -> Prepared {
         let Optimistic { base: Attempt { core, writes, .. }, reads, node_set, locks, .. } = self;
-        let there = || writes.entries().iter().enumerate().filter(|(_, write)| write.link == Link::There);
+        let columns = self.columns_written();
+        let there = || writes.entries().iter().zip(&columns).filter(|(write, _)| write.link == Link::There);
         // What a blind write builds on is whatever is there.
-        let builds_on = there().filter(|&(entry, _)| !self.is_blind(entry));
-        let seen = |(_, write): (usize, &Write<O>)| (write.record.addr(), write.expected.tid());
+        let builds_on = || there().filter(|(_, (used, _))| !used.is_empty());
+        let seen = |(write, _): (&Write<O>, _)| (write.record.addr(), write.expected.tid());
         let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
         let address = |node_version: &NodeVersion| node_version.address() as usize;
         let read = |read: &Read<O>| (read.record().addr(), read.seen.tid());
         let locked = locks.held().filter(|&(record, _)| writes.find(record).is_none());
-        let locked = locked.map(|(record, tid)| (record.addr(), tid));
+        let locked: Vec<(usize, Tid)> = locked.map(|(record, tid)| (record.addr(), tid)).collect();
+        // What was locked, and is not to be written, may have been used whole.
+        let read_columns = self.columns_read().into_iter().chain(locked.iter().map(|_| ColumnSet::ALL));
         Prepared {
-            reads: reads.iter().map(read).chain(locked).chain(builds_on.map(seen)).collect(),
-            writes: there().map(|(_, write)| write.record.addr()).collect(),
+            reads: reads.iter().map(read).chain(locked.iter().copied()).chain(builds_on().map(seen)).collect(),
+            read_columns: read_columns.chain(builds_on().map(|(_, (used, _))| *used)).collect(),
+            writes: there().map(|(write, _)| write.record.addr()).collect(),
+            write_columns: there().map(|(_, (_, changed))| *changed).collect(),
             nodes: node_set.iter().map(|entry| address(&entry.node_version)).collect(),
             inserts: writes.deferred.iter().filter_map(place).map(|node_version| address(&node_version)).collect(),
             restarts: 0,

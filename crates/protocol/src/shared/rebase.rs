@@ -17,13 +17,14 @@ use std::sync::atomic::Ordering;
 use seriatim_catalog::{ColumnSet, ColumnUse, RowRef};
 use seriatim_memory::{CountedVec, Local};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Fault, Knob, OpError, RowPtr, Table};
+use seriatim_txn::{Fault, Knob, OpError, Prepared, RowPtr, Table};
 
 use super::optimistic::Optimistic;
 use super::origin::Origin;
 use super::record;
 use super::record_header::{self, TidWord};
 use super::table_ref::TableRef;
+use super::writes::Write;
 
 /// How often an attempt is rebased at most: each time another has committed.
 pub(crate) const REBASES_MAX: Knob = Knob {
@@ -231,10 +232,41 @@ impl<O: Origin> Optimistic<O> {
         self.rebase_write(0, true, false).is_some()
     }
 
-    /// Whether the updates of an entry use no column of the row that they change: they can be merged into any other.
-    pub(crate) fn is_blind(&self, entry: usize) -> bool {
-        let is_row = self.base.writes.entries()[entry].row_version != 0;
-        is_row && self.updates(entry).is_some_and(|columns| columns.read().is_empty())
+    /// Of each entry of the read set, what of the row was used.
+    pub(crate) fn columns_read(&self) -> Vec<ColumnSet> {
+        let mut columns = vec![ColumnSet::ALL; self.reads.len()];
+        for base in self.bases.reads.iter() {
+            let changing = base.columns.used.intersection(base.table.get().updatable);
+            columns[base.entry as usize] = changing.union(Prepared::REST);
+        }
+        columns
+    }
+
+    /// Of each entry of the write set, what its updates use of the row that they change, and what of it they change. Those that use nothing
+    /// can be merged into any other version.
+    pub(crate) fn columns_written(&self) -> Vec<(ColumnSet, ColumnSet)> {
+        let entries = self.base.writes.entries();
+        let mut noted = vec![(ColumnUse::default(), 0); entries.len()];
+        for base in self.bases.writes.iter() {
+            let (columns, updates) = &mut noted[base.entry as usize];
+            *columns = then(*columns, base);
+            *updates += usize::from(base.row_version != 0);
+        }
+        let row_versions = self.base.writes.row_versions_of_each();
+        let of = |((write, (columns, updates)), row_versions): ((&Write<O>, (ColumnUse, usize)), usize)| {
+            if write.row_version == 0 || write.expected.is_absent() || updates != row_versions {
+                return (ColumnSet::ALL, ColumnSet::ALL);
+            }
+            // Rows that cannot be told apart are used or changed whole.
+            let of_row = |columns: ColumnSet| match write.table().updatable {
+                ColumnSet::EMPTY if columns.is_empty() => columns,
+                ColumnSet::EMPTY => ColumnSet::ALL,
+                updatable => columns.intersection(updatable),
+            };
+            let changed = of_row(columns.either());
+            (of_row(columns.read()), if changed.is_empty() { Prepared::REST } else { changed })
+        };
+        entries.iter().zip(noted).zip(row_versions).map(of).collect()
     }
 
     /// What the updates of an entry do with columns, if it has nothing but updates that were noted. What was not, an insertion or deletion
@@ -245,11 +277,7 @@ impl<O: Origin> Optimistic<O> {
         if self.base.writes.entries()[entry].expected.is_absent() || updates != self.base.writes.row_versions(entry) {
             return None;
         }
-        Some(noted().fold(ColumnUse::default(), |columns, base| {
-            // Of several sums each has to stay in range, not just the last.
-            let twice = columns.added.intersection(base.columns.added);
-            columns.union(base.columns).union(twice.into())
-        }))
+        Some(noted().fold(ColumnUse::default(), then))
     }
 
     /// Merges an entry's updates into a newer row version of its record.
@@ -271,6 +299,13 @@ impl<O: Origin> Optimistic<O> {
         }
         merged
     }
+}
+
+/// What updates of a row do, and one more.
+fn then(columns: ColumnUse, base: &Base) -> ColumnUse {
+    // Of several sums each has to stay in range, not just the last.
+    let twice = columns.added.intersection(base.columns.added);
+    columns.union(base.columns).union(twice.into())
 }
 
 /// The columns that are kept apart: each that an update may change.

@@ -244,6 +244,13 @@ impl<O: Origin> WriteSet<O> {
         1 + self.replaced.iter().filter(|replaced| replaced.entry as usize == entry).count()
     }
 
+    /// The same of each entry.
+    pub(crate) fn row_versions_of_each(&self) -> Vec<usize> {
+        let mut row_versions = vec![1; self.entries.len()];
+        self.replaced.iter().for_each(|replaced| row_versions[replaced.entry as usize] += 1);
+        row_versions
+    }
+
     /// An entry builds on the version with this TID word now.
     pub(crate) fn rebased(&mut self, entry: usize, word: TidWord) {
         self.entries[entry].expected = word;

@@ -1,0 +1,237 @@
+//! SmallBank on a PostgreSQL of its own: clients connect to it, or to the middle tier before it (Ding, Kot, Gehrke, PVLDB 12(2), 2018,
+//! §5.6, figures 26 to 28).
+//!
+//! Each client is a thread with a connection, and has one transaction at a time, which comes in one message. One that the server rolls back for its
+//! serializability is sent again at once, until it commits; its latency is from the first time. In the end the accounts must have what was loaded
+//! and what clients were told that they brought and took.
+
+mod client;
+mod smallbank;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim::Rng;
+use seriatim_base::clock::Instant;
+use seriatim_base::thread;
+use seriatim_middle_tier::{Batching, Counted, Counts, Settings, Templates, Upstream};
+use seriatim_postgres::Server;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use client::{Client, Ended};
+use smallbank::{Bank, TEMPLATES};
+
+/// What clients connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// The server.
+    None,
+    /// The middle tier, which passes on what comes.
+    Passes,
+    /// The middle tier, which orders batches of at most so many.
+    Batches(NonZeroUsize),
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What clients connect to.
+    pub tier: Tier,
+    /// Clients.
+    pub clients: usize,
+    /// Customers, with a savings and a checking account each; at least 2.
+    pub accounts: u64,
+    /// Their skew, 0 or more and below 1.
+    pub theta: f64,
+    /// For how long a transaction waits for a batch to fill, at most.
+    pub wait: Duration,
+    /// Seconds that do not count, and those that do.
+    pub seconds: [f64; 2],
+    /// Determines what clients ask for.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Transactions that committed.
+    pub committed: u64,
+    /// Times that one was rolled back (40001 or 40P01).
+    pub aborted: u64,
+    /// Nanoseconds that those that committed took, ascending.
+    pub latencies: Vec<u64>,
+    /// What the middle tier counted, the warm-up included, if there was one.
+    pub counted: Option<Counted>,
+    /// The server's version.
+    pub version: String,
+}
+
+/// Why it was not measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no PostgreSQL: how to get one.
+    Missing(String),
+    /// What went wrong.
+    Failed(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Failed(why)
+    }
+}
+
+/// Starts a server, loads the accounts, runs the clients and looks what is there.
+///
+/// # Errors
+/// There is no server, it failed, or money was lost or made.
+pub fn run(options: &Options) -> Result<Measured, Refused> {
+    let Options { tier, clients, accounts, wait, seconds, .. } = *options;
+    let Some(binaries) = seriatim_postgres::binaries() else {
+        return Err(Refused::Missing(seriatim_postgres::MISSING.to_owned()));
+    };
+    let configuration = format!("max_connections = {}\nsynchronous_commit = off\n", clients + 10);
+    let server = Server::start(binaries, "bench", "", &configuration)?;
+    let bank = Bank::load(&server, accounts)?;
+    let running = match tier {
+        Tier::None => None,
+        Tier::Passes => Some(Running::start(&server, None, clients)?),
+        Tier::Batches(size) => {
+            let batching = Batching { size, wait, ..Batching::default() };
+            Some(Running::start(&server, Some(batching), clients)?)
+        }
+    };
+    let own = SocketAddr::from(([127, 0, 0, 1], server.port()));
+    let address = running.as_ref().map_or(own, |running| running.address);
+    let connect = |_| Client::connect(address).map_err(|error| format!("a client cannot connect: {error}"));
+    let connected: Vec<Client> = (0..clients).map(connect).collect::<Result<_, String>>()?;
+    let [warmup, measured] = seconds.map(Duration::from_secs_f64);
+    let (began, mut seeds) = (Instant::now(), Rng::from_seed(options.seed));
+    let parts: Vec<Result<Part, String>> = thread::scope(|scope| {
+        let one = |client: Client| {
+            let rng = Rng::from_seed(seeds.next_u64());
+            scope.spawn(move || serve(client, options, rng, began, [warmup, warmup + measured]))
+        };
+        let threads: Vec<_> = connected.into_iter().map(one).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect()
+    });
+    let (mut sum, mut brought) = (Measured::default(), 0);
+    for part in parts {
+        let Part { measured, brought: cents } = part?;
+        sum.committed += measured.committed;
+        sum.aborted += measured.aborted;
+        sum.latencies.extend(measured.latencies);
+        brought += cents;
+    }
+    sum.latencies.sort_unstable();
+    bank.check(&server, brought)?;
+    sum.counted = running.map(Running::end);
+    sum.version = server.psql("show server_version")?;
+    Ok(sum)
+}
+
+/// What a client did, and the cents that it brought into the bank.
+struct Part {
+    measured: Measured,
+    brought: i64,
+}
+
+/// Runs transactions until the second time after `began`, and counts those that end after the first.
+fn serve(
+    mut client: Client,
+    options: &Options,
+    mut rng: Rng,
+    began: Instant,
+    [from, until]: [Duration; 2],
+) -> Result<Part, String> {
+    let inputs = smallbank::Inputs::new(options.accounts, options.theta);
+    let mut part = Part { measured: Measured::default(), brought: 0 };
+    while began.elapsed() < until {
+        let (transaction, first) = (inputs.draw(&mut rng), Instant::now());
+        let text = transaction.text();
+        let mut aborted = 0;
+        let tags = loop {
+            match client.query(&text)? {
+                Ended::Committed(tags) => break tags,
+                Ended::RolledBack => aborted += 1,
+            }
+        };
+        part.brought += transaction.brings(&tags)?;
+        let ended = Instant::now();
+        if (from..until).contains(&ended.since(began)) {
+            part.measured.committed += 1;
+            part.measured.aborted += aborted;
+            part.measured.latencies.push(ended.since(first).as_nanos() as u64);
+        }
+    }
+    Ok(part)
+}
+
+/// A middle tier before a server.
+struct Running {
+    runtime: Runtime,
+    counts: Arc<Counts>,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+}
+
+impl Running {
+    fn start(server: &Server, batching: Option<Batching>, clients: usize) -> Result<Running, String> {
+        let told = |error: std::io::Error| format!("the middle tier does not start: {error}");
+        let upstream = Upstream::parse(&server.url())?;
+        let templates = Templates::parse(TEMPLATES)?;
+        let settings = Settings { upstream, templates, batching, tls: None, tls_required: false, clients_max: clients };
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(told)?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(told)?;
+        let address = listener.local_addr().map_err(told)?;
+        let (counts, (stop, stopped)) = (Arc::new(Counts::default()), oneshot::channel::<()>());
+        let counting = Arc::clone(&counts);
+        runtime.spawn(async move {
+            let stop = async { _ = stopped.await };
+            seriatim_middle_tier::serve(listener, settings, counting, stop, std::future::pending()).await;
+        });
+        Ok(Running { runtime, counts, address, stop })
+    }
+
+    /// Ends it; what it has counted.
+    fn end(self) -> Counted {
+        drop(self.stop);
+        self.runtime.shutdown_timeout(Duration::from_secs(5));
+        self.counts.counted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few accounts, so that transactions conflict.
+    #[test]
+    fn no_money_is_lost_behind_any_tier() {
+        let fifty = NonZeroUsize::new(50).expect("not zero");
+        for tier in [Tier::None, Tier::Passes, Tier::Batches(fifty)] {
+            let options = Options {
+                tier,
+                clients: 4,
+                accounts: 10,
+                theta: 0.9,
+                wait: Duration::from_millis(1),
+                seconds: [0.0, 0.3],
+                seed: 7,
+            };
+            let measured = match run(&options) {
+                Ok(measured) => measured,
+                Err(Refused::Missing(how)) => return seriatim_base::talk!("skipped: {how}"),
+                Err(Refused::Failed(why)) => panic!("{tier:?}: {why}"),
+            };
+            assert!(measured.committed > 0 && measured.latencies.len() as u64 == measured.committed, "{measured:?}");
+            let counted = measured.counted.unwrap_or_default();
+            assert_eq!(counted.batched > 0, matches!(tier, Tier::Batches(_)), "{counted:?}");
+            assert_eq!(counted.matched > 0, tier != Tier::None, "all that clients send are templates: {counted:?}");
+        }
+    }
+}

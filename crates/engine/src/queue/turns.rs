@@ -1,0 +1,136 @@
+//! Whose turn it is to make decisions: one thread at a time, first come, first served.
+//!
+//! A thread can *hold* its turn while it executes a transaction, so that nothing is decided meanwhile that the transaction has read. Code of
+//! users runs then, for which nobody knows how long it takes, so others wait for [`HOLD_MAX`] and no longer: then the turn passes on, and
+//! what the holder gives back is nothing.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::thread::{self, Thread};
+
+/// For how long a turn is held, at most, while others wait for theirs.
+pub(super) const HOLD_MAX: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Turns that were asked for.
+    drawn: u64,
+    /// The turn that it is.
+    serves: u64,
+    /// Since when it is held, if it is.
+    held_since: Option<Instant>,
+    /// Those who wait, and are to look again.
+    waiting: Vec<Thread>,
+}
+
+impl State {
+    /// It is the next one's turn.
+    fn pass(&mut self) {
+        self.serves += 1;
+        self.held_since = None;
+        self.wake();
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(|thread| thread.unpark());
+    }
+}
+
+impl Turns {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a turn, which lasts until [`Turns::end`]; if it `holds`, for [`HOLD_MAX`] at most.
+    #[must_use]
+    pub(super) fn take(&self, holds: bool) -> u64 {
+        let mut state = self.state();
+        let turn = state.drawn;
+        state.drawn += 1;
+        loop {
+            if state.serves == turn {
+                if holds {
+                    state.held_since = Some(Instant::now());
+                    // Others may sleep without an end in sight.
+                    state.wake();
+                }
+                return turn;
+            }
+            let left = state.held_since.map(|since| HOLD_MAX.saturating_sub(since.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                state.pass();
+                continue;
+            }
+            state.waiting.push(thread::current());
+            drop(state);
+            match left {
+                Some(left) => thread::park_timeout(left),
+                None => thread::park(),
+            }
+            state = self.state();
+        }
+    }
+
+    /// The turn is over, unless it was already.
+    pub(super) fn end(&self, turn: u64) {
+        let mut state = self.state();
+        if state.serves == turn {
+            state.pass();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    #[test]
+    fn turns_are_taken_one_at_a_time_in_the_order_in_which_they_were_asked_for() {
+        const THREADS: usize = 4;
+        let (turns, inside, order) = (Turns::default(), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for round in 0..200 {
+                        let turn = turns.take(round % 7 == 0);
+                        assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                        order.lock().expect("nobody panics").push(turn);
+                        inside.fetch_sub(1, SeqCst);
+                        turns.end(turn);
+                    }
+                });
+            }
+        });
+        assert!(order.into_inner().expect("nobody panics").into_iter().eq(0..THREADS as u64 * 200));
+    }
+
+    #[test]
+    fn who_holds_a_turn_for_too_long_has_lost_it() {
+        let (turns, came) = (Turns::default(), AtomicBool::new(false));
+        let held = turns.take(true);
+        let began = Instant::now();
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let turn = turns.take(false);
+                came.store(true, SeqCst);
+                turns.end(turn);
+            });
+            thread::sleep(HOLD_MAX / 4);
+            // A slow machine may have taken longer for a quarter than for the whole.
+            assert!(!came.load(SeqCst) || began.elapsed() >= HOLD_MAX, "it is held");
+            other.join().expect("it comes");
+        });
+        assert!(came.into_inner() && began.elapsed() >= HOLD_MAX);
+        let next = turns.take(false);
+        turns.end(held);
+        assert_eq!(turns.state().serves, next, "what is over is not ended again");
+        turns.end(next);
+    }
+}
