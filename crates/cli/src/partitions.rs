@@ -19,6 +19,8 @@ use crate::{Failure, simulated};
 
 /// Most clients' threads.
 const THREADS_MAX: u32 = 100;
+/// Those on simulated cores, if no number is given: so many clients' machines.
+const THREADS_SIMULATED: u32 = 8;
 /// Most simulated cores.
 const CORES_MAX: u32 = 128;
 /// Lengths in virtual seconds, if none are given.
@@ -80,8 +82,8 @@ pub(crate) fn system(command: Command) -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..=i64::from(THREADS_MAX)))
                 .help(
-                    "Threads that the clients share; under locking they coordinate. By default 1, on simulated cores one for \
-                     each client, at most 100",
+                    "Threads that the clients share; under locking they coordinate. By default 1, on simulated \
+                     cores 8",
                 ),
         )
         .arg(count(
@@ -186,7 +188,7 @@ pub(crate) fn plan(matches: &ArgMatches, scheme: Scheme, seed: u64, is_simulated
             "transactions over two partitions need two: give --partitions 2 or more".to_owned(),
         ));
     }
-    let default = if is_simulated { clients.min(THREADS_MAX) } else { 1 };
+    let default = if is_simulated { clients.min(THREADS_SIMULATED) } else { 1 };
     let threads = matches.get_one::<u32>("client-threads").copied().unwrap_or(default);
     let roles = partitions + 1 + threads;
     if is_simulated && roles > CORES_MAX {

@@ -75,7 +75,7 @@ fn simulated_cores_repeat_a_run_in_builds_that_have_them() {
     }
     let one = report(&arguments);
     assert_eq!(one, report(&arguments));
-    assert_eq!(one["simulated"]["cores"], 43, "{one}");
+    assert_eq!(one["simulated"]["cores"], 11, "{one}");
 }
 
 #[test]

@@ -136,3 +136,53 @@ fn canary_a_carrier_out_of_order_is_noticed() {
         }
     }
 }
+
+/// Prints what `costs` is taken from: `cargo test --release -p seriatim-bench --lib what_an_owner -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement, for a quiet machine"]
+fn what_an_owner_takes() {
+    use super::store::{Act, Few, Work};
+    use seriatim_base::clock::Instant;
+    use seriatim_partition::{
+        Call, ClientId, CoordinatorId, Decision, Fragment, FromCoordinator, Options, Owner, ToOwner, TransactionId,
+    };
+    const TIMES: u64 = 400_000;
+    let id = |n: u64| TransactionId { client: ClientId((n % 40) as u32), number: n + 1 };
+    let work = |n: u64, count: u32| {
+        let mut keys = Few::default();
+        (0..count).for_each(|key| keys.push((n % 40) as u32 * KEYS as u32 + key));
+        Work { keys, act: Act::Update, fails: false }
+    };
+    let each = |scheme, step: &dyn Fn(u64, &mut dyn FnMut(ToOwner<Work>))| {
+        let options = Options { records: false, ..Options::new(scheme) };
+        let mut owner = Owner::new(PartitionId(0), Store::new(480, StoreCosts::default()), &options);
+        let (mut out, began) = (Vec::new(), Instant::now());
+        for n in 0..TIMES {
+            step(n, &mut |message| {
+                owner.handle(message, &mut out);
+                out.clear();
+            });
+        }
+        began.elapsed().as_nanos() as u64 / TIMES
+    };
+    for may_abort in [false, true] {
+        let call = |n| ToOwner::Call(Call { transaction: id(n), work: work(n, KEYS as u32), may_abort });
+        eprintln!("a call, undo {may_abort}: {} ns", each(Scheme::Blocking, &|n, handle| handle(call(n))));
+    }
+    for (scheme, keys) in
+        [Scheme::Blocking, Scheme::Locking].into_iter().flat_map(|scheme| [0, 6, 12].map(|n| (scheme, n)))
+    {
+        let (coordinator, life, round) = (CoordinatorId(0), 0, 0);
+        let took = each(scheme, &|n, handle| {
+            let (transaction, work) = (id(n), Some(work(n, keys)));
+            let fragment = Fragment { transaction, coordinator, life, round, work, last: true };
+            handle(ToOwner::Coordinator(FromCoordinator::Fragment(fragment)));
+            handle(ToOwner::Coordinator(FromCoordinator::Decision(Decision {
+                transaction,
+                coordinator,
+                commit: true,
+            })));
+        });
+        eprintln!("a fragment of {keys} keys and its decision, {}: {took} ns", scheme.name());
+    }
+}
