@@ -66,7 +66,7 @@ mod writer;
 
 pub use addend::Addend;
 pub use bytes::{Bytes, TooLong};
-pub use codec::{KeyCodec, RowWord};
+pub use codec::{KeyCodec, KeyPlace, PartitionValue, RowWord};
 pub use column::Column;
 pub use column_set::{ColumnSet, ColumnUse};
 pub use decimal::{Decimal, DecimalError};

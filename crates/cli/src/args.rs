@@ -157,6 +157,23 @@ pub(crate) fn run_basics(command: Command) -> Command {
         .arg(format())
 }
 
+/// The option for partitions, and the knob of a workload that has such itself.
+const PARTITIONS: &str = "partitions";
+
+fn has_partitions(entry: &Entry) -> bool {
+    entry.knobs.iter().any(|knob| knob.name == PARTITIONS)
+}
+
+/// How many partitions the database is to have, if that is said. Those of a workload are the database's if its protocol has some.
+pub(crate) fn partitions(matches: &ArgMatches, protocol: &str) -> Option<usize> {
+    if let Ok(given) = matches.try_get_one::<u16>(PARTITIONS) {
+        return given.copied().map(usize::from);
+    }
+    let has = seriatim::protocols().iter().any(|info| info.name == protocol && info.capabilities.partitions);
+    let of_workload = matches.get_one::<String>(PARTITIONS).filter(|_| has)?.parse().ok()?;
+    Some(usize::min(of_workload, 64))
+}
+
 fn bench() -> Command {
     let mut names: Vec<&str> = vec!["auto"];
     names.extend(seriatim::protocols().iter().map(|protocol| protocol.name));
@@ -186,6 +203,13 @@ fn bench() -> Command {
                     .value_delimiter('+')
                     .help("The tables whose rows are hot from the start, and no others, in place of option hot: such as warehouse+district"),
             )
+            .args((!has_partitions(entry)).then(|| {
+                Arg::new(PARTITIONS)
+                    .long(PARTITIONS)
+                    .value_name("N")
+                    .value_parser(value_parser!(u16).range(1..=64))
+                    .help("Partitions, under a protocol that has some: `auto` is one then")
+            }))
             .arg(Arg::new("without-validation").long("without-validation").action(ArgAction::SetTrue).help(
                 "Commit without validating what was read: results are wrong and not checked. Measures what validation costs",
             ))

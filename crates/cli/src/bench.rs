@@ -233,6 +233,9 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     for (name, value) in matches.get_many::<(String, u64)>("option").into_iter().flatten() {
         builder = builder.protocol_option(name, *value);
     }
+    if let Some(partitions) = args::partitions(matches, &text("protocol")) {
+        builder = builder.partitions(partitions);
+    }
     if let Some(names) = matches.get_many::<String>("hot-tables") {
         builder = builder.hot_tables(names);
     }

@@ -63,6 +63,7 @@ fn capabilities(protocol: &ProtocolInfo) -> Vec<&'static str> {
         (capabilities.pieces, "pieces"),
         (capabilities.detach, "detached decision"),
         (capabilities.repair, "repair"),
+        (capabilities.partitions, "partitions"),
     ];
     given.into_iter().filter_map(|(given, name)| given.then_some(name)).collect()
 }

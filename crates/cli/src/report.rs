@@ -67,6 +67,13 @@ pub(crate) fn regions(counted: &RegionStatistics, backend: &str) -> Value {
     })
 }
 
+/// Partitions, attempts that owned one of them and several, and what share the latter have.
+fn partitions_json(statistics: &Statistics) -> Value {
+    let (one, several) = (statistics.owned_one, statistics.owned_several);
+    let share = several as f64 / (one + several).max(1) as f64;
+    json!({ "partitions": statistics.partitions, "one": one, "several": several, "several_share": share })
+}
+
 fn mean_flush_us(log: &LogStatistics) -> f64 {
     log.flush_time.as_secs_f64() * 1e6 / log.flushes.max(1) as f64
 }
@@ -133,6 +140,10 @@ impl Report<'_> {
             let saved = statistics.lookups_saved as f64 / repairs as f64;
             line("repairs", format!("{repairs}, {per_commit:.4} per commit, {each:.1} operations run again in each"));
             line("", format!("{saved:.1} lookups saved in each"));
+        }
+        if statistics.partitions > 0 {
+            let several = partitions_json(statistics)["several_share"].as_f64().unwrap_or_default();
+            line("partitions", format!("{}, {:.1} % of calls in several", statistics.partitions, 100.0 * several));
         }
         if let Some(batches) = &self.measured.batches {
             let (callers, outstanding) = (callers::threads(self.plan), callers::outstanding(self.plan));
@@ -258,6 +269,7 @@ impl Report<'_> {
                 "decisions": queue.decisions, "batches": queue.batches, "largest": queue.largest,
                 "left_out": queue.left_out, "stale": queue.stale, "alone": queue.alone, "order_seconds": queue.order_time.as_secs_f64(),
             })),
+            "partitions": (statistics.partitions > 0).then(|| partitions_json(statistics)),
             "simulated": self.measured.simulated,
             "htm": regions(&statistics.regions, &self.db.backend().to_string()),
             "memory_bytes": statistics.memory_bytes,

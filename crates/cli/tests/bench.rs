@@ -89,6 +89,28 @@ fn a_protocol_that_needs_regions_is_refused_without_and_says_what_works() {
 }
 
 #[test]
+fn partitions_are_reported_with_the_share_of_calls_in_several() {
+    let entry = |name: &str| WORKLOADS.iter().find(|entry| entry.name == name).expect("it is listed");
+    let report = |name: &str, more: &[&str]| -> Value {
+        let ran = bench(entry(name), &[small(entry(name)), &["--format", "json"], more].concat());
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+    };
+    let local = report("tpcc", &["--partitions", "2", "--remote", "0", "--remote-payments", "0"]);
+    assert_eq!((&local["protocol"], &local["consistency"]), (&"partitioned".into(), &"passed".into()), "{local}");
+    assert_eq!(
+        (&local["partitions"]["partitions"], &local["partitions"]["several"]),
+        (&2.into(), &0.into()),
+        "{local}"
+    );
+    assert!(local["partitions"]["one"].as_u64() >= local["committed"].as_u64(), "{local}");
+    let own = report("twelve-key", &["--protocol", "partitioned", "--partitions", "2"]);
+    assert!(own["partitions"]["several_share"].as_f64().is_some_and(|share| share > 0.1), "{own}");
+    assert_eq!(report("twelve-key", &["--partitions", "2"])["partitions"], Value::Null);
+    let refused = bench(entry("tpcc"), &["--partitions", "2", "--protocol", "silo"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("silo has no partitions"), "{refused:?}");
+}
+
+#[test]
 fn parts_of_htcc_are_switched_off_for_comparisons() {
     let entry = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
     let run = |more: &[&str]| bench(entry, &[&["--protocol", "htcc", "--format", "json"], more].concat());

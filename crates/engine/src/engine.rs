@@ -483,6 +483,7 @@ impl Engine {
             tables: self.inner.sets().iter().map(|set| self.inner.table_statistics(set)).collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
             queue: self.inner.queue.as_ref().map(Queue::statistics),
+            partitions: self.inner.protocol.partitions().map_or(0, |(partitions, _)| partitions.count()),
             ..Statistics::default()
         };
         self.inner.pool.add_to(&mut statistics);

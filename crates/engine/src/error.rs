@@ -455,6 +455,30 @@ pub enum TransactError {
     },
     /// A table handle of another database.
     ForeignHandle,
+    /// A procedure, or a closure on a named partition, touched a key of another partition than it said, or wrote where a transaction has to
+    /// have all partitions: a replicated table, or an index without the column by which its table is partitioned. Nothing was written.
+    OtherPartition {
+        /// The table or index.
+        table: String,
+        /// The key as its columns read; empty of a range of keys.
+        key: String,
+    },
+    /// The partition function ([`Builder::partition_by`]) panicked on a value, or named a partition that is not there. Nothing was written.
+    ///
+    /// [`Builder::partition_by`]: https://docs.rs/seriatim/latest/seriatim/struct.Builder.html#method.partition_by
+    NoPartition {
+        /// The table or index; empty of a value among the arguments of a call.
+        table: String,
+        /// The key as its columns read, or the value.
+        key: String,
+    },
+    /// There is no partition of that number.
+    UnknownPartition {
+        /// What was asked for.
+        partition: usize,
+        /// How many there are, numbered from 0; none in a database that has no partitions.
+        partitions: usize,
+    },
     /// Every worker has an open transaction.
     WorkersBusy,
     /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing and see durable data
@@ -542,6 +566,17 @@ impl TransactError {
         )
     }
 
+    /// An attempt that ended for its partitions.
+    #[cold]
+    pub(crate) fn partition(conflict: Conflict) -> TransactError {
+        let Conflict { cause, table, key } = conflict;
+        let (table, key) = (table.unwrap_or_default(), key.unwrap_or_default());
+        match cause.reason {
+            Reason::OtherPartition => TransactError::OtherPartition { table, key },
+            _ => TransactError::NoPartition { table, key },
+        }
+    }
+
     /// What an abort of this kind stands for, where no more is known.
     pub(crate) fn of(kind: AbortKind) -> TransactError {
         let (table, key) = (String::new(), String::new());
@@ -558,6 +593,9 @@ impl TransactError {
                 Reason::OutOfMemory => TransactError::OutOfMemory,
                 Reason::TooOld => TransactError::TooOld,
                 Reason::Cancelled => TransactError::Cancelled,
+                Reason::OtherPartition | Reason::NoPartition => {
+                    TransactError::partition(Conflict { cause, table: None, key: None })
+                }
                 Reason::LogStopped => TransactError::LogStopped { reason: "the log takes no commits".to_owned() },
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: Conflict { cause, table: None, key: None }, attempts: 1 }
@@ -588,6 +626,12 @@ impl TransactError {
             }
             TransactError::TooLarge { table, bytes, most } => {
                 TransactError::TooLarge { table: table.clone(), bytes: *bytes, most: *most }
+            }
+            TransactError::OtherPartition { table, key } => {
+                TransactError::OtherPartition { table: table.clone(), key: key.clone() }
+            }
+            TransactError::NoPartition { table, key } => {
+                TransactError::NoPartition { table: table.clone(), key: key.clone() }
             }
             TransactError::OutOfMemory => TransactError::OutOfMemory,
             TransactError::TooOld => TransactError::TooOld,
@@ -679,6 +723,24 @@ impl fmt::Display for TransactError {
             }
             TransactError::ForeignHandle => {
                 f.write_str("the table handle belongs to another database; get one from this database")
+            }
+            TransactError::OtherPartition { table, key } => {
+                let (of, key) = if key.is_empty() { ("a range of keys", "") } else { ("key ", key.as_str()) };
+                write!(
+                    f,
+                    "{of}{key} of {table} is not in the partitions that the transaction has: run it in all of them, or declare \
+                     the table so that this one is"
+                )
+            }
+            TransactError::UnknownPartition { partition, partitions: 0 } => {
+                write!(f, "there is no partition {partition}: the database has none; open it with some")
+            }
+            TransactError::UnknownPartition { partition, partitions } => {
+                write!(f, "there is no partition {partition}: they are numbered from 0 to {}", partitions - 1)
+            }
+            TransactError::NoPartition { table, key } => {
+                let of = if table.is_empty() { String::new() } else { format!(" of {table}") };
+                write!(f, "the partition function panicked on {key}{of}, or named a partition that is not there")
             }
             TransactError::Excluded { by } => {
                 write!(f, "{by} are running and exclude this transaction; try again later")

@@ -58,7 +58,7 @@ pub use runner::{Committed, Failure, Receipt, Runner, with_value};
 pub use runtime::{DynHandle, DynRow, DynScan};
 pub use scan::{RawScan, Target};
 pub use seriatim_store::Direction;
-pub use settings::{Batch, LogSettings, Place, Settings};
+pub use settings::{Batch, LogSettings, PartitionBy, Place, Settings};
 pub use statistics::{LogStatistics, QueueStatistics, Statistics, TableStatistics};
 pub use table::{Secondary, TableSet};
 pub use tx::{Origin, Savepoint, TxCore, unless_failed};

@@ -13,7 +13,8 @@ pub mod disturbing;
 pub mod repairing;
 
 use std::any::TypeId;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
@@ -22,8 +23,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, HotRecord, Near, OptionError, Options, Peeked, Protocol, ProtocolInfo, Recover,
-    Restored, RowBuffer, Table, Validator, Worker,
+    Change, Core, Environment, HotRecord, Near, OptionError, Options, Partitions, Peeked, Protocol, ProtocolInfo,
+    Recover, Restored, RowBuffer, Table, Validator, Worker,
 };
 
 use crate::{OpenError, Settings};
@@ -52,6 +53,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet>;
     fn hot_records(&self) -> Option<Vec<HotRecord>>;
     fn whole(&self) -> Option<Whole>;
+    fn partitions(&self) -> Option<(Arc<Partitions>, Duration)>;
     fn validator(&self) -> Option<Box<dyn Validator>> {
         None
     }
@@ -123,6 +125,10 @@ impl<P: Recover> OpenProtocol for P {
 
     fn whole(&self) -> Option<Whole> {
         Protocol::whole(self)
+    }
+
+    fn partitions(&self) -> Option<(Arc<Partitions>, Duration)> {
+        Protocol::partitions(self)
     }
 
     fn validator(&self) -> Option<Box<dyn Validator>> {

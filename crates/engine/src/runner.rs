@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::{Epoch, Rng, Tid};
 use seriatim_htm::{RegionStatistics, Whole};
-use seriatim_txn::{Cause, Mode, Reason};
+use seriatim_txn::{Cause, Fault, Mode, Owned, PartitionSet, Partitions, Phase, Reason};
 
 use crate::durability::{self, OpenHandle, Pending};
 use crate::engine::Inner;
@@ -27,6 +28,10 @@ pub struct Runner {
     waiting: Arc<durability::Shared>,
     /// Runs procedures whole, if the protocol wants that; and what its regions had counted when that was last noted.
     whole: Option<(Whole, RegionStatistics)>,
+    /// The partitions of the database, if the protocol has some, and how long an attempt waits for one.
+    partitions: Option<(Arc<Partitions>, Duration)>,
+    /// Those of the next call, if somebody has said which; else those of procedures are all.
+    reach: Option<PartitionSet>,
 }
 
 /// How an attempt failed.
@@ -117,17 +122,46 @@ fn attempt_whole<R>(
     ended.expect("what is run whole runs to its end")
 }
 
+/// Owns the partitions of an attempt, which has begun; the cause if others do for too long.
+#[inline(never)]
+fn own<'p>(
+    partitions: &'p Partitions,
+    wait: Duration,
+    reach: PartitionSet,
+    tx: &TxCore,
+) -> Result<Option<Owned<'p>>, Cause> {
+    let is_short = tx.worker().core().injects(Fault::FewPartitions);
+    let owned = partitions.own(if is_short { reach.lowest() } else { reach }, wait);
+    let owned = owned.ok_or(Cause { phase: Phase::Lock, reason: Reason::WaitTimeout })?;
+    tx.begin_in(if is_short { PartitionSet::ALL } else { reach }, reach.len_of(partitions.count()));
+    Ok(Some(owned))
+}
+
 impl Runner {
     pub(crate) fn new(inner: Arc<Inner>, open: Arc<OpenHandle>, number: usize) -> Runner {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
         let waiting = Arc::new(durability::Shared::new(open, Arc::clone(&inner)));
         let whole = inner.protocol.whole().map(|whole| (whole, RegionStatistics::default()));
-        Runner { tx: TxCore::new(inner, number), rng, options: TransactionOptions::default(), waiting, whole }
+        let partitions = inner.protocol.partitions();
+        let options = TransactionOptions::default();
+        Runner { tx: TxCore::new(inner, number), rng, options, waiting, whole, partitions, reach: None }
     }
 
     /// Whether procedures are run whole: their attempts cannot end in parts.
     pub fn runs_whole(&self) -> bool {
-        self.whole.is_some()
+        self.whole.is_some() || self.partitions.is_some()
+    }
+
+    /// The partitions of the database, if it has some.
+    #[inline]
+    pub fn partitions(&self) -> Option<&Partitions> {
+        self.partitions.as_ref().map(|(partitions, _)| &**partitions)
+    }
+
+    /// The next transaction of a body runs alone in these partitions, and touches no others; in none: it runs as if there were no partitions.
+    #[inline]
+    pub fn reach(&mut self, partitions: PartitionSet) {
+        self.reach = Some(partitions);
     }
 
     /// Whether the protocol takes a transaction without a plan.
@@ -267,19 +301,36 @@ impl Runner {
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
         self.tx.renew();
+        let reach = self.take_reach(origin);
         loop {
             self.tx.open(mode, attempts, origin)?;
             let alone = self.tx.decide_alone();
-            let ended = match &mut self.whole {
-                Some(whole) if origin == Origin::Procedure => attempt_whole(whole, &mut self.tx, &mut body),
+            // It ends when the attempt has committed, or has come to nothing: what is told of that was true in these partitions.
+            let owned = match &self.partitions {
+                Some((partitions, wait)) if !reach.is_empty() => own(partitions, *wait, reach, &self.tx),
+                _ => Ok(None),
+            };
+            let ended = match (&mut self.whole, &owned) {
+                (_, Err(cause)) => Err(Failure::Conflict(*cause)),
+                (Some(whole), _) if origin == Origin::Procedure => attempt_whole(whole, &mut self.tx, &mut body),
                 _ => attempt(&mut self.tx, &mut body),
             };
-            drop(alone);
+            drop((owned, alone));
             match ended {
                 Ok((value, tid)) => return Ok(Committed { value, receipt: Receipt { tid }, attempts }),
                 Err(failure) => self.failed(failure, &mut attempts)?,
             }
         }
+    }
+
+    /// The partitions in which the transaction that begins runs alone.
+    #[inline]
+    fn take_reach(&mut self, origin: Origin) -> PartitionSet {
+        if self.partitions.is_none() {
+            return PartitionSet::NONE;
+        }
+        let unless_told = if origin == Origin::Procedure { PartitionSet::ALL } else { PartitionSet::NONE };
+        self.reach.take().unwrap_or(unless_told)
     }
 
     /// As [`Runner::run`], compiled once: where a call through a pointer does not matter. The body leaves its value with the caller.
@@ -344,6 +395,7 @@ impl Runner {
             Reason::Cancelled => return Err(TransactError::Cancelled),
             Reason::ForeignHandle => return Err(TransactError::ForeignHandle),
             Reason::LogStopped => return Err(self.tx.log_refused()),
+            Reason::OtherPartition | Reason::NoPartition => return Err(TransactError::partition(last)),
             reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),
             _ => {}
         }
@@ -387,8 +439,9 @@ mod tests {
             assert!(panic.is_err());
             assert!(matches!(call(&mut runner, || Ok(8)), Ok(8)), "the lock was given back");
             // The last will be noted with the next.
-            assert_eq!(fallbacks(), if runner.runs_whole() { 3 } else { 0 }, "{}", info.name);
-            assert_eq!(runner.runs_whole(), info.name == "naive");
+            assert_eq!(fallbacks(), if runner.whole.is_some() { 3 } else { 0 }, "{}", info.name);
+            assert_eq!(runner.whole.is_some(), info.name == "naive");
+            assert_eq!(runner.runs_whole(), info.name == "naive" || info.capabilities.partitions);
         }
     }
 }

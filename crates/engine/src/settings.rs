@@ -11,11 +11,11 @@ use seriatim_base::{machine, thread};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_redo::checkpoint::is_reserved;
-use seriatim_txn::{Environment, Priority};
+use seriatim_txn::{Environment, PartitionFunction, Partitions, Priority, ProtocolInfo};
 
 use crate::durability::Listener;
 use crate::procedure::ExecutionMode;
-use crate::{Durability, Engine, OpenError, QueueSettings, RetryPolicy};
+use crate::{Durability, Engine, OpenError, QueueSettings, RetryPolicy, protocols};
 
 /// The options of a database. What each says is told where the builder sets it.
 #[derive(Clone, Debug)]
@@ -26,6 +26,10 @@ pub struct Settings {
     pub protocol_options: Vec<(String, u64)>,
     /// Tables whose rows are hot from the start, by name.
     pub hot_tables: Vec<String>,
+    /// How many partitions the database has, if somebody says so.
+    pub partitions: Option<usize>,
+    /// Which of them a value belongs to.
+    pub partition_by: PartitionBy,
     /// Whether commits leave out the validation of what was read.
     pub without_validation: bool,
     /// How regions run.
@@ -94,6 +98,16 @@ pub struct Settings {
     /// A fault of the log, for tests.
     #[cfg(feature = "canary")]
     pub log_fault: seriatim_redo::LogFault,
+}
+
+/// A partition function of the user's.
+#[derive(Clone, Default)]
+pub struct PartitionBy(pub Option<PartitionFunction>);
+
+impl fmt::Debug for PartitionBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "by a function" } else { "by default" })
+    }
 }
 
 /// Percent of the memory there is that rows may take, if nothing else is said.
@@ -206,6 +220,8 @@ impl Default for Settings {
             protocol: "auto".to_owned(),
             protocol_options: Vec::new(),
             hot_tables: Vec::new(),
+            partitions: None,
+            partition_by: PartitionBy::default(),
             without_validation: false,
             htm: HtmMode::Auto,
             budget: Budget::default(),
@@ -275,11 +291,41 @@ impl Settings {
         })
     }
 
+    /// The protocol by name. Partitions ask for one that has some.
+    fn protocol_name(&self) -> String {
+        let partitions = self.partitions.is_some() || self.partition_by.0.is_some();
+        let has = |info: &&ProtocolInfo| info.capabilities.partitions;
+        let wanted = protocols().iter().find(has).filter(|_| partitions && self.protocol == "auto");
+        wanted.map_or_else(|| self.protocol.clone(), |info| info.name.to_owned())
+    }
+
+    /// Checks that the partitions can be, under the protocol of this name.
+    fn check_partitions(&self, protocol: &str) -> Result<(), OpenError> {
+        if self.partitions.is_some_and(|partitions| !(1..=Partitions::MAX).contains(&partitions)) {
+            return Err(OpenError::Invalid(format!("a database has 1 to {} partitions", Partitions::MAX)));
+        }
+        let is_for = |info: &ProtocolInfo| info.name == protocol && !info.capabilities.partitions;
+        match protocols().iter().find(|info| is_for(info)) {
+            Some(info) if self.partitions.is_some() || self.partition_by.0.is_some() => {
+                let has = protocols().iter().filter(|info| info.capabilities.partitions);
+                let has: Vec<&str> = has.map(|info| info.name).collect();
+                Err(OpenError::Invalid(format!(
+                    "protocol {} has no partitions: choose {}, or leave out what is said of partitions",
+                    info.name,
+                    has.join(" or ")
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Opens a database with these options.
     ///
     /// # Errors
     /// An unknown protocol or option, a back end that does not work here, limits out of range, no memory.
-    pub fn open(self) -> Result<Engine, OpenError> {
+    pub fn open(mut self) -> Result<Engine, OpenError> {
+        self.protocol = self.protocol_name();
+        self.check_partitions(&self.protocol)?;
         let invalid = |what: &str| Err(OpenError::Invalid(what.to_owned()));
         if self.workers == 0 || self.workers > Priority::WORKERS_MAX {
             return invalid("workers must be between 1 and 4096");
@@ -330,7 +376,9 @@ impl Settings {
         let htm = Htm::new(self.htm).map_err(OpenError::Htm)?;
         let memory = Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?;
         let hot_tables = self.hot_tables.clone().into();
-        let environment = Environment { hot_tables, ..Environment::new(htm, memory, self.budget) };
+        let partitions = self.partitions.unwrap_or(Partitions::DEFAULT);
+        let partitions = Arc::new(Partitions::new(partitions, self.partition_by.0.clone()));
+        let environment = Environment { hot_tables, partitions, ..Environment::new(htm, memory, self.budget) };
         #[cfg(feature = "canary")]
         let environment = Environment { fault: self.fault, ..environment };
         Engine::start(self, environment)

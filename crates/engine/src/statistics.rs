@@ -26,6 +26,12 @@ pub struct Statistics {
     pub runs_repaired: u64,
     /// Lookups in indexes that these did not need, as their keys were the same.
     pub lookups_saved: u64,
+    /// Partitions of the database; zero where the protocol has none.
+    pub partitions: usize,
+    /// Attempts that owned one partition.
+    pub owned_one: u64,
+    /// Attempts that owned several, or all.
+    pub owned_several: u64,
     /// Regions of all workers. Of a worker in the middle of a transaction: as of up to 1024 transactions ago.
     pub regions: RegionStatistics,
     /// Bytes in use: records, row versions, index nodes, and what transactions note. What counts against the limit, but for blocks
@@ -171,6 +177,9 @@ impl Statistics {
             repairs: self.repairs - earlier.repairs,
             runs_repaired: self.runs_repaired - earlier.runs_repaired,
             lookups_saved: self.lookups_saved - earlier.lookups_saved,
+            partitions: self.partitions,
+            owned_one: self.owned_one - earlier.owned_one,
+            owned_several: self.owned_several - earlier.owned_several,
             regions: self.regions.since(&earlier.regions),
             memory_bytes: self.memory_bytes,
             transaction_bytes: self.transaction_bytes,
@@ -193,6 +202,8 @@ pub(crate) struct Counters {
     repairs: AtomicU64,
     runs_repaired: AtomicU64,
     lookups_saved: AtomicU64,
+    owned_one: AtomicU64,
+    owned_several: AtomicU64,
     causes: [[AtomicU64; Reason::ALL.len()]; PHASES.len()],
 }
 
@@ -219,6 +230,12 @@ impl Counters {
         self.runs_repaired.store(self.runs_repaired.load(Ordering::Relaxed) + runs, Ordering::Relaxed);
     }
 
+    /// An attempt owns so many partitions.
+    #[inline]
+    pub(crate) fn owned(&self, partitions: usize) {
+        bump(if partitions == 1 { &self.owned_one } else { &self.owned_several });
+    }
+
     pub(crate) fn conflict_aborted(&self, cause: Cause) {
         bump(&self.conflict_aborted);
         bump(&self.causes[cause.phase as usize][cause.reason as usize]);
@@ -231,6 +248,8 @@ impl Counters {
         statistics.repairs += self.repairs.load(Ordering::Relaxed);
         statistics.runs_repaired += self.runs_repaired.load(Ordering::Relaxed);
         statistics.lookups_saved += self.lookups_saved.load(Ordering::Relaxed);
+        statistics.owned_one += self.owned_one.load(Ordering::Relaxed);
+        statistics.owned_several += self.owned_several.load(Ordering::Relaxed);
         for phase in PHASES {
             for reason in Reason::ALL {
                 let count = self.causes[phase as usize][reason as usize].load(Ordering::Relaxed);

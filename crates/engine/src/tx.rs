@@ -39,9 +39,9 @@ use seriatim_memory::{Charge, OutOfMemory};
 use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
-    Added, Addition, Cause, ConflictInfo, Fault, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Phase,
-    Prepared, Priority, ProtocolInfo, Reason, Redo, RowPtr, Runs, Savepoint as WorkerSavepoint, Staged, Updating,
-    Worker,
+    Added, Addition, Cause, ConflictInfo, Fault, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Outcome,
+    PartitionSet, Phase, Prepared, Priority, ProtocolInfo, Reason, Redo, RowPtr, Runs, Savepoint as WorkerSavepoint,
+    Staged, Updating, Worker,
 };
 
 use crate::TransactionOptions;
@@ -1503,8 +1503,16 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The attempt that has begun runs whole. So did one before, in these regions, which the worker is to count as its own.
     pub(crate) fn begin_whole(&self, regions: RegionStatistics) {
         if let Ok(_call) = self.call() {
-            self.worker().begin_whole();
+            self.worker().begin_whole(PartitionSet::ALL);
             self.worker().core().agent.count(regions);
+        }
+    }
+
+    /// The attempt that has begun runs whole in these partitions, so many, which this thread owns.
+    pub(crate) fn begin_in(&self, partitions: PartitionSet, count: usize) {
+        self.worker().begin_whole(partitions);
+        if let Some(lease) = self.lease.get() {
+            self.inner.pool.counters(lease.slot).owned(count);
         }
     }
 
@@ -1919,6 +1927,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::OutOfMemory => self.no_room(),
                 Reason::LogStopped => self.log_refused(),
+                Reason::OtherPartition | Reason::NoPartition => TransactError::partition(self.conflict(cause)),
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }
                 }

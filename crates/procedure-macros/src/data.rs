@@ -17,6 +17,11 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         return refuse(parameter, "values of procedures have one type: derive `Data` for a type without parameters");
     }
     let (name, text) = (&input.ident, crate::name_of(&input.ident));
+    let part = match &input.data {
+        Data::Struct(record) => part_of_record(&record.fields, &library),
+        // A value of a variant is taken apart as a datum.
+        _ => TokenStream::new(),
+    };
     let (to, from) = match &input.data {
         Data::Struct(record) => {
             let (to, from) = (to_record(&text, &record.fields, &library), from_record(&record.fields, &library));
@@ -77,6 +82,8 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             ) -> ::core::result::Result<Self, #library::EvaluationError> {
                 #from
             }
+
+            #part
         }
     })
 }
@@ -127,6 +134,27 @@ fn to_record(name: &str, fields: &Fields, library: &TokenStream) -> TokenStream 
         quote!((#label, #library::Data::to_datum(#value)))
     });
     quote!(#library::Datum::record(#name, [#(#each),*]))
+}
+
+/// The method that finds a part, without making a datum of the whole.
+fn part_of_record(fields: &Fields, library: &TokenStream) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(at, field)| {
+        let label = label(at, field);
+        let member = field.ident.clone().map_or_else(|| syn::Member::from(at), syn::Member::from);
+        quote!(#label => #library::Data::part(&self.#member, rest),)
+    });
+    quote! {
+        fn part(&self, path: &[::std::sync::Arc<str>]) -> ::core::option::Option<#library::Datum> {
+            let ::core::option::Option::Some((name, rest)) = path.split_first() else {
+                return ::core::option::Option::Some(#library::Data::to_datum(self));
+            };
+            let _ = rest;
+            match &**name {
+                #(#each)*
+                _ => ::core::option::Option::None,
+            }
+        }
+    }
 }
 
 /// `{ name: .. }` or `(..)` with the fields' values, read from `datum`.

@@ -156,6 +156,10 @@ impl<T: Data> Data for Box<T> {
         (**self).to_datum()
     }
 
+    fn part(&self, path: &[Arc<str>]) -> Option<Datum> {
+        (**self).part(path)
+    }
+
     fn from_datum(datum: &Datum) -> Result<Box<T>, EvaluationError> {
         T::from_datum(datum).map(Box::new)
     }
@@ -195,6 +199,14 @@ macro_rules! tuple {
         impl<$($name: Data),*> Data for ($($name,)*) {
             fn to_datum(&self) -> Datum {
                 Datum::Tuple(vec![$(self.$at.to_datum()),*])
+            }
+
+            fn part(&self, path: &[Arc<str>]) -> Option<Datum> {
+                let Some((name, _rest)) = path.split_first() else { return Some(self.to_datum()) };
+                match &**name {
+                    $(stringify!($at) => self.$at.part(_rest),)*
+                    _ => None,
+                }
             }
 
             fn from_datum(datum: &Datum) -> Result<Self, EvaluationError> {
@@ -268,6 +280,16 @@ mod tests {
         returns(());
         returns((Box::new(1u8),));
         returns((1u8, 2u8, 3u8, 4u8, 5u8, 6u8, 7u8, 8u8, 9u8, 10u8, 11u8, 12u8));
+    }
+
+    #[test]
+    fn a_part_is_that_of_the_datum() {
+        let value = (Box::new((1u8, "text".to_owned())), vec![2u16]);
+        let part = |path: &[&str]| value.part(&path.iter().map(|name| Arc::from(*name)).collect::<Vec<_>>());
+        assert_eq!(part(&[]), Some(value.to_datum()));
+        assert_eq!([part(&["0", "0"]), part(&["0", "1"])], [Some(1u8.to_datum()), Some(Datum::Text("text".into()))]);
+        assert_eq!(part(&["1"]), Some(vec![2u16].to_datum()));
+        assert_eq!([part(&["2"]), part(&["0", "2"]), part(&["1", "0"]), part(&["0", "0", "0"])], [const { None }; 4]);
     }
 
     #[test]

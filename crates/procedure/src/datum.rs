@@ -258,4 +258,9 @@ pub trait Data: Sized {
     /// [`EvaluationError::Type`], saying what was given and what would be right; [`EvaluationError::Overflow`] for an integer
     /// without a type that leaves the range of this one.
     fn from_datum(datum: &Datum) -> Result<Self, EvaluationError>;
+
+    /// The part that these names of fields lead to, one inside the other, as [`Datum::field`] takes them; `None` if there is none.
+    fn part(&self, path: &[Arc<str>]) -> Option<Datum> {
+        path.iter().try_fold(self.to_datum(), |datum, name| datum.field(name).ok().cloned())
+    }
 }

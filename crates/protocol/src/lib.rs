@@ -12,6 +12,7 @@ pub mod naive;
 pub mod nowait;
 pub mod occ;
 pub mod occ_batch;
+pub mod partitioned;
 mod registry;
 mod shared;
 pub mod silo;

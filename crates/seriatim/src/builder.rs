@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
-use seriatim_engine::{Batch, Listener, Order, Place, QueueSettings, Settings};
+use seriatim_catalog::PartitionValue;
+use seriatim_engine::{Batch, Listener, Order, PartitionBy, Place, QueueSettings, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
 use crate::procedure::ExecutionMode;
@@ -58,6 +59,53 @@ impl Builder {
     /// ```
     pub fn hot_tables(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Builder {
         self.settings.hot_tables = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// So many partitions, 1 to 64, under the protocol `partitioned`, which `auto` then stands for; opening fails under another. A call of a
+    /// registered procedure whose arguments tell which partitions it needs runs in them without concurrency control, while nobody else
+    /// commits there; `docs/partitions.md` says when that pays. Default, under that protocol: 4.
+    ///
+    /// A row is in the partition of one column of its key: the first, or that of `#[table(partition(column))]`; a table that is
+    /// `#[table(replicated)]` is in all of them.
+    ///
+    /// ```
+    /// use seriatim::Database;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().partitions(8).open()?;
+    /// assert_eq!(db.protocol().name, "partitioned");
+    /// assert!(Database::builder().partitions(0).open().is_err());
+    /// assert!(Database::builder().protocol("silo").partitions(8).open().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn partitions(mut self, partitions: usize) -> Builder {
+        self.settings.partitions = Some(partitions);
+        self
+    }
+
+    /// Which partition a value belongs to, of so many: the value of the column that partitions a table, of all tables. Default: integers
+    /// modulo the number of partitions, all else hashed. A function that panics, or names a partition that is not there, fails the
+    /// transaction with [`TransactError::NoPartition`](crate::TransactError::NoPartition). It is asked for each access, and must answer the
+    /// same each time.
+    ///
+    /// ```
+    /// use seriatim::{Database, PartitionValue};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // A hundred neighbours each.
+    /// let by_range = |value: &PartitionValue, partitions: usize| match value {
+    ///     PartitionValue::Integer(id) => (*id / 100) as usize % partitions,
+    ///     PartitionValue::Bytes(_) => 0,
+    /// };
+    /// let db = Database::builder().partitions(4).partition_by(by_range).open()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn partition_by(
+        mut self,
+        function: impl Fn(&PartitionValue, usize) -> usize + Send + Sync + 'static,
+    ) -> Builder {
+        self.settings.partition_by = PartitionBy(Some(Arc::new(function)));
         self
     }
 

@@ -58,7 +58,7 @@ pub use seriatim_history as history;
 pub use seriatim_htm as htm;
 
 pub use builder::Builder;
-pub use catalog::{Bytes, Decimal, Text, Timestamp};
+pub use catalog::{Bytes, Decimal, PartitionValue, Text, Timestamp};
 pub use database::Database;
 pub use executor::Executor;
 pub use handle::{Handle, IndexHandle};
@@ -75,7 +75,7 @@ pub use seriatim_engine::{
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Capabilities, Cause, Freshness, Knob, OptionError, Phase, ProtocolInfo, Reason, Requirements};
-pub use session::Session;
+pub use session::{AtPartition, Session};
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{ReadTx, Tx};
 
@@ -104,3 +104,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/procedures.md")]
 struct ProceduresChapter;
+
+/// That of the page on partitions runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/partitions.md")]
+struct PartitionsPage;

@@ -4,7 +4,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use seriatim_engine::{Committed, Pending, Runner};
-use seriatim_txn::Mode;
+use seriatim_txn::{Mode, PartitionSet, Partitions};
 
 use crate::procedure::call::Called;
 use crate::procedure::registry::Registry;
@@ -89,6 +89,26 @@ impl Session {
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         self.runner.snapshot(|core| body(Tx::of(core)))
+    }
+
+    /// This session at one partition, from 0: its closures run alone there, without concurrency control, and touch no other. In a database
+    /// with partitions ([`Builder::partitions`](crate::Builder::partitions)).
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table, TransactError};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().partitions(4).open()?;
+    /// let counters = db.create::<Counter>()?;
+    /// let mut session = db.session();
+    /// session.at(3).transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// let elsewhere = session.at(0).transact(|tx| Ok(tx.get(&counters, &7)?.is_some()));
+    /// assert!(matches!(elsewhere, Err(TransactError::OtherPartition { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn at(&mut self, partition: usize) -> AtPartition<'_> {
+        AtPartition { session: self, partition }
     }
 
     /// How long calls of this session wait until their results are durable, if they are not given their own
@@ -219,6 +239,47 @@ impl Session {
     ) -> Result<SnapshotTransaction<'_>, TransactError> {
         self.with(options).0.runner.begin(Mode::ReadOnly)?;
         Ok(SnapshotTransaction::new(&mut self.runner))
+    }
+}
+
+/// A session whose closures run in one partition: [`Session::at`].
+#[derive(Debug)]
+pub struct AtPartition<'s> {
+    session: &'s mut Session,
+    partition: usize,
+}
+
+impl AtPartition<'_> {
+    /// As [`Session::transact`], in the partition. Others who need it wait meanwhile.
+    ///
+    /// # Errors
+    /// As there; [`TransactError::UnknownPartition`]; [`TransactError::OtherPartition`] for a key of another partition, a range of keys
+    /// that may be in others, and a write of what is in all of them.
+    ///
+    /// # Panics
+    /// As there, when the partition has been given back.
+    pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
+        self.reach()?;
+        self.session.transact(body)
+    }
+
+    /// As [`Session::submit`], in the partition, which is not kept until the result is durable.
+    ///
+    /// # Errors
+    /// [`TransactError::UnknownPartition`].
+    pub fn submit<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Pending<R>, TransactError> {
+        self.reach()?;
+        Ok(self.session.submit(body))
+    }
+
+    fn reach(&mut self) -> Result<(), TransactError> {
+        let (partition, runner) = (self.partition, &mut self.session.runner);
+        let partitions = runner.partitions().map_or(0, Partitions::count);
+        if partition >= partitions {
+            return Err(TransactError::UnknownPartition { partition, partitions });
+        }
+        runner.reach(PartitionSet::one(partition));
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::node_version::NodeVersion;
 use crate::record::RecordPtr;
 use crate::tree::{Position, size};
-use seriatim_catalog::Key;
+use seriatim_catalog::{Key, KeyClass};
 use seriatim_memory::Pinned;
 use std::ops::Bound;
 use std::ptr::NonNull;
@@ -59,6 +59,20 @@ impl Cursor {
     #[inline(always)]
     pub fn records(&self) -> &[RecordPtr] {
         &self.records
+    }
+
+    /// The ends of the range, low and high, of keys of this class, as long as the scan has not begun.
+    #[inline]
+    pub fn range_ahead(&self, class: KeyClass) -> Option<(Bound<Key<'_>>, Bound<Key<'_>>)> {
+        if self.leaf.is_some() {
+            return None;
+        }
+        let Position { direction, near, far, .. } = &self.position;
+        let (low, high) = match direction {
+            Direction::Forward => (near, far),
+            Direction::Backward => (far, near),
+        };
+        Some((low.bound(class), high.bound(class)))
     }
 
     /// The leaf's word and the value it had when [`Cursor::records`] was read.

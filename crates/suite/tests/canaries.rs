@@ -336,6 +336,37 @@ fn what_clients_see_of_whole_procedures_that_do_not_share_a_lock_convicts_them()
     assert!(said.any(|said| said.contains("False of ")), "it was never convicted");
 }
 
+/// What owns its partitions validates nothing.
+#[test]
+fn what_clients_see_of_partitions_that_several_own_convicts_them() {
+    let alarm = Alarm::Procedures(Route::Called);
+    for fault in [Fault::UnsharedLock, Fault::FewPartitions] {
+        let mut said = (0..10).map(|_| caught_under_load(alarm, "partitioned", fault));
+        assert!(said.any(|said| said.contains("False of ")), "{fault:?} was never convicted");
+    }
+}
+
+/// Whoever owns a partition reads a row twice, and another commits in between.
+#[test]
+fn commits_in_partitions_of_others_are_seen_by_their_owners() {
+    for (fault, expected) in [(Fault::None, [1, 1]), (Fault::CommitUnowned, [1, 2])] {
+        let builder = Database::builder().partitions(2).canary(fault).protocol_option("commit_wait_us", 0);
+        let builder = builder.retry(seriatim::RetryPolicy { attempts_max: 1, ..seriatim::RetryPolicy::default() });
+        let db = builder.open().expect("a database");
+        let cells = db.create::<Cell>().expect("a table");
+        let (mut owner, mut other) = (db.session(), db.session());
+        owner.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 1 })).expect("nobody is about");
+        let seen = owner.at(1).transact(|tx| {
+            let read = || tx.require(&cells, &1).map(|cell| cell.value());
+            let first = read()?;
+            let committed = other.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(2)));
+            assert_eq!(committed.is_ok(), fault != Fault::None, "{committed:?}");
+            Ok([first, read()?])
+        });
+        assert_eq!(seen.expect("it owns them").into_value(), expected, "{fault:?}");
+    }
+}
+
 #[test]
 fn hot_records_read_without_a_lock_are_caught_by_schedules_and_histories() {
     caught_by_schedules(HTCC_HOT, Fault::ReadHotUnlocked, &write_skew());

@@ -51,11 +51,15 @@ pub enum Reason {
     LogStopped,
     /// A handle of another database.
     ForeignHandle,
+    /// A key of a partition that the transaction does not own, or a write where it has to own all.
+    OtherPartition,
+    /// The partition function panicked, or named a partition that is not there.
+    NoPartition,
 }
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 18] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -72,6 +76,8 @@ impl Reason {
         Reason::Reentered,
         Reason::LogStopped,
         Reason::ForeignHandle,
+        Reason::OtherPartition,
+        Reason::NoPartition,
     ];
 
     /// Whether running the transaction again can help.
@@ -107,6 +113,8 @@ impl Reason {
             Reason::Reentered => "reentered",
             Reason::LogStopped => "log_stopped",
             Reason::ForeignHandle => "foreign_handle",
+            Reason::OtherPartition => "other_partition",
+            Reason::NoPartition => "no_partition",
         }
     }
 }
@@ -144,6 +152,8 @@ impl std::fmt::Display for Cause {
             Reason::Reentered => "the transaction was used inside its own update closure",
             Reason::LogStopped => "the log takes no commits",
             Reason::ForeignHandle => "the table handle belongs to another database",
+            Reason::OtherPartition => "the key is in a partition that the transaction does not have",
+            Reason::NoPartition => "the partition function panicked, or named a partition that is not there",
         };
         write!(f, "{phase}: {reason}")
     }

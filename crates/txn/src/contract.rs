@@ -25,6 +25,7 @@
 //! assertions that no other column is read or set (`seriatim_catalog::RowRef::only`).
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
@@ -35,7 +36,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
 use crate::{
-    Added, Addition, ConflictInfo, Core, Environment, Knob, OpError, Options, Priority, Redo, RowBuffer, Table,
+    Added, Addition, ConflictInfo, Core, Environment, Knob, OpError, Options, PartitionSet, Partitions, Priority, Redo,
+    RowBuffer, Table,
 };
 
 /// A row version: readable, unchanging, until the transaction that was given it leaves, or as the rules for rows say.
@@ -92,6 +94,8 @@ pub struct Capabilities {
     pub detach: bool,
     /// May answer [`Outcome::Repair`] to callers that use [`Repair`].
     pub repair: bool,
+    /// Has partitions, and runs a procedure alone in its own ([`Protocol::partitions`]).
+    pub partitions: bool,
 }
 
 /// A protocol's line in the registry.
@@ -145,6 +149,13 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// How procedures are to be run, if whole: each attempt from [`Worker::begin_whole`] to the end of its commit by [`Whole::run`]. One
     /// such for each thread. Other transactions, and procedures in parts, run beside them as under any protocol, and do not ask.
     fn whole(&self) -> Option<Whole> {
+        None
+    }
+
+    /// Where the partitions of a procedure are known before it runs: their locks, and for how long an attempt waits for one of them. Each attempt
+    /// of a procedure owns its partitions from [`Worker::begin_whole`] to the end of its commit. Other transactions run beside them as
+    /// under any protocol, and do not ask.
+    fn partitions(&self) -> Option<(Arc<Partitions>, Duration)> {
         None
     }
 
@@ -333,9 +344,9 @@ pub trait Worker: Send {
     /// transaction.
     fn begin(&mut self, mode: Mode, priority: Priority);
 
-    /// The attempt that has just begun runs whole ([`Protocol::whole`]): of those that write, none that others commit comes between its
-    /// first operation and the end of its commit.
-    fn begin_whole(&mut self) {}
+    /// The attempt that has just begun runs whole ([`Protocol::whole`], [`Protocol::partitions`]): of those that write in these partitions, none
+    /// that others commit comes between its first operation and the end of its commit. What is elsewhere it must not touch.
+    fn begin_whole(&mut self, _partitions: PartitionSet) {}
 
     /// Starts to fetch what [`Worker::read`] of this key will touch first. Only a hint, which conflicts with nothing.
     fn prefetch(&mut self, table: &Table, key: Key<'_>);

@@ -8,7 +8,7 @@ use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
 use seriatim_store::{RecordPtr, StoreCx};
 
-use crate::{Census, Counts, Epochs, Fault, Table, UndurableDeletions};
+use crate::{Census, Counts, Epochs, Fault, Partitions, Table, UndurableDeletions};
 
 /// Shared by all workers of a database.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub struct Environment {
     pub budget: Budget,
     /// Tables whose records, and no others, are hot from their first commit on; none: as the protocol finds out.
     pub hot_tables: Arc<[String]>,
+    /// For protocols that have partitions.
+    pub partitions: Arc<Partitions>,
     /// What is deliberately broken.
     #[cfg(feature = "canary")]
     pub fault: Fault,
@@ -70,6 +72,7 @@ impl Environment {
             census: Arc::default(),
             budget,
             hot_tables: Arc::default(),
+            partitions: Arc::new(Partitions::new(Partitions::DEFAULT, None)),
             #[cfg(feature = "canary")]
             fault: Fault::None,
         }

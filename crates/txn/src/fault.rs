@@ -47,6 +47,10 @@ pub enum Fault {
     NoWindows,
     /// Runs whole transactions of different threads under locks of their own.
     UnsharedLock,
+    /// Commits what does not own its partitions without their locks.
+    CommitUnowned,
+    /// Calls own one of their partitions only, and look no further.
+    FewPartitions,
     /// Orders batches without a look at ranges and absences.
     MissNodes,
     /// Orders batches without a look at what was read.
@@ -61,7 +65,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 27] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -82,6 +86,8 @@ impl Fault {
         Fault::OverwriteReaders,
         Fault::NoWindows,
         Fault::UnsharedLock,
+        Fault::CommitUnowned,
+        Fault::FewPartitions,
         Fault::MissNodes,
         Fault::MissReads,
         Fault::ReverseOrder,

@@ -159,6 +159,7 @@ mod tests {
             pieces: false,
             detach: false,
             repair: false,
+            partitions: false,
         },
         options: &[SPINS],
     };

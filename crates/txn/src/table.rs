@@ -15,7 +15,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, KeyCodec, Layou
 use seriatim_memory::{OutOfMemory, allocated_bytes};
 use seriatim_store::{Index, RecordPtr, StoreCx, key_bytes};
 
-use crate::{Core, RowPtr};
+use crate::{Core, Placement, RowPtr};
 
 /// Bytes of a row that a commit may copy to a place in its record.
 pub const ROW_IN_PLACE_MAX: usize = 64;
@@ -121,6 +121,8 @@ pub struct Table {
     pub wire: Option<Box<Wire>>,
     /// What the registered procedures leave alone.
     pub commuting: Commuting,
+    /// Which partitions its keys belong to, where there are some.
+    pub placement: Placement,
 }
 
 /// What all registered procedures agree on about a table, for protocols that publish piece by piece. Nothing, until the registry says
@@ -220,7 +222,6 @@ impl Table {
             name,
             organization,
             class,
-            codec,
             layout,
             has_runs,
             record_layout,
@@ -228,7 +229,9 @@ impl Table {
             unlinked,
             updatable,
             wire: None,
+            placement: Placement::of(definition, &codec, !index_is_none),
             commuting: Commuting::default(),
+            codec,
         })
     }
 

@@ -4,12 +4,14 @@
 //! computed once for a table or index; encoding a row then walks a list of offsets, widths and masks.
 
 mod describe;
+mod part;
 mod step;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Bound;
 
+pub use self::part::{KeyPlace, PartitionValue};
 pub use self::step::RowWord;
 use self::step::Step;
 use crate::{

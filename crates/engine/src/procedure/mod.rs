@@ -4,6 +4,7 @@ pub mod execution;
 pub mod gate;
 mod interpret;
 mod mutate;
+pub mod reach;
 pub mod repair;
 pub mod watch;
 

@@ -8,6 +8,8 @@
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
@@ -16,8 +18,9 @@ use seriatim_memory::{Memory, OutOfMemory, Pinned};
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Added, Addition, Change, Core, HotRecord, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked, Priority,
-    ProtocolInfo, Redo, Repair, Restored, RowBuffer, RowPtr, Runs, Savepoint, Scan, Staged, Table, Updating, Worker,
+    Added, Addition, Change, Core, HotRecord, Inserted, Mode, Near, OnExists, OpError, Outcome, Partitions, Peeked,
+    Priority, ProtocolInfo, Redo, Repair, Restored, RowBuffer, RowPtr, Runs, Savepoint, Scan, Staged, Table, Updating,
+    Worker,
 };
 
 use super::delegate::delegate;
@@ -171,6 +174,10 @@ impl OpenProtocol for Altered {
 
     fn whole(&self) -> Option<Whole> {
         self.inner.whole()
+    }
+
+    fn partitions(&self) -> Option<(Arc<Partitions>, Duration)> {
+        self.inner.partitions()
     }
 
     unsafe fn peek_committed(

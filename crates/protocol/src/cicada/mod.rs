@@ -63,6 +63,7 @@ impl Protocol for Cicada {
             pieces: false,
             detach: false,
             repair: false,
+            partitions: false,
         },
         options: &[WAIT_STEPS],
     };

@@ -51,6 +51,7 @@ impl Protocol for Dbx {
             pieces: false,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: &OPTIONS,
     };

@@ -61,6 +61,7 @@ impl Protocol for DbxTc {
             pieces: true,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: &OPTIONS,
     };

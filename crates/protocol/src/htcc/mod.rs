@@ -111,6 +111,7 @@ impl Protocol for Htcc {
             pieces: false,
             detach: true,
             repair: true,
+            partitions: false,
         },
         options: &OPTIONS,
     };

@@ -56,6 +56,7 @@ impl Protocol for Hto {
             pieces: false,
             detach: false,
             repair: false,
+            partitions: false,
         },
         options: &OPTIONS,
     };

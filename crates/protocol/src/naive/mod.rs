@@ -2,9 +2,8 @@
 //!
 //! Source: Wang et al., EuroSys 2014, §7.3.2, and DBX-TC, §2.2, which show why it must lose; `README.md` beside this file gives the
 //! departures and the argument. What others commit is kept out by the region or the lock, so a procedure notes and validates nothing
-//! (`alone`). Transactions without a body that could be run whole are Silo's, with the lock around their commits.
+//! (`shared/alone.rs`). Transactions without a body that could be run whole are Silo's, with the lock around their commits.
 
-mod alone;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +17,7 @@ use seriatim_txn::{
     ProtocolInfo, Redo, Requirements, RowBuffer, Table,
 };
 
-use self::alone::Entry;
+use crate::shared::alone;
 use crate::shared::epoch_commit;
 use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -71,6 +70,7 @@ impl Protocol for Naive {
             pieces: false,
             detach: false,
             repair: false,
+            partitions: false,
         },
         options: &OPTIONS,
     };
@@ -109,6 +109,9 @@ impl Protocol for Naive {
 restore::recovers!(Naive, LockBit);
 
 impl Versions for Naive {}
+
+/// What entries remember: nothing.
+type Entry = alone::Entry<false>;
 
 /// A worker's own state.
 #[derive(Debug)]

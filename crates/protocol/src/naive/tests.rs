@@ -7,7 +7,7 @@ use seriatim_base::thread;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::HtmMode;
 use seriatim_store::Direction;
-use seriatim_txn::{NoRedo, OnExists, Priority, Reason, Scan, Worker as _};
+use seriatim_txn::{NoRedo, OnExists, PartitionSet, Priority, Reason, Scan, Worker as _};
 
 use super::*;
 use crate::common::{Bench, modes};
@@ -45,7 +45,7 @@ fn commit(open: &mut Open) -> Result<seriatim_base::Tid, OpError> {
 fn whole(bench: &Bench<Naive>, mut body: impl FnMut(&mut Open)) -> Result<seriatim_base::Tid, OpError> {
     let (mut whole, mut open, mut ended) = (bench.protocol.whole().expect("it has it"), begin(bench), None);
     whole.run(&mut || {
-        open.begin_whole();
+        open.begin_whole(PartitionSet::ALL);
         body(&mut open);
         ended = Some(commit(&mut open));
     });
@@ -76,7 +76,7 @@ fn what_runs_whole_notes_nothing_until_it_ends() {
             open.rollback_to(savepoint);
         };
         let mut open = begin(&bench);
-        open.begin_whole();
+        open.begin_whole(PartitionSet::ALL);
         touch(&mut open);
         assert_eq!(noted(&mut open), [0, 0]);
         assert!(commit(&mut open).is_ok());
@@ -87,7 +87,7 @@ fn what_runs_whole_notes_nothing_until_it_ends() {
             assert!(noted(&mut open).iter().all(|&noted| noted > 0), "{:?}", noted(&mut open));
             open.abort();
             open.begin(Mode::ReadWrite, Priority::NONE);
-            open.begin_whole();
+            open.begin_whole(PartitionSet::ALL);
             insert(&bench, &mut open, ABSENT);
             ends(&mut open);
             if bench.read(&mut begin(&bench), ABSENT) == Ok(Some(1)) {
@@ -167,7 +167,7 @@ fn what_a_rolled_back_procedure_saw_held_together() {
         let bench = Bench::<Naive>::open(mode, &[10, 20]);
         let (mut whole, mut open) = (bench.protocol.whole().expect("it has it"), begin(&bench));
         whole.run(&mut || {
-            open.begin_whole();
+            open.begin_whole(PartitionSet::ALL);
             change(&bench, &mut open, X);
         });
         let mut other = begin(&bench);

@@ -50,6 +50,7 @@ impl Protocol for NoWait {
             pieces: false,
             detach: false,
             repair: false,
+            partitions: false,
         },
         options: &[LOCK_STEPS],
     };

@@ -60,6 +60,7 @@ impl Protocol for Occ {
             pieces: false,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: &[LOCK_STEPS],
     };

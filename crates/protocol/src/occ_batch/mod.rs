@@ -50,6 +50,7 @@ impl Protocol for OccBatch {
             pieces: false,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: validator::OPTIONS,
     };

@@ -1,9 +1,12 @@
 //! Locks that an optimistic attempt takes on some records when it accesses them, for protocols that lock those that are contended.
 //! For others it is `()`, which takes no room and no instruction.
 
+use std::ops::Bound;
+
 use seriatim_base::{TableId, Tid};
+use seriatim_catalog::Key;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, OpError, Reason, Table};
+use seriatim_txn::{Core, OpError, PartitionSet, Reason, Table};
 
 use super::record_header::{self, TidWord};
 
@@ -43,9 +46,27 @@ pub(crate) trait AccessLocks: Send {
         access: For,
     ) -> Result<(TidWord, usize), OpError>;
 
+    /// Whether attempts that run whole keep to their partitions.
+    const PARTITIONED: bool = false;
+
     /// The attempt that has begun runs whole: as [`seriatim_txn::Worker::begin_whole`].
     #[inline(always)]
-    fn begin_whole(&mut self) {}
+    fn begin_whole(&mut self, _: PartitionSet) {}
+
+    /// Whether the attempt may access the keys between two bounds.
+    ///
+    /// # Errors
+    /// They are in other partitions than it has.
+    #[inline(always)]
+    fn admit_range(&self, _: &Table, _low: Bound<Key<'_>>, _high: Bound<Key<'_>>) -> Result<(), OpError> {
+        Ok(())
+    }
+
+    /// As [`AccessLocks::admit_range`], of one key.
+    #[inline(always)]
+    fn admit(&self, _: &Table, _: Key<'_>, _: For) -> Result<(), OpError> {
+        Ok(())
+    }
 
     /// Whether what is read, and is not locked, is noted, to be validated.
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod absences;
 pub(crate) mod access_locks;
+pub(crate) mod alone;
 pub(crate) mod attempt;
 pub(crate) mod epoch_commit;
 pub(crate) mod gc;

@@ -261,8 +261,30 @@ impl<O: Origin> Optimistic<O> {
         Ok((word, row_version, by))
     }
 
+    /// Whether the attempt may access this key.
+    #[inline(always)]
+    fn admit(&mut self, table: &Table, key: Key<'_>, access: For) -> Result<(), OpError> {
+        if O::Locks::PARTITIONED
+            && let Err(error) = self.locks.admit(table, key.anew(), access)
+        {
+            return Err(self.kept_out(table, Some(key), error));
+        }
+        Ok(())
+    }
+
+    /// An access was not admitted.
+    #[cold]
+    fn kept_out(&mut self, table: &Table, key: Option<Key<'_>>, error: OpError) -> OpError {
+        if let OpError::Abort(cause) = error {
+            let key = key.map(|key| key.to_buf());
+            self.base.conflict_info = Some(ConflictInfo { cause, table: Some(table.id), key });
+        }
+        error
+    }
+
     #[inline(always)]
     pub(crate) fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
+        self.admit(table, key, For::Reading)?;
         match self.find(table, key)? {
             Some(record) => self.read_record(table, record),
             None => Ok(None),
@@ -288,7 +310,8 @@ impl<O: Origin> Optimistic<O> {
         staged: Staged,
         exists: OnExists,
     ) -> Result<Inserted, OpError> {
-        let room = self.base.writes.reserve().map_err(record::full);
+        let admitted = self.admit(table, key, For::Writing);
+        let room = admitted.and_then(|()| self.base.writes.reserve().map_err(record::full));
         if let Err(error) = room.and_then(|()| record::set_key(&mut self.base.core, table, staged.record, key)) {
             record::discard(&mut self.base.core, table, staged);
             return Err(error);
@@ -443,6 +466,7 @@ impl<O: Origin> Optimistic<O> {
 
     #[inline(always)]
     pub(crate) fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, OpError> {
+        self.admit(table, key, For::Writing)?;
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
@@ -474,6 +498,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     pub(crate) fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
+        self.admit(table, key, For::Writing)?;
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
@@ -502,6 +527,12 @@ impl<O: Origin> Optimistic<O> {
 
     #[inline]
     pub(crate) fn scan_next(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, OpError> {
+        if O::Locks::PARTITIONED
+            && let Some((low, high)) = scan.cursor.range_ahead(table.class)
+            && let Err(error) = self.locks.admit_range(table, low, high)
+        {
+            return Err(self.kept_out(table, None, error));
+        }
         loop {
             while let Some(&record) = scan.cursor.records().get(scan.next) {
                 scan.next += 1;

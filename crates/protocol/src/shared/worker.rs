@@ -7,8 +7,8 @@ use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
-    Added, Addition, ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Pieces, Prepared,
-    Priority, Redo, Repair, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
+    Added, Addition, ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, PartitionSet, Pieces,
+    Prepared, Priority, Redo, Repair, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::access_locks::AccessLocks;
@@ -158,8 +158,8 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.variant.begin(&self.attempt.base.core, mode);
     }
 
-    fn begin_whole(&mut self) {
-        self.attempt.locks.begin_whole();
+    fn begin_whole(&mut self, partitions: PartitionSet) {
+        self.attempt.locks.begin_whole(partitions);
     }
 
     // Procedures are compiled for workers: reading, updating and prefetching are one function there.

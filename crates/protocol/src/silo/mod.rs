@@ -40,6 +40,7 @@ impl Protocol for Silo {
             pieces: false,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: &[LOCK_STEPS, REBASES_MAX],
     };

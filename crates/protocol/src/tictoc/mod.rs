@@ -59,6 +59,7 @@ impl Protocol for TicToc {
             pieces: false,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: &[LOCK_STEPS],
     };

@@ -51,6 +51,7 @@ impl Protocol for WaitDie {
             pieces: false,
             detach: false,
             repair: false,
+            partitions: false,
         },
         options: &[WAIT_MAX],
     };

@@ -70,6 +70,7 @@ impl Protocol for Validating {
             pieces: false,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: &[],
     };

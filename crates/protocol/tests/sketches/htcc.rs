@@ -40,6 +40,7 @@ impl Protocol for Htcc {
             pieces: false,
             detach: false,
             repair: true,
+            partitions: false,
         },
         options: &[],
     };

@@ -81,6 +81,7 @@ impl Protocol for Speculation {
             pieces: false,
             detach: true,
             repair: false,
+            partitions: false,
         },
         options: &[],
     };

@@ -4,10 +4,12 @@
 //! others write, no allocation. The registry is asked at a session's first call of a procedure only.
 
 use std::any::TypeId;
+use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use seriatim_engine::procedure::execution::Steps;
 use seriatim_engine::procedure::in_procedure;
+use seriatim_engine::procedure::reach;
 use seriatim_engine::procedure::repair::Conflicts;
 use seriatim_engine::{Body, Committed, Decided, Detached, Operations, Origin, Pending, Runner, Step, with_value};
 use seriatim_txn::Mode;
@@ -15,7 +17,7 @@ use seriatim_txn::Mode;
 use super::check::{self, PlanChecker};
 use super::registry::{CallStrategy, Entry, Registry};
 use super::schedule::run_with_checker;
-use super::{Data, Datum, Declared, EvaluationError, Schedule};
+use super::{Data, Datum, Declared, EvaluationError, Keys, Schedule};
 use crate::{Abort, Session, TransactError, Tx};
 
 /// The procedures a session has called, by type.
@@ -99,6 +101,12 @@ impl Session {
         runner.tx.name_procedure(P::NAME);
         let (entry, conflicts) = (&*called.entries[at], &mut called.conflicts[at]);
         let body = Straight::<P> { handles: entry.handles::<P>(), arguments };
+        if let Some(partitions) = runner.partitions()
+            && matches!(entry.strategy, CallStrategy::Straight | CallStrategy::Checked)
+        {
+            let reach = entry.reach.of(&body, partitions)?;
+            runner.reach(reach);
+        }
         let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
             CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
@@ -253,6 +261,19 @@ impl<P: Declared> Body for Straight<'_, P> {
     #[inline(always)]
     fn run<O: Operations>(&self, operations: &O) -> Result<P::Output, Abort> {
         P::straight(operations, self.handles, self.arguments)
+    }
+}
+
+impl<P: Declared> reach::Arguments for Straight<'_, P> {
+    fn part(&self, path: &[Arc<str>]) -> Option<Datum> {
+        self.arguments.part(path)
+    }
+
+    fn visit(&self, visit: &mut reach::Visit<'_>) {
+        P::footprint(self.handles, self.arguments, &mut |touch| match touch.keys {
+            Keys::One(key) => visit(touch.operation.index(), Bound::Included(key), Bound::Included(key)),
+            Keys::Range(low, high) => visit(touch.operation.index(), low, high),
+        });
     }
 }
 

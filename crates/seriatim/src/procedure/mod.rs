@@ -67,6 +67,6 @@ pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, ch
 pub use seriatim_procedure_macros::{procedure, pure};
 
 pub use declared::{Declared, Procedures};
-pub use registry::{RegisterError, Registration, Repieced, Uncut};
+pub use registry::{Everywhere, RegisterError, Registration, Repieced, Uncut};
 pub use schedule::{Next, Schedule};
 pub use touch::{Access, Keys, Touch};

@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_engine::procedure::execution::Passes;
 use seriatim_engine::procedure::gate::Gate;
+use seriatim_engine::procedure::reach::Reach;
 use seriatim_engine::procedure::repair::Repairs;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span, StepId};
@@ -34,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) checked: bool,
     /// Its arguments tell rows of what it changes or builds on, so that calls can be batched.
     pub(crate) tells_footprint: bool,
+    /// Which partitions its calls have, where there are some.
+    pub(crate) reach: Reach,
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
     /// Its code follows a schedule, so that it can run in parts.
@@ -71,6 +74,12 @@ impl Entry {
             None => (passes, None),
             Some(failure) => (whole(), Some(failure.to_string())),
         }
+    }
+
+    /// Whether its calls have all partitions, and why.
+    fn everywhere(&self) -> Option<Everywhere> {
+        let reason = self.reach.everywhere.clone()?;
+        Some(Everywhere { procedure: self.name.to_owned(), reason })
     }
 
     /// What the procedure's own type found.
@@ -166,6 +175,18 @@ pub struct Registration {
     /// Of all procedures that run in pieces ([`ExecutionMode::Pieces`]), those whose chopping has pieces after the
     /// decisive one and that run whole nevertheless.
     pub uncut: Vec<Uncut>,
+    /// In a database with partitions ([`Builder::partitions`](crate::Builder::partitions)): those added whose calls have all partitions,
+    /// because the arguments do not tell which they need.
+    pub everywhere: Vec<Everywhere>,
+}
+
+/// A procedure whose calls have all partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Everywhere {
+    /// Its name.
+    pub procedure: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// A procedure that is not run in the pieces that its set's chopping gives it.
@@ -308,7 +329,12 @@ impl Database {
             whole,
             changed: changed.collect(),
             uncut: Vec::new(),
+            everywhere: Vec::new(),
         };
+        if self.protocol().capabilities.partitions {
+            let added = entries[registry.entries.len()..].iter();
+            registration.everywhere.extend(added.filter_map(|entry| entry.everywhere()));
+        }
         let mut passes = Vec::new();
         for entry in &entries {
             let (cut, reason) = entry.cut(&chopping);
@@ -434,6 +460,7 @@ impl Database {
         let repair_from = self.engine().protocol_options().find(|(knob, _)| knob.name == REPAIR_FROM.name);
         let repair_from = repair_from.map_or(0, |(_, percent)| percent as u32);
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
+        let reach = Reach::new(&plan, &declaration, self.engine());
         let plan = Arc::new(plan);
         Ok(Entry {
             name,
@@ -443,6 +470,7 @@ impl Database {
             strategy,
             checked,
             tells_footprint,
+            reach,
             repairs,
             repair_from,
             follows_schedule: procedure.schedules,

@@ -181,3 +181,31 @@ fn a_mode_may_change_from_one_opening_to_the_next() {
     }
     assert_eq!(rows(&small("auto", &disk).open().expect("it opens")).len(), 4);
 }
+
+/// Nothing on the disk depends on them.
+#[test]
+fn partitions_may_be_others_each_time_and_none() {
+    let disk = FaultyDisk::new(43);
+    for (at, partitions) in [Some(4), Some(3), None, Some(64)].into_iter().enumerate() {
+        let builder = small(if partitions.is_some() { "auto" } else { "silo" }, &disk);
+        let builder = partitions.into_iter().fold(builder, |builder, partitions| builder.partitions(partitions));
+        let db = builder.open().expect("it opens");
+        assert_eq!(db.statistics().partitions, partitions.unwrap_or(0));
+        let accounts = match at {
+            0 => db.create::<Account>().expect("the table is created"),
+            _ => db.table::<Account>().expect("it is there"),
+        };
+        db.register(procedures![deposit]).expect("a sound set");
+        let mut session = db.session();
+        if at == 0 {
+            let insert = |tx: &Tx| (0..9).try_for_each(|id| tx.insert(&accounts, &account(id)));
+            session.transact(insert).expect("inserted");
+        }
+        for id in 0..9 {
+            let balance = session.call(deposit, &(id, 1)).expect("it is there").value;
+            assert_eq!(balance, 101 + at as i64, "{partitions:?}");
+        }
+        drop((session, accounts));
+        disk.crash();
+    }
+}

@@ -39,14 +39,27 @@ impl Limit {
         }
     }
 
-    /// How `key` compares with the end, if the end has one.
-    fn compare(&self, key: Key<'_>) -> Option<Ordering> {
-        let end = match key.class() {
+    /// Its key, of this class, if it has one.
+    fn key(&self, class: KeyClass) -> Key<'_> {
+        match class {
             KeyClass::Word8 => Key::Word8(self.word as u64),
             KeyClass::Word16 => Key::Word16(self.word),
             KeyClass::Bytes => Key::Bytes(&self.bytes),
-        };
-        (self.side != Side::Unbounded).then(|| key.cmp(&end))
+        }
+    }
+
+    /// As what it was set, by a key of this class.
+    pub(crate) fn bound(&self, class: KeyClass) -> Bound<Key<'_>> {
+        match self.side {
+            Side::Unbounded => Bound::Unbounded,
+            Side::Included => Bound::Included(self.key(class)),
+            Side::Excluded => Bound::Excluded(self.key(class)),
+        }
+    }
+
+    /// How `key` compares with the end, if the end has one.
+    fn compare(&self, key: Key<'_>) -> Option<Ordering> {
+        (self.side != Side::Unbounded).then(|| key.cmp(&self.key(key.class())))
     }
 
     /// Whether `key` is not beyond this end, where beyond is `outside`.

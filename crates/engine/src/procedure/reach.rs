@@ -1,0 +1,250 @@
+//! The partitions of a call, told before it runs (Jones, Abadi, Madden, SIGMOD 2010, §3.1).
+//!
+//! An operation's partition is known if
+//! 1. the value that names it is a part of the arguments: it is read from there; or
+//! 2. the arguments tell the whole key, as the footprint does, for each iteration; or
+//! 3. another operation is known by 2 that runs whenever this one does, with the same value.
+//!
+//! Reads of what every partition has need none. A procedure with any other operation has all partitions, and registration says why. What
+//! is told is not trusted: the protocol looks at each access.
+
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use seriatim_catalog::{ColumnType, Key, PartitionValue};
+use seriatim_procedure::Datum;
+use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::{Operation, Plan, Symbol};
+use seriatim_txn::{PartitionSet, Partitions, Placement};
+
+use crate::{Engine, TableSet, TransactError};
+
+/// What a call's arguments tell.
+pub trait Arguments {
+    /// The part that these names of fields lead to, if there is one.
+    fn part(&self, path: &[Arc<str>]) -> Option<Datum>;
+
+    /// Calls `visit` for each access whose keys the arguments tell: with the operation, and the bounds of its keys.
+    fn visit(&self, visit: &mut Visit<'_>);
+}
+
+/// Is told an operation, and the bounds of its keys.
+pub type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
+
+/// How the partitions of a procedure's calls follow from its arguments.
+#[derive(Default)]
+pub struct Reach {
+    /// Why its calls have all of them, if they do.
+    pub everywhere: Option<String>,
+    /// Parts of the arguments, by the names of fields, that name partitions by a value of this type.
+    parts: Vec<(Vec<Arc<str>>, ColumnType)>,
+    /// Constants that do.
+    constants: Vec<i128>,
+    /// By operation: whose keys the footprint tells, if they are asked for. Empty if none is.
+    told: Vec<Option<Told>>,
+}
+
+/// A table, or an index of it by its position.
+#[derive(Clone)]
+struct Told {
+    set: Arc<TableSet>,
+    index: Option<usize>,
+}
+
+impl Told {
+    fn placement(&self) -> &Placement {
+        match self.index {
+            None => &self.set.primary.placement,
+            Some(at) => &self.set.indexes[at].table.placement,
+        }
+    }
+}
+
+/// How the partition of an operation is known.
+enum Known {
+    /// It needs none.
+    Nowhere,
+    Part(Vec<Arc<str>>),
+    Constant(i128),
+    /// By the footprint of this operation.
+    Told(usize),
+}
+
+impl Reach {
+    /// Of a procedure with this plan, whose tables are there.
+    pub fn new(plan: &Plan, declaration: &Procedure, engine: &Engine) -> Reach {
+        let mut reach = Reach::default();
+        for id in 0..plan.operations.len() {
+            let operation = &plan.operations[id];
+            let Some(set) = engine.find(&plan.tables[operation.table].name) else {
+                reach.everywhere = Some(format!("the table of {} is gone", plan.label(id)));
+                return reach;
+            };
+            match known(plan, declaration, id, &set) {
+                Ok(Known::Nowhere) => {}
+                Ok(Known::Part(path)) => {
+                    let column =
+                        set.definition.partition_column().map(|column| &set.definition.columns[column.index()]);
+                    let part = column.map(|column| (path, column.ty));
+                    reach.parts.extend(part.filter(|part| !reach.parts.contains(part)));
+                }
+                Ok(Known::Constant(number)) => reach.constants.push(number),
+                Ok(Known::Told(by)) => {
+                    reach.told.resize(plan.operations.len(), None);
+                    reach.told[by] = Some(Told { index: plan.operations[by].index, set });
+                }
+                Err(why) => {
+                    reach.everywhere = Some(why);
+                    return reach;
+                }
+            }
+        }
+        reach
+    }
+
+    /// The partitions of a call with these arguments.
+    ///
+    /// # Errors
+    /// The partition function fails on a value.
+    pub fn of(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<PartitionSet, TransactError> {
+        if self.everywhere.is_some() {
+            return Ok(PartitionSet::ALL);
+        }
+        let mut all = PartitionSet::NONE;
+        let of_value = |value: &PartitionValue| match partitions.of_value(value) {
+            Ok(partition) => Ok(PartitionSet::one(partition)),
+            Err(_) => Err(TransactError::NoPartition { table: String::new(), key: shown(value) }),
+        };
+        for (path, ty) in &self.parts {
+            let Some(part) = arguments.part(path) else { return Ok(PartitionSet::ALL) };
+            match value(part, *ty) {
+                Some(Some(value)) => all = all.union(of_value(&value)?),
+                Some(None) => {}
+                None => return Ok(PartitionSet::ALL),
+            }
+        }
+        for number in &self.constants {
+            all = all.union(of_value(&PartitionValue::Integer(*number))?);
+        }
+        if self.told.is_empty() { Ok(all) } else { self.told(arguments, partitions, all) }
+    }
+
+    /// These partitions and those that the footprint tells.
+    fn told(
+        &self,
+        arguments: &impl Arguments,
+        partitions: &Partitions,
+        known: PartitionSet,
+    ) -> Result<PartitionSet, TransactError> {
+        let mut all = Ok(known);
+        let mut visit = |operation: usize, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {
+            let Some(told) = self.told.get(operation).and_then(Option::as_ref) else { return };
+            let (Placement::Value(place), Ok(so_far)) = (told.placement(), &all) else { return };
+            let more = match (low, high) {
+                (Bound::Included(low), Bound::Included(high)) if low == high => {
+                    partitions.of_key(place, low).map(PartitionSet::one)
+                }
+                _ => partitions.of_range(place, low, high),
+            };
+            all = more.map(|more| so_far.union(more)).map_err(|_| told.set.definition.name.to_string());
+        };
+        // A pure function that panics does so where the procedure runs, if it gets there.
+        let told = catch_unwind(AssertUnwindSafe(|| arguments.visit(&mut visit)));
+        match (told, all) {
+            (Err(_), _) => Ok(PartitionSet::ALL),
+            (Ok(()), all) => all.map_err(|table| TransactError::NoPartition { table, key: "a key".to_owned() }),
+        }
+    }
+}
+
+/// How the partition of an operation follows from the arguments; or why it does not.
+fn known(plan: &Plan, declaration: &Procedure, id: usize, set: &TableSet) -> Result<Known, String> {
+    let operation = &plan.operations[id];
+    let everywhere = |index: &usize| matches!(set.indexes[*index].table.placement, Placement::Everywhere);
+    let written = operation.accesses.iter().filter(|access| access.changes());
+    let shared = |why: &str| Err(format!("{} writes {why}", plan.label(id)));
+    if matches!(set.primary.placement, Placement::Everywhere) {
+        return if operation.changes() { shared("a replicated table") } else { Ok(Known::Nowhere) };
+    }
+    if let Some(index) = written.filter_map(|access| access.index).find(everywhere) {
+        let name = &set.definition.indexes[index].name;
+        return shared(&format!("index {name}, which does not have the column that the table is partitioned by"));
+    }
+    let Some(symbol) = &operation.partition else {
+        return Err(format!("the partition of {} is not one value", plan.label(id)));
+    };
+    if let Some(path) = path(declaration, symbol) {
+        return Ok(Known::Part(path));
+    }
+    if let Symbol::Literal(text) = symbol
+        && let Ok(number) = text.parse()
+    {
+        return Ok(Known::Constant(number));
+    }
+    let is_told = |id: usize| plan.footprint().touches[id].known && has_place(&plan.operations[id], set);
+    let same = |other: &Operation| other.table == operation.table && other.partition.as_ref() == Some(symbol);
+    let tells = |other: &usize| {
+        let found = &plan.operations[*other];
+        is_told(*other) && (*other == id || same(found) && found.accompanies(operation))
+    };
+    let by = std::iter::once(id).chain(0..plan.operations.len()).find(tells);
+    by.map(Known::Told)
+        .ok_or_else(|| format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(id)))
+}
+
+/// Whether the keys that an operation names tell the partition.
+fn has_place(operation: &Operation, set: &TableSet) -> bool {
+    let placement = match operation.index {
+        None => &set.primary.placement,
+        Some(at) => &set.indexes[at].table.placement,
+    };
+    matches!(placement, Placement::Value(_))
+}
+
+/// The fields that lead to a symbol's value in the arguments.
+fn path(declaration: &Procedure, symbol: &Symbol) -> Option<Vec<Arc<str>>> {
+    match symbol {
+        Symbol::Parameter(name) => {
+            let mut parameters = declaration.variables.iter().take(declaration.parameters);
+            let at = parameters.position(|variable| variable.name == *name)?;
+            Some(if declaration.parameters == 1 { Vec::new() } else { vec![at.to_string().into()] })
+        }
+        // Fields of a variant are in values of that variant only.
+        Symbol::Field(base, name) if !name.contains('.') => {
+            let mut path = path(declaration, base)?;
+            path.push(name.clone());
+            Some(path)
+        }
+        _ => None,
+    }
+}
+
+/// The value that names a partition of a table by a column of this type; `Some(None)` of an absent one, `None` of one of another type.
+fn value(datum: Datum, ty: ColumnType) -> Option<Option<PartitionValue>> {
+    use ColumnType as C;
+    let value = match (datum, ty) {
+        (Datum::Option(None), _) => return Some(None),
+        (Datum::Option(Some(inner)), _) => return value(*inner, ty),
+        (Datum::Integer(number, _), C::I8 | C::I16 | C::I32 | C::I64 | C::U8 | C::U16 | C::U32 | C::U64) => {
+            PartitionValue::Integer(number)
+        }
+        (Datum::Bool(value), C::Bool) => PartitionValue::Integer(value.into()),
+        (Datum::Timestamp(microseconds), C::Timestamp) => PartitionValue::Integer(microseconds.into()),
+        (Datum::Decimal { units, scale }, C::Decimal { scale: wanted }) if scale == wanted => {
+            PartitionValue::Integer(units.into())
+        }
+        (Datum::Float(value), C::F64) => value.into(),
+        (Datum::Text(text), C::Text { .. } | C::LongText) => PartitionValue::Bytes(text.into_bytes()),
+        (Datum::Bytes(bytes), C::Bytes { .. }) => PartitionValue::Bytes(bytes),
+        _ => return None,
+    };
+    Some(Some(value))
+}
+
+fn shown(value: &PartitionValue) -> String {
+    match value {
+        PartitionValue::Integer(number) => number.to_string(),
+        PartitionValue::Bytes(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+    }
+}

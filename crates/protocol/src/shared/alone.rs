@@ -1,0 +1,108 @@
+//! What an attempt remembers of whether it runs whole. If it does, nothing is noted of what it reads: nothing that others commit in its
+//! partitions comes in between, so there is nothing to validate.
+//!
+//! [`Alone`] stands where other protocols have the locks of an attempt, for they, too, say what need not be noted. It locks nothing. Where
+//! there are partitions it looks at each access that an attempt makes which runs whole: whether it keeps to its own.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use seriatim_catalog::Key;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Core, OpError, PartitionSet, Partitions, Placement, Reason, Table};
+
+use super::access_locks::{AccessLocks, For};
+use super::origin::Origin;
+use super::record_header::TidWord;
+
+/// Whether the attempt runs whole, and where; `PARTITIONED`: in some partitions, or in all that there is.
+#[derive(Debug, Default)]
+pub(crate) struct Alone<const PARTITIONED: bool> {
+    /// None if it does not run whole.
+    owned: PartitionSet,
+    partitions: Option<Arc<Partitions>>,
+}
+
+impl Alone<true> {
+    pub(crate) fn among(partitions: Arc<Partitions>) -> Alone<true> {
+        Alone { owned: PartitionSet::NONE, partitions: Some(partitions) }
+    }
+}
+
+impl<const PARTITIONED: bool> Alone<PARTITIONED> {
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.owned.is_empty()
+    }
+
+    /// The attempt has ended.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.owned = PartitionSet::NONE;
+    }
+
+    /// Whether there is nothing to look at: it has all, or is not whole, and looks at what it writes when it commits.
+    #[inline(always)]
+    fn is_anywhere(&self) -> bool {
+        self.owned.is_all() || self.owned.is_empty()
+    }
+}
+
+const ELSEWHERE: OpError = OpError::execute(Reason::OtherPartition);
+
+impl<const PARTITIONED: bool> AccessLocks for Alone<PARTITIONED> {
+    const PARTITIONED: bool = PARTITIONED;
+
+    #[inline(always)]
+    fn look(
+        &mut self,
+        core: &mut Core,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize), OpError> {
+        ().look(core, table, record, access)
+    }
+
+    fn begin_whole(&mut self, partitions: PartitionSet) {
+        let count = self.partitions.as_deref().map_or(1, Partitions::count);
+        let is_all = partitions.len_of(count) == count;
+        self.owned = if is_all { PartitionSet::ALL } else { partitions };
+    }
+
+    #[inline(always)]
+    fn admit(&self, table: &Table, key: Key<'_>, access: For) -> Result<(), OpError> {
+        let (false, Some(partitions)) = (self.is_anywhere(), &self.partitions) else { return Ok(()) };
+        let is_owned = match &table.placement {
+            Placement::Value(place) => self.owned.contains(partitions.of_key(place, key)?),
+            Placement::Everywhere => access == For::Reading,
+        };
+        if is_owned { Ok(()) } else { Err(ELSEWHERE) }
+    }
+
+    #[inline]
+    fn admit_range(&self, table: &Table, low: Bound<Key<'_>>, high: Bound<Key<'_>>) -> Result<(), OpError> {
+        let (false, Some(partitions)) = (self.is_anywhere(), &self.partitions) else { return Ok(()) };
+        match &table.placement {
+            Placement::Value(place) if !self.owned.has(partitions.of_range(place, low, high)?) => Err(ELSEWHERE),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn notes(&self) -> bool {
+        !self.is_whole()
+    }
+
+    fn release(&mut self, _: &Core) {
+        self.end();
+    }
+}
+
+/// What entries remember: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Entry<const PARTITIONED: bool>;
+
+impl<const PARTITIONED: bool> Origin for Entry<PARTITIONED> {
+    type Locks = Alone<PARTITIONED>;
+}
