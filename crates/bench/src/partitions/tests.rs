@@ -153,7 +153,8 @@ fn what_an_owner_takes() {
         (0..count).for_each(|key| keys.push((n % 40) as u32 * KEYS as u32 + key));
         Work { keys, act: Act::Update, fails: false }
     };
-    let each = |scheme, step: &dyn Fn(u64, &mut dyn FnMut(ToOwner<Work>))| {
+    type Step<'a> = &'a dyn Fn(u64, &mut dyn FnMut(ToOwner<Work>));
+    let each = |scheme, step: Step<'_>| {
         let options = Options { records: false, ..Options::new(scheme) };
         let mut owner = Owner::new(PartitionId(0), Store::new(480, StoreCosts::default()), &options);
         let (mut out, began) = (Vec::new(), Instant::now());
