@@ -10,7 +10,7 @@
 //! | `coordinator` | all over two partitions, `speculation` | the coordinator's time a transaction; the paper has none |
 //!
 //! An owner's time is that in which it does not sleep: what messages cost is in it. The model has no clients: give enough of them that owners
-//! are never out of work ([`Plan::saturating`]).
+//! are never out of work ([`Plan::with_clients`]).
 
 use seriatim_partition::Scheme;
 use seriatim_partition::model::{self, Mix as ModelMix, Recommendation, Times};
