@@ -76,7 +76,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let home = Home::new();
     for (arguments, wants) in [
         (&["htcc", "--only", "77"][..], "htcc/13"),
-        (&["tictoc"], "possible values: dbx, htcc, reordering, speculation, all"),
+        (&["tictoc"], "possible values: dbx, htcc, dbx-tc, reordering, speculation, all"),
         (&["dbx", "--rounds", "0"], "1..=1000"),
         (&["dbx", "--seconds", "-1"], "from 0 to 86400"),
     ] {
