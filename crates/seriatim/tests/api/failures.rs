@@ -269,10 +269,8 @@ struct Impostor {
 fn mistakes_in_opening_and_declaring_say_what_would_be_right() {
     let error = |result: Result<Database, OpenError>| result.map(|_| ()).expect_err("a mistake").to_string();
     let unknown = error(Database::builder().protocol("paxos").open());
-    assert_eq!(
-        unknown,
-        "there is no protocol \"paxos\"; it is one of auto, dbx, silo, nowait, wait-die, tictoc, htcc, dbx-tc, occ, occ-batch, hto, cicada, naive"
-    );
+    let names: Vec<&str> = seriatim::protocols().iter().map(|protocol| protocol.name).collect();
+    assert_eq!(unknown, format!("there is no protocol \"paxos\"; it is one of auto, {}", names.join(", ")));
     assert_eq!(error(Database::builder().workers(0).open()), "workers must be between 1 and 4096");
     let never = RetryPolicy { attempts_max: 0, ..RetryPolicy::default() };
     assert_eq!(error(Database::builder().retry(never).open()), "attempts_max and operations_max must be at least 1");
