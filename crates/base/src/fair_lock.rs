@@ -4,7 +4,7 @@
 //! word:  0 free | HELD | HELD + WAITED: somebody is queued, and whoever gives the lock back hands it to the first of them
 //! ```
 //! - Whoever comes takes a free lock at once. While it is held he looks again a few times, as a holder is mostly about to be done;
-//!   then he queues and sleeps. Nobody passes by the queue: while somebody is queued the lock does not become free.
+//!   then he queues, stays awake for [`thread::AWAKE`] and sleeps. Nobody passes by the queue: while somebody is queued the lock does not become free.
 //! - So who is queued waits for those before him, one hold each, and no longer than he says.
 //! - WAITED, and the queue itself, change under the mutex only, in which nobody waits for anything.
 
@@ -98,7 +98,8 @@ impl FairLock {
                 return true;
             }
             match wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
-                Some(left) => thread::park_timeout(left.min(SLEEP_MAX)),
+                Some(left) if began.elapsed() >= thread::AWAKE => thread::park_timeout(left.min(SLEEP_MAX)),
+                Some(_) => {}
                 None => return self.leave(&waiter),
             }
             thread::yield_now();

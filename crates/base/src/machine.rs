@@ -5,15 +5,17 @@
 //! system, whatever path `/proc/self/cgroup` names; so each path is tried with all that is above it. Elsewhere nothing is known.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where the two versions of control groups are mounted.
 const CGROUP2: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const CGROUP1: &str = "/sys/fs/cgroup/memory";
 
 /// Bytes of memory that this process may use before the system ends it: the machine's, or less if its control group, or one above
-/// it, has a limit. `None` where it is not known.
+/// it, has a limit. `None` where it is not known. What the files say is read once.
 pub fn memory_granted() -> Option<u64> {
-    granted(&|path| std::fs::read_to_string(path).ok())
+    static GRANTED: OnceLock<Option<u64>> = OnceLock::new();
+    *GRANTED.get_or_init(|| granted(&|path| std::fs::read_to_string(path).ok()))
 }
 
 /// Bytes of this process in memory now. `None` where that is not known.

@@ -154,6 +154,24 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
+/// A wait that is shorter is spent awake: to put a thread to sleep and to wake it takes the operating system about as long.
+pub const AWAKE: Duration = Duration::from_micros(50);
+
+/// Lets at least `duration` pass: as [`sleep`], or awake where that is less than [`AWAKE`].
+pub fn pause(duration: Duration) {
+    if duration >= AWAKE {
+        return sleep(duration);
+    }
+    #[cfg(feature = "simulate")]
+    if crate::simulated::wait(crate::simulated::Wait::Sleep(duration)) {
+        return;
+    }
+    let began = crate::clock::Instant::now();
+    while began.elapsed() < duration {
+        std::thread::yield_now();
+    }
+}
+
 /// Processors this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

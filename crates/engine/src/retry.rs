@@ -42,5 +42,5 @@ pub fn pause(policy: &RetryPolicy, next: u32, rng: &mut Rng) {
     };
     let pause = policy.pause_first.saturating_mul(1 << doublings.min(16)).min(policy.pause_max);
     let nanoseconds = pause.as_nanos() as u64;
-    thread::sleep(Duration::from_nanos(rng.range(nanoseconds / 2, nanoseconds.max(1))));
+    thread::pause(Duration::from_nanos(rng.range(nanoseconds / 2, nanoseconds.max(1))));
 }
