@@ -411,7 +411,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn find_run(&self, set: &TableSet, low: u128, high: u128, direction: Direction) -> Result<Option<Located>, Abort> {
         let table = &set.primary;
         let mut state = self.scans.borrow_mut().pop().unwrap_or_default();
-        (state.next, state.done, state.transient) = (0, false, true);
+        state.restart();
+        state.transient = true;
         let bounds = (Bound::Included(set.cluster.key(low)), Bound::Included(set.cluster.key(high)));
         if table.index.scan(bounds.0, bounds.1, direction, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));

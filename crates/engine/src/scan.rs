@@ -198,7 +198,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
             return Ok(());
         }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
-        (state.next, state.done) = (0, false);
+        state.restart();
         // An entry is followed at once, and the rows of an explicit transaction are kept by itself.
         state.transient = matches!(self.target, Target::Index(_)) || self.tx.keeps_rows();
         let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));

@@ -64,15 +64,23 @@ impl Cursor {
     /// The ends of the range, low and high, of keys of this class, as long as the scan has not begun.
     #[inline]
     pub fn range_ahead(&self, class: KeyClass) -> Option<(Bound<Key<'_>>, Bound<Key<'_>>)> {
-        if self.leaf.is_some() {
-            return None;
-        }
-        let Position { direction, near, far, .. } = &self.position;
+        if self.leaf.is_some() { None } else { self.ahead(class) }
+    }
+
+    /// The ends of what it has not shown of its range, low and high, of keys of this class. `None` when it has shown all.
+    #[inline]
+    pub fn ahead(&self, class: KeyClass) -> Option<(Bound<Key<'_>>, Bound<Key<'_>>)> {
+        let Position { direction, near, far, exhausted } = &self.position;
         let (low, high) = match direction {
             Direction::Forward => (near, far),
             Direction::Backward => (far, near),
         };
-        Some((low.bound(class), high.bound(class)))
+        (!exhausted).then(|| (low.bound(class), high.bound(class)))
+    }
+
+    /// Which way it goes.
+    pub fn direction(&self) -> Direction {
+        self.position.direction
     }
 
     /// The leaf's word and the value it had when [`Cursor::records`] was read.

@@ -292,12 +292,22 @@ pub struct Scan {
     pub next: usize,
     /// The range is exhausted.
     pub done: bool,
+    /// Which of the worker's notes is of the leaf that the cursor holds, from 1. 0: none.
+    pub note: u32,
     /// The caller uses the row of each step only until the next step of this scan, which may overwrite it. May be set and cleared
     /// between steps: it holds for the rows of steps made while it is set.
     pub transient: bool,
     /// Where such rows are copied to, by a protocol that copies. Room for one row; like the cursor it is kept for reuse and does not
     /// count against the memory limit.
     pub buffer: RowBuffer,
+}
+
+impl Scan {
+    /// Another scan is begun with it: what it held of the last one is dropped, but for its memory.
+    #[inline]
+    pub fn restart(&mut self) {
+        (self.next, self.done, self.note) = (0, false, 0);
+    }
 }
 
 /// What commit decided.

@@ -12,6 +12,7 @@ pub(crate) mod optimistic;
 pub(crate) mod origin;
 pub(crate) mod own;
 pub(crate) mod prefetch;
+pub(crate) mod ranges;
 pub(crate) mod rebase;
 pub(crate) mod record;
 pub(crate) mod record_header;

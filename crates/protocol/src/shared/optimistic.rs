@@ -184,14 +184,15 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[inline]
-    fn note_node_version(&mut self, table: &Table, node_version: NodeVersion) -> Result<(), OpError> {
+    pub(super) fn note_node_version(&mut self, table: &Table, node_version: NodeVersion) -> Result<(), OpError> {
         self.base.note_unlinked(table);
         if self.base.core.injects(Fault::DropNodeVersion) || !self.locks.notes() {
             return Ok(());
         }
         let by = self.base.by;
-        // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry.
-        if self.node_set.last().is_none_or(|last| last.node_version != node_version || last.by != by) {
+        // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry, unless there are notes of each.
+        let is_last = |last: &NodeSetEntry<O>| last.node_version == node_version && last.by == by;
+        if self.bases.are_noted() || !self.node_set.last().is_some_and(is_last) {
             self.node_set.try_push(NodeSetEntry { node_version, table: table.id, by }).map_err(record::full)?;
         }
         Ok(())
@@ -536,6 +537,7 @@ impl<O: Origin> Optimistic<O> {
         loop {
             while let Some(&record) = scan.cursor.records().get(scan.next) {
                 scan.next += 1;
+                self.bases.ranges.look(scan);
                 if let Some(row) = self.read_record(table, record)? {
                     return Ok(Some(row));
                 }
@@ -543,17 +545,22 @@ impl<O: Origin> Optimistic<O> {
             if scan.done {
                 return Ok(None);
             }
+            self.bases.ranges.exhaust(scan);
             scan.next = 0;
-            scan.done = !self.next_leaf(table, scan);
+            let noted = self.bases.are_noted();
+            scan.done = !if noted { self.next_leaf_noted(table, scan)? } else { self.next_leaf(table, scan) };
             if scan.done {
                 return Ok(None);
             }
-            self.note_node_version(table, scan.cursor.node_version())?;
+            if !noted {
+                scan.note = 0;
+                self.note_node_version(table, scan.cursor.node_version())?;
+            }
         }
     }
 
     #[inline]
-    fn next_leaf(&mut self, table: &Table, scan: &mut Scan) -> bool {
+    pub(super) fn next_leaf(&mut self, table: &Table, scan: &mut Scan) -> bool {
         let Attempt { core, writes, .. } = &mut self.base;
         let pin = core.local.pinned();
         if writes.deferred.is_empty() {

@@ -21,6 +21,7 @@ use seriatim_txn::{Fault, Knob, OpError, Prepared, RowPtr, Table};
 
 use super::optimistic::Optimistic;
 use super::origin::Origin;
+use super::ranges::Ranges;
 use super::record;
 use super::record_header::{self, TidWord};
 use super::table_ref::TableRef;
@@ -63,12 +64,21 @@ pub(crate) struct Bases {
     reads: CountedVec<Base>,
     /// Each update of an entry, in order, and each look at what it wrote.
     writes: CountedVec<Base>,
+    /// What scans looked at.
+    pub(super) ranges: Ranges,
 }
 
 impl Bases {
     /// Of attempts that may be rebased so often.
     pub(crate) fn new(local: &Local, max: u32) -> Bases {
-        Bases { max, rebases: 0, attempts: 0, reads: local.counted(64), writes: local.counted(64) }
+        Bases {
+            max,
+            rebases: 0,
+            attempts: 0,
+            reads: local.counted(64),
+            writes: local.counted(64),
+            ranges: Ranges::default(),
+        }
     }
 
     /// An attempt begins.
@@ -97,6 +107,7 @@ impl Bases {
     pub(crate) fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
+        self.ranges.clear();
     }
 
     /// This entry was taken out of the write set, and what was the last is in its place.
@@ -200,6 +211,10 @@ impl<O: Origin> Optimistic<O> {
                 Some(moved) => rebased |= moved,
                 None => return false,
             }
+        }
+        match self.rebase_ranges(commits) {
+            Some(moved) => rebased |= moved,
+            None => return false,
         }
         if rebased {
             self.bases.rebases += 1;
