@@ -347,6 +347,7 @@ impl simulated::Machine for Cores {
             Wait::Spin(pauses) => self.costs.pause * u64::from(pauses),
             Wait::Yield => self.costs.yields,
             Wait::Sleep(time) => picoseconds(time).saturating_add(self.costs.sleep),
+            Wait::Awake(time) => picoseconds(time).max(self.costs.yields),
         };
         core.waited.set(core.waited.get() + cost);
         if matches!(wait, Wait::Sleep(_)) {
