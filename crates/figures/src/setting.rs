@@ -157,6 +157,8 @@ fn protocol_arguments(protocol: &str) -> String {
     match protocol.strip_suffix("-rows") {
         Some(protocol) => format!("--protocol {protocol} --option rebases_max=0"),
         None if protocol == "htcc" => SOON.to_owned(),
+        // The paper's rule of what is in the way, which has more false conflicts than ours.
+        None if protocol == "hto" => "--protocol hto --option ended=0".to_owned(),
         None => format!("--protocol {protocol}"),
     }
 }
