@@ -381,6 +381,8 @@ impl Engine {
             (old, new)
         };
         durability::convert(inner, &self.open, persistence, &old, &new)?;
+        // Whoever gets a handle finds the rows, whatever snapshot it takes.
+        inner.environment.advance_snapshot();
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
             tables.sets[at] = new;

@@ -94,8 +94,7 @@ impl Session {
     }
 
     /// The snapshots of this session that begin from now on show what the receipt is of, a commit of any session of this database, and all
-    /// that it depends on. Nothing is waited for. Where snapshots are made every so often ([`Freshness::Bounded`](crate::Freshness)) the
-    /// next one may have to be made when it begins; elsewhere they show it anyway, and this says so only if the receipt is not one.
+    /// that it depends on. Nothing is waited for; where snapshots are of the present they show it anyway.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -104,8 +103,7 @@ impl Session {
     /// let db = Database::builder().protocol("dbx-tc").open()?;
     /// let counters = db.create::<Counter>()?;
     /// let (mut writer, mut reader) = (db.session(), db.session());
-    /// let written = writer.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
-    /// reader.read_after(written.receipt)?;
+    /// reader.read_after(writer.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?.receipt)?;
     /// assert!(*reader.snapshot(|tx| Ok(tx.get(&counters, &7)?.is_some()))?);
     /// # Ok(())
     /// # }
