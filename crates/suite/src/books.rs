@@ -107,6 +107,8 @@ fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> 
     for id in accounts_of(branch) {
         balances += tx.get(&tables.accounts, &id)?.map_or(0, |account| account.balance());
     }
+    // Others have their turn between the two, on few processors too.
+    thread::yield_now();
     let sum = tx.get(&tables.branches, &branch)?.map_or(0, |branch| branch.total());
     Ok((sum, balances))
 }

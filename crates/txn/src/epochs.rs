@@ -52,16 +52,17 @@ impl Epochs {
         Some(eventual.advance(htm, || self.current()))
     }
 
-    /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest, or one that is made now.
+    /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest, or one that is made now, as
+    /// [`Epochs::advance_snapshot`] does.
     #[inline]
-    pub fn take_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch) -> TakenSnapshot {
+    pub fn take_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
         let newest = eventual.newest();
-        if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes) }
+        if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes, closes) }
     }
 
     #[cold]
-    fn make_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch) -> TakenSnapshot {
-        let _closed = self.windows.close();
+    fn make_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
+        let _closed = closes.then(|| self.windows.close());
         let newest = eventual.newest();
         // Another may have made one while we waited for windows.
         if newest.whole >= includes {

@@ -125,7 +125,7 @@ mod tests {
         let (epochs, number, htm) = epochs();
         let eventual = epochs.snapshots().eventual().expect("allowed");
         let take = |includes| {
-            let taken = epochs.take_snapshot(eventual, &htm, Epoch(includes));
+            let taken = epochs.take_snapshot(eventual, &htm, Epoch(includes), true);
             (taken.number, taken.whole.0)
         };
         assert_eq!(take(0), (0, 0));

@@ -373,6 +373,28 @@ fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
     }
 }
 
+/// What is told of an absence is no deletion that something came after.
+#[test]
+fn a_key_that_was_deleted_twice_is_absent_since_nobody_knows_when() {
+    for bench in benches(&[10, 11]) {
+        let mut worker = bench.worker();
+        for value in 0..2 {
+            delete(&bench, &mut worker, 1);
+            for _ in 0..3 {
+                worker.core().local.collect();
+                worker.collect_garbage(usize::MAX);
+            }
+            if value == 0 {
+                insert(&bench, &mut worker, 1, value);
+            }
+        }
+        bench.environment.epochs.advance_snapshot(&bench.environment.htm, true);
+        let mut reader = reader(&bench);
+        assert_eq!(bench.read(&mut reader, 1), Ok(None));
+        assert_eq!((reader.seen().record, reader.seen().absent), (None, true));
+    }
+}
+
 /// Its own, after a commit.
 #[test]
 fn a_reader_that_wants_an_epoch_is_shown_it_and_others_after_it_are_too() {

@@ -80,7 +80,8 @@ impl View {
     /// The newest eventual snapshot, or one that is made now if that lacks something that the caller wants to be shown.
     #[inline]
     pub(crate) fn take_eventual(core: &mut Core, eventual: &Eventual) -> View {
-        let mut taken = core.epochs.take_snapshot(eventual, &core.htm, core.includes);
+        let closes = !core.injects(Fault::SnapshotAmidWindows);
+        let mut taken = core.epochs.take_snapshot(eventual, &core.htm, core.includes, closes);
         if core.injects(Fault::UnwholeSnapshot) {
             taken.number += 1;
         }

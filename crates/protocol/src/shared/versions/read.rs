@@ -64,10 +64,15 @@ fn unlinked_since<V: View>(table: &Table, view: V) -> Option<Epoch> {
 
 /// What the view shows of records that had the same key, one after the other: of at most one it shows a row.
 fn shown_of<V: View>(attempt: &mut Optimistic, table: &Table, records: Vec<RecordPtr>, view: V) -> Option<RowPtr> {
-    records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
+    let row = records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
         Shown::Row(row) => Some(row),
         Shown::Deleted | Shown::Before => None,
-    })
+    });
+    if row.is_none() {
+        // The deletion that was looked at last need not be the last there was.
+        attempt.base.seen = Seen { absent: true, ..Seen::default() };
+    }
+    row
 }
 
 /// The row that a key had when the log stopped, if its record was unlinked since.
