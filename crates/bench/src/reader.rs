@@ -28,6 +28,14 @@ pub(crate) struct Options {
     /// Seconds for which the reader holds each snapshot
     #[arg(long, default_value_t = 1.0, value_parser = crate::seconds)]
     held: f64,
+    /// An option of the protocol, as NAME=VALUE; may be given several times
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    options: Vec<(String, u64)>,
+}
+
+fn name_and_value(text: &str) -> Result<(String, u64), String> {
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    parsed.ok_or_else(|| format!("{text:?} is no NAME=VALUE with a whole number"))
 }
 
 /// What an account has at the beginning.
@@ -113,8 +121,13 @@ fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: 
 }
 
 /// Compares.
-fn report(setting: &Setting, accounts: u64, held: f64) -> Result<Report, Box<dyn Error>> {
-    let db = Database::builder().protocol(&setting.protocol).seed(setting.seed).open()?;
+fn report(
+    setting: &Setting,
+    (accounts, held): (u64, f64),
+    options: &[(String, u64)],
+) -> Result<Report, Box<dyn Error>> {
+    let builder = Database::builder().protocol(&setting.protocol).seed(setting.seed);
+    let db = options.iter().fold(builder, |builder, (name, value)| builder.protocol_option(name, *value)).open()?;
     let table = db.create::<Account>()?;
     let mut session = db.session();
     for id in 0..accounts {
@@ -149,7 +162,7 @@ fn report(setting: &Setting, accounts: u64, held: f64) -> Result<Report, Box<dyn
     let Found { snapshots, sums, version_bytes, ages } = found;
     let micro = |part| quantile(&ages, part).map(|age| age / 1e3);
     let case = json!({
-        "accounts": accounts, "held_seconds": held, "snapshots": snapshots, "sums": sums, "version_bytes": version_bytes,
+        "accounts": accounts, "held_seconds": held, "options": options, "snapshots": snapshots, "sums": sums, "version_bytes": version_bytes,
         "age_us": { "p50": micro(0.5), "p99": micro(0.99), "max": micro(1.0) },
     });
     talk!("{snapshots} snapshots, {sums} sums; at most {version_bytes} bytes of versions; {}", case["age_us"]);
@@ -159,10 +172,10 @@ fn report(setting: &Setting, accounts: u64, held: f64) -> Result<Report, Box<dyn
 
 /// Measures and prints.
 pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let Options { setting, accounts, held } = options;
+    let Options { setting, accounts, held, options } = options;
     let setting = Setting::try_from(setting)?;
     talk!("{} rounds, snapshots of {held} s, protocol {}", setting.rounds, setting.protocol);
-    Ok(report(&setting, accounts, held)?.finish()?)
+    Ok(report(&setting, (accounts, held), &options)?.finish()?)
 }
 
 #[cfg(test)]
@@ -171,8 +184,9 @@ mod tests {
 
     #[test]
     fn readers_sum_beside_one_arm_and_every_sum_is_right() {
-        for protocol in ["dbx", "dbx-tc"] {
-            let report = report(&Setting::small(protocol, 3, 3_000), 50, 0.002).expect("memory").json();
+        let present = ("snapshot_interval_ms".to_owned(), 0);
+        for (protocol, options) in [("dbx", vec![]), ("dbx-tc", vec![]), ("dbx-tc", vec![present])] {
+            let report = report(&Setting::small(protocol, 3, 3_000), (50, 0.002), &options).expect("memory").json();
             let case = &report["comparisons"][0];
             assert!(
                 case["snapshots"].as_u64() >= Some(3) && case["sums"].as_u64() >= case["snapshots"].as_u64(),

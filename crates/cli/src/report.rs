@@ -8,7 +8,9 @@ use hdrhistogram::Histogram;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
 use seriatim::htm::RegionStatistics;
-use seriatim::{Batch, BatchStatistics, Contention, Database, LogStatistics, QueueStatistics, Statistics};
+use seriatim::{
+    Batch, BatchStatistics, Contention, Database, LogStatistics, QueueStatistics, SnapshotAges, Statistics,
+};
 use seriatim_workload::{Entry, Values};
 
 use crate::Failure;
@@ -65,6 +67,12 @@ pub(crate) fn regions(counted: &RegionStatistics, backend: &str) -> Value {
         },
         "fallback": counted.fallback,
     })
+}
+
+/// How many eventual snapshots were taken, and how old they were then.
+fn snapshots_json(ages: &SnapshotAges) -> Value {
+    let at = |part| ages.quantile(part).as_secs_f64() * 1e3;
+    json!({ "taken": ages.taken(), "age_ms": { "p50": at(0.5), "p99": at(0.99), "max": at(1.0) } })
 }
 
 /// Partitions, attempts that owned one of them and several, and what share the latter have.
@@ -166,6 +174,14 @@ impl Report<'_> {
             line("decisions", format!("{decisions} in {batches} batches, {mean:.1} on average, {largest} at most"));
             let each = queue.order_time.as_secs_f64() * 1e6 / batches.max(1) as f64;
             line("", format!("{left_out} left out, {stale} stale, {alone} alone, {each:.1} µs to order a batch"));
+        }
+        if let Some(ages) = &statistics.snapshot_ages {
+            let at = |part| format!("{:.1}", ages.quantile(part).as_secs_f64() * 1e3);
+            let taken = ages.taken();
+            line(
+                "snapshots",
+                format!("{taken} taken, age p50 {} ms, p99 {} ms, max {} ms", at(0.5), at(0.99), at(1.0)),
+            );
         }
         let regions = &statistics.regions;
         if regions.started > 0 {
@@ -269,6 +285,7 @@ impl Report<'_> {
                 "decisions": queue.decisions, "batches": queue.batches, "largest": queue.largest,
                 "left_out": queue.left_out, "stale": queue.stale, "alone": queue.alone, "order_seconds": queue.order_time.as_secs_f64(),
             })),
+            "snapshots": statistics.snapshot_ages.as_ref().map(snapshots_json),
             "partitions": (statistics.partitions > 0).then(|| partitions_json(statistics)),
             "simulated": self.measured.simulated,
             "htm": regions(&statistics.regions, &self.db.backend().to_string()),

@@ -89,6 +89,27 @@ fn a_protocol_that_needs_regions_is_refused_without_and_says_what_works() {
 }
 
 #[test]
+fn ages_of_eventual_snapshots_are_reported_where_there_are_some() {
+    let entry = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
+    let run = |more: &[&str]| bench(entry, &[small(entry), more].concat());
+    let report = |more: &[&str]| -> Value {
+        let ran = run(&[&["--format", "json"], more].concat());
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+    };
+    let soon = ["--protocol", "dbx-tc", "--option", "snapshot_interval_ms=2"];
+    let own = report(&soon);
+    let ages = &own["snapshots"];
+    assert!(ages["taken"].as_u64().is_some_and(|taken| taken > 0), "{own}");
+    let [p50, p99, max] = ["p50", "p99", "max"].map(|at| ages["age_ms"][at].as_f64().expect("a number"));
+    assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{own}");
+    let text = String::from_utf8_lossy(&run(&soon).stdout).into_owned();
+    assert!(text.lines().any(|line| line.starts_with("snapshots") && line.contains("age p50")), "{text}");
+    for present in [&["--protocol", "dbx-tc", "--option", "snapshot_interval_ms=0"][..], &["--protocol", "dbx"]] {
+        assert_eq!(report(present)["snapshots"], Value::Null, "{present:?}");
+    }
+}
+
+#[test]
 fn partitions_are_reported_with_the_share_of_calls_in_several() {
     let entry = |name: &str| WORKLOADS.iter().find(|entry| entry.name == name).expect("it is listed");
     let report = |name: &str, more: &[&str]| -> Value {

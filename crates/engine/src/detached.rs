@@ -119,7 +119,7 @@ impl<R> Detached<R> {
     ) -> Step<R> {
         let outcome = decided.0.unwrap_or_else(|panic| resume_unwind(panic));
         let cause = match runner.tx.decided(outcome) {
-            Ok(Outcome::Committed(tid)) => return self.committed(Receipt { tid }),
+            Ok(Outcome::Committed(tid)) => return self.committed(runner.tx.receipt(tid)),
             // As of any closure: it cannot run in parts.
             Ok(Outcome::Repair(_)) => Cause { phase: Phase::Validate, reason: Reason::RecordChanged },
             Err(OpError::Abort(cause)) => cause,
@@ -148,7 +148,7 @@ impl<R> Detached<R> {
         };
         match prepared {
             Some(prepared) => Ok(Step::Decide(prepared)),
-            None => runner.tx.commit().map(|tid| self.committed(Receipt { tid })),
+            None => runner.tx.commit().map(|tid| self.committed(runner.tx.receipt(tid))),
         }
     }
 

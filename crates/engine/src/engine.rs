@@ -12,11 +12,12 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::Plan;
-use seriatim_txn::{Environment, Knob, ProtocolInfo};
+use seriatim_txn::{Environment, Eventual, Freshness, Knob, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
+use crate::freshness::SnapshotAges;
 use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
@@ -39,6 +40,8 @@ pub struct Engine {
 pub(crate) struct Inner {
     /// Dropped first: stops the epoch ticker.
     _ticker: Option<Periodic>,
+    /// Makes snapshots, where they are made every so often.
+    _snapshots: Option<Periodic>,
     /// Gives memory back to the system.
     _returner: Option<Periodic>,
     /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
@@ -174,6 +177,17 @@ impl Engine {
             let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, tick);
             Some(ticker.map_err(OpenError::Thread)?)
         };
+        // What was restored is in the first that anybody takes.
+        environment.advance_snapshot();
+        let interval = environment.epochs.snapshots().eventual().map(Eventual::interval);
+        let snapshots = match interval.filter(|_| !options.step_helpers) {
+            None => None,
+            Some(interval) => {
+                let environment = environment.clone();
+                let maker = Periodic::spawn("seriatim-snapshot", interval, move || environment.advance_snapshot());
+                Some(maker.map_err(OpenError::Thread)?)
+            }
+        };
         let resolution = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
         let returner = match options.step_helpers {
             true => None,
@@ -188,6 +202,7 @@ impl Engine {
         let memory_limit = options.limit_bytes();
         let inner = Inner {
             _ticker: ticker,
+            _snapshots: snapshots,
             _returner: returner,
             memory_limit,
             clock,
@@ -366,6 +381,8 @@ impl Engine {
             (old, new)
         };
         durability::convert(inner, &self.open, persistence, &old, &new)?;
+        // Whoever gets a handle finds the rows, whatever snapshot it takes.
+        inner.environment.advance_snapshot();
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
             tables.sets[at] = new;
@@ -483,6 +500,7 @@ impl Engine {
             tables: self.inner.sets().iter().map(|set| self.inner.table_statistics(set)).collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
             queue: self.inner.queue.as_ref().map(Queue::statistics),
+            snapshot_ages: self.inner.environment.epochs.snapshots().eventual().map(|_| SnapshotAges::default()),
             partitions: self.inner.protocol.partitions().map_or(0, |(partitions, _)| partitions.count()),
             ..Statistics::default()
         };
@@ -496,6 +514,11 @@ impl Engine {
     /// When the operating system does not give them.
     pub fn prefault(&self, bytes: usize) -> Result<(), OpenError> {
         self.inner.environment.memory.prefault(bytes).map_err(|error| OpenError::Memory(error.to_string()))
+    }
+
+    /// How fresh snapshots are as this database was opened: no less than the protocol's line says.
+    pub fn freshness(&self) -> Freshness {
+        self.inner.freshness()
     }
 
     /// Does what helper threads do, once.

@@ -479,6 +479,15 @@ pub enum TransactError {
         /// How many there are, numbered from 0; none in a database that has no partitions.
         partitions: usize,
     },
+    /// The receipt is of another database, or of this one before it was opened again.
+    ForeignReceipt,
+    /// The receipt is of an epoch that has not come: of no commit of this database.
+    FutureReceipt {
+        /// Of the receipt.
+        epoch: seriatim_base::Epoch,
+        /// The current one.
+        now: seriatim_base::Epoch,
+    },
     /// Every worker has an open transaction.
     WorkersBusy,
     /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing and see durable data
@@ -748,6 +757,14 @@ impl fmt::Display for TransactError {
             TransactError::Unfinished { cause } => {
                 write!(f, "the procedure is committed, but its result could not be read to the end: {cause}")
             }
+            TransactError::ForeignReceipt => f.write_str(
+                "the receipt is of another database, or of this one before it was opened again: a snapshot comes after receipts of its own",
+            ),
+            TransactError::FutureReceipt { epoch, now } => write!(
+                f,
+                "the receipt is of epoch {}, and the database is in epoch {}: use the receipt that the commit gave",
+                epoch.0, now.0
+            ),
             TransactError::WorkersBusy => {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")
             }

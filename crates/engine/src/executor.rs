@@ -399,6 +399,7 @@ impl<S: ExecutorSession> Desk<S> {
     fn give_back(&mut self, mut session: Box<S>, is_whole: bool) {
         if is_whole {
             session.reset();
+            session.runner().change_hands();
             self.sessions.push(session);
         } else {
             contain(|| drop(session));

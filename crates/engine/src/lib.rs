@@ -17,6 +17,7 @@ mod durability;
 mod engine;
 mod error;
 mod executor;
+mod freshness;
 mod index;
 mod lean;
 mod options;
@@ -49,6 +50,7 @@ pub use durability::{
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use executor::{Executor, ExecutorBody, ExecutorSession, Running};
+pub use freshness::SnapshotAges;
 pub use lean::{Body, Operations};
 pub use options::TransactionOptions;
 pub use protocol::{available_protocols, protocols};

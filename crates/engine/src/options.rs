@@ -27,6 +27,8 @@ pub struct TransactionOptions {
     pub age_max: Option<Duration>,
     /// How long a call waits until its result is durable: see [`Settings::wait_max`]. [`Duration::MAX`] is for as long as it takes.
     pub wait_max: Option<Duration>,
+    /// Whether a snapshot shows what its session did before: see [`TransactionOptions::own_commits`].
+    pub own_commits: Option<bool>,
 }
 
 impl TransactionOptions {
@@ -50,9 +52,22 @@ impl TransactionOptions {
         TransactionOptions { wait_max: Some(wait), ..self }
     }
 
+    /// Whether a snapshot shows what its session committed and read before, and what had committed when the session was opened: yes,
+    /// unless it is told otherwise. It matters where snapshots are made every so often
+    /// ([`Freshness::Bounded`](seriatim_txn::Freshness)): a snapshot that is to show what the newest lacks is made when it begins, which
+    /// costs those that write a version of each row they change next. One that need not show it is as old as it happens to be.
+    #[must_use]
+    pub fn own_commits(self, shown: bool) -> TransactionOptions {
+        TransactionOptions { own_commits: Some(shown), ..self }
+    }
+
     /// These, and of `others` what these leave open.
     pub(crate) fn or(&self, others: &TransactionOptions) -> TransactionOptions {
-        TransactionOptions { age_max: self.age_max.or(others.age_max), wait_max: self.wait_max.or(others.wait_max) }
+        TransactionOptions {
+            age_max: self.age_max.or(others.age_max),
+            wait_max: self.wait_max.or(others.wait_max),
+            own_commits: self.own_commits.or(others.own_commits),
+        }
     }
 
     /// What holds in a database that was opened so.
@@ -62,7 +77,11 @@ impl TransactionOptions {
             None => database.wait_max,
             wait => wait.filter(|wait| *wait < Duration::MAX),
         };
-        Bounds { age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX), wait }
+        Bounds {
+            age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX),
+            wait,
+            own_commits: self.own_commits.unwrap_or(true),
+        }
     }
 }
 
@@ -73,4 +92,6 @@ pub(crate) struct Bounds {
     pub(crate) age: u64,
     /// How long a result waits until it is durable.
     pub(crate) wait: Option<Duration>,
+    /// Whether snapshots show what the session did before.
+    pub(crate) own_commits: bool,
 }

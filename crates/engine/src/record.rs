@@ -83,6 +83,11 @@ impl Log {
         }
     }
 
+    /// The open transaction runs on a snapshot that was made before it began.
+    pub(crate) fn shows_from(&mut self, made: u64) {
+        self.recorder.snapshot(made);
+    }
+
     pub(crate) fn read(&mut self, table: TableId, key: Key<'_>, columns: ColumnSet, seen: Seen) {
         if !seen.own {
             self.recorder.read(table, &key.to_bytes(), Columns(columns.bits()), saw(seen));

@@ -49,6 +49,8 @@ pub enum Failure {
 pub struct Receipt {
     /// Orders the transaction among those it conflicts with; of a transaction that wrote nothing: the newest TID it read.
     pub tid: Tid,
+    /// Which opening of which database it is of.
+    pub(crate) database: u64,
 }
 
 impl Receipt {
@@ -254,6 +256,32 @@ impl Runner {
         self.tx.drop_kept();
     }
 
+    /// Snapshots of this session show, from now on, what the receipt is of, and all that this depends on.
+    ///
+    /// # Errors
+    /// The receipt is of another database, or of no commit of this one.
+    pub fn read_after(&mut self, receipt: Receipt) -> Result<(), TransactError> {
+        let inner = self.tx.inner();
+        if receipt.database != inner.number {
+            return Err(TransactError::ForeignReceipt);
+        }
+        let now = inner.environment.epochs.current();
+        if receipt.epoch() > now {
+            return Err(TransactError::FutureReceipt { epoch: receipt.epoch(), now });
+        }
+        if let Some(freshness) = &self.tx.freshness {
+            freshness.read_after(receipt.epoch());
+        }
+        Ok(())
+    }
+
+    /// As a new session, for another caller: its snapshots show what has committed when the first of them begins.
+    pub(crate) fn change_hands(&mut self) {
+        if let Some(freshness) = &self.tx.freshness {
+            freshness.change_hands();
+        }
+    }
+
     /// The bounds of transactions that are not given their own.
     pub fn options(&self) -> TransactionOptions {
         self.options
@@ -317,7 +345,7 @@ impl Runner {
             };
             drop((owned, alone));
             match ended {
-                Ok((value, tid)) => return Ok(Committed { value, receipt: Receipt { tid }, attempts }),
+                Ok((value, tid)) => return Ok(Committed { value, receipt: self.tx.receipt(tid), attempts }),
                 Err(failure) => self.failed(failure, &mut attempts)?,
             }
         }

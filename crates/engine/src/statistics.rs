@@ -6,6 +6,8 @@ use std::time::Duration;
 use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Cause, Phase, Reason};
 
+use crate::freshness::{AgeCounters, SnapshotAges};
+
 const PHASES: [Phase; 3] = [Phase::Execute, Phase::Lock, Phase::Validate];
 
 /// What a database has done so far.
@@ -50,6 +52,8 @@ pub struct Statistics {
     /// be ended: a closure that does not return, or a call of an explicit transaction. What others delete and replace meanwhile is
     /// kept for them and counts in `memory_bytes`.
     pub overdue: usize,
+    /// How old snapshots were when they were taken, where they are made every so often.
+    pub snapshot_ages: Option<SnapshotAges>,
     /// Of a database on disk.
     pub log: Option<LogStatistics>,
     /// Of a database whose decisions are queued.
@@ -187,6 +191,7 @@ impl Statistics {
             tables: self.tables.clone(),
             reserved_bytes: self.reserved_bytes,
             overdue: self.overdue,
+            snapshot_ages: self.snapshot_ages.as_ref().map(|ages| ages.since(earlier.snapshot_ages.as_ref())),
             log: self.log.as_ref().map(|log| log.since(&earlier.log.clone().unwrap_or_default())),
             queue: self.queue.map(|queue| queue.since(earlier.queue.unwrap_or_default())),
         }
@@ -204,6 +209,7 @@ pub(crate) struct Counters {
     lookups_saved: AtomicU64,
     owned_one: AtomicU64,
     owned_several: AtomicU64,
+    pub(crate) snapshot_ages: AgeCounters,
     causes: [[AtomicU64; Reason::ALL.len()]; PHASES.len()],
 }
 
@@ -250,6 +256,9 @@ impl Counters {
         statistics.lookups_saved += self.lookups_saved.load(Ordering::Relaxed);
         statistics.owned_one += self.owned_one.load(Ordering::Relaxed);
         statistics.owned_several += self.owned_several.load(Ordering::Relaxed);
+        if let Some(ages) = &mut statistics.snapshot_ages {
+            self.snapshot_ages.add_to(ages);
+        }
         for phase in PHASES {
             for reason in Reason::ALL {
                 let count = self.causes[phase as usize][reason as usize].load(Ordering::Relaxed);

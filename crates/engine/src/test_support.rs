@@ -45,7 +45,12 @@ impl<R> Pending<R> {
 }
 
 impl Engine {
-    /// Advances the epoch.
+    /// Makes a snapshot, where those are made every so often.
+    pub fn make_snapshot(&self) {
+        self.inner().environment.advance_snapshot();
+    }
+
+    /// Advances the epoch, and makes a snapshot where those are made every so often.
     pub fn advance_epoch(&self) {
         self.inner().environment.advance_epoch();
     }

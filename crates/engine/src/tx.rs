@@ -51,6 +51,7 @@ use crate::contention::AD_HOC;
 use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
+use crate::freshness::SessionFreshness;
 use crate::lean::LeanWorker;
 use crate::options::Bounds;
 use crate::parking::{Parking, TOO_OLD};
@@ -145,6 +146,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     wait_max: Cell<Option<Duration>>,
     /// Of a snapshot that shows the durable epoch while the disk is behind.
     hold: Cell<Option<Hold>>,
+    /// Which snapshots the session may take, where they are made every so often.
+    pub(crate) freshness: Option<SessionFreshness>,
     /// The text that did not fit a log entry: its table, its bytes, the most.
     too_large: RefCell<Option<(String, usize, usize)>>,
     /// Why the log did not take the commit.
@@ -698,6 +701,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             dependency: Cell::default(),
             wait_max: Cell::new(wait_max),
             hold: Cell::default(),
+            freshness: SessionFreshness::of(&inner),
             too_large: RefCell::default(),
             refusal: Cell::default(),
             log,
@@ -1365,6 +1369,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.lease.set(Some(lease));
         self.ending.set(false);
         self.preferred.set(lease.slot);
+        self.note_done();
         self.mode.set(mode);
         self.attempt.set(attempt);
         if explicit || self.priority.get() == Priority::NONE {
@@ -1397,7 +1402,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.worker().core().held = hold.as_ref().map(Hold::epoch);
             self.hold.set(hold);
         }
-        self.worker().begin(mode, self.priority.get());
+        match &self.freshness {
+            Some(freshness) if mode == Mode::ReadOnly => self.begin_eventual(freshness, lease.slot),
+            _ => self.worker().begin(mode, self.priority.get()),
+        }
         if self.pieces
             && origin == Origin::Procedure
             && let Some(pieces) = self.worker().pieces()
@@ -1413,6 +1421,21 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if explicit {
             cold_path();
             self.park(lease.slot);
+        }
+    }
+
+    /// The worker begins with a snapshot that is as fresh as the session wants it.
+    fn begin_eventual(&self, freshness: &SessionFreshness, slot: usize) {
+        let own = self.bounds.get().own_commits;
+        let worker = self.worker();
+        worker.core().includes = freshness.wanted(own);
+        worker.begin(Mode::ReadOnly, self.priority.get());
+        freshness.had(own);
+        if let Some(made) = worker.core().snapshot_made.take() {
+            self.inner.pool.counters(slot).snapshot_ages.note(Instant::now().nanoseconds().saturating_sub(made));
+            if let Some(log) = &self.log {
+                log.borrow_mut().shows_from(made);
+            }
         }
     }
 
@@ -1742,8 +1765,25 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The attempts that follow are a transaction of their own: it has no priority yet, and nothing is to be waited for.
     #[inline]
     pub fn renew(&self) {
+        self.note_done();
         self.priority.set(Priority::NONE);
         self.dependency.set(CommitDependency::default());
+    }
+
+    /// The transaction before is over: the session's snapshots show what it committed, and what it read.
+    #[inline]
+    fn note_done(&self) {
+        if let Some(freshness) = &self.freshness
+            && self.mode.get() == Mode::ReadWrite
+        {
+            freshness.did(self.dependency.get().epoch());
+        }
+    }
+
+    /// Proof of a commit of this session's.
+    #[inline]
+    pub fn receipt(&self, tid: Tid) -> Receipt {
+        Receipt { tid, database: self.inner.number }
     }
 
     /// Attempts of procedures that follow are of this one.
@@ -1791,7 +1831,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         tx.renew();
         let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
         match tx.end_whole() {
-            Ok(tid) => Ok(Receipt { tid }),
+            Ok(tid) => Ok(tx.receipt(tid)),
             Err(cause) => {
                 let error = tx.error_of(&Abort::new(AbortKind::Stopped(cause)));
                 tx.abandon(Some(cause));

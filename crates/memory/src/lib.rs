@@ -1,7 +1,8 @@
 //! Per-worker arenas and quiescent-state reclamation.
 //!
 //! Invariant: memory is reused only after every *online* worker passed a quiescent state begun after it was retired, and what a
-//! commit replaced, where versions are kept ([`Memory::keep_versions`]), only after that commit is durable.
+//! commit replaced, where versions are kept, only after that commit is durable ([`Memory::keep_versions`]), and when nobody reads a
+//! snapshot of the past that needs it ([`Memory::keep_snapshots`]).
 //!
 //! A [`Memory`] is shared by the workers of a database; each has a [`Local`]. A worker is *online* between [`Local::enter`]
 //! and [`Local::leave`], that is, inside a transaction, and may follow shared references only then. What it unlinks it retires;
@@ -19,6 +20,7 @@
 //! | `quiescence` | counts, seals, grace periods; the correctness argument; the loom model |
 //! | `garbage` | bags that wait for a grace period |
 //! | `horizon` | before which epoch replaced versions may be overwritten where they are |
+//! | `snapshots` | up to which epoch snapshots of the past need nothing that was replaced |
 //! | `arena` | free lists of a worker |
 //! | `heap` | spans, batches between workers, large maps, the limit |
 //! | `reclaim` | memory given back to the system |
@@ -39,6 +41,7 @@ mod memory;
 mod poison;
 mod quiescence;
 mod reclaim;
+mod snapshots;
 mod sync;
 mod system;
 

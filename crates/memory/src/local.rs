@@ -220,12 +220,12 @@ impl Local {
     }
 
     /// Gives a version back that a commit of `epoch` replaced: after a grace period, and where versions are kept
-    /// ([`Memory::keep_versions`](crate::Memory::keep_versions)) not before that epoch is durable. Epoch 0 replaced nothing: as
-    /// [`Local::retire`].
+    /// ([`Memory::keep_versions`](crate::Memory::keep_versions), [`Memory::keep_snapshots`](crate::Memory::keep_snapshots)) not before that
+    /// epoch is durable, or no snapshot is read any more that needs it. Epoch 0 replaced nothing: as [`Local::retire`].
     ///
     /// # Safety
     /// As [`Local::retire`], with this exception: where versions are kept, workers that come online later may reach it if they found
-    /// the durable point final and below `epoch`, or hold it below ([`DurablePoint::hold`]).
+    /// the durable point final and below `epoch`, or hold it below ([`DurablePoint::hold`]), or if they read a snapshot for which it is kept.
     #[inline]
     pub unsafe fn retire_version(&mut self, start: NonNull<u8>, bytes: usize, epoch: Epoch) {
         assert_outside();
@@ -244,7 +244,14 @@ impl Local {
         self.shared.horizon.epoch().min(Epoch(released.0.saturating_add(1)))
     }
 
-    /// The point until which versions are kept.
+    /// Up to which epoch what commits replaced is kept no more, beyond its grace period; `None` where nothing is kept for the log or for
+    /// snapshots.
+    #[inline]
+    pub fn released(&self) -> Option<Epoch> {
+        self.shared.released()
+    }
+
+    /// The point until which versions are kept for the log.
     #[inline]
     pub fn kept_until(&self) -> Option<&DurablePoint> {
         self.shared.kept_until.get().map(|point| &**point)

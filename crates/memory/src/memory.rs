@@ -4,6 +4,7 @@ use crate::garbage::Orphans;
 use crate::heap::{Heap, lock};
 use crate::horizon::Horizon;
 use crate::quiescence::Counts;
+use crate::snapshots::SnapshotHorizon;
 use crate::{Charge, Error, Local, OutOfMemory};
 use seriatim_base::{CacheAligned, DurablePoint, Epoch};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     orphaned: AtomicBool,
     /// Until when replaced versions are kept; none: not beyond their grace period.
     pub(crate) kept_until: OnceLock<Arc<DurablePoint>>,
+    /// Until when they are kept for readers of snapshots of the past; none: there are no such readers.
+    pub(crate) snapshots: OnceLock<SnapshotHorizon>,
 }
 
 /// A worker's place.
@@ -90,6 +93,7 @@ impl Memory {
             orphans: Mutex::default(),
             orphaned: AtomicBool::new(false),
             kept_until: OnceLock::new(),
+            snapshots: OnceLock::new(),
         }));
         memory.prefault(prefault_bytes).map_err(Error::OutOfMemory)?;
         Ok(memory)
@@ -160,6 +164,20 @@ impl Memory {
         assert!(self.0.kept_until.set(until).is_ok(), "one log to a database");
     }
 
+    /// From now on keeps what is retired as a version until nobody reads a snapshot that needs it ([`Memory::pass_snapshot`]).
+    pub fn keep_snapshots(&self) {
+        self.0.snapshots.get_or_init(SnapshotHorizon::default);
+    }
+
+    /// Snapshots that are taken from now on need nothing that commits of epochs up to `whole` replaced: whoever comes online from now on
+    /// takes such a one. What older ones need is kept until everybody who may read them has gone offline. To be called by a helper now and
+    /// then. Does nothing without [`Memory::keep_snapshots`].
+    pub fn pass_snapshot(&self, whole: Epoch) {
+        if let Some(snapshots) = self.0.snapshots.get() {
+            snapshots.pass(&self.0.counts, whole);
+        }
+    }
+
     /// Moves [`Local::horizon`] on if everyone has gone offline who was online when it was called last and did so. To be called by a
     /// helper now and then, as when it advances the epoch. `now`: the epoch.
     pub fn advance_horizon(&self, now: Epoch) {
@@ -185,7 +203,14 @@ impl Shared {
 
     /// Up to which epoch replaced versions are kept no more.
     pub(crate) fn kept_until(&self) -> Epoch {
-        self.kept_until.get().map_or(Epoch(u64::MAX), |point| point.released())
+        self.released().unwrap_or(Epoch(u64::MAX))
+    }
+
+    /// The same; `None` where none are kept.
+    pub(crate) fn released(&self) -> Option<Epoch> {
+        let durable = self.kept_until.get().map(|point| point.released());
+        let passed = self.snapshots.get().map(SnapshotHorizon::epoch);
+        durable.into_iter().chain(passed).min()
     }
 
     /// Lets a leaving worker put its garbage among the orphans.

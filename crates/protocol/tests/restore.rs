@@ -165,7 +165,9 @@ impl<P: Recover> Bench<P> {
     }
 
     fn worker(&self) -> P::Worker {
-        self.protocol.worker(self.environment.core().expect("a free slot"))
+        let mut worker = self.protocol.worker(self.environment.core().expect("a free slot"));
+        worker.core().includes = Epoch(u64::MAX);
+        worker
     }
 
     fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<Row>, OpError> {
@@ -184,6 +186,7 @@ impl<P: Recover> Bench<P> {
         // SAFETY: the only thread; nothing of the index is kept.
         unsafe { index.dispose(&mut core.local) };
         for _ in 0..3 {
+            environment.advance_epoch();
             core.local.collect();
         }
         drop(core);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use seriatim_engine::{Committed, Pending, Runner};
+use seriatim_engine::{Committed, Pending, Receipt, Runner};
 use seriatim_txn::{Mode, PartitionSet, Partitions};
 
 use crate::procedure::call::Called;
@@ -74,7 +74,9 @@ impl Session {
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
-    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; once the log has stopped
+    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; where snapshots are made every so often
+    /// ([`Freshness::Bounded`](crate::Freshness)), all that had when it was made, what this session did before
+    /// ([`TransactionOptions::own_commits`]), and what it was told to read after ([`Session::read_after`]). Once the log has stopped
     /// ([`LogStatistics::stopped`](crate::LogStatistics::stopped)), the durable epoch. So it does while the disk is full or has not
     /// flushed for 100 ms, rather than wait for it: what was answered is there, what was submitted and is not durable is not. One that is
     /// under way then may run again.
@@ -89,6 +91,28 @@ impl Session {
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         self.runner.snapshot(|core| body(Tx::of(core)))
+    }
+
+    /// The snapshots of this session that begin from now on show what the receipt is of, a commit of any session of this database, and all
+    /// that it depends on. Nothing is waited for; where snapshots are of the present they show it anyway.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().protocol("dbx-tc").open()?;
+    /// let counters = db.create::<Counter>()?;
+    /// let (mut writer, mut reader) = (db.session(), db.session());
+    /// reader.read_after(writer.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?.receipt)?;
+    /// assert!(*reader.snapshot(|tx| Ok(tx.get(&counters, &7)?.is_some()))?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransactError::ForeignReceipt`], [`TransactError::FutureReceipt`].
+    pub fn read_after(&mut self, receipt: Receipt) -> Result<(), TransactError> {
+        self.runner.read_after(receipt)
     }
 
     /// This session at one partition, from 0: its closures run alone there, without concurrency control, and touch no other. In a database

@@ -155,7 +155,12 @@ impl Session {
 }
 
 impl Database {
-    /// Advances the epoch.
+    /// Makes a snapshot, where they are made every so often.
+    pub fn make_snapshot(&self) {
+        self.engine().make_snapshot();
+    }
+
+    /// Advances the epoch, and makes a snapshot.
     pub fn advance_epoch(&self) {
         self.engine().advance_epoch();
     }

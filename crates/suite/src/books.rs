@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use seriatim::{Abort, Builder, Durability, Handle, ReadTx, Rng, Session, Table, TransactError, Tx, thread};
+use seriatim::{
+    Abort, Builder, Durability, Handle, ReadTx, Rng, Session, Table, TransactError, TransactionOptions, Tx, thread,
+};
 use seriatim::{procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_history::{Promises, check};
@@ -105,6 +107,8 @@ fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> 
     for id in accounts_of(branch) {
         balances += tx.get(&tables.accounts, &id)?.map_or(0, |account| account.balance());
     }
+    // Others have their turn between the two, on few processors too.
+    thread::yield_now();
     let sum = tx.get(&tables.branches, &branch)?.map_or(0, |branch| branch.total());
     Ok((sum, balances))
 }
@@ -130,7 +134,7 @@ impl Auditor<'_> {
         let Auditor { session, tables, rng, writes, judge } = self;
         let branch = rng.below(u64::from(BRANCHES)) as u32;
         let value = |committed: seriatim::Committed<(i64, i64)>| committed.value;
-        let (who, looked) = match rng.below(if *writes { 6 } else { 4 }) {
+        let (who, looked) = match rng.below(if *writes { 7 } else { 5 }) {
             0 => ("a snapshot", session.snapshot(|tx| look(tx, tables, branch)).map(value)),
             1 => ("a closure that reads", session.transact(|tx| look(tx, tables, branch)).map(value)),
             2 => {
@@ -151,7 +155,12 @@ impl Auditor<'_> {
                 };
                 ("an explicit transaction", explicit())
             }
+            // The newest that was made, where they are made every so often.
             4 => {
+                let any = TransactionOptions::new().own_commits(false);
+                ("a snapshot of the past", session.snapshot_with(&any, |tx| look(tx, tables, branch)).map(value))
+            }
+            5 => {
                 let sets = |tx: &Tx| {
                     let seen = look(tx, tables, branch)?;
                     tx.update(&tables.branches, &branch, |row| {

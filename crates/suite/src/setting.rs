@@ -25,6 +25,8 @@ pub struct Setting {
     pub shuffled: bool,
     /// Whether all records are hot, under a protocol that has hot ones.
     pub hot: bool,
+    /// How often snapshots are made, in milliseconds, under a protocol that makes them every so often; 0: when they are taken.
+    pub snapshots: u64,
 }
 
 /// Seeds the next order of a batch that is shuffled. [`matrix_of_threads`] sets it.
@@ -39,6 +41,9 @@ const BATCH_MAX_OPTION: &str = "batch_max";
 /// The option of protocols that wait.
 const WAIT_MAX: &str = "wait_max_us";
 
+/// The option of protocols that make snapshots every so often.
+const SNAPSHOTS: &str = "snapshot_interval_ms";
+
 /// Options of protocols that lock hot records and repair: which are hot, that those that are contended become so as soon as can be, and
 /// cold again, and that every call can be repaired.
 const HOT: &str = "hot";
@@ -51,7 +56,7 @@ impl Setting {
     /// A protocol on a back end, as it is by default.
     pub fn new(protocol: &ProtocolInfo, htm: HtmMode) -> Setting {
         let strict = protocol.capabilities.strict;
-        Setting { protocol: protocol.name, htm, strict, queued: false, shuffled: false, hot: false }
+        Setting { protocol: protocol.name, htm, strict, queued: false, shuffled: false, hot: false, snapshots: 1 }
     }
 
     /// These protocols on a back end: not those that need regions where there are none.
@@ -85,6 +90,11 @@ impl Setting {
         self.has_option(HOT).then(|| Setting { hot: true, ..self.clone() })
     }
 
+    /// The same with snapshots that are made when they are taken, if the protocol makes them every so often.
+    pub fn with_snapshots_of_the_present(&self) -> Option<Setting> {
+        self.has_option(SNAPSHOTS).then(|| Setting { snapshots: 0, ..self.clone() })
+    }
+
     fn has_option(&self, option: &str) -> bool {
         let known = protocols().iter().find(|known| known.name == self.protocol);
         known.is_some_and(|known| known.options.iter().any(|knob| knob.name == option))
@@ -112,6 +122,9 @@ impl Setting {
             false => &[],
         };
         let builder = hot.iter().fold(builder, |builder, &(option, value)| builder.protocol_option(option, value));
+        // Of a database that lives for a second, many.
+        let builder =
+            if self.has_option(SNAPSHOTS) { builder.protocol_option(SNAPSHOTS, self.snapshots) } else { builder };
         let builder = if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder };
         if !self.shuffled {
             return builder;
@@ -174,20 +187,23 @@ impl std::fmt::Display for Setting {
         let queued = if self.queued { ", queued" } else { "" };
         let (shuffled, hot) =
             (if self.shuffled { ", shuffled" } else { "" }, if self.hot { " with all records hot" } else { "" });
-        write!(f, "{}{hot} on {}{queued}{shuffled}", self.protocol, self.htm)
+        let is_present = self.snapshots == 0 && self.has_option(SNAPSHOTS);
+        let present = if is_present { " with snapshots of the present" } else { "" };
+        write!(f, "{}{hot}{present} on {}{queued}{shuffled}", self.protocol, self.htm)
     }
 }
 
 /// Every protocol of the registry on every back end on which it opens: emulated with random aborts, absent, and rtm where it works; or on the one that
 /// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
-/// the protocol holds transactions.
+/// the protocol holds transactions, and with snapshots of the present, where it makes them every so often.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let chosen = chosen();
     let of = |htm: HtmMode| Setting::each_of(chosen.iter().copied(), htm);
     let hot = |htm: HtmMode| of(htm).filter_map(|setting| setting.all_hot());
     let queued = of(backends[0]).filter_map(|setting| setting.queued());
-    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm))).chain(queued).collect()
+    let present = of(backends[0]).filter_map(|setting| setting.with_snapshots_of_the_present());
+    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm))).chain(queued).chain(present).collect()
 }
 
 /// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes

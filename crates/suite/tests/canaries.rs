@@ -320,6 +320,14 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
 }
 
 #[test]
+fn snapshots_that_are_not_whole_are_caught_by_books() {
+    for fault in [Fault::SnapshotAmidWindows, Fault::UnwholeSnapshot] {
+        let mut said = (0..10).map(|_| caught_under_load(Alarm::Books(Judge::Auditors), "dbx-tc", fault));
+        assert!(said.any(|said| said.contains("its accounts")), "nobody noticed {fault:?}");
+    }
+}
+
+#[test]
 fn chains_that_others_meet_half_of_are_caught_by_books_and_by_their_histories() {
     // Only a verdict convicts.
     for (judge, verdict) in [(Judge::Auditors, "its accounts"), (Judge::Checker, " (G")] {

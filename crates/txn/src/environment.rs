@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seriatim_base::{DurablePoint, Epoch, Tid};
+use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::Key;
 use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
@@ -49,6 +49,13 @@ pub struct Core {
     /// The durable epoch that the next snapshots of this worker show; the caller that sets it holds it
     /// ([`DurablePoint::hold`](seriatim_base::DurablePoint::hold)) until they have ended.
     pub held: Option<Epoch>,
+    /// The next snapshot of this worker shows what committed in epochs up to this one, where snapshots are eventual ([`Snapshots`]); the
+    /// caller sets it. Elsewhere they show all.
+    ///
+    /// [`Snapshots`]: crate::Snapshots
+    pub includes: Epoch,
+    /// When the eventual snapshot was made that this worker has taken last, in nanoseconds of the clock: it shows what had ended before.
+    pub snapshot_made: Option<u64>,
     /// What this worker's commits change in rows and bytes of each table.
     pub counts: Counts,
     undurable_deletions: Arc<UndurableDeletions>,
@@ -92,6 +99,15 @@ impl Environment {
     /// Begins the next epoch, as a ticker does, and moves the horizon on if that is possible.
     pub fn advance_epoch(&self) {
         self.memory.advance_horizon(self.epochs.advance(&self.htm));
+        self.advance_snapshot();
+    }
+
+    /// Makes a snapshot for those who read eventual ones, if there are some, and lets go of what only older ones need, as far as nobody
+    /// reads these.
+    pub fn advance_snapshot(&self) {
+        if let Some(whole) = self.epochs.advance_snapshot(&self.htm, !self.injects(Fault::SnapshotAmidWindows)) {
+            self.memory.pass_snapshot(whole);
+        }
     }
 
     /// A worker's own part; `None` when all workers the memory was opened for are registered.
@@ -107,6 +123,8 @@ impl Environment {
             counts: Counts::new(&self.census),
             undurable_deletions: Arc::clone(&self.undurable_deletions),
             held: None,
+            includes: Epoch(0),
+            snapshot_made: None,
             noted: Epoch(0),
             #[cfg(feature = "canary")]
             fault: self.fault,
@@ -165,7 +183,7 @@ impl Core {
     }
 
     /// Unlinks a record whose row was deleted under `tid`, by `unlink`, which says whether it could. Until the deletion
-    /// is durable it is [`Core::undurable_deletions`].
+    /// is durable, and in all snapshots that are read, it is [`Core::undurable_deletions`].
     pub fn note_undurable_deletion(
         &mut self,
         table: &Table,
@@ -174,7 +192,7 @@ impl Core {
         unlink: impl FnOnce(&mut Core) -> bool,
     ) -> bool {
         let worker = self.local.worker();
-        let durable = self.local.kept_until().map(DurablePoint::released).filter(|&durable| durable < tid.epoch());
+        let durable = self.local.released().filter(|&durable| durable < tid.epoch());
         let durable = durable.filter(|_| !self.injects(Fault::ForgetUndurableDeletions));
         if let Some(durable) = durable {
             self.undurable_deletions.note(worker, table, record, tid, durable);
@@ -193,7 +211,7 @@ impl Core {
         if self.noted == Epoch(0) {
             return;
         }
-        let durable = self.local.kept_until().map(DurablePoint::released);
+        let durable = self.local.released();
         if let Some(durable) = durable.filter(|&durable| durable >= self.noted) {
             self.undurable_deletions.forget(self.local.worker(), durable);
             self.undurable_deletions.forget_keys();
@@ -211,6 +229,12 @@ impl Core {
     /// As [`Core::undurable_deletions`], those of one key.
     pub fn undurable_deletions_of(&self, table: &Table, key: Key<'_>, durable: Epoch) -> Vec<RecordPtr> {
         self.undurable_deletions.under(table, key, durable)
+    }
+
+    /// As [`Core::undurable_deletions`], those of one key if one is given, for the reader of an eventual snapshot that shows all that was
+    /// deleted in epochs up to `whole`: others delete meanwhile.
+    pub fn later_deletions(&self, table: &Table, key: Option<Key<'_>>, whole: Epoch) -> Vec<RecordPtr> {
+        self.undurable_deletions.later(table, key, whole)
     }
 
     /// What the store needs to change an index.

@@ -8,19 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, Epoch};
 use seriatim_htm::Htm;
 
-use crate::Windows;
+use crate::{Eventual, Snapshots, TakenSnapshot, Windows};
 
 /// The current epoch E.
 #[derive(Debug)]
 pub struct Epochs {
     current: CacheAligned<AtomicU64>,
     windows: Windows,
+    snapshots: Snapshots,
 }
 
 impl Default for Epochs {
     fn default() -> Epochs {
         // Epoch 0 holds only TID zero, "never committed".
-        Epochs { current: CacheAligned(AtomicU64::new(1)), windows: Windows::default() }
+        Epochs {
+            current: CacheAligned(AtomicU64::new(1)),
+            windows: Windows::default(),
+            snapshots: Snapshots::default(),
+        }
     }
 }
 
@@ -37,6 +42,40 @@ impl Epochs {
     pub fn advance(&self, htm: &Htm) -> Epoch {
         let _closed = self.windows.close();
         htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1))
+    }
+
+    /// Makes a snapshot of all that has committed for those who read eventual ones, if there are some, while no window is open (unless it
+    /// `closes` none, which is a deliberate fault): up to which epoch it has everything.
+    pub fn advance_snapshot(&self, htm: &Htm, closes: bool) -> Option<Epoch> {
+        let eventual = self.snapshots.eventual()?;
+        let _closed = closes.then(|| self.windows.close());
+        Some(eventual.advance(htm, || self.current()))
+    }
+
+    /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest, or one that is made now, as
+    /// [`Epochs::advance_snapshot`] does.
+    #[inline]
+    pub fn take_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
+        let newest = eventual.newest();
+        if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes, closes) }
+    }
+
+    #[cold]
+    fn make_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
+        let _closed = closes.then(|| self.windows.close());
+        let newest = eventual.newest();
+        // Another may have made one while we waited for windows.
+        if newest.whole >= includes {
+            return newest;
+        }
+        eventual.advance(htm, || self.current());
+        eventual.newest()
+    }
+
+    /// Snapshots of the past.
+    #[inline]
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
     }
 
     /// The windows in which transactions publish in several steps.

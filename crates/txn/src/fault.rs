@@ -45,6 +45,10 @@ pub enum Fault {
     OverwriteReaders,
     /// Opens no windows, in which a transaction publishes in several steps.
     NoWindows,
+    /// Makes eventual snapshots while windows are open.
+    SnapshotAmidWindows,
+    /// Lets readers of eventual snapshots read the one that commits still add to.
+    UnwholeSnapshot,
     /// Runs whole transactions of different threads under locks of their own.
     UnsharedLock,
     /// Commits what does not own its partitions without their locks.
@@ -65,7 +69,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 29] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -85,6 +89,8 @@ impl Fault {
         Fault::ReadHotUnlocked,
         Fault::OverwriteReaders,
         Fault::NoWindows,
+        Fault::SnapshotAmidWindows,
+        Fault::UnwholeSnapshot,
         Fault::UnsharedLock,
         Fault::CommitUnowned,
         Fault::FewPartitions,

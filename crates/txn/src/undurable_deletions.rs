@@ -1,16 +1,21 @@
-//! Records that are in no index any more although the deletion of their rows is not durable yet.
+//! Records that are in no index any more although the deletion of their rows is not durable yet, or may be later than a snapshot that is
+//! read.
 //!
 //! A deleted record leaves its index a grace period after the deletion, not when that is durable: every scan of the head of a
 //! queue would walk over what was deleted in two or three epochs. Should the log stop before, or the disk fall behind, readers
-//! of the durable epoch find the rows of that epoch here. Memory keeps such records and their versions for as long
-//! ([`Memory::keep_versions`](seriatim_memory::Memory::keep_versions)); nothing is noted where it keeps none.
+//! of the durable epoch find the rows of that epoch here. So do readers of eventual snapshots ([`Snapshots`](crate::Snapshots)), which
+//! begin after rows were deleted that they see. Memory keeps such records and their versions for as long
+//! ([`Memory::keep_versions`](seriatim_memory::Memory::keep_versions),
+//! [`Memory::keep_snapshots`](seriatim_memory::Memory::keep_snapshots)); nothing is noted where it keeps none.
 //!
 //! Order: a record is noted before it is unlinked, so a reader that misses it in its index, and looks here then, finds it.
 //!
 //! There may be hundreds of thousands when the log stops, and each key that a snapshot misses is looked for. So readers have a map of a
-//! table's notes by key, made anew when a list has changed since: lists rest while nothing is committed.
+//! table's notes by key, made anew when a list has changed since: lists rest while nothing is committed. Readers of eventual snapshots,
+//! beside which others commit, look through the notes themselves, and only at lists in which there is one for them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use seriatim_base::{CacheAligned, Epoch, TableId, Tid, WorkerId};
@@ -24,8 +29,16 @@ use crate::Table;
 /// until the durable epoch is read.
 #[derive(Debug)]
 pub struct UndurableDeletions {
-    lists: Box<[CacheAligned<Mutex<List>>]>,
+    lists: Box<[CacheAligned<Noted>]>,
     by_key: Mutex<HashMap<TableId, ByKey>>,
+}
+
+/// A worker's.
+#[derive(Debug, Default)]
+struct Noted {
+    /// No note of it is of a later epoch.
+    newest: AtomicU64,
+    list: Mutex<List>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +77,7 @@ impl UndurableDeletions {
     }
 
     fn list(&self, worker: WorkerId) -> MutexGuard<'_, List> {
-        self.lists[usize::from(worker.0)].lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists[usize::from(worker.0)].list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a record that `worker` is going to unlink, whose row was deleted under `tid`, and forgets those whose deletion is
@@ -75,6 +88,8 @@ impl UndurableDeletions {
             list.entries.pop_front();
         }
         list.entries.push_back(UndurableDeletion { table: table.id, record, tid });
+        // ORDERING: sequenced before the release that unlinks the record; a reader that misses it has acquired that.
+        self.lists[usize::from(worker.0)].newest.fetch_max(tid.epoch().0, Ordering::Relaxed);
         list.changes += 1;
     }
 
@@ -97,6 +112,26 @@ impl UndurableDeletions {
     /// See [`Core::undurable_deletions`](crate::Core::undurable_deletions).
     pub(crate) fn of(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
         self.entries(table, durable).0.iter().map(|entry| entry.record).collect()
+    }
+
+    /// As [`UndurableDeletions::of`], those of one key if one is given, while others commit.
+    pub(crate) fn later(&self, table: &Table, key: Option<Key<'_>>, whole: Epoch) -> Vec<RecordPtr> {
+        let mut found = Vec::new();
+        for noted in &self.lists {
+            if noted.newest.load(Ordering::Relaxed) <= whole.0 {
+                continue;
+            }
+            let list = noted.list.lock().unwrap_or_else(PoisonError::into_inner);
+            // Notes are about in the order of their epochs: the newest first.
+            for entry in list.entries.iter().rev() {
+                // SAFETY: what was deleted later is kept (the caller's promise); the class is the table's.
+                let is_wanted = |key| unsafe { read_key(entry.record, table.class) } == key;
+                if entry.table == table.id && entry.tid.epoch() > whole && key.is_none_or(is_wanted) {
+                    found.push(entry.record);
+                }
+            }
+        }
+        found
     }
 
     /// Gives the maps by key back: the notes they were made of are durable, or others, or few snapshots of the durable epoch will want

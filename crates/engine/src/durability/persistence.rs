@@ -45,6 +45,12 @@ impl CommitDependency {
         CommitDependency { wrote: true, ..self }
     }
 
+    /// Of which epoch the newest is that it depends on.
+    #[inline]
+    pub(crate) fn epoch(self) -> Epoch {
+        self.epoch
+    }
+
     fn until(epoch: Epoch) -> CommitDependency {
         CommitDependency { epoch, wrote: false }
     }

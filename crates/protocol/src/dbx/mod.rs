@@ -100,7 +100,7 @@ impl Variant for State {
     }
 
     #[inline]
-    fn begin(&mut self, core: &Core, mode: Mode) {
+    fn begin(&mut self, core: &mut Core, mode: Mode) {
         let reading = (mode == Mode::ReadOnly).then(|| View::take(core, &self.0.snapshot));
         self.0.begin(reading);
     }

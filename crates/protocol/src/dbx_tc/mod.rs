@@ -1,4 +1,4 @@
-//! DBX-TC: procedures publish piece by piece, in windows; what else DBX does.
+//! DBX-TC: procedures publish piece by piece, in windows; read-only transactions read eventual snapshots; what else DBX does.
 //!
 //! Source: HTM with transaction chopping and eventual snapshots, §3 to §5; `README.md` beside this file says what was built, what
 //! departs and why it is right.
@@ -8,6 +8,7 @@ mod chain;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
@@ -40,20 +41,31 @@ pub struct DbxTc {
     workers: u32,
 }
 
-const OPTIONS: [Knob; 5] = {
+/// How often a snapshot is made for read-only transactions.
+pub const SNAPSHOT_INTERVAL: Knob = Knob {
+    name: "snapshot_interval_ms",
+    unit: "ms; 0: each read-only transaction makes a snapshot of the present, at a cost to those that write",
+    default: 20,
+    min: 0,
+    max: 10_000,
+    about: "how old what a read-only transaction shows of other sessions may be, but for what its session has asked for",
+    source: "DBX-TC §4.2: every 20 ms",
+};
+
+const OPTIONS: [Knob; 6] = {
     let [conflict, capacity, system, held] = region::KNOBS;
-    [conflict, capacity, system, held, REBASES_MAX]
+    [conflict, capacity, system, held, REBASES_MAX, SNAPSHOT_INTERVAL]
 };
 
 impl Protocol for DbxTc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx-tc",
-        summary: "as dbx; sums that procedures only add to are published after the rest, each by itself",
+        summary: "as dbx; sums that procedures only add to are published after the rest, each by itself; snapshots made every 20 ms",
         source: "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::Latest,
+            snapshots: Freshness::Bounded,
             strict: true,
             epoch_order: true,
             tid_order: false,
@@ -76,6 +88,10 @@ impl Protocol for DbxTc {
         }
         let budget = region::budget(options, environment);
         let (snapshot, workers) = (SnapshotNumber::default(), workers as u32);
+        if let interval @ 1.. = options.get(&SNAPSHOT_INTERVAL) {
+            environment.epochs.snapshots().allow(snapshot.word(), Duration::from_millis(interval));
+            environment.memory.keep_snapshots();
+        }
         DbxTc { snapshot, budget, rebases_max: options.get(&REBASES_MAX) as u32, workers }
     }
 
@@ -123,12 +139,15 @@ impl Variant for State {
     }
 
     #[inline]
-    fn begin(&mut self, core: &Core, mode: Mode) {
+    fn begin(&mut self, core: &mut Core, mode: Mode) {
         self.follows = false;
         self.late.clear();
-        let reading = (mode == Mode::ReadOnly).then(|| {
-            let _closed = self.epochs.windows().close();
-            View::take(core, &self.numbered.snapshot)
+        let reading = (mode == Mode::ReadOnly).then(|| match self.epochs.snapshots().eventual() {
+            Some(eventual) => View::take_eventual(core, eventual),
+            None => {
+                let _closed = self.epochs.windows().close();
+                View::take(core, &self.numbered.snapshot)
+            }
         });
         self.numbered.begin(reading);
     }

@@ -1,11 +1,19 @@
 //! When additions are published, and what becomes of those that cannot be.
 
-use seriatim_base::Tid;
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+
+use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key};
-use seriatim_txn::{Added, Addition, Before, Mode, Outcome, Priority, Protocol, Redo, RowPtr, Table, Worker as _};
+use seriatim_store::Direction;
+use seriatim_txn::{
+    Added, Addition, Before, Inserted, Mode, OnExists, Outcome, Priority, Protocol, Redo, RowPtr, Scan, Table,
+    Worker as _,
+};
 
 use super::DbxTc;
 use crate::common::{Bench, modes};
+use crate::shared::{numbered, record_header, versions};
 
 type Worker = <DbxTc as Protocol>::Worker;
 
@@ -274,5 +282,180 @@ fn snapshots_show_all_of_a_chain_or_nothing() {
             assert_eq!(seen, shown);
             assert!(matches!(reader.commit(&mut seriatim_txn::NoRedo), Ok(Outcome::Committed(_))));
         }
+    }
+}
+
+/// Only an epoch ends: nobody makes a snapshot.
+fn end_epoch(bench: &Bench<DbxTc>) {
+    let environment = &bench.environment;
+    environment.memory.advance_horizon(environment.epochs.advance(&environment.htm));
+}
+
+/// A reader of the newest snapshot that somebody made.
+fn reader(bench: &Bench<DbxTc>) -> Worker {
+    let mut reader = bench.worker();
+    reader.core().includes = Epoch(0);
+    reader.begin(Mode::ReadOnly, Priority::NONE);
+    reader
+}
+
+fn delete(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) {
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    assert!(worker.delete(&bench.cells, Key::Word8(id)).is_ok_and(|row| row.is_some()));
+    commit(worker);
+}
+
+fn insert(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, value: i64) {
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    let staged = worker.stage(&bench.cells).expect("memory");
+    bench.set(staged.row, value);
+    assert_eq!(worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Refuse), Ok(Inserted::New));
+    commit(worker);
+}
+
+fn change(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, value: i64) {
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    bench.change(worker, id, |_| value).expect("nobody is about");
+    commit(worker);
+}
+
+/// The rows below `ids` that it shows by their keys, and the sum of those that a scan shows.
+fn shown(bench: &Bench<DbxTc>, reader: &mut Worker, ids: u64) -> (Vec<Option<i64>>, Vec<i64>) {
+    let by_key = (0..ids).map(|id| bench.read(reader, id).expect("a snapshot does not fail")).collect();
+    let (mut scan, mut scanned) = (Scan::default(), Vec::new());
+    let (low, high) = (Bound::Included(Key::Word8(0)), Bound::Excluded(Key::Word8(ids)));
+    bench.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("an ordered table");
+    while let Some(row) = reader.scan_next(&bench.cells, &mut scan, ColumnSet::ALL).expect("as above") {
+        scanned.push(bench.get(row));
+    }
+    (by_key, scanned)
+}
+
+/// Rows that are changed, deleted, unlinked, and inserted anew after a snapshot was made are shown as they were to those who begin later,
+/// in whatever epoch, and whatever is collected meanwhile.
+#[test]
+fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
+    for bench in benches(&[10, 11, 12, 13]) {
+        bench.environment.advance_epoch();
+        let mut worker = bench.worker();
+        for round in 0..20 {
+            change(&bench, &mut worker, 0, 100 + round);
+            end_epoch(&bench);
+        }
+        delete(&bench, &mut worker, 1);
+        delete(&bench, &mut worker, 2);
+        for _ in 0..4 {
+            end_epoch(&bench);
+            worker.collect_garbage(usize::MAX);
+            worker.core().local.collect();
+        }
+        let pin_of = |worker: &mut Worker| {
+            worker.core().local.enter();
+            let linked = bench.cells.index.get(Key::Word8(1), worker.core().local.pinned()).is_ok();
+            worker.core().local.leave();
+            linked
+        };
+        assert!(!pin_of(&mut worker), "it is unlinked, so that others do not walk over it");
+        insert(&bench, &mut worker, 2, 22);
+        insert(&bench, &mut worker, 4, 44);
+        let before = (vec![Some(10), Some(11), Some(12), Some(13), None], vec![10, 11, 12, 13]);
+        let mut early = reader(&bench);
+        assert_eq!(shown(&bench, &mut early, 5), before);
+        bench.environment.advance_epoch();
+        for _ in 0..4 {
+            bench.environment.advance_snapshot();
+            worker.core().local.collect();
+        }
+        assert_eq!(shown(&bench, &mut early, 5), before, "it is kept while it is read");
+        let now = (vec![Some(119), None, Some(22), Some(13), Some(44)], vec![119, 22, 13, 44]);
+        assert_eq!(shown(&bench, &mut reader(&bench), 5), now);
+        assert!(matches!(early.commit(&mut seriatim_txn::NoRedo), Ok(Outcome::Committed(_))));
+    }
+}
+
+/// What is told of an absence is no deletion that something came after.
+#[test]
+fn a_key_that_was_deleted_twice_is_absent_since_nobody_knows_when() {
+    for bench in benches(&[10, 11]) {
+        let mut worker = bench.worker();
+        for value in 0..2 {
+            delete(&bench, &mut worker, 1);
+            for _ in 0..3 {
+                worker.core().local.collect();
+                worker.collect_garbage(usize::MAX);
+            }
+            if value == 0 {
+                insert(&bench, &mut worker, 1, value);
+            }
+        }
+        bench.environment.epochs.advance_snapshot(&bench.environment.htm, true);
+        let mut reader = reader(&bench);
+        assert_eq!(bench.read(&mut reader, 1), Ok(None));
+        assert_eq!((reader.seen().record, reader.seen().absent), (None, true));
+    }
+}
+
+/// Its own, after a commit.
+#[test]
+fn a_reader_that_wants_an_epoch_is_shown_it_and_others_after_it_are_too() {
+    for bench in benches(&[0]) {
+        let mut worker = bench.worker();
+        bench.environment.advance_epoch();
+        change(&bench, &mut worker, 0, 7);
+        let value = |reader: &mut Worker| bench.read(reader, 0).expect("a snapshot does not fail");
+        let mut stale = reader(&bench);
+        assert_eq!(value(&mut stale), Some(0));
+        let mut own = bench.worker();
+        own.core().includes = bench.environment.epochs.current();
+        own.begin(Mode::ReadOnly, Priority::NONE);
+        assert_eq!(value(&mut own), Some(7));
+        assert_eq!(value(&mut reader(&bench)), Some(7), "what one made, others take");
+        assert_eq!(value(&mut stale), Some(0));
+    }
+}
+
+/// Versions that a record has beside the newest.
+fn older_versions(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) -> usize {
+    worker.core().local.enter();
+    let record = bench.cells.index.get(Key::Word8(id), worker.core().local.pinned()).expect("it is linked");
+    let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire) as usize;
+    let mut versions = 0;
+    // SAFETY: online, and nothing was let go of since the oldest snapshot that was made: the chain ends at what was there then.
+    unsafe {
+        versions::find(newest, |version: &numbered::VersionHeader| {
+            versions += 1;
+            version.kept.snapshot() <= 1
+        })
+    };
+    worker.core().local.leave();
+    versions - 1
+}
+
+/// Whatever is committed, and in how many epochs, a record has one older version for each snapshot that was made, and memory has no more.
+#[test]
+fn writers_keep_one_version_of_a_record_for_each_snapshot() {
+    for bench in benches(&[0, 0]) {
+        let (mut worker, mut bytes) = (bench.worker(), 0);
+        for snapshots in 0..4 {
+            for round in 0..1_000 {
+                change(&bench, &mut worker, 0, round);
+                if round % 100 == 0 {
+                    end_epoch(&bench);
+                }
+            }
+            (0..4).for_each(|_| worker.core().local.collect());
+            assert_eq!(older_versions(&bench, &mut worker, 0), snapshots);
+            let now = bench.environment.memory.in_use_bytes();
+            assert!(snapshots < 2 || now < bytes + (4 << 10), "{bytes} bytes were in use, and now {now}");
+            bytes = now;
+            // Nobody says that older ones are not read any more.
+            bench.environment.epochs.advance_snapshot(&bench.environment.htm, true);
+        }
+        bench.environment.advance_epoch();
+        for _ in 0..4 {
+            bench.environment.advance_snapshot();
+            worker.core().local.collect();
+        }
+        assert!(bench.environment.memory.in_use_bytes() <= bytes, "what no snapshot needs is let go of");
     }
 }

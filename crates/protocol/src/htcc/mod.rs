@@ -177,7 +177,7 @@ impl Variant for State {
     }
 
     #[inline]
-    fn begin(&mut self, _: &Core, _: Mode) {
+    fn begin(&mut self, _: &mut Core, _: Mode) {
         self.installs.clear();
         self.repairs = 0;
     }

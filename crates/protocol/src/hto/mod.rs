@@ -105,7 +105,7 @@ impl Variant for State {
     const DETACHES: bool = false;
 
     #[inline]
-    fn begin(&mut self, _: &Core, _: Mode) {
+    fn begin(&mut self, _: &mut Core, _: Mode) {
         self.replaced.clear();
     }
 

@@ -122,7 +122,7 @@ impl Variant for State {
     }
 
     #[inline]
-    fn begin(&mut self, _: &Core, _: Mode) {
+    fn begin(&mut self, _: &mut Core, _: Mode) {
         self.order.clear();
         self.replaced.clear();
     }

@@ -107,7 +107,7 @@ impl Variant for State {
     }
 
     #[inline]
-    fn begin(&mut self, core: &Core, mode: Mode) {
+    fn begin(&mut self, core: &mut Core, mode: Mode) {
         self.0.begin(core, mode);
     }
 

@@ -156,7 +156,7 @@ impl Variant for State {
     }
 
     #[inline]
-    fn begin(&mut self, core: &Core, mode: Mode) {
+    fn begin(&mut self, core: &mut Core, mode: Mode) {
         self.commit.begin(core, mode);
     }
 

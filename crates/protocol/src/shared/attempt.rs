@@ -273,13 +273,25 @@ impl<O: Origin> Attempt<O> {
     /// `before` names the row version that the write of this index replaced; zero for none.
     #[inline]
     pub(crate) fn settle(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize) -> usize) {
+        self.settle_rows(tid, claim, |entry, _| (before(entry), tid.epoch()));
+    }
+
+    /// As [`Attempt::settle`], where `before` also says in which epoch a row version was replaced for those who begin later: epoch 0 if they
+    /// do not get to it. What lies outside a row version other versions may have too.
+    #[inline]
+    pub(crate) fn settle_rows(
+        &mut self,
+        tid: Tid,
+        claim: &impl Claim,
+        before: impl Fn(usize, &Write<O>) -> (usize, Epoch),
+    ) {
         let Attempt { core, writes, queued, .. } = self;
         for (entry, write) in writes.entries().iter().enumerate() {
             if write.is_nothing() {
                 take_back(core, write, claim);
                 continue;
             }
-            let before = before(entry);
+            let (before, row_epoch) = before(entry, write);
             record::count(core, write, if write.expected.is_absent() { 0 } else { before });
             match before {
                 0 => {}
@@ -292,9 +304,8 @@ impl<O: Origin> Attempt<O> {
                         core,
                         write.table(),
                         write.record,
-                        row_version,
-                        write.row_version,
-                        tid.epoch(),
+                        (row_version, write.row_version),
+                        (row_epoch, tid.epoch()),
                     );
                 }
             }

@@ -349,15 +349,22 @@ fn out_of_line_at(base: usize, at: u32) -> usize {
     unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize }
 }
 
-/// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not.
+/// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not; the row version itself as of
+/// `row_epoch`.
 #[inline]
-pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize, epoch: Epoch) {
+pub(crate) fn retire_version(
+    core: &mut Core,
+    table: &Table,
+    record: RecordPtr,
+    (old, new): (usize, usize),
+    (row_epoch, epoch): (Epoch, Epoch),
+) {
     let has_parts = table.has_out_of_line() || table.has_fixed();
     if has_parts && (new == 0 || !share_parts(table, old, new)) {
         retire_parts(core, table, record, old, new, epoch);
     }
     if !is_inline(table, record, old) {
-        retire(core, old, table.record_layout.row_version_bytes(), epoch);
+        retire(core, old, table.record_layout.row_version_bytes(), row_epoch);
     }
 }
 

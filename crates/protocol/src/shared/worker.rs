@@ -51,7 +51,7 @@ pub(crate) trait Variant: Send {
 
     /// A transaction has begun; the worker is online.
     #[inline]
-    fn begin(&mut self, _: &Core, _: Mode) {}
+    fn begin(&mut self, _: &mut Core, _: Mode) {}
 
     /// Whether the transaction may write. The session sees to it that others do not.
     fn may_write(&self) -> bool {
@@ -155,7 +155,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
             self.attempt.bases.encourage();
         }
         self.attempt.begin();
-        self.variant.begin(&self.attempt.base.core, mode);
+        self.variant.begin(&mut self.attempt.base.core, mode);
     }
 
     fn begin_whole(&mut self, partitions: PartitionSet) {

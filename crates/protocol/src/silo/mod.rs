@@ -124,7 +124,7 @@ mod tests {
             LockBit
         }
 
-        fn begin(&mut self, core: &Core, mode: Mode) {
+        fn begin(&mut self, core: &mut Core, mode: Mode) {
             self.0.begin(core, mode);
         }
 

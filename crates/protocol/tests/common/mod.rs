@@ -1,6 +1,6 @@
 //! What the tests of the contract share: a database of one table under any protocol.
 
-use seriatim_base::{LayoutId, TableId};
+use seriatim_base::{Epoch, LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, ColumnUse, Key, Place, RowRef, TableDef};
 use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
@@ -74,8 +74,11 @@ impl<P: Protocol> Bench<P> {
         Bench { protocol, environment, cells, value }
     }
 
+    /// A worker whose snapshots are of the present.
     pub(crate) fn worker(&self) -> P::Worker {
-        self.protocol.worker(self.environment.core().expect("a free slot"))
+        let mut worker = self.protocol.worker(self.environment.core().expect("a free slot"));
+        worker.core().includes = Epoch(u64::MAX);
+        worker
     }
 
     pub(crate) fn get(&self, row: RowPtr) -> i64 {

@@ -169,7 +169,7 @@ pub(crate) fn epoch_of_the_decision<P: Protocol>() {
 }
 
 pub(crate) fn snapshot_of_what_was_inserted_over<P: Protocol>() {
-    if P::INFO.capabilities.snapshots != Freshness::Latest {
+    if P::INFO.capabilities.snapshots == Freshness::None {
         return;
     }
     for mode in modes() {
@@ -197,7 +197,7 @@ pub(crate) fn snapshot_of_what_was_inserted_over<P: Protocol>() {
 }
 
 pub(crate) fn bound_of_a_snapshot<P: Protocol>() {
-    if P::INFO.capabilities.snapshots != Freshness::Latest {
+    if P::INFO.capabilities.snapshots == Freshness::None {
         return;
     }
     for mode in modes() {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use seriatim_base::Epoch;
 use seriatim_catalog::Key;
 use seriatim_htm::HtmMode;
 use seriatim_txn::{Freshness, Mode, NoRedo, Peeked, Priority, Protocol, RowBuffer, Worker};
@@ -15,6 +16,11 @@ pub(crate) fn taken_amid_a_commit<P: Protocol>() {
     if P::INFO.capabilities.snapshots == Freshness::None {
         return;
     }
+    // A snapshot that the reader makes, and, where those are eventual, the newest that somebody made.
+    [u64::MAX, 0].map(Epoch).map(taken_so::<P>);
+}
+
+fn taken_so<P: Protocol>(includes: Epoch) {
     let seen_early = Cell::new(0);
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
@@ -22,6 +28,7 @@ pub(crate) fn taken_amid_a_commit<P: Protocol>() {
         let first = Cell::new(None);
         let other = || {
             bench.environment.advance_epoch();
+            reader.core().includes = includes;
             reader.begin(Mode::ReadOnly, Priority::NONE);
             let local = &reader.core().local;
             let record = bench.cells.index.get(Key::Word8(0), local.pinned()).expect("it is linked");

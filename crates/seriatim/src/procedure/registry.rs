@@ -441,9 +441,8 @@ impl Database {
         })?;
         let settings = self.engine().settings();
         let execution_mode = settings.execution_mode;
-        let snapshot = plan.takes_snapshot()
-            && settings.snapshots
-            && takes_snapshots(execution_mode, self.protocol().capabilities.snapshots);
+        let snapshot =
+            plan.takes_snapshot() && settings.snapshots && takes_snapshots(execution_mode, self.engine().freshness());
         let checked = settings.check_plans;
         let scheduled = !snapshot && procedure.schedules;
         let strategy = match execution_mode {

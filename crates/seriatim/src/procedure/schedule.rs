@@ -37,7 +37,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use seriatim_base::{Rng, Tid};
 use seriatim_engine::procedure::execution::{Passes, Steps};
 use seriatim_engine::procedure::repair::{Again, Repairing};
-use seriatim_engine::{Committed, Failure, Origin, Receipt, Runner, TxCore, pause};
+use seriatim_engine::{Committed, Failure, Origin, Runner, TxCore, pause};
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
 
@@ -306,7 +306,7 @@ pub(crate) fn run_with_checker(
         let (committed, repeated) = (schedule.committed(), schedule.repeated());
         let failure = match (result, committed) {
             (Ok(Ok(value)), Some(tid)) if !runner.tx.is_open() => {
-                return Ok(Committed { value, receipt: Receipt { tid }, attempts: attempts + repeated });
+                return Ok(Committed { value, receipt: runner.tx.receipt(tid), attempts: attempts + repeated });
             }
             (Ok(Ok(())), _) => panic!("a scheduled procedure ended before its schedule"),
             (Ok(Err(abort)), None) => Failure::Abort(abort),

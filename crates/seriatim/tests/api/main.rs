@@ -12,6 +12,7 @@ mod doom;
 mod dynamic;
 mod executor;
 mod failures;
+mod freshness;
 mod indexes;
 mod memory;
 mod prefetch;

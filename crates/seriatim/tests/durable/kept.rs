@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use seriatim::{Database, Handle, Session, TransactError, available_protocols};
+use seriatim::{Database, Freshness, Handle, Session, TransactError, available_protocols};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use crate::accounts::{Account, account, small};
@@ -80,9 +80,15 @@ fn refused_transactions_take_no_memory_while_the_disk_is_full() {
 #[test]
 fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
     const ROWS: u64 = 20_000;
-    for protocol in available_protocols().iter().map(|protocol| protocol.name) {
-        let disk = FaultyDisk::new(73);
-        let db = small(protocol, &disk).workers(1).open().expect("a new database opens");
+    for info in available_protocols() {
+        let (protocol, disk) = (info.name, FaultyDisk::new(73));
+        let builder = small(protocol, &disk).workers(1);
+        // Who makes snapshots every so often would clear away too.
+        let builder = match info.capabilities.snapshots {
+            Freshness::Bounded => builder.protocol_option("snapshot_interval_ms", 0),
+            _ => builder,
+        };
+        let db = builder.open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("new");
         let mut session = db.session();
         session.transact(|tx| (0..ROWS).try_for_each(|id| tx.insert(&accounts, &account(id)))).expect("alone");

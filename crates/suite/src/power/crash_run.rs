@@ -425,6 +425,8 @@ impl CrashRun<'_> {
         let reads: Vec<Op> = self.program(work).into_iter().filter(Op::is_read).collect();
         let runner = Runner { tables: &work.tables };
         let shown = self.shown_epoch();
+        // The model has no past but the durable one.
+        self.db.make_snapshot();
         let result = session.snapshot(|tx| reads.iter().map(|op| runner.read(tx, op)).collect::<Result<Vec<_>, _>>());
         match result {
             Ok(committed) => {

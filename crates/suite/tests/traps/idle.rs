@@ -180,7 +180,9 @@ fn an_over_age_parked_transaction_ends_as_too_old() {
         let put = |tx: &Tx| {
             Ok((tx.get(&world.cells, &3000)?.is_none(), tx.try_insert(&world.cells, &Cell { id: 3000, value: 2 })?))
         };
-        assert_eq!(*parked.transact(put).expect("nobody is in the way"), (true, true), "{setting}");
+        let put = parked.transact(put).expect("nobody is in the way");
+        assert_eq!(*put, (true, true), "{setting}");
+        reading.read_after(put.receipt).expect("it is of this database");
         assert!(reading.snapshot(|tx| Ok(tx.get(&world.cells, &3000)?.is_some())).expect("nobody is in the way").value);
         // A closure that takes too long is told the same.
         let db = &world.db;

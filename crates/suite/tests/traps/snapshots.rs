@@ -1,10 +1,12 @@
 //! A snapshot begun while writers install sees all of a transaction or nothing of it; and what a receipt says
 //! is committed is readable by every transaction that begins afterwards.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use seriatim::history::{Promises, check};
 use seriatim::htm::{Budget, Emulation, HtmMode};
-use seriatim::{Abort, Database, Freshness, Handle, ReadTx, Rng, Tx, protocols, thread};
+use seriatim::{Abort, Database, Freshness, Handle, ReadTx, Receipt, Rng, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::{Setting, matrix, seed};
 
@@ -137,12 +139,16 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     let seed = seed("pairs under snapshots");
     for (setting, budget) in with_fallbacks(seed) {
         let db = setting.builder().region_budget(budget).record_history(true).workers(5).open().expect("a database");
-        let latest = db.protocol().capabilities.snapshots == Freshness::Latest;
+        let gives_snapshots = db.protocol().capabilities.snapshots != Freshness::None;
+        // Without being told, a snapshot may be from before what others were told.
+        let is_told = db.protocol().capabilities.snapshots == Freshness::Bounded;
         let pair = Pair::new(&db);
         // Values only rise; the newest that a writer was told is committed.
         let acknowledged: [AtomicI64; KEYS as usize] = Default::default();
+        let receipts: [Mutex<Option<Receipt>>; KEYS as usize] = Default::default();
         thread::scope(|scope| {
-            let (db, pair, acknowledged, setting) = (&db, &pair, &acknowledged, &setting);
+            let (db, pair, setting) = (&db, &pair, &setting);
+            let (acknowledged, receipts) = (&acknowledged, &receipts);
             for at in 0..2u64 {
                 scope.spawn(move || {
                     let mut rng = Rng::from_seed(seed ^ at << 32);
@@ -161,6 +167,11 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
                             Ok(last + 1)
                         });
                         let number = number.expect("within a thousand attempts");
+                        let mut newest = receipts[id as usize].lock().expect("no panic");
+                        if newest.is_none_or(|newest| newest.tid < number.receipt.tid) {
+                            *newest = Some(number.receipt);
+                        }
+                        drop(newest);
                         acknowledged[id as usize].fetch_max(*number, Ordering::SeqCst);
                     }
                 });
@@ -172,6 +183,10 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
                     for _ in 0..250 {
                         let id = rng.below(u64::from(KEYS)) as u32;
                         let floor = acknowledged[id as usize].load(Ordering::SeqCst);
+                        let receipt = *receipts[id as usize].lock().expect("no panic");
+                        if let Some(receipt) = receipt.filter(|_| is_told) {
+                            session.read_after(receipt).expect("it is of this database");
+                        }
                         let body = |tx: &ReadTx| {
                             let number = pair.halves(tx, id + KEYS, false)?;
                             thread::yield_now();
@@ -190,7 +205,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
                     }
                 });
             }
-            if latest {
+            if gives_snapshots {
                 scope.spawn(move || {
                     let mut session = db.session();
                     for _ in 0..250 {
@@ -204,5 +219,39 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
         });
         assert_serializable(&setting, &db);
         db.check_structure().unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+    }
+}
+
+/// A snapshot of the past is serializable, and says of when it is. A judge who is told that it is of the present refutes it; and where it is
+/// not told how old it may be, what its session did and what it read after is there.
+#[test]
+fn a_stale_snapshot_is_serializable_and_the_strict_judge_notices_it() {
+    for protocol in protocols().iter().filter(|protocol| protocol.capabilities.snapshots == Freshness::Bounded) {
+        let db = Database::builder().protocol(protocol.name).htm(HtmMode::Absent);
+        let db = db.step_helpers(true).record_history(true).open().expect("a database");
+        let cells = db.create::<Cell>().expect("a table");
+        let (mut writer, mut reader) = (db.session(), db.session());
+        let value = |tx: &ReadTx| Ok(tx.get(&cells, &1)?.map(|cell| cell.value()));
+        assert_eq!(*reader.snapshot(value).expect("alone"), None);
+        for round in 1..4 {
+            let receipt = writer.transact(|tx| tx.put(&cells, &Cell { id: 1, value: round })).expect("alone").receipt;
+            let stale = *reader.snapshot(value).expect("alone");
+            assert_eq!(stale.unwrap_or(0), round - 1, "nobody has made another");
+            reader.read_after(receipt).expect("it is of this database");
+            assert_eq!(*reader.snapshot(value).expect("alone"), Some(round));
+        }
+        let mut history = db.take_history().expect("it is recorded");
+        for promises in [Promises::SERIALIZABLE, Promises::STRICT] {
+            check(&history, &promises).unwrap_or_else(|violation| panic!("{}: {violation}", protocol.name));
+        }
+        let mut stale = 0;
+        for transaction in history.transactions.iter_mut().filter(|transaction| transaction.snapshot.is_some()) {
+            stale += u32::from(transaction.snapshot < Some(transaction.began));
+            transaction.snapshot = Some(transaction.began);
+        }
+        assert!(stale >= 3, "{stale} say that they are of the past");
+        check(&history, &Promises::SERIALIZABLE).expect("no order of time was asked for");
+        let noticed = check(&history, &Promises::STRICT).expect_err("it is not of the present");
+        eprintln!("{}: {noticed}", protocol.name);
     }
 }

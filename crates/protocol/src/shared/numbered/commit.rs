@@ -1,6 +1,6 @@
 //! Commit: what is added to [the region](crate::shared::region), which are the versions that snapshots read.
 //!
-//! The snapshot number S is read with E (step 2 there). Headers of row versions are filled with guesses of both before the region
+//! The snapshot number S is read right before E (step 2 there). Headers of row versions are filled with guesses of both before the region
 //! begins; after a wrong guess it fills them again, which is private memory.
 
 use std::hint::cold_path;
@@ -10,7 +10,7 @@ use seriatim_base::{Epoch, Tid};
 use seriatim_htm::Access;
 use seriatim_memory::CountedVec;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Fault, OpError, RecordLayout, Redo};
+use seriatim_txn::{Core, Fault, OpError, RecordLayout, Redo};
 
 use super::snapshot::{VersionHeader, deletion};
 use crate::shared::attempt::Attempt;
@@ -60,8 +60,13 @@ impl Install {
     /// Of a row that goes to a place nobody needs what came before, either way; but the version before the one replaced may have lain in
     /// that very place, and a chain should not name itself.
     fn older(&self, now: Guess, keeps_epochs: bool) -> usize {
-        let needless = self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || !keeps_epochs);
-        if needless && self.place == 0 { self.previous } else { self.replaced() }
+        if self.is_needless(now, keeps_epochs) && self.place == 0 { self.previous } else { self.replaced() }
+    }
+
+    /// Whether no reader who begins later needs what is replaced.
+    #[inline(always)]
+    fn is_needless(&self, now: Guess, keeps_epochs: bool) -> bool {
+        self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || !keeps_epochs)
     }
 }
 
@@ -91,15 +96,39 @@ pub(super) fn publish(
     }
     attempt.base.report(tid, redo, |entry| installs[entry].was);
     // Snapshot readers that began before us may read what was replaced for a grace period more.
-    attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
+    if attempt.base.core.epochs.snapshots().eventual().is_none() {
+        attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
+    } else {
+        settle_eventual(attempt, installs, tid);
+    }
     Ok(tid)
+}
+
+/// As [`Attempt::settle`], where readers that begin later may still want what was replaced: of all that were made under one snapshot number
+/// only the last. The others they do not get to.
+fn settle_eventual(attempt: &mut Optimistic, installs: &[Install], tid: Tid) {
+    let keeps_epochs = keeps_epochs(&attempt.base.core);
+    attempt.base.settle_rows(tid, &LockBit, |entry, write| {
+        let install = &installs[entry];
+        let is_passed = install.place == 0 && install.marker == 0 && write.row_version != 0 && {
+            // SAFETY: published just now; we are online.
+            let snapshot = unsafe { VersionHeader::of(write.row_version) }.kept.snapshot();
+            install.is_needless(Guess { epoch: tid.epoch().0, snapshot }, keeps_epochs)
+        };
+        (install.replaced(), if is_passed { Epoch(0) } else { tid.epoch() })
+    });
+}
+
+/// Whether chains keep the last version of every epoch: for snapshots of the durable one.
+#[inline(always)]
+fn keeps_epochs(core: &Core) -> bool {
+    core.local.kept_until().is_some() && !core.injects(Fault::ForgetDurable)
 }
 
 fn decide(attempt: &mut Optimistic, installs: &[Install], number: &AtomicU64) -> Result<Tid, OpError> {
     let core = &attempt.base.core;
     let guess = Guess { epoch: core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
-    let keeps_epochs = core.local.kept_until().is_some() && !core.injects(Fault::ForgetDurable);
-    let numbers = Numbers { number, keeps_epochs };
+    let numbers = Numbers { number, keeps_epochs: keeps_epochs(core) };
     region::decide(attempt, installs, &numbers, guess).map_err(|conflict| region::why(attempt, conflict))
 }
 
@@ -163,7 +192,9 @@ impl Rules<()> for Numbers<'_> {
 
     #[inline(always)]
     fn now<A: Access>(&self, access: &mut A, epoch: &AtomicU64) -> Guess {
-        Guess { epoch: access.load(epoch), snapshot: access.load(self.number) }
+        // ORDERING: S first, for the epoch of an eventual snapshot (`seriatim_txn::Snapshots`).
+        let snapshot = access.load(self.number);
+        Guess { epoch: access.load(epoch), snapshot }
     }
 
     #[inline(always)]

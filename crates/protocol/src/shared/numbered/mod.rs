@@ -15,8 +15,7 @@ use seriatim_txn::{Core, OpError, Outcome, Redo, RowPtr, Scan, Table};
 use super::optimistic::{LockBit, Optimistic};
 use super::record_header;
 use super::versions::read;
-use snapshot::VersionHeader;
-pub(crate) use snapshot::View;
+pub(crate) use snapshot::{VersionHeader, View};
 
 /// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
 pub(crate) const HEADER_BYTES: usize = record_header::bytes(1);
@@ -36,6 +35,11 @@ impl Default for SnapshotNumber {
 }
 
 impl SnapshotNumber {
+    /// The word, for who advances it every so often.
+    pub(crate) fn word(&self) -> &Arc<CacheAligned<AtomicU64>> {
+        &self.0
+    }
+
     /// Describes the version of a row that is being restored.
     pub(crate) fn describe(&self, row_version: usize, tid: Tid) {
         let header = VersionHeader::new(tid, self.0.load(Ordering::Acquire), false, 0);

@@ -1,17 +1,19 @@
-//! Read-only transactions (§5.4): each takes and advances S, reads the versions with a number not above its own, never
-//! validates and never aborts. `shared/versions` has the chains and the reading.
+//! Read-only transactions (§5.4): each takes and advances S, or takes the newest eventual snapshot ([`seriatim_txn::Snapshots`]), reads the
+//! versions with a number not above its own, never validates and never aborts. `shared/versions` has the chains and the reading.
 //!
 //! With a version its local snapshot number is kept, with a deletion mark in bit 0; that never changes. The previous
 //! row version is kept for readers that began before the row version was installed; it is retired then, so it lives
 //! until they have left. A reader that begins later has a number at least as high as the row version's and does not
 //! follow the pointer, unless it shows the durable epoch: then it goes on to the versions of that epoch, which live
-//! until the row version's own epoch is durable and no reader holds an earlier one (dbx's README, "Durability").
+//! until the row version's own epoch is durable and no reader holds an earlier one (dbx's README, "Durability"). A reader of an
+//! eventual snapshot may begin later and go on to the version before: that lives until no snapshot is read that needs it
+//! ([`seriatim_memory::Memory::pass_snapshot`]).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, RecordLayout};
+use seriatim_txn::{Core, Eventual, Fault, RecordLayout};
 
 use crate::shared::record_header;
 use crate::shared::versions::{self, Version};
@@ -38,7 +40,7 @@ impl Number {
         Number(snapshot << 1 | deleted as u64)
     }
 
-    pub(super) const fn snapshot(self) -> u64 {
+    pub(crate) const fn snapshot(self) -> u64 {
         self.0 >> 1
     }
 
@@ -60,6 +62,8 @@ pub(crate) struct View {
     snapshot: u64,
     /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they are not durable.
     durable: Option<Epoch>,
+    /// Of an eventual snapshot: it shows everything of epochs up to this one; what was deleted later may be shown too.
+    whole: Option<Epoch>,
 }
 
 impl View {
@@ -70,7 +74,19 @@ impl View {
         // advanced number, or we see its records locked.
         let snapshot = core.htm.outside(|| number.0.fetch_add(1, Ordering::SeqCst));
         fence(Ordering::SeqCst);
-        View { snapshot, durable: core.shown_epoch() }
+        View { snapshot, durable: core.shown_epoch(), whole: None }
+    }
+
+    /// The newest eventual snapshot, or one that is made now if that lacks something that the caller wants to be shown.
+    #[inline]
+    pub(crate) fn take_eventual(core: &mut Core, eventual: &Eventual) -> View {
+        let closes = !core.injects(Fault::SnapshotAmidWindows);
+        let mut taken = core.epochs.take_snapshot(eventual, &core.htm, core.includes, closes);
+        if core.injects(Fault::UnwholeSnapshot) {
+            taken.number += 1;
+        }
+        core.snapshot_made = Some(taken.made);
+        View { snapshot: taken.number, durable: core.shown_epoch(), whole: Some(taken.whole) }
     }
 
     #[inline]
@@ -101,5 +117,10 @@ impl versions::View for View {
 
     fn epoch(self) -> Option<Epoch> {
         self.durable
+    }
+
+    #[inline]
+    fn whole(self) -> Option<Epoch> {
+        self.whole
     }
 }

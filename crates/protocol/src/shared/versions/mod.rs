@@ -86,6 +86,12 @@ pub(crate) trait View: Copy {
     /// The epoch whose end it is shown, if that is not the present: what was deleted later is looked for among the
     /// undurable deletions.
     fn epoch(self) -> Option<Epoch>;
+
+    /// If it may be shown rows that were deleted before its reader began: those of epochs after this one, which are looked for among the
+    /// deletions kept for such readers.
+    fn whole(self) -> Option<Epoch> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! What such a transaction saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its view: the TIDs of the
 //! versions seen, and for a key it does not find the newest TID unlinked from the table. A deleted record is unlinked when all
 //! workers that were online at the delete have left, so a transaction that meets its absence began after the delete and is shown
-//! it.
+//! it. (Under an eventual snapshot it may be shown what was there before; then that noted is newer than it need be.)
 
 use std::sync::atomic::Ordering;
 
@@ -43,9 +43,36 @@ pub(crate) fn read<V: View>(
     if let Some(epoch) = view.epoch() {
         return Ok(read_undurable_deletions(attempt, table, key, view, epoch));
     }
-    // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
+    if let Some(whole) = unlinked_since(table, view) {
+        let records = attempt.base.core.later_deletions(table, Some(key), whole);
+        if let Some(row) = shown_of(attempt, table, records, view) {
+            return Ok(Some(row));
+        }
+    }
+    // Not linked: deleted before every reader that is still here began, or never committed by one they may see. Or not shown as it was
+    // deleted: then what deleted it is no newer than what is noted.
     attempt.base.note_unlinked(table);
     Ok(None)
+}
+
+/// The epoch after which records were unlinked that the view may show, if it was so before the caller looked.
+#[inline]
+fn unlinked_since<V: View>(table: &Table, view: V) -> Option<Epoch> {
+    // Deletions of later epochs are noted before they are unlinked, and announced before that.
+    view.whole().filter(|&whole| table.unlinked.newest().epoch() > whole)
+}
+
+/// What the view shows of records that had the same key, one after the other: of at most one it shows a row.
+fn shown_of<V: View>(attempt: &mut Optimistic, table: &Table, records: Vec<RecordPtr>, view: V) -> Option<RowPtr> {
+    let row = records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
+        Shown::Row(row) => Some(row),
+        Shown::Deleted | Shown::Before => None,
+    });
+    if row.is_none() {
+        // The deletion that was looked at last need not be the last there was.
+        attempt.base.seen = Seen { absent: true, ..Seen::default() };
+    }
+    row
 }
 
 /// The row that a key had when the log stopped, if its record was unlinked since.
@@ -57,11 +84,10 @@ fn read_undurable_deletions<V: View>(
     view: V,
     epoch: Epoch,
 ) -> Option<RowPtr> {
+    // As far as snapshots are eventual, what was deleted after that is wanted too.
+    let epoch = view.whole().map_or(epoch, |whole| whole.min(epoch));
     let records = attempt.base.core.undurable_deletions_of(table, key, epoch);
-    records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
-        Shown::Row(row) => Some(row),
-        Shown::Deleted | Shown::Before => None,
-    })
+    shown_of(attempt, table, records, view)
 }
 
 pub(crate) fn scan_next<V: View>(
@@ -91,12 +117,23 @@ pub(crate) fn scan_next<V: View>(
 fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: V) -> bool {
     let core = &attempt.base.core;
     if let Some(epoch) = view.epoch() {
+        let epoch = view.whole().map_or(epoch, |whole| whole.min(epoch));
         // SAFETY: undurable deletions are kept, as it was deleted after the durable epoch; its key is of the table's class.
         return unsafe {
             table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.undurable_deletions(table, epoch))
         };
     }
-    let more = table.index.next_leaf(&mut scan.cursor, core.local.pinned());
+    let more = if view.whole().is_some() {
+        // Asked when the leaf has been read: what it does not show any more is announced by then.
+        let later = || match unlinked_since(table, view) {
+            Some(whole) => core.later_deletions(table, None, whole),
+            None => Vec::new(),
+        };
+        // SAFETY: what was deleted later than the view shows is kept; its key is of the table's class.
+        unsafe { table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), later) }
+    } else {
+        table.index.next_leaf(&mut scan.cursor, core.local.pinned())
+    };
     if more {
         attempt.base.note_unlinked(table);
     }

@@ -1,0 +1,116 @@
+//! The horizon of snapshots of the past: an epoch such that nobody reads a snapshot that needs what commits of epochs up to it replaced.
+//!
+//! A reader of such a snapshot comes online after versions that it needs were replaced, so a grace period is not enough for these. Who
+//! advances snapshots says for each new one up to which epoch it needs nothing ([`SnapshotHorizon::pass`]). That epoch is the horizon once
+//! everybody has gone offline who was online then, and may read an older snapshot.
+//!
+//! Why it is safe: the new snapshot is there for readers before `pass` seals the counts. A reader's coming online and the seal each hold a
+//! fence (`quiescence`), so either the reader takes the new snapshot or a later one, or the seal finds it online.
+//!
+//! Workers that are offline are not awaited. One that stays online holds this up, as it does the grace periods of all.
+
+use std::sync::Mutex;
+
+use seriatim_base::{CacheAligned, Epoch};
+
+use crate::heap::lock;
+use crate::quiescence::{Awaited, Counts};
+use crate::sync::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct SnapshotHorizon {
+    epoch: CacheAligned<AtomicU64>,
+    round: Mutex<Round>,
+}
+
+#[derive(Debug, Default)]
+struct Round {
+    /// Who was online when the snapshot was passed that is noted.
+    awaited: Vec<Awaited>,
+    noted: Epoch,
+}
+
+impl Default for SnapshotHorizon {
+    fn default() -> SnapshotHorizon {
+        SnapshotHorizon { epoch: CacheAligned(AtomicU64::new(0)), round: Mutex::default() }
+    }
+}
+
+impl SnapshotHorizon {
+    /// Where it is.
+    #[inline]
+    pub(crate) fn epoch(&self) -> Epoch {
+        // ORDERING: pairs with the release in `pass`: the accesses of readers of older snapshots are over.
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Snapshots taken from now on need nothing that was replaced up to this epoch. Notes it, if those have gone offline whom the one
+    /// noted before awaits.
+    pub(crate) fn pass(&self, counts: &Counts, whole: Epoch) {
+        let mut round = lock(&self.round);
+        if !counts.passed(&mut round.awaited) {
+            return;
+        }
+        self.epoch.store(round.noted.0, Ordering::Release);
+        // Callers may come with epochs in another order than they read them.
+        round.noted = round.noted.max(whole);
+        counts.seal(None, &mut round.awaited);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::tests::{memory, register};
+    use seriatim_base::{DurablePoint, Epoch};
+    use std::sync::Arc;
+
+    #[test]
+    fn nothing_is_kept_unless_it_is_wanted() {
+        let memory = memory(1);
+        let local = register(&memory);
+        memory.pass_snapshot(Epoch(3));
+        assert_eq!(local.released(), None);
+        memory.keep_snapshots();
+        assert_eq!(local.released(), Some(Epoch(0)));
+    }
+
+    #[test]
+    fn what_a_snapshot_needs_is_kept_until_its_readers_are_gone() {
+        let memory = memory(3);
+        memory.keep_snapshots();
+        let (mut early, mut late, local) = (register(&memory), register(&memory), register(&memory));
+        memory.pass_snapshot(Epoch(4));
+        memory.pass_snapshot(Epoch(6));
+        assert_eq!(local.released(), Some(Epoch(4)), "nobody reads");
+        early.enter();
+        memory.pass_snapshot(Epoch(8));
+        assert_eq!(local.released(), Some(Epoch(6)));
+        late.enter();
+        (9..20).for_each(|epoch| memory.pass_snapshot(Epoch(epoch)));
+        assert_eq!(local.released(), Some(Epoch(6)), "who was online when 8 was passed may read what 7 replaced");
+        early.leave();
+        memory.pass_snapshot(Epoch(20));
+        assert_eq!(local.released(), Some(Epoch(8)));
+        memory.pass_snapshot(Epoch(21));
+        assert_eq!(local.released(), Some(Epoch(8)));
+        late.leave();
+        memory.pass_snapshot(Epoch(22));
+        assert_eq!(local.released(), Some(Epoch(20)));
+    }
+
+    /// A version waits for both, the log and the snapshots; so does a place in a record.
+    #[test]
+    fn what_is_kept_for_two_waits_for_both() {
+        let (memory, point) = (memory(1), Arc::new(DurablePoint::new(Epoch(2))));
+        memory.keep_snapshots();
+        memory.keep_versions(Arc::clone(&point));
+        let local = register(&memory);
+        (1..10).for_each(|epoch| {
+            memory.advance_horizon(Epoch(epoch));
+            memory.pass_snapshot(Epoch(epoch));
+        });
+        assert_eq!((local.released(), local.horizon()), (Some(Epoch(2)), Epoch(3)));
+        assert!(point.advance(Epoch(20)));
+        assert_eq!((local.released(), local.horizon()), (Some(Epoch(8)), Epoch(7)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Which commits a snapshot shows: those of its session, those that it was told to read after, and, where snapshots are made every so
+//! often, of others what had committed when it was made.
+
+use seriatim::{
+    Database, Epoch, Freshness, Handle, Receipt, Session, Table, Tid, TransactError, TransactionOptions,
+    available_protocols,
+};
+
+#[derive(Table, Clone)]
+#[table(name = "counter", key(id), hash)]
+struct Counter {
+    id: u32,
+    n: u64,
+}
+
+/// Of each protocol a database whose helpers do not work by themselves.
+fn each(mut test: impl FnMut(&Database, &Handle<Counter>, bool)) {
+    for protocol in available_protocols().iter().filter(|protocol| !protocol.requirements.plan) {
+        let db = Database::builder().protocol(protocol.name).step_helpers(true).open().expect("it opens");
+        let counters = db.create::<Counter>().expect("new");
+        db.session().transact(|tx| tx.insert(&counters, &Counter { id: 0, n: 0 })).expect("alone");
+        test(&db, &counters, protocol.capabilities.snapshots == Freshness::Bounded);
+    }
+}
+
+fn count(session: &mut Session, counters: &Handle<Counter>, n: u64) -> Receipt {
+    session.transact(|tx| tx.update(counters, &0, |row| row.set_n(n))).expect("alone").receipt
+}
+
+fn counted(session: &mut Session, counters: &Handle<Counter>) -> u64 {
+    *session.snapshot(|tx| Ok(tx.require(counters, &0)?.n())).expect("alone")
+}
+
+fn counted_with(session: &mut Session, counters: &Handle<Counter>, options: &TransactionOptions) -> u64 {
+    *session.snapshot_with(options, |tx| Ok(tx.require(counters, &0)?.n())).expect("alone")
+}
+
+#[test]
+fn a_session_sees_what_it_did_and_what_was_there_when_it_was_opened() {
+    each(|db, counters, is_eventual| {
+        let mut others = db.session();
+        count(&mut others, counters, 1);
+        let mut session = db.session();
+        assert_eq!(counted(&mut session, counters), 1);
+        for n in 2..5 {
+            count(&mut session, counters, n);
+            assert_eq!((counted(&mut session, counters), counted(&mut session, counters)), (n, n));
+        }
+        count(&mut others, counters, 5);
+        assert_eq!(counted(&mut session, counters), if is_eventual { 4 } else { 5 });
+        // What it read, too.
+        assert_eq!(*session.transact(|tx| Ok(tx.require(counters, &0)?.n())).expect("alone"), 5);
+        assert_eq!(counted(&mut session, counters), 5);
+        count(&mut others, counters, 6);
+        let tx = session.begin().expect("a worker");
+        assert_eq!(tx.require(counters, &0).expect("nobody is about").n(), 6);
+        tx.commit().expect("nobody is about");
+        let snapshot = session.begin_snapshot().expect("a worker");
+        assert_eq!(snapshot.require(counters, &0).expect("a snapshot").n(), 6);
+        snapshot.finish().expect("a snapshot");
+        count(&mut others, counters, 7);
+        db.step();
+        assert_eq!(counted(&mut session, counters), 7);
+    });
+}
+
+#[test]
+fn a_session_that_need_not_see_what_it_did_takes_the_newest_snapshot() {
+    each(|db, counters, is_eventual| {
+        let mut session = db.session();
+        db.step();
+        count(&mut session, counters, 1);
+        let any = TransactionOptions::new().own_commits(false);
+        assert_eq!(counted_with(&mut session, counters, &any), if is_eventual { 0 } else { 1 });
+        assert_eq!(counted(&mut session, counters), 1, "the next is as always");
+        let receipt = count(&mut session, counters, 2);
+        session.set_options(any);
+        assert_eq!(counted(&mut session, counters), if is_eventual { 1 } else { 2 });
+        session.read_after(receipt).expect("its own");
+        assert_eq!(counted(&mut session, counters), 2);
+    });
+}
+
+#[test]
+fn a_session_that_reads_after_a_receipt_sees_what_that_is_of() {
+    each(|db, counters, is_eventual| {
+        let (mut writer, mut reader) = (db.session(), db.session());
+        assert_eq!(counted(&mut reader, counters), 0);
+        for n in 1..4 {
+            let receipt = count(&mut writer, counters, n);
+            if is_eventual {
+                assert_eq!(counted(&mut reader, counters), n - 1);
+            }
+            reader.read_after(receipt).expect("it is of this database");
+            assert_eq!((counted(&mut reader, counters), counted(&mut reader, counters)), (n, n));
+        }
+        db.step();
+        db.step();
+        let made = db.statistics().snapshot_ages.map(|ages| ages.taken());
+        assert_eq!(made.is_some_and(|taken| taken > 3), is_eventual);
+    });
+}
+
+#[test]
+fn a_receipt_of_another_database_or_of_the_future_is_refused() {
+    each(|db, counters, _| {
+        let mut session = db.session();
+        let receipt = count(&mut session, counters, 1);
+        let other = Database::in_memory().expect("memory");
+        let error = other.session().read_after(receipt).expect_err("it is of another database");
+        assert!(matches!(error, TransactError::ForeignReceipt), "{error}");
+        assert!(error.to_string().contains("another database"), "{error}");
+        let mut future = receipt;
+        future.tid = Tid::first_of(Epoch(receipt.epoch().0 + 1000));
+        let error = session.read_after(future).expect_err("nothing has it");
+        assert!(matches!(error, TransactError::FutureReceipt { epoch, .. } if epoch == future.epoch()), "{error}");
+        session.read_after(receipt).expect("its own");
+    });
+}
+
+/// Another caller's work may have been answered before: what an executor runs sees it.
+#[test]
+fn what_an_executor_runs_sees_what_committed_before() {
+    each(|db, counters, _| {
+        let executor = db.executor(1).expect("a thread");
+        let mut session = db.session();
+        for n in 1..20 {
+            count(&mut session, counters, n);
+            let counters = counters.clone();
+            assert_eq!(executor.run(move |session| counted(session, &counters)).wait(), n);
+        }
+    });
+}
