@@ -1641,7 +1641,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The attempt has begun, and has read nothing. If it was refused too often, nothing is decided until what this gives is dropped.
     #[inline]
     pub(crate) fn decide_alone(&self) -> Option<Alone> {
-        if !self.queued.get() || self.mode.get() != Mode::ReadWrite || !self.has_lost_patience() {
+        // One that only reads is not queued, but validates, and others change what it has read all the same.
+        if !self.queued.get() || !self.has_lost_patience() {
             return None;
         }
         let turn = self.inner.queue.as_ref()?.hold();

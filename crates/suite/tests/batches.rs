@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use seriatim::{Abort, Builder, Database, Fault, Handle, Reason, Statistics, Table, Tx, clock, thread};
+use seriatim::{
+    Abort, Builder, Database, Fault, Handle, ReadTx, Reason, Statistics, Table, TransactionOptions, Tx, clock, thread,
+};
 
 #[derive(Table, Clone, Debug)]
 #[table(name = "tree", key(id), ordered)]
@@ -249,7 +251,7 @@ fn under_no_policy_does_anybody_restart_more_often_than_its_patience_lasts() {
 
 /// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it is to be decided: of each of the
 /// first attempts the row changes behind its back, of others too unless nothing is decided.
-fn attempts_of_one_that_is_stale(builder: Builder, first: u32) -> (u32, Statistics) {
+fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> (u32, Statistics) {
     let (db, tables) = open(builder);
     let (ends, updates) = (AtomicBool::new(false), AtomicU64::new(0));
     let attempts = thread::scope(|scope| {
@@ -261,22 +263,28 @@ fn attempts_of_one_that_is_stale(builder: Builder, first: u32) -> (u32, Statisti
             }
         });
         let attempt = Cell::new(0);
-        let body = |tx: &Tx| {
+        let reads = |tx: &ReadTx| {
             attempt.set(attempt.get() + 1);
             // Changes end at last, so that it commits.
             if attempt.get() > first + 10 {
                 ends.store(true, SeqCst);
             }
+            // Who reads one row alone reads it as it was at some time.
             tx.get(&tables.rows, &1)?;
+            tx.get(&tables.rows, &2)?;
             let patience = if attempt.get() <= first { Duration::from_secs(60) } else { Duration::from_millis(3) };
             // The first of two may have been decided before the row was read.
             let (before, began) = (updates.load(SeqCst), clock::Instant::now());
             while updates.load(SeqCst) < before + 2 && began.elapsed() < patience && !ends.load(SeqCst) {
                 thread::yield_now();
             }
-            add(tx, &tables, 2)
+            Ok(())
         };
-        let committed = db.session().transact(body);
+        let mut session = db.session();
+        let committed = match writes {
+            true => session.transact(|tx| reads(tx).and_then(|()| add(tx, &tables, 2))),
+            false => session.snapshot(reads),
+        };
         ends.store(true, SeqCst);
         committed.expect("attempts enough").attempts
     });
@@ -286,20 +294,32 @@ fn attempts_of_one_that_is_stale(builder: Builder, first: u32) -> (u32, Statisti
 
 #[test]
 fn who_is_stale_again_and_again_is_executed_while_nothing_else_is_decided() {
-    const PATIENCE: u32 = 3;
     for builder in builders() {
-        let patient = builder.clone().protocol_option("patience", PATIENCE.into());
-        let (attempts, counted) = attempts_of_one_that_is_stale(patient, PATIENCE);
-        let alone = counted.queue.expect("decisions are queued").alone;
-        // A thread that is not run for long has lost its turn.
-        assert!(
-            (PATIENCE + 1..PATIENCE + 6).contains(&attempts) && alone == u64::from(attempts - PATIENCE),
-            "{attempts}, {alone}"
-        );
-        // Otherwise there is no end to it.
-        let (attempts, counted) = attempts_of_one_that_is_stale(builder.protocol_option("patience", 0), 20);
-        assert!(attempts > 20 && counted.queue.is_some_and(|queue| queue.alone == 0), "{attempts}, {counted:?}");
+        is_executed_alone(&builder, true);
     }
+}
+
+#[test]
+fn who_only_reads_and_is_stale_again_and_again_is_executed_while_nothing_else_is_decided() {
+    for builder in builders() {
+        is_executed_alone(&builder, false);
+    }
+}
+
+fn is_executed_alone(builder: &Builder, writes: bool) {
+    const PATIENCE: u32 = 3;
+    let patient = builder.clone().protocol_option("patience", PATIENCE.into());
+    let (attempts, counted) = attempts_of_one_that_is_stale(patient, PATIENCE, writes);
+    let alone = counted.queue.expect("decisions are queued").alone;
+    // A thread that is not run for long has lost its turn.
+    assert!(
+        (PATIENCE + 1..PATIENCE + 6).contains(&attempts) && alone == u64::from(attempts - PATIENCE),
+        "{attempts}, {alone}"
+    );
+    // Otherwise there is no end to it.
+    let impatient = builder.clone().protocol_option("patience", 0);
+    let (attempts, counted) = attempts_of_one_that_is_stale(impatient, 20, writes);
+    assert!(attempts > 20 && counted.queue.is_some_and(|queue| queue.alone == 0), "{attempts}, {counted:?}");
 }
 
 /// Nobody else has a transaction open: a batch does not wait for more.
