@@ -416,6 +416,21 @@ impl Queue {
         }
     }
 
+    /// Whether a batch can have to wait for more.
+    pub(crate) fn has_wait(&self) -> bool {
+        !self.settings.wait.is_zero()
+    }
+
+    /// For a thread that has nothing to do and submitted nothing: when it is to look whether a batch has waited long enough, as those
+    /// that submitted may have other work. `None`: nothing waits.
+    pub(crate) fn look_again(&self) -> Option<Duration> {
+        let wait = self.settings.wait;
+        let state = self.state();
+        let since = state.since.filter(|_| !wait.is_zero() && !(state.waiting.is_empty() && state.under_way == 0))?;
+        // Somebody has it under way if that is over.
+        Some(wait.saturating_sub(since.elapsed()).max(GATHER_SLICE))
+    }
+
     /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is full.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let QueueSettings { batch_max, .. } = self.settings;

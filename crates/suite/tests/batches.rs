@@ -362,6 +362,68 @@ fn a_batch_whose_wait_is_over_is_decided_before_its_thread_takes_other_work() {
     }
 }
 
+/// The thread that holds an executed transaction has begun a body that ends when it is told, which it is when that transaction has
+/// committed: another thread of the executor, which had work until the body began, or was asleep, decides it when its wait is over, and
+/// tells it.
+#[test]
+fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
+    const WAIT: Duration = Duration::from_millis(100);
+    for builder in builders() {
+        for is_asleep in [false, true, true, true] {
+            let (db, tables) = open(builder.clone().protocol_option("batch_wait_us", WAIT.as_micros() as u64));
+            // So that a batch waits for company.
+            let mut company = db.session();
+            let company = company.begin().expect("a worker");
+            let executor = db.executor(2).expect("two threads");
+            let (leaves, told) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+            let (begun, pushed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let awaits = |flag: Arc<AtomicBool>| {
+                move || {
+                    let began = clock::Instant::now();
+                    while !flag.load(SeqCst) && began.elapsed() < Duration::from_secs(60) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    flag.load(SeqCst)
+                }
+            };
+            let other = (!is_asleep).then(|| {
+                let leaves = Arc::clone(&leaves);
+                executor.run(move |_| leaves.wait().is_leader())
+            });
+            let first = {
+                let (tables, is_pushed) = (tables.clone(), awaits(Arc::clone(&pushed)));
+                executor.transact(move |tx| {
+                    is_pushed();
+                    add(tx, &tables, 1)
+                })
+            };
+            if is_asleep {
+                pushed.store(true, SeqCst);
+                // The first has been executed, and its thread waits for company. On a slow machine it has not: then nothing is shown.
+                thread::sleep(WAIT / 2);
+            }
+            let second = {
+                let (tables, begun, is_told) = (tables.clone(), Arc::clone(&begun), awaits(Arc::clone(&told)));
+                executor.transact(move |tx| {
+                    begun.store(true, SeqCst);
+                    let is_told = is_told();
+                    add(tx, &tables, 2).map(|()| is_told)
+                })
+            };
+            pushed.store(true, SeqCst);
+            assert!(awaits(begun)());
+            if let Some(other) = other {
+                leaves.wait();
+                let _ = other.wait();
+            }
+            assert_eq!(first.wait().expect("no conflict").attempts, 1);
+            told.store(true, SeqCst);
+            assert!(second.wait().expect("no conflict").into_value(), "asleep: {is_asleep}");
+            drop(company);
+        }
+    }
+}
+
 #[test]
 fn a_batch_waits_for_company_as_long_as_it_is_told_to() {
     const WAIT: Duration = Duration::from_millis(200);
