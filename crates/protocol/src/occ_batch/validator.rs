@@ -182,7 +182,7 @@ const WORKERS: Knob = Knob {
     default: 1,
     min: 1,
     max: 64,
-    about: "how many batches are ordered at the same time, at most",
+    about: "how many batches are ordered at the same time, at most, while another one is decided; beside another one only full ones",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5.4: 1 to 4",
 };
 
