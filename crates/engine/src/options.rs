@@ -27,6 +27,8 @@ pub struct TransactionOptions {
     pub age_max: Option<Duration>,
     /// How long a call waits until its result is durable: see [`Settings::wait_max`]. [`Duration::MAX`] is for as long as it takes.
     pub wait_max: Option<Duration>,
+    /// What the commit is worth: [`TransactionOptions::weight`].
+    pub weight: Option<u64>,
 }
 
 impl TransactionOptions {
@@ -50,9 +52,20 @@ impl TransactionOptions {
         TransactionOptions { wait_max: Some(wait), ..self }
     }
 
+    /// What the commit is worth, in whatever unit; 1 unless it is said. Under `occ-batch` with option `policy` 6, of transactions of a batch
+    /// that are in each other's way one with the least weight is left out, and runs again; others pay no attention to it.
+    #[must_use]
+    pub fn weight(self, weight: u64) -> TransactionOptions {
+        TransactionOptions { weight: Some(weight), ..self }
+    }
+
     /// These, and of `others` what these leave open.
     pub(crate) fn or(&self, others: &TransactionOptions) -> TransactionOptions {
-        TransactionOptions { age_max: self.age_max.or(others.age_max), wait_max: self.wait_max.or(others.wait_max) }
+        TransactionOptions {
+            age_max: self.age_max.or(others.age_max),
+            wait_max: self.wait_max.or(others.wait_max),
+            weight: self.weight.or(others.weight),
+        }
     }
 
     /// What holds in a database that was opened so.
@@ -62,7 +75,8 @@ impl TransactionOptions {
             None => database.wait_max,
             wait => wait.filter(|wait| *wait < Duration::MAX),
         };
-        Bounds { age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX), wait }
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        Bounds { age, wait, weight: self.weight.unwrap_or(1) }
     }
 }
 
@@ -73,4 +87,6 @@ pub(crate) struct Bounds {
     pub(crate) age: u64,
     /// How long a result waits until it is durable.
     pub(crate) wait: Option<Duration>,
+    /// What its commit is worth.
+    pub(crate) weight: u64,
 }

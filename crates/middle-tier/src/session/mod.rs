@@ -378,9 +378,10 @@ impl Session {
     /// What the transaction that waits is going to do, once.
     pub(crate) fn wants_place(&mut self) -> Option<Footprint> {
         let Phase::Queued { attempt, is_entered } = &mut self.phase else { return None };
-        let Instance { reads, writes, .. } = &attempt.instance;
+        let Instance { reads, writes, weight, .. } = &attempt.instance;
         let here = |keys: &[Key]| keys.iter().map(|key| [&self.database, &b"\0"[..], key].concat()).collect();
-        let footprint = Footprint { reads: here(reads), writes: here(writes), restarts: attempt.restarts };
+        let footprint =
+            Footprint { reads: here(reads), writes: here(writes), restarts: attempt.restarts, weight: *weight };
         (!std::mem::replace(is_entered, true)).then_some(footprint)
     }
 
