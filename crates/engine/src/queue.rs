@@ -429,7 +429,7 @@ impl Queue {
     pub(crate) fn look_again(&self) -> Option<Duration> {
         let wait = self.settings.wait;
         let state = self.state();
-        let since = state.since.filter(|_| !wait.is_zero() && !(state.waiting.is_empty() && state.under_way == 0))?;
+        let since = state.since.filter(|_| !state.waiting.is_empty() || state.under_way > 0)?;
         // Somebody has it under way if that is over.
         Some(wait.saturating_sub(since.elapsed()).max(GATHER_SLICE))
     }
