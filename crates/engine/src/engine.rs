@@ -409,6 +409,16 @@ impl Engine {
         }
     }
 
+    /// As [`Queue::has_wait`].
+    pub(crate) fn queue_has_wait(&self) -> bool {
+        self.inner.queue.as_ref().is_some_and(Queue::has_wait)
+    }
+
+    /// As [`Queue::look_again`].
+    pub(crate) fn look_at_queue_again(&self) -> Option<Duration> {
+        self.inner.queue.as_ref().and_then(Queue::look_again)
+    }
+
     /// Transactions that each of so many threads may have executed and undecided at a time: as many as a batch takes, within its share of
     /// the workers. One where decisions are not queued; and where chains of pieces wait for other transactions to end, which must not
     /// wait for each other then.

@@ -2,6 +2,9 @@
 //!
 //! A thread holds up to [`Engine::held_max`] executed transactions, each with a session of its own, whose decisions are queued. It never
 //! waits for what itself has: with transactions held it waits neither for a worker nor in work that runs by itself, but decides first.
+//! Where batches wait for more, and a thread that holds some runs a body meanwhile, one that has nothing to do keeps the time for it: it
+//! decides the batch when its wait is over, and goes on with what was decided.
+//!
 //! What it begins next, the [work queue](crate::work_queue) says; where calls are batched, that can be one which conflicts with the one
 //! before, so it begins none with transactions held.
 
@@ -51,6 +54,8 @@ enum Work<S> {
 }
 
 struct Shared<S> {
+    /// What was decided of what each thread has executed.
+    inboxes: Box<[Mutex<Inbox<S>>]>,
     /// Whether calls are batched whose footprints are known.
     batches: bool,
     queue: Mutex<Queue<S>>,
@@ -69,6 +74,8 @@ struct Idle {
     at: usize,
     /// Whether it has undecided transactions.
     holds: bool,
+    /// Whether it looks after the batch that waits.
+    watches: bool,
     thread: Thread,
 }
 
@@ -125,8 +132,29 @@ impl<S> Shared<S> {
         queue.work.has_next(at, false) && !queue.work.has_next(at, true)
     }
 
+    /// A thread runs a body while it holds transactions: one that sleeps without any is to look after them.
+    fn have_watched(&self) {
+        let mut queue = lock(&self.queue);
+        if !queue.idle.iter().any(|idle| idle.watches)
+            && let Some(found) = queue.idle.iter().position(|idle| !idle.holds)
+        {
+            queue.idle.remove(found).thread.unpark();
+        }
+    }
+
+    /// A transaction of another thread that was decided, and that it has not gone on with.
+    fn adopt(&self, at: usize) -> Option<(Job<S>, Decided)> {
+        let mut others = self.inboxes.iter().enumerate().filter(|(other, _)| *other != at);
+        others.find_map(|(_, inbox)| {
+            let mut inbox = lock(inbox);
+            let decided = inbox.decided.pop_front();
+            inbox.adopted += usize::from(decided.is_some());
+            decided
+        })
+    }
+
     /// Sleeps until woken, or for `most`; wakes for new work if it `takes` any. `false`: there is none, and there will be none.
-    fn sleep(&self, at: usize, takes: bool, holds: bool, most: Option<Duration>) -> bool {
+    fn sleep(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> bool {
         let mut queue = lock(&self.queue);
         if takes && queue.work.has_next(at, holds) {
             return true;
@@ -136,8 +164,11 @@ impl<S> Shared<S> {
         }
         // It may be this thread that was woken for what another can begin.
         queue.wake_one();
+        // With the lock: who submits a decision afterwards finds this thread asleep.
+        let most = most();
         if takes {
-            queue.idle.push(Idle { at, holds, thread: thread::current() });
+            let watches = !holds && most.is_some();
+            queue.idle.push(Idle { at, holds, watches, thread: thread::current() });
         }
         drop(queue);
         match most {
@@ -263,8 +294,15 @@ impl<S: ExecutorSession> AsMut<Runner> for Job<S> {
 
 /// What was decided of what a thread has executed.
 struct Inbox<S> {
-    decided: Mutex<VecDeque<(Job<S>, Decided)>>,
-    owner: Thread,
+    decided: VecDeque<(Job<S>, Decided)>,
+    /// Others went on with so many, which the owner does not know yet.
+    adopted: usize,
+}
+
+impl<S> Default for Inbox<S> {
+    fn default() -> Inbox<S> {
+        Inbox { decided: VecDeque::new(), adopted: 0 }
+    }
 }
 
 /// Results that a thread withholds, beyond which it takes no more work.
@@ -284,7 +322,6 @@ struct Desk<S> {
     sessions: Vec<Box<S>>,
     /// Transactions that have been executed and are not known to be decided.
     held: usize,
-    inbox: Arc<Inbox<S>>,
     /// What goes on when nothing is held.
     stalled: VecDeque<Work<S>>,
     /// Transactions that have ended, and may not be durable yet.
@@ -299,10 +336,11 @@ impl<S: ExecutorSession> Desk<S> {
             while let Some(course) = self.withheld.pop_front_if(|course| course.is_ready()) {
                 course.tell();
             }
-            if self.held > 0 {
-                self.engine.end_queue_wait();
-            }
-            let decided = lock(&self.inbox.decided).pop_front();
+            self.engine.end_queue_wait();
+            let mut inbox = lock(&self.shared.inboxes[self.at]);
+            self.held -= std::mem::take(&mut inbox.adopted);
+            let decided = inbox.decided.pop_front();
+            drop(inbox);
             let mut worked = decided.is_some();
             if let Some((job, decided)) = decided {
                 self.held -= 1;
@@ -348,13 +386,16 @@ impl<S: ExecutorSession> Desk<S> {
     }
 
     fn step(&mut self, mut job: Job<S>, decided: Option<Decided>) {
+        if self.held > 0 && !self.alone && self.engine.queue_has_wait() {
+            self.shared.have_watched();
+        }
         let progress = job.course.step(&mut job.session, decided, self.held == 0);
         if let Progress::Decide(prepared) = progress {
             self.held += 1;
-            let inbox = Arc::clone(&self.inbox);
+            let (shared, at, owner) = (Arc::clone(&self.shared), self.at, thread::current());
             return Runner::queue(job, prepared, move |job, decided| {
-                lock(&inbox.decided).push_back((job, decided));
-                inbox.owner.unpark();
+                lock(&shared.inboxes[at]).decided.push_back((job, decided));
+                owner.unpark();
             });
         }
         let Job { session, course } = job;
@@ -379,16 +420,22 @@ impl<S: ExecutorSession> Desk<S> {
             let gather = gather && !self.shared.waits_for_decisions(self.at);
             return match self.engine.advance_queue(gather) {
                 Advance::Decided => true,
-                Advance::Gathers(left) => self.shared.sleep(self.at, takes, true, Some(left)),
-                Advance::Led => self.shared.sleep(self.at, takes, true, None),
+                Advance::Gathers(left) => self.shared.sleep(self.at, takes, true, || Some(left)),
+                Advance::Led => self.shared.sleep(self.at, takes, true, || None),
             };
+        }
+        if self.engine.queue_has_wait()
+            && let Some((job, decided)) = self.shared.adopt(self.at)
+        {
+            self.step(job, Some(decided));
+            return true;
         }
         match self.withheld.pop_front() {
             Some(course) => {
                 course.tell();
                 true
             }
-            None => self.shared.sleep(self.at, takes, false, None),
+            None => self.shared.sleep(self.at, takes, false, || self.engine.look_at_queue_again()),
         }
     }
 
@@ -397,7 +444,8 @@ impl<S: ExecutorSession> Desk<S> {
     }
 
     fn give_back(&mut self, mut session: Box<S>, is_whole: bool) {
-        if is_whole {
+        // It may have come with a transaction of another thread.
+        if is_whole && self.sessions.len() < self.held_max {
             session.reset();
             session.runner().change_hands();
             self.sessions.push(session);
@@ -437,12 +485,12 @@ impl<S: ExecutorSession> Executor<S> {
         let work = if batch == Batch::Auto { work.switched() } else { work };
         let batches = work.batches();
         let queue = Mutex::new(Queue { work, idle: Vec::new(), closed: false });
-        let shared = Arc::new(Shared { batches, queue });
+        let inboxes = (0..threads).map(|_| Mutex::default()).collect();
+        let shared = Arc::new(Shared { inboxes, batches, queue });
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
         let body = |at| {
             let (shared, engine, open) = (Arc::clone(&shared), engine.clone(), Arc::clone(&open));
             let run = move || {
-                let inbox = Inbox { decided: Mutex::default(), owner: thread::current() };
                 let mut desk = Desk {
                     at,
                     shared,
@@ -452,7 +500,6 @@ impl<S: ExecutorSession> Executor<S> {
                     held_max,
                     sessions: Vec::new(),
                     held: 0,
-                    inbox: Arc::new(inbox),
                     stalled: VecDeque::new(),
                     withheld: VecDeque::new(),
                     tally: Tally::default(),

@@ -29,6 +29,8 @@ pub struct TransactionOptions {
     pub wait_max: Option<Duration>,
     /// Whether a snapshot shows what its session did before: see [`TransactionOptions::own_commits`].
     pub own_commits: Option<bool>,
+    /// What the commit is worth: [`TransactionOptions::weight`].
+    pub weight: Option<u64>,
 }
 
 impl TransactionOptions {
@@ -61,12 +63,20 @@ impl TransactionOptions {
         TransactionOptions { own_commits: Some(shown), ..self }
     }
 
+    /// What the commit is worth, in whatever unit; 1 unless it is said. Under `occ-batch` with option `policy` 6, of transactions of a batch
+    /// that are in each other's way one with the least weight is left out, and runs again; others pay no attention to it.
+    #[must_use]
+    pub fn weight(self, weight: u64) -> TransactionOptions {
+        TransactionOptions { weight: Some(weight), ..self }
+    }
+
     /// These, and of `others` what these leave open.
     pub(crate) fn or(&self, others: &TransactionOptions) -> TransactionOptions {
         TransactionOptions {
             age_max: self.age_max.or(others.age_max),
             wait_max: self.wait_max.or(others.wait_max),
             own_commits: self.own_commits.or(others.own_commits),
+            weight: self.weight.or(others.weight),
         }
     }
 
@@ -81,6 +91,7 @@ impl TransactionOptions {
             age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX),
             wait,
             own_commits: self.own_commits.unwrap_or(true),
+            weight: self.weight.unwrap_or(1),
         }
     }
 }
@@ -94,4 +105,6 @@ pub(crate) struct Bounds {
     pub(crate) wait: Option<Duration>,
     /// Whether snapshots show what the session did before.
     pub(crate) own_commits: bool,
+    /// What its commit is worth.
+    pub(crate) weight: u64,
 }

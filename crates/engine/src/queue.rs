@@ -10,9 +10,8 @@
 //! thread that leads it:
 //!
 //! 1. *Preparation*: it is full, or has waited long enough, or nobody else has a transaction open. What is stale by now is sorted out.
-//! 2. *Reordering*: the validator orders the rest and leaves some out. Several batches can be in this stage at the same time, in which case a
-//!    further leader takes full batches only.
-//! 3. *Validation*: one batch at a time. Each transaction is decided, in that order. Those that were refused are told last, so that they
+//! 2. *Reordering*: the validator orders the rest and leaves some out. Several batches can be in this stage at the same time.
+//! 3. *Validation*: one batch at a time, while others are in the stages before it. A further leader takes full batches only. Each transaction is decided, in that order. Those that were refused are told last, so that they
 //!    see what the others have written when they run again.
 //!
 //! Who has been refused too often is not queued any more: it is executed and decided while nothing else is ([`Queue::hold`]), so that nothing
@@ -82,7 +81,7 @@ pub(crate) struct Queue {
     settings: QueueSettings,
     /// Orders batches, unless the settings do.
     validator: Option<Box<dyn Validator>>,
-    /// Batches that are ordered at the same time, at most.
+    /// Batches that a validator orders at the same time, at most; 0 without one.
     workers: usize,
     /// Restarts after which a transaction is executed while nothing is decided.
     patience: u32,
@@ -103,6 +102,8 @@ struct State {
     gathers: Option<Thread>,
     /// Batches that were taken out and are not decided.
     under_way: usize,
+    /// Those of them that are not ordered yet.
+    unordered: usize,
     counted: QueueStatistics,
 }
 
@@ -265,9 +266,11 @@ impl<T: Turn> Frame<T> {
 }
 
 impl State {
-    /// Whether somebody is to take the next batch out: another one that is under way leaves room for full ones only.
+    /// Whether somebody is to take the next batch out: another one that is under way leaves room for full ones only. So many `workers` order at the
+    /// same time, and one batch beside those is decided; without any, orders are not chosen by a validator, and one batch is under way.
     fn wants_leader(&self, batch_max: usize, workers: usize) -> bool {
-        let has_room = self.under_way == 0 || self.under_way < workers && self.waiting.len() >= batch_max;
+        let may_order = self.unordered < workers && self.under_way <= workers;
+        let has_room = self.under_way == 0 || may_order && self.waiting.len() >= batch_max;
         !self.led && has_room && !self.waiting.is_empty()
     }
 }
@@ -279,7 +282,7 @@ impl Queue {
         Queue {
             settings,
             validator: None,
-            workers: 1,
+            workers: 0,
             patience: u32::MAX,
             turns: Turns::default(),
             pool: None,
@@ -312,8 +315,8 @@ impl Queue {
 
     /// The queue of a database with these settings; the validator orders what they do not.
     pub(crate) fn open(settings: QueueSettings, validator: Option<Box<dyn Validator>>, pool: &Arc<Pool>) -> Queue {
-        let workers = validator.as_ref().map_or(1, |validator| validator.batching().workers);
         let validator = validator.filter(|_| settings.order.is_none());
+        let workers = validator.as_ref().map_or(0, |validator| validator.batching().workers);
         let patience = validator.as_ref().map_or(u32::MAX, |validator| validator.batching().patience);
         let (pool, turns) = (Some(Arc::clone(pool)), Turns::default());
         Queue { settings, validator, workers, patience, turns, pool, state: Mutex::default() }
@@ -416,6 +419,21 @@ impl Queue {
         }
     }
 
+    /// Whether a batch can have to wait for more.
+    pub(crate) fn has_wait(&self) -> bool {
+        !self.settings.wait.is_zero()
+    }
+
+    /// For a thread that has nothing to do and submitted nothing: when it is to look whether a batch has waited long enough, as those
+    /// that submitted may have other work. `None`: nothing waits.
+    pub(crate) fn look_again(&self) -> Option<Duration> {
+        let wait = self.settings.wait;
+        let state = self.state();
+        let since = state.since.filter(|_| !state.waiting.is_empty() || state.under_way > 0)?;
+        // Somebody has it under way if that is over.
+        Some(wait.saturating_sub(since.elapsed()).max(GATHER_SLICE))
+    }
+
     /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is full.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let QueueSettings { batch_max, .. } = self.settings;
@@ -461,6 +479,7 @@ impl Queue {
         state.since = self.now();
         state.led = false;
         state.under_way += 1;
+        state.unordered += 1;
         self.hand_on(state);
         match (order, &self.validator) {
             (Some(order), _) => {
@@ -469,7 +488,10 @@ impl Queue {
                 self.validate(prepared.len(), decisions, Vec::new(), order);
             }
             (None, Some(validator)) => self.order_and_validate(batch, &**validator),
-            (None, None) => batch.into_iter().for_each(|entry| entry.decision.make(None)),
+            (None, None) => {
+                self.state().unordered -= 1;
+                batch.into_iter().for_each(|entry| entry.decision.make(None));
+            }
         }
         let mut state = self.state();
         state.under_way -= 1;
@@ -520,7 +542,7 @@ impl Queue {
         })
     }
 
-    /// Decides a batch in this order, and those that it does not name as they came, when no other batch is being decided.
+    /// Decides a batch, which has been ordered, in this order, and those that it does not name as they came, when no other batch is being decided.
     fn validate(
         &self,
         size: usize,
@@ -528,6 +550,10 @@ impl Queue {
         refused: Vec<(Decision, Cause)>,
         ordered: Ordered,
     ) {
+        let mut state = self.state();
+        state.unordered -= 1;
+        // The next one can be ordered while this one is decided.
+        self.hand_on(state);
         let turn = self.turns.take(false);
         for at in ordered.order.into_iter().chain(0..size) {
             if let Some(decision) = decisions.get_mut(at).and_then(Option::take) {

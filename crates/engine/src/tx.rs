@@ -144,6 +144,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     dependency: Cell<CommitDependency>,
     /// How long a result waits for that: of the bounds under which the attempt was opened.
     wait_max: Cell<Option<Duration>>,
+    /// What its commit is worth to the user, likewise.
+    weight: Cell<u64>,
     /// Of a snapshot that shows the durable epoch while the disk is behind.
     hold: Cell<Option<Hold>>,
     /// Which snapshots the session may take, where they are made every so often.
@@ -700,6 +702,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             user: RefCell::new(None),
             dependency: Cell::default(),
             wait_max: Cell::new(wait_max),
+            weight: Cell::new(1),
             hold: Cell::default(),
             freshness: SessionFreshness::of(&inner),
             too_large: RefCell::default(),
@@ -1388,6 +1391,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.open_run.forget();
         self.operations.set(0);
         self.wait_max.set(self.bounds.get().wait);
+        self.weight.set(self.bounds.get().weight);
         let last = self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution);
         self.deadline.set(last, attempt == 1);
         self.left.set(self.stride());
@@ -1664,7 +1668,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The attempt has begun, and has read nothing. If it was refused too often, nothing is decided until what this gives is dropped.
     #[inline]
     pub(crate) fn decide_alone(&self) -> Option<Alone> {
-        if !self.queued.get() || self.mode.get() != Mode::ReadWrite || !self.has_lost_patience() {
+        // One that only reads is not queued, but validates, and others change what it has read all the same.
+        if !self.queued.get() || !self.has_lost_patience() {
             return None;
         }
         let turn = self.inner.queue.as_ref()?.hold();
@@ -1681,7 +1686,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
         // The validation and the lists are for the choice of an order.
         let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };
-        Ok(Some((queue, Prepared { restarts: self.attempt.get().saturating_sub(1), ..prepared })))
+        Ok(Some((queue, self.with_known(prepared))))
+    }
+
+    /// What was prepared, with what its worker does not know.
+    fn with_known(&self, prepared: Prepared) -> Prepared {
+        Prepared { restarts: self.attempt.get().saturating_sub(1), weight: self.weight.get(), ..prepared }
     }
 
     /// As [`TxCore::decide`], when its place in the queue has come: this thread does it, or another while this one waits.
@@ -1696,7 +1706,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let Some(held) = self.worker().detach() else { return Ok(None) };
         match held.recheck() {
             Ok(None) | Err(OpError::Wait(_)) => Ok(None),
-            Ok(Some(prepared)) => Ok(Some(Prepared { restarts: self.attempt.get().saturating_sub(1), ..prepared })),
+            Ok(Some(prepared)) => Ok(Some(self.with_known(prepared))),
             Err(OpError::Abort(cause)) => Err(cause),
         }
     }

@@ -33,9 +33,17 @@ pub(crate) struct Cancels(Mutex<HashMap<Bytes, Arc<Cancel>>>);
 /// Where a client's transaction is, for those who want to cancel it.
 #[derive(Debug, Default)]
 struct Cancel {
-    /// And whether it is to be given up.
-    state: Mutex<(Whereabouts, bool)>,
+    state: Mutex<Whose>,
     asked: Notify,
+}
+
+/// Whose state that is.
+#[derive(Debug, Default)]
+struct Whose {
+    transaction: u64,
+    whereabouts: Whereabouts,
+    /// It is to be given up.
+    is_asked: bool,
 }
 
 impl Cancels {
@@ -48,8 +56,8 @@ impl Cancels {
         let Some(cancel) = self.locked().get(key).cloned() else { return false };
         let mut state = cancel.locked();
         // One that runs and fails by itself, before the upstream hears of the request, is not to be run again.
-        state.1 = state.0 != Whereabouts::Elsewhere;
-        let waits = state.0 == Whereabouts::Waits;
+        state.is_asked = state.whereabouts != Whereabouts::Elsewhere;
+        let waits = state.whereabouts == Whereabouts::Waits;
         if waits {
             cancel.asked.notify_one();
         }
@@ -58,24 +66,26 @@ impl Cancels {
 }
 
 impl Cancel {
-    fn locked(&self) -> std::sync::MutexGuard<'_, (Whereabouts, bool)> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, Whose> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The transaction is there; whether it is to be given up.
-    fn set(&self, whereabouts: Whereabouts) -> bool {
+    /// The transaction of this number is there; whether it is to be given up. A request that came too late for the one before is not for this one,
+    /// which may wait as soon as the other has ended.
+    fn set(&self, transaction: u64, whereabouts: Whereabouts) -> bool {
         let mut state = self.locked();
-        *state = (whereabouts, state.1 && whereabouts != Whereabouts::Elsewhere);
-        state.1
+        let is_same = state.transaction == transaction && whereabouts != Whereabouts::Elsewhere;
+        *state = Whose { transaction, whereabouts, is_asked: state.is_asked && is_same };
+        state.is_asked
     }
 
     /// The transaction that waits is sent, if it is not to be given up.
     fn sends(&self) -> bool {
         let mut state = self.locked();
-        if !state.1 {
-            state.0 = Whereabouts::Runs;
+        if !state.is_asked {
+            state.whereabouts = Whereabouts::Runs;
         }
-        !state.1
+        !state.is_asked
     }
 }
 
@@ -256,9 +266,9 @@ async fn converse(
         if is_stopping && session.is_idle() && !session.is_closing {
             session.stop();
         }
-        if cancel.set(session.whereabouts()) && session.may_go() {
+        if cancel.set(session.transaction(), session.whereabouts()) && session.may_go() {
             session.cancel();
-            cancel.set(Whereabouts::Elsewhere);
+            cancel.set(session.transaction(), Whereabouts::Elsewhere);
             continue;
         }
         if !session.keeps_place() {
@@ -338,12 +348,15 @@ mod tests {
         let key = Bytes::from_static(b"key");
         assert!(!cancels.cancel(&key));
         cancels.locked().insert(key.clone(), Arc::clone(&cancel));
-        assert!(!cancels.cancel(&key) && !cancel.set(Whereabouts::Waits), "what was not there is not given up");
+        assert!(!cancels.cancel(&key) && !cancel.set(1, Whereabouts::Waits), "what was not there is not given up");
         assert!(cancel.sends());
         // The upstream is asked as well, and the transaction may have failed before it hears of that.
         assert!(!cancels.cancel(&key));
-        assert!(cancel.set(Whereabouts::Runs) && cancel.set(Whereabouts::Waits));
-        assert!(!cancel.set(Whereabouts::Elsewhere) && !cancel.set(Whereabouts::Waits), "the next is another");
-        assert!(cancels.cancel(&key) && !cancel.sends() && cancel.set(Whereabouts::Waits));
+        assert!(cancel.set(1, Whereabouts::Runs) && cancel.set(1, Whereabouts::Waits));
+        assert!(!cancel.set(1, Whereabouts::Elsewhere) && !cancel.set(2, Whereabouts::Waits), "the next is another");
+        assert!(cancels.cancel(&key) && !cancel.sends() && cancel.set(2, Whereabouts::Waits));
+        // The next one waits as soon as this one has ended, however that was.
+        assert!(!cancel.set(3, Whereabouts::Waits) && cancel.sends());
+        assert!(!cancels.cancel(&key) && !cancel.set(4, Whereabouts::Waits), "the one before committed all the same");
     }
 }

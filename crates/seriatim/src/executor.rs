@@ -96,6 +96,17 @@ impl Executor {
         })
     }
 
+    /// Has one of the threads run `body` as [`Session::transact_with`] does. The age that it may have counts its waiting to be decided.
+    pub fn transact_with<R: Send + 'static>(
+        &self,
+        options: TransactionOptions,
+        mut body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
+    ) -> Running<Result<Committed<R>, TransactError>> {
+        self.inner.start(Origin::Closure, None, move |detached, session, decided, wait| {
+            detached.step(&mut session.with(&options).0.runner, decided, wait, |core| body(Tx::of(core)))
+        })
+    }
+
     /// Has one of the threads run a registered procedure as [`Session::call`] does. Only one that changes something and is run from top
     /// to bottom leaves its thread to others until it is decided: neither one under a protocol that repairs, nor one whose accesses are
     /// checked.

@@ -191,7 +191,7 @@ impl Session {
     }
 
     /// This session with other bounds, until that is dropped.
-    fn with(&mut self, options: &TransactionOptions) -> WithOptions<'_> {
+    pub(crate) fn with(&mut self, options: &TransactionOptions) -> WithOptions<'_> {
         self.runner.bound(options);
         WithOptions(self)
     }
@@ -308,7 +308,7 @@ impl AtPartition<'_> {
 }
 
 /// A session whose next transactions have other bounds. Dropped, it has its own again, also when a body panics.
-struct WithOptions<'s>(&'s mut Session);
+pub(crate) struct WithOptions<'s>(pub(crate) &'s mut Session);
 
 impl Drop for WithOptions<'_> {
     fn drop(&mut self) {

@@ -542,6 +542,8 @@ pub struct Prepared {
     pub inserts: Vec<usize>,
     /// How often the transaction was aborted and executed again. Who queues it says so, not its worker.
     pub restarts: u32,
+    /// What the commit is worth to the user, likewise. Of transactions that are in each other's way a policy may leave out the lighter one.
+    pub weight: u64,
 }
 
 impl Prepared {

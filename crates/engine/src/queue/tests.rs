@@ -176,6 +176,60 @@ fn full_batches_are_ordered_at_the_same_time_and_decided_one_at_a_time() {
     assert_eq!((queue.statistics().batches, queue.statistics().largest), (2 * ROUNDS as u64, 2));
 }
 
+/// Counts the batches that it has begun to order, and fails at two at the same time.
+#[derive(Debug)]
+struct OrdersOne {
+    begun: Arc<AtomicUsize>,
+    inside: AtomicUsize,
+}
+
+impl Validator for OrdersOne {
+    fn batching(&self) -> Batching {
+        Batching { batch_max: 2, wait: Duration::ZERO, workers: 1, patience: 7 }
+    }
+
+    fn order(&self, batch: &[Prepared]) -> Ordered {
+        assert_eq!(self.inside.fetch_add(1, Relaxed), 0, "two batches are ordered at the same time");
+        self.begun.fetch_add(1, Relaxed);
+        thread::yield_now();
+        self.inside.fetch_sub(1, Relaxed);
+        Ordered { order: (0..batch.len()).collect(), ..Ordered::default() }
+    }
+}
+
+/// The decisions of the first batch wait until a second one is ordered.
+#[test]
+fn a_full_batch_is_ordered_while_the_one_before_is_decided() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let validator = OrdersOne { begun: Arc::clone(&begun), inside: AtomicUsize::new(0) };
+    let (workers, settings) = (validator.batching().workers, settings(2, Duration::ZERO));
+    let queue = Queue { validator: Some(Box::new(validator)), workers, ..Queue::new(settings) };
+    // Nobody leads before all are there.
+    queue.state().led = true;
+    thread::scope(|scope| {
+        let (queue, begun) = (&queue, &begun);
+        let callers = [(); 6].map(|()| {
+            scope.spawn(move || {
+                queue.decide(Prepared::default(), || {
+                    let since = Instant::now();
+                    while begun.load(Relaxed) < 2 && since.elapsed() < Duration::from_secs(20) {
+                        thread::yield_now();
+                    }
+                    begun.load(Relaxed) >= 2
+                })
+            })
+        });
+        while queue.state().waiting.len() < 6 {
+            thread::yield_now();
+        }
+        queue.state().led = false;
+        queue.hand_on(queue.state());
+        assert!(callers.map(|caller| caller.join().expect("nobody panics")).iter().all(|&met| met));
+    });
+    let counted = queue.statistics();
+    assert_eq!((counted.decisions, counted.batches, counted.orders_failed), (6, 3, 0));
+}
+
 /// Refuses the first of each batch.
 #[derive(Debug)]
 struct Refuses;

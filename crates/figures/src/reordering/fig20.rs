@@ -22,7 +22,8 @@ pub(crate) const FIGURE: Figure = Figure {
     title: "Reordering workers",
     paper_shows: "With skew, four workers bring up to 2.6 times the throughput of one and shorten the tails by up to 41 %: to order batches is what takes \
                   longest in the validator.",
-    here: "Figures 20 to 22 in two views. Batches of 8, so that several are full with as few transactions as there are at a time here.",
+    here: "Figures 20 to 22 in two views. Batches of 8, so that several are full with as few transactions as there are at a time here. Beside those that the workers \
+           order one batch is decided, so w1 has two under way.",
     points,
     views: VIEWS,
     claims: &[Claim {

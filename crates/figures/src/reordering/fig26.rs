@@ -1,15 +1,13 @@
 //! Reordering, figures 26 to 28: the middle tier before PostgreSQL.
 
+use super::LATENCY;
 use crate::Paper;
 use crate::figure::{Axis, Claim, Figure, Point, Quantity, Shows, View};
 use crate::measured::{Cores, Size};
-use crate::metric::{ABORTS, Metric, THROUGHPUT};
+use crate::metric::{ABORTS, THROUGHPUT};
 use crate::setting::{Scene, Setting};
 
 const SERIES: [(&str, &str); 3] = [("alone", "none"), ("passing", "off"), ("reorder", "50")];
-
-const LATENCY: Metric =
-    Metric { label: "milliseconds, mean", of: |report| Some(report.pointer("/latency_us/mean")?.as_f64()? / 1000.0) };
 
 const X: Axis = Axis::Number("clients");
 

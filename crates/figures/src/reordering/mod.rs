@@ -26,6 +26,10 @@ const SKEWS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.9];
 const TAIL: Metric =
     Metric { label: "microseconds, 99 % of transactions", of: |report| report.pointer("/latency_us/p99")?.as_f64() };
 
+/// The time from a transaction's beginning until its commit, on average.
+const LATENCY: Metric =
+    Metric { label: "milliseconds, mean", of: |report| Some(report.pointer("/latency_us/mean")?.as_f64()? / 1000.0) };
+
 const X: Axis = Axis::Number("skew of the objects, θ");
 
 /// No batching: `silo` without blind writes, as the paper's.
@@ -53,20 +57,31 @@ const VIEWS: &[View] = &[
     View { title: "tail", part: "", x: X, shows: Shows::One(TAIL) },
 ];
 
-/// Points of variants, each with the curve's name and its arguments, by the skew that a workload is given: on all threads of the machine and on
-/// so many simulated cores.
+/// Points of variants, each with the curve's name and its arguments, by the paper's skews: see [`by_skews`].
 fn by_skew(
     setting: &Setting,
     workload: fn(&Setting, f64) -> String,
     variants: &[(&str, &str)],
     cores: usize,
 ) -> Vec<Point> {
-    let skews = if setting.size == Size::Small { &SKEWS[3..] } else { &SKEWS[..] };
+    by_skews(setting, &SKEWS, workload, variants, cores)
+}
+
+/// Points of variants by the skew that a workload is given, of a small size two of them: on all threads of the machine and on so many simulated
+/// cores.
+fn by_skews(
+    setting: &Setting,
+    skews: &[f64; 5],
+    workload: fn(&Setting, f64) -> String,
+    variants: &[(&str, &str)],
+    cores: usize,
+) -> Vec<Point> {
+    let skews = if setting.size == Size::Small { &skews[3..] } else { &skews[..] };
     let mut points = Vec::new();
     for scene in setting.widest(cores) {
         for &theta in skews {
             for (series, arguments) in variants {
-                let command = format!("{} {} {arguments}", workload(setting, theta), route(scene));
+                let command = format!("{} {} {arguments}", workload(setting, theta), route(scene, arguments));
                 points.push(setting.point("", series, theta, scene, &command));
             }
         }
@@ -74,9 +89,9 @@ fn by_skew(
     points
 }
 
-/// How terminals run their transactions.
-fn route(scene: Scene) -> &'static str {
-    if scene.cores == Cores::Real { "--batch 1" } else { "" }
+/// How terminals run their transactions, if the arguments do not say.
+fn route(scene: Scene, arguments: &str) -> &'static str {
+    if scene.cores == Cores::Real && !arguments.contains("--batch") { "--batch 1" } else { "" }
 }
 
 /// The microbenchmark of the paper: five reads and five writes of 100 K objects.

@@ -13,11 +13,12 @@
 
 mod schedule;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use seriatim_batch::{Batch, Member, Settings};
+use seriatim_batch::{Batch, Member, Policy, Settings};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -35,6 +36,8 @@ pub(crate) struct Footprint {
     pub(crate) writes: Vec<Key>,
     /// How often it was rolled back.
     pub(crate) restarts: u32,
+    /// What it is worth.
+    pub(crate) weight: u32,
 }
 
 #[derive(Debug)]
@@ -162,19 +165,25 @@ impl State {
     }
 }
 
-/// In which order they run: readers of a row before those that write it, where that can be; then those on cycles, as they came.
+/// In which order they run: readers of a row before those that write it, where that can be; then those that were left out because of cycles. If
+/// they are not all worth the same, those of little weight are left out, and of them the heavier ones go first; else as they came.
 fn order(gathering: &[(u64, Footprint)]) -> Vec<usize> {
     if gathering.len() == 1 {
         return vec![0];
     }
     let mut batch: Batch<&[u8]> = Batch::new();
-    for (_, Footprint { reads, writes, restarts }) in gathering {
+    let mut weights = gathering.iter().map(|(_, footprint)| footprint.weight);
+    let first = weights.next();
+    let policy = if weights.all(|weight| Some(weight) == first) { None } else { Policy::named("value") };
+    for (_, Footprint { reads, writes, restarts, weight }) in gathering {
         // What is written was read: a change of a row finds it first.
         let read = reads.iter().chain(writes).map(|key| (key.as_slice(), ()));
-        let member = Member { restarts: *restarts, value: 0 };
+        let member = Member { restarts: *restarts, value: (*weight).into() };
         batch.add(member).reads(read).writes(writes.iter().map(Vec::as_slice));
     }
-    let decided = batch.reorder(&Settings::default());
+    let default = Settings::default();
+    let mut decided = batch.reorder(&Settings { policy: policy.unwrap_or(default.policy), ..default });
+    decided.aborted.sort_by_key(|&at| Reverse(gathering[at].1.weight));
     decided.order.into_iter().chain(decided.aborted).chain(decided.stale).collect()
 }
 
@@ -219,7 +228,7 @@ mod tests {
 
     fn footprint(reads: &[&str], writes: &[&str]) -> Footprint {
         let keys = |keys: &[&str]| keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-        Footprint { reads: keys(reads), writes: keys(writes), restarts: 0 }
+        Footprint { reads: keys(reads), writes: keys(writes), restarts: 0, weight: 1 }
     }
 
     fn batches(size: usize, wait: Duration) -> Arc<Batches> {
@@ -282,6 +291,19 @@ mod tests {
         drop((writer, other));
         assert_eq!(batches.locked().schedule.len(), 0);
         assert_eq!(batches.counts.counted().waited, 2);
+    }
+
+    /// Each of them changes the same row: one goes first, and the others come as they are worth.
+    #[test]
+    fn of_those_in_each_others_way_the_heavier_ones_go_first() {
+        let batch = |weights: [u32; 4]| {
+            let of = |(id, weight)| (id, Footprint { weight, ..footprint(&[], &["x"]) });
+            order(&(0..).zip(weights).map(of).collect::<Vec<_>>())
+        };
+        assert_eq!(batch([2, 5, 9, 3]), [2, 1, 3, 0]);
+        assert_eq!(batch([9, 3, 5, 2]), [0, 2, 1, 3]);
+        let alike = batch([4; 4]);
+        assert!(alike[1..].is_sorted() && alike == batch([1; 4]), "{alike:?}");
     }
 
     #[tokio::test]

@@ -76,6 +76,8 @@ pub(crate) struct Session {
     is_utf8: bool,
     /// Statements that the client has prepared by name, those that templates have and no more than [`STATEMENTS_MAX`].
     statements: HashMap<String, Prepared>,
+    /// Transactions of templates so far.
+    transactions: u64,
     phase: Phase,
     /// The last word has been said to the client.
     pub(crate) is_closing: bool,
@@ -181,6 +183,7 @@ impl Session {
             conforming: false,
             is_utf8: false,
             statements: HashMap::new(),
+            transactions: 0,
             phase: Phase::Passing,
             is_closing: false,
             upstream_fatal: false,
@@ -361,6 +364,7 @@ impl Session {
 
     fn queue(&mut self, instance: Instance, bytes: Bytes, is_query: bool) {
         self.counts.matched.add(1);
+        self.transactions += 1;
         let attempt = Attempt {
             instance,
             bytes,
@@ -378,9 +382,10 @@ impl Session {
     /// What the transaction that waits is going to do, once.
     pub(crate) fn wants_place(&mut self) -> Option<Footprint> {
         let Phase::Queued { attempt, is_entered } = &mut self.phase else { return None };
-        let Instance { reads, writes, .. } = &attempt.instance;
+        let Instance { reads, writes, weight, .. } = &attempt.instance;
         let here = |keys: &[Key]| keys.iter().map(|key| [&self.database, &b"\0"[..], key].concat()).collect();
-        let footprint = Footprint { reads: here(reads), writes: here(writes), restarts: attempt.restarts };
+        let footprint =
+            Footprint { reads: here(reads), writes: here(writes), restarts: attempt.restarts, weight: *weight };
         (!std::mem::replace(is_entered, true)).then_some(footprint)
     }
 
@@ -413,6 +418,11 @@ impl Session {
         self.to_upstream.extend_from_slice(&attempt.bytes);
         self.owed.push_back(Owed::Ready { is_query: attempt.is_query });
         self.phase = Phase::Running(attempt);
+    }
+
+    /// The number of the last transaction, which is the one that there is, if there is one. It stays the same when it is run again.
+    pub(crate) fn transaction(&self) -> u64 {
+        self.transactions
     }
 
     /// Where the transaction is, if there is one.

@@ -15,6 +15,8 @@ type Value = Option<Vec<u8>>;
 pub(crate) struct Instance {
     /// How often it may be run again.
     pub(crate) retry: u32,
+    /// What it is worth.
+    pub(crate) weight: u32,
     pub(crate) reads: Vec<Vec<u8>>,
     pub(crate) writes: Vec<Vec<u8>>,
 }
@@ -99,7 +101,7 @@ impl Template {
 
     fn instance(&self, values: &[Option<Value>]) -> Instance {
         let named = |keys: &[super::KeyPattern]| keys.iter().map(|key| key.with(values)).collect();
-        Instance { retry: self.retry, reads: named(&self.reads), writes: named(&self.writes) }
+        Instance { retry: self.retry, weight: self.weight, reads: named(&self.reads), writes: named(&self.writes) }
     }
 
     fn unbound(&self) -> Vec<Option<Value>> {

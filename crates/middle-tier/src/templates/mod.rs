@@ -36,6 +36,8 @@ reads = []
 writes = ["accounts/:from", "accounts/:to"]
 # How often it is run again after 40001 or 40P01, before the client is told. 0: never.
 retry = 3
+# What it is worth: of those that are in each other's way in any order, those of more weight go first. 1 unless it is said.
+weight = 1
 "#;
 
 /// Words that a template's statement may begin with: those that a transaction can contain and that can be run again.
@@ -57,6 +59,7 @@ struct Template {
     reads: Vec<KeyPattern>,
     writes: Vec<KeyPattern>,
     retry: u32,
+    weight: u32,
 }
 
 /// How a parameter's values are compared.
@@ -101,6 +104,12 @@ struct Entry {
     writes: Vec<Spanned<String>>,
     #[serde(default)]
     retry: u32,
+    #[serde(default = "one")]
+    weight: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Templates {
@@ -150,7 +159,7 @@ fn line_of(text: &str, at: usize) -> usize {
 
 impl Template {
     fn new(entry: Entry) -> Result<Template, (usize, String)> {
-        let Entry { name, parameters, statements, reads, writes, retry } = entry;
+        let Entry { name, parameters, statements, reads, writes, retry, weight } = entry;
         let (start, name) = (name.span().start, name.into_inner());
         let whole = |message: String| Err((start, format!("template `{name}` {message}")));
         let parameters: Vec<_> = parameters.into_iter().collect();
@@ -214,7 +223,7 @@ impl Template {
         if retry > RETRY_MAX {
             return whole(format!("is retried at most {RETRY_MAX} times, and not {retry}"));
         }
-        Ok(Template { name, parameters, statements: lists, reads, writes, retry })
+        Ok(Template { name, parameters, statements: lists, reads, writes, retry, weight })
     }
 }
 

@@ -14,7 +14,7 @@ fn templates() -> Templates {
 
 fn transfer(from: &str, to: &str) -> Option<Instance> {
     let keys = [from, to].map(|key| format!("accounts/{key}").into_bytes());
-    Some(Instance { retry: 3, reads: vec![], writes: keys.to_vec() })
+    Some(Instance { retry: 3, weight: 1, reads: vec![], writes: keys.to_vec() })
 }
 
 fn message(begin: &str, statements: &[&str], commit: &str) -> String {

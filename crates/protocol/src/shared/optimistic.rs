@@ -703,7 +703,7 @@ impl<O: Origin> Optimistic<O> {
             write_columns: there().map(|(_, (_, changed))| *changed).collect(),
             nodes: node_set.iter().map(|entry| address(&entry.node_version)).collect(),
             inserts: writes.deferred.iter().filter_map(place).map(|node_version| address(&node_version)).collect(),
-            restarts: 0,
+            ..Prepared::default()
         }
     }
 

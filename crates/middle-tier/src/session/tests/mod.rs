@@ -139,6 +139,23 @@ fn a_transaction_of_a_template_waits_and_goes_as_it_came() {
     assert_eq!(session.to_upstream.split(), query("select 1"), "what came behind it");
 }
 
+/// What asks for the end of the first one is not for the second, which waits when the first has just ended: their numbers tell them apart.
+#[test]
+fn transactions_have_numbers_which_they_keep_when_they_run_again() {
+    let mut session = session(EXAMPLE);
+    sends(&mut session, &[query(TRANSFER), query(TRANSFER)]);
+    let first = session.transaction();
+    session.go();
+    says(&mut session, &[complete("BEGIN"), failure(), ready(TransactionStatus::Error)]);
+    assert_eq!((session.whereabouts(), session.transaction()), (Whereabouts::Waits, first));
+    says(&mut session, &[complete("ROLLBACK"), idle()]);
+    assert_eq!((session.whereabouts(), session.transaction()), (Whereabouts::Waits, first));
+    session.go();
+    says(&mut session, &committed());
+    assert_eq!(session.whereabouts(), Whereabouts::Waits, "the second was there");
+    assert_ne!(session.transaction(), first);
+}
+
 fn pipeline() -> Vec<Bytes> {
     let statement = |text: &str, values: &[&'static [u8]]| {
         let values = values.iter().map(|value| Some(Bytes::from_static(value))).collect();
