@@ -20,6 +20,7 @@ mod executor;
 mod index;
 mod lean;
 mod options;
+mod owners;
 mod parking;
 mod pool;
 pub mod procedure;
@@ -48,7 +49,7 @@ pub use durability::{
 };
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
-pub use executor::{Executor, ExecutorBody, ExecutorSession, Running};
+pub use executor::{Executor, ExecutorBody, ExecutorSession, Foreseen, Running};
 pub use lean::{Body, Operations};
 pub use options::TransactionOptions;
 pub use protocol::{available_protocols, protocols};

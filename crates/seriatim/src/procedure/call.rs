@@ -12,7 +12,7 @@ use seriatim_engine::procedure::in_procedure;
 use seriatim_engine::procedure::reach;
 use seriatim_engine::procedure::repair::Conflicts;
 use seriatim_engine::{Body, Committed, Decided, Detached, Operations, Origin, Pending, Runner, Step, with_value};
-use seriatim_txn::Mode;
+use seriatim_txn::{Mode, PartitionSet, Partitions};
 
 use super::check::{self, PlanChecker};
 use super::registry::{CallStrategy, Entry, Registry};
@@ -102,10 +102,9 @@ impl Session {
         let (entry, conflicts) = (&*called.entries[at], &mut called.conflicts[at]);
         let body = Straight::<P> { handles: entry.handles::<P>(), arguments };
         if let Some(partitions) = runner.partitions()
-            && matches!(entry.strategy, CallStrategy::Straight | CallStrategy::Checked)
+            && let Some(owned) = entry.owned::<P>(arguments, partitions)
         {
-            let reach = entry.reach.of(&body, partitions)?;
-            runner.reach(reach);
+            runner.reach(owned?);
         }
         let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
@@ -133,7 +132,7 @@ impl Session {
     /// which its thread may have to `wait`.
     pub(crate) fn step_declared<P: Declared>(
         &mut self,
-        procedure: P,
+        _: P,
         arguments: &P::Arguments,
         detached: &mut Detached<P::Output>,
         decided: Option<Decided>,
@@ -152,7 +151,15 @@ impl Session {
             CallStrategy::Checked | CallStrategy::Pieces => false,
         };
         if !is_straight || entry.mode() != Mode::ReadWrite {
-            return if wait { Step::Done(self.call(procedure, arguments)) } else { Step::Stalled };
+            if !wait {
+                return Step::Stalled;
+            }
+            // As `call`, but that the thread does not wait until the result may leave: the executor withholds it.
+            let mut result = self.call_declared::<P>(arguments);
+            if self.runner.tx.is_overtaken() {
+                result = self.call_declared::<P>(arguments);
+            }
+            return Step::Done(result);
         }
         runner.tx.name_procedure(P::NAME);
         let handles = entry.handles::<P>();
@@ -246,6 +253,19 @@ impl Session {
         self.called.conflicts.push(Conflicts::new(entry.repair_from));
         self.called.entries.push(entry);
         Ok(self.called.entries.len() - 1)
+    }
+}
+
+impl Entry {
+    /// The partitions that a call owns while it runs; none of its own where it runs in parts.
+    #[inline]
+    pub(crate) fn owned<P: Declared>(
+        &self,
+        arguments: &P::Arguments,
+        partitions: &Partitions,
+    ) -> Option<Result<PartitionSet, TransactError>> {
+        let is_whole = matches!(self.strategy, CallStrategy::Straight | CallStrategy::Checked);
+        is_whole.then(|| self.reach.of(&Straight::<P> { handles: self.handles::<P>(), arguments }, partitions))
     }
 }
 
