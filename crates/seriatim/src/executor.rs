@@ -4,8 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use seriatim_engine::{ExecutorBody, ExecutorSession, Footprint, Foreseen, Origin, Runner, Step};
-use seriatim_txn::{PartitionSet, Partitions};
+use seriatim_txn::PartitionSet;
 
+use crate::procedure::call::InPartitions;
 use crate::procedure::registry::{Entry, Registry};
 use crate::procedure::{Access, Declared, Keys, Touch};
 use crate::{
@@ -125,9 +126,9 @@ impl Executor {
         procedure: P,
         arguments: P::Arguments,
     ) -> Running<Result<Committed<P::Output>, TransactError>> {
-        let foreseen = self.foreseen::<P>(&arguments);
+        let (foreseen, known) = self.foreseen::<P>(&arguments);
         self.inner.start(Origin::Procedure, foreseen, move |detached, session, decided, wait| {
-            session.step_declared(procedure, &arguments, detached, decided, wait)
+            session.step_declared(procedure, &arguments, known.as_ref(), detached, decided, wait)
         })
     }
 
@@ -136,26 +137,23 @@ impl Executor {
         self.inner.batch_statistics()
     }
 
-    /// What decides where a call runs, as far as its arguments tell.
-    fn foreseen<P: Declared>(&self, arguments: &P::Arguments) -> Foreseen {
+    /// What decides where a call runs, as far as its arguments tell. What goes wrong here goes wrong again where it runs, and is told there.
+    fn foreseen<P: Declared>(&self, arguments: &P::Arguments) -> (Foreseen, Option<InPartitions>) {
         let partitions = self.inner.partitions();
         if partitions.is_none() && !self.inner.batches() {
-            return Foreseen::Nothing;
+            return (Foreseen::Nothing, None);
         }
         let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(entry) = registry.find::<P>().cloned() else { return Foreseen::Nothing };
+        let Some(entry) = registry.find::<P>().cloned() else { return (Foreseen::Nothing, None) };
         drop(registry);
-        let foreseen = match partitions {
-            Some(partitions) => owned::<P>(&entry, arguments, partitions).map(Foreseen::Partitions),
-            None => footprint::<P>(&entry, arguments).map(Foreseen::Rows),
+        let Some(partitions) = partitions else {
+            return (footprint::<P>(&entry, arguments).map_or(Foreseen::Nothing, Foreseen::Rows), None);
         };
-        foreseen.unwrap_or_default()
+        match entry.owned::<P>(arguments, partitions) {
+            Some(Ok(owned)) => (Foreseen::Partitions(owned), Some(InPartitions { entry, owned })),
+            Some(Err(_)) | None => (Foreseen::Nothing, None),
+        }
     }
-}
-
-/// The partitions that a call will own. What goes wrong here goes wrong again where it runs, and is told there.
-fn owned<P: Declared>(entry: &Entry, arguments: &P::Arguments, partitions: &Partitions) -> Option<PartitionSet> {
-    entry.owned::<P>(arguments, partitions)?.ok()
 }
 
 /// The rows that a call will touch, if it can be batched by them.

@@ -94,6 +94,16 @@ impl Session {
         &mut self,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
+        self.call_in::<P>(arguments, None)
+    }
+
+    /// As [`Session::call_declared`], in these partitions, if they are known already and the procedure is still the one they were told by.
+    #[inline]
+    fn call_in<P: Declared>(
+        &mut self,
+        arguments: &P::Arguments,
+        known: Option<&InPartitions>,
+    ) -> Result<Committed<P::Output>, TransactError> {
         // Whatever becomes of this call, it does not depend on the transaction before.
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
@@ -102,7 +112,10 @@ impl Session {
         let (entry, conflicts) = (&*called.entries[at], &mut called.conflicts[at]);
         let body = Straight::<P> { handles: entry.handles::<P>(), arguments };
         if let Some(partitions) = runner.partitions()
-            && let Some(owned) = entry.owned::<P>(arguments, partitions)
+            && let Some(owned) = match known {
+                Some(known) if std::ptr::eq(entry, &*known.entry) => Some(Ok(known.owned)),
+                _ => entry.owned::<P>(arguments, partitions),
+            }
         {
             runner.reach(owned?);
         }
@@ -134,6 +147,7 @@ impl Session {
         &mut self,
         _: P,
         arguments: &P::Arguments,
+        known: Option<&InPartitions>,
         detached: &mut Detached<P::Output>,
         decided: Option<Decided>,
         wait: bool,
@@ -155,9 +169,9 @@ impl Session {
                 return Step::Stalled;
             }
             // As `call`, but that the thread does not wait until the result may leave: the executor withholds it.
-            let mut result = self.call_declared::<P>(arguments);
+            let mut result = self.call_in::<P>(arguments, known);
             if self.runner.tx.is_overtaken() {
-                result = self.call_declared::<P>(arguments);
+                result = self.call_in::<P>(arguments, known);
             }
             return Step::Done(result);
         }
@@ -254,6 +268,12 @@ impl Session {
         self.called.entries.push(entry);
         Ok(self.called.entries.len() - 1)
     }
+}
+
+/// The partitions of a call, by the procedure as it was registered when they were computed.
+pub(crate) struct InPartitions {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) owned: PartitionSet,
 }
 
 impl Entry {

@@ -81,7 +81,7 @@ pub fn draw_amount(rng: &mut Rng) -> f64 {
 }
 
 /// What a part was before it changed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Before {
     /// Of an item's stock.
     Stock(u32, i32, i32, u32),
@@ -108,7 +108,7 @@ pub enum Before {
     /// Of a customer: balance, payments and their sum, deliveries.
     Customer(u8, u32, (f64, f64, u32, u32)),
     /// Of a customer with bad credit: the data.
-    Data(u8, u32, [u8; 500]),
+    Data(u8, u32, Box<[u8; 500]>),
 }
 
 /// Where parts note what they change.
@@ -220,7 +220,7 @@ impl Warehouse {
         customer.ytd_payment += amount;
         customer.payment_cnt += 1;
         if customer.is_bad {
-            notes.note(|| Before::Data(d as u8, c as u32, customer.data));
+            notes.note(|| Before::Data(d as u8, c as u32, Box::new(customer.data)));
             customer.data.copy_within(..460, 40);
             customer.data[0] = c as u8;
         }
@@ -332,7 +332,7 @@ impl Warehouse {
                 (customer.balance, customer.ytd_payment) = (balance, ytd_payment);
                 (customer.payment_cnt, customer.delivery_cnt) = (payment_cnt, delivery_cnt);
             }
-            Before::Data(d, number, data) => self.customer(d, number).data = data,
+            Before::Data(d, number, ref data) => self.customer(d, number).data = **data,
         }
     }
 
@@ -361,21 +361,31 @@ mod tests {
 
     /// A sum over all that transactions change, by which states are compared.
     fn state(warehouse: &Warehouse) -> Vec<f64> {
-        let mut all = vec![warehouse.ytd, warehouse.next_history.into()];
+        let mut all = vec![warehouse.ytd, f64::from(warehouse.next_history)];
         all.extend(
-            warehouse.stock.iter().flat_map(|stock| [stock.quantity.into(), stock.ytd.into(), stock.order_cnt.into()]),
+            warehouse
+                .stock
+                .iter()
+                .flat_map(|stock| [f64::from(stock.quantity), f64::from(stock.ytd), f64::from(stock.order_cnt)]),
         );
         all.extend(warehouse.history.iter().map(|history| history.amount));
         for district in &warehouse.districts {
-            all.extend([district.ytd, district.next_order.into(), district.next_line.into()]);
+            all.extend([district.ytd, f64::from(district.next_order), f64::from(district.next_line)]);
             all.extend(district.pending.iter().map(|&order| f64::from(order)));
             all.extend(district.orders.iter().flat_map(|order| {
-                [order.customer.into(), order.carrier.into(), order.lines.into(), order.first_line.into()]
+                [
+                    f64::from(order.customer),
+                    f64::from(order.carrier),
+                    f64::from(order.lines),
+                    f64::from(order.first_line),
+                ]
             }));
-            all.extend(district.lines.iter().flat_map(|line| [line.item.into(), line.amount, line.delivery as f64]));
+            all.extend(
+                district.lines.iter().flat_map(|line| [f64::from(line.item), line.amount, line.delivery as f64]),
+            );
             all.extend(district.customers.iter().flat_map(|customer| {
                 let data: u32 = (0..).zip(&customer.data).map(|(at, &byte)| at * u32::from(byte)).sum();
-                [customer.balance, customer.ytd_payment, customer.last_order.into(), data.into()]
+                [customer.balance, customer.ytd_payment, f64::from(customer.last_order), f64::from(data)]
             }));
         }
         all
@@ -402,7 +412,7 @@ mod tests {
                     warehouse.take(d, customer as u32, amount, &mut notes);
                     warehouse.credit(d, customer, amount, &mut notes);
                 }
-                _ => drop(warehouse.deliver(3, now, &mut notes)),
+                _ => _ = warehouse.deliver(3, now, &mut notes),
             }
             if rng.percent(50) {
                 continue;
