@@ -174,6 +174,17 @@ pub(crate) fn partitions(matches: &ArgMatches, protocol: &str) -> Option<usize> 
     Some(usize::min(of_workload, 64))
 }
 
+/// How many threads are to own the partitions of the database: as many as there are, but no more than processors. None where the number of threads
+/// is said, or no partitions are.
+pub(crate) fn owners(matches: &ArgMatches, protocol: &str, processors: usize) -> Option<usize> {
+    let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let has = |name: &str| seriatim::protocols().iter().any(|info| info.name == name && info.capabilities.partitions);
+    if !is_said(PARTITIONS) || is_said("threads") || !(protocol == "auto" || has(protocol)) {
+        return None;
+    }
+    partitions(matches, protocol).map(|partitions| partitions.min(processors).max(1))
+}
+
 fn bench() -> Command {
     let mut names: Vec<&str> = vec!["auto"];
     names.extend(seriatim::protocols().iter().map(|protocol| protocol.name));
@@ -208,7 +219,10 @@ fn bench() -> Command {
                     .long(PARTITIONS)
                     .value_name("N")
                     .value_parser(value_parser!(u16).range(1..=64))
-                    .help("Partitions, under a protocol that has some: `auto` is one then")
+                    .help(
+                        "Partitions, under a protocol that has some: `auto` is one then. Without --threads a thread owns each, on as many \
+                         processors as there are, and an executor gives calls to them",
+                    )
             }))
             .arg(Arg::new("without-validation").long("without-validation").action(ArgAction::SetTrue).help(
                 "Commit without validating what was read: results are wrong and not checked. Measures what validation costs",

@@ -47,6 +47,18 @@ pub(crate) fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     Plan { threads, seconds: seconds("seconds"), warmup, seed, durability, outstanding, batch }
 }
 
+/// Where partitions are asked for and threads are not, an executor's threads own them. Not where results wait for the disk: it has few
+/// transactions under way.
+fn own_partitions(matches: &ArgMatches, plan: &mut Plan) {
+    let protocol = matches.get_one::<String>("protocol").map_or("auto", String::as_str);
+    let owners = args::owners(matches, protocol, Machine::here().cores);
+    if let Some(owners) = owners.filter(|_| plan.batch == Batch::Off && !plan.waits()) {
+        talk!("{owners} threads own the partitions");
+        // An executor that does not batch.
+        (plan.threads, plan.batch) = (owners, Batch::Size(1));
+    }
+}
+
 /// Refuses what batching has no use for or cannot show.
 fn check_batch(plan: &Plan) -> Result<(), Failure> {
     let batch = plan.batch;
@@ -113,6 +125,9 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let mut plan = plan(matches, seed);
     let simulation = Simulation::of(matches, &mut plan)?;
+    if simulation.is_none() {
+        own_partitions(matches, &mut plan);
+    }
     check_batch(&plan)?;
     let home = Home::of(matches, &plan)?;
     let db = open(matches, &plan, home.as_ref())?;

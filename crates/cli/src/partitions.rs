@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 use seriatim_base::{say, talk};
-use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, model as bench, on_threads};
+use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, model as bench, on_threads, tpcc};
 use seriatim_partition::Scheme;
 use seriatim_partition::model::{self, Recommendation, Times};
 use seriatim_transport::Counts;
@@ -108,12 +108,81 @@ pub(crate) fn system(command: Command) -> Command {
         ))
 }
 
+/// Which workload, and what the second one has.
+fn workload() -> [Arg; 6] {
+    let percent = |name, default, help| {
+        let between = |text: &str| match text.parse() {
+            Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
+            _ => Err("a percentage is a number from 0 to 100".to_owned()),
+        };
+        number(name, "PERCENT", default, help).value_parser(between)
+    };
+    [
+        number(
+            "workload",
+            "W",
+            "twelve-key",
+            "The microbenchmark, or TPC-C with its warehouses divided over the partitions",
+        )
+        .value_parser(["twelve-key", "tpcc"]),
+        number("warehouses", "N", "4", "Of TPC-C: warehouses; each client has one of them, in turn")
+            .value_parser(value_parser!(u16).range(1..=256)),
+        number("transactions", "T", "full", "Of TPC-C: all five, or New-Order alone")
+            .value_parser(["full", "new-order"]),
+        percent("remote", "1", "Of TPC-C: order lines that another warehouse supplies"),
+        percent("remote-payments", "15", "Of TPC-C: payments by a customer of another warehouse"),
+        number("scale", "S", "spec", "Of TPC-C: the specification's rows, or a hundredth of them")
+            .value_parser(["spec", "small"]),
+    ]
+}
+
+/// What only the one workload has, or the other: refused where it has no use.
+fn check_workload(matches: &ArgMatches) -> Result<bool, Failure> {
+    let is_tpcc = matches.get_one::<String>("workload").is_some_and(|name| name == "tpcc");
+    let others: &[&str] = if is_tpcc {
+        &["multi", "conflicts", "aborts", "rounds", "undo", "history"]
+    } else {
+        &["warehouses", "transactions", "remote", "remote-payments", "scale"]
+    };
+    let is_given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    if let Some(name) = others.iter().find(is_given) {
+        let of = if is_tpcc { "tpcc" } else { "twelve-key" };
+        return Err(Failure::Usage(format!("workload {of} has no --{name}")));
+    }
+    if is_tpcc && matches.get_one::<String>("scheme").is_some_and(|name| name == "auto") {
+        return Err(Failure::Usage("the model knows the workload twelve-key: name a scheme for tpcc".to_owned()));
+    }
+    Ok(is_tpcc)
+}
+
+/// TPC-C, as the arguments ask for it and the plan says of all else.
+fn tpcc_plan(matches: &ArgMatches, plan: &Plan) -> tpcc::Plan {
+    let is = |name: &str, wanted: &str| matches.get_one::<String>(name).is_some_and(|given| given == wanted);
+    let extent = if is("scale", "small") { tpcc::Extent::SMALL } else { tpcc::Extent::SHORT };
+    let warehouses = matches.get_one::<u16>("warehouses").copied().unwrap_or(1);
+    tpcc::Plan {
+        kinds: if is("transactions", "new-order") { tpcc::Kinds::NewOrder } else { tpcc::Kinds::Full },
+        remote: real(matches, "remote"),
+        remote_payments: real(matches, "remote-payments"),
+        ..tpcc::Plan::of(plan, warehouses, extent)
+    }
+}
+
+/// Runs it.
+fn measure_tpcc(plan: &tpcc::Plan, is_simulated: bool) -> Result<Measured, Failure> {
+    if !is_simulated {
+        return tpcc::on_threads(plan).map_err(Failure::Run);
+    }
+    let given = simulated::roles((plan.warmup + plan.length).as_secs_f64(), plan.roles())?;
+    plan.finish(given).map_err(Failure::Run)
+}
+
 /// The command.
 pub(crate) fn command() -> Command {
     let schemes = Scheme::ALL.map(Scheme::name).into_iter().chain(["auto"]);
     let command = Command::new("partitions")
         .about(
-            "Twelve keys a transaction over partitions with one owner each, at one of them or six at each of two; whether \
+            "Twelve keys a transaction over partitions with one owner each, at one of them or six at each of two, or TPC-C; whether \
              all that was answered is there is checked",
         )
         .arg(
@@ -127,6 +196,7 @@ pub(crate) fn command() -> Command {
             .value_parser(PossibleValuesParser::new(schemes)),
         );
     system(mix(command))
+        .args(workload())
         .arg(count("partitions", "2", 64, "Partitions, an owner each"))
         .arg(flag("undo", "Keep undo for all transactions, also where none is needed: measures what it costs"))
         .arg(flag("keep-records", "Keep records in memory, from which an owner that dies could go on"))
@@ -241,7 +311,7 @@ fn recommended(plan: &Plan, is_simulated: bool) -> Result<(Recommendation, Times
 
 /// `seriatim bench partitions`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
-    let is_simulated = matches.get_flag("simulate-cores");
+    let (is_simulated, is_tpcc) = (matches.get_flag("simulate-cores"), check_workload(matches)?);
     let scheme = matches.get_one::<String>("scheme").and_then(|name| Scheme::named(name));
     let mut plan = plan(matches, scheme.unwrap_or(Scheme::Blocking), seed, is_simulated)?;
     let mut chosen = None;
@@ -253,11 +323,18 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
             "times": crate::model::times(&times), "recommended": crate::model::recommendation(&recommended),
         }));
     }
-    let measured = measure(&plan, is_simulated)?;
+    let of_tpcc = is_tpcc.then(|| tpcc_plan(matches, &plan));
+    let measured = match &of_tpcc {
+        Some(plan) => measure_tpcc(plan, is_simulated)?,
+        None => measure(&plan, is_simulated)?,
+    };
     if !is_json(matches) {
-        return Ok(say!("{}", words(&plan, &measured))?);
+        return Ok(say!("{}", words(&plan, &measured, if is_tpcc { "several" } else { "two" }))?);
     }
     let mut report = frame(&plan, matches, is_simulated);
+    if let Some(tpcc) = &of_tpcc {
+        report["options"] = options_of_tpcc(tpcc, matches);
+    }
     if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), results(&plan, &measured)) {
         fields.extend(more);
         fields.insert("auto".to_owned(), json!(chosen));
@@ -265,12 +342,12 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     Ok(say!("{report}\n")?)
 }
 
-fn words(plan: &Plan, measured: &Measured) -> String {
+fn words(plan: &Plan, measured: &Measured, several: &str) -> String {
     let Measured { committed, committed_multi, user_aborted, conflict_aborted, seconds, .. } = measured;
     let microseconds = |share| measured.latency(share) as f64 / 1000.0;
     let mut text = format!(
         "{}, {} partitions, {} clients: {:.0} transactions a second over {seconds:.3} s\n\
-         {committed} committed, {committed_multi} of them over two partitions; {user_aborted} failed by their own will, \
+         {committed} committed, {committed_multi} of them over {several} partitions; {user_aborted} failed by their own will, \
          {conflict_aborted} attempts by conflicts\n\
          answered within {:.1} µs (half), {:.1} µs (99 of 100)\n",
         plan.transport.scheme.name(),
@@ -317,6 +394,18 @@ pub(crate) fn frame(plan: &Plan, matches: &ArgMatches, is_simulated: bool) -> Va
             "undo": plan.mix.undo, "keep-records": plan.transport.records, "history": plan.records,
         },
         "simulated": simulated, "seed": plan.seed, "revision": machine::revision(), "machine": Machine::here(),
+    })
+}
+
+/// What reports of TPC-C say was asked for.
+fn options_of_tpcc(plan: &tpcc::Plan, matches: &ArgMatches) -> Value {
+    let text = |name: &str| matches.get_one::<String>(name);
+    json!({
+        "workload": "tpcc", "scheme": text("scheme"), "warehouses": plan.warehouses, "transactions": text("transactions"),
+        "remote": plan.remote, "remote-payments": plan.remote_payments, "scale": text("scale"),
+        "delay": real(matches, "delay"), "work": real(matches, "work"), "partitions": plan.transport.partitions,
+        "clients": plan.clients, "client-threads": plan.transport.ports, "batch": plan.transport.batch_max,
+        "keep-records": plan.transport.records,
     })
 }
 

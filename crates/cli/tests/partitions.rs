@@ -39,6 +39,47 @@ fn a_run_under_every_scheme_reports_what_was_done_and_has_a_serial_order() {
 }
 
 #[test]
+fn tpcc_runs_under_every_scheme_and_is_consistent() {
+    for scheme in ["blocking", "local-speculation", "speculation", "locking"] {
+        for transactions in ["full", "new-order"] {
+            let tpcc = ["--workload", "tpcc", "--scale", "small", "--remote", "10", "--transactions", transactions];
+            let report = report(&[&["--scheme", scheme], &tpcc[..], &SHORT].concat());
+            assert_eq!((&report["options"]["workload"], &report["consistency"]), (&"tpcc".into(), &"passed".into()));
+            let number = |at: &str| report[at].as_u64().unwrap_or_else(|| panic!("{at}: {report}"));
+            assert!(number("committed") > number("committed_multi") && number("committed_multi") > 0, "{report}");
+        }
+    }
+}
+
+/// Without a number of threads as many as there are partitions and processors own them.
+#[test]
+fn partitions_of_the_database_have_threads_that_own_them_unless_threads_are_said() {
+    let tpcc = [
+        "bench",
+        "tpcc",
+        "--warehouses",
+        "2",
+        "--scale",
+        "small",
+        "--seconds",
+        "0.1",
+        "--warmup",
+        "0",
+        "--prefault",
+        "0",
+    ];
+    for (more, owners) in [(&["--partitions", "2"][..], true), (&["--partitions", "2", "--threads", "1"], false)] {
+        let output = seriatim(&[&tpcc[..], more, &["--seed", "3", "--format", "json"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("one object of JSON");
+        assert_eq!((&report["protocol"], &report["consistency"]), (&"partitioned".into(), &"passed".into()));
+        let said = String::from_utf8_lossy(&output.stderr).contains("own the partitions");
+        assert_eq!((said, report["batches"].is_object()), (owners, owners), "{report}");
+        assert!(report["committed"].as_u64() > Some(100), "{report}");
+    }
+}
+
+#[test]
 fn words_say_the_same() {
     let output = partitions(&[&["--multi", "0.1", "--delay", "50", "--partitions", "3"][..], &SHORT].concat());
     let said = String::from_utf8_lossy(&output.stdout);
@@ -56,6 +97,10 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["--delay", "-1"], "from 0 to 1000000"),
         (&["--multi", "0.1", "--partitions", "1"], "--partitions 2"),
         (&["--clients", "0"], "1..="),
+        (&["--workload", "tpcc", "--multi", "0.1"], "workload tpcc has no --multi"),
+        (&["--warehouses", "4"], "workload twelve-key has no --warehouses"),
+        (&["--workload", "tpcc", "--scheme", "auto"], "name a scheme for tpcc"),
+        (&["--workload", "tpcc", "--remote", "101"], "from 0 to 100"),
     ] {
         let output = partitions(arguments);
         let talk = String::from_utf8_lossy(&output.stderr);

@@ -12,7 +12,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::Plan;
-use seriatim_txn::{Environment, Eventual, Freshness, Knob, ProtocolInfo};
+use seriatim_txn::{Environment, Eventual, Freshness, Knob, Partitions, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
@@ -426,6 +426,11 @@ impl Engine {
         let queue = self.inner.queue.as_ref().filter(|_| self.inner.gate.is_none());
         let batch_max = queue.map_or(1, Queue::batch_max);
         batch_max.min(self.inner.options.workers / threads).max(1)
+    }
+
+    /// The partitions of the database, if its protocol has some.
+    pub fn partitions(&self) -> Option<Arc<Partitions>> {
+        self.inner.protocol.partitions().map(|(partitions, _)| partitions)
     }
 
     /// Makes the secondary indexes of recovered tables again: the rows entered.

@@ -6,20 +6,21 @@
 //! decides the batch when its wait is over, and goes on with what was decided.
 //!
 //! What it begins next, the [work queue](crate::work_queue) says; where calls are batched, that can be one which conflicts with the one
-//! before, so it begins none with transactions held.
+//! before, so it begins none with transactions held. Where there are partitions, a call goes to the thread that [owns](crate::owners) its.
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use seriatim_base::thread::{self, JoinHandle, Thread};
-use seriatim_txn::Prepared;
+use seriatim_txn::{PartitionSet, Partitions, Prepared};
 
+use crate::owners::{self, Owners, Seen};
 use crate::work_queue::{Footprint, Forming, Next, WorkQueue};
 use crate::{
     Advance, Batch, BatchStatistics, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner, Step,
@@ -40,7 +41,21 @@ pub trait ExecutorSession: Send + 'static {
 /// Dropping it waits until all that it was given has been run; but not if its own work drops it.
 pub struct Executor<S> {
     shared: Arc<Shared<S>>,
+    /// If its threads own some.
+    partitions: Option<Arc<Partitions>>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// What is known of a call before it runs.
+#[derive(Clone, Debug, Default)]
+pub enum Foreseen {
+    /// Nothing: any thread runs it.
+    #[default]
+    Nothing,
+    /// Its rows, by which it may be batched.
+    Rows(Footprint),
+    /// Its partitions, whose thread runs it.
+    Partitions(PartitionSet),
 }
 
 /// What a thread of an executor runs.
@@ -58,6 +73,8 @@ struct Shared<S> {
     inboxes: Box<[Mutex<Inbox<S>>]>,
     /// Whether calls are batched whose footprints are known.
     batches: bool,
+    /// Where calls go whose partitions are known.
+    owners: Option<Owners<Work<S>>>,
     queue: Mutex<Queue<S>>,
 }
 
@@ -93,24 +110,89 @@ fn contain(body: impl FnOnce()) {
 }
 
 impl<S> Shared<S> {
-    fn push(&self, work: Work<S>, footprint: Option<Footprint>) {
+    fn push(&self, work: Work<S>, foreseen: Foreseen) {
+        if let (Some(owners), Foreseen::Partitions(partitions)) = (&self.owners, &foreseen)
+            && let Some(owner) = owners.thread_of(*partitions)
+        {
+            if owners.push(owner, work, *partitions) {
+                self.wake_watcher(owners);
+            }
+            return;
+        }
         let runs_alone = matches!(work, Work::Whole(_));
         let mut queue = lock(&self.queue);
-        match footprint {
-            Some(footprint) => queue.work.push_call(work, footprint),
-            None => queue.work.push(work, runs_alone),
+        match foreseen {
+            Foreseen::Rows(footprint) => queue.work.push_call(work, footprint),
+            _ => queue.work.push(work, runs_alone),
         }
+        self.tell(&queue);
         queue.wake_one();
     }
 
+    /// Tells owners what is in the shared queue.
+    fn tell(&self, queue: &Queue<S>) {
+        if let Some(owners) = &self.owners {
+            let (first, last) = queue.work.numbers();
+            owners.shared(first, last);
+        }
+    }
+
+    /// Wakes a thread that sleeps, to watch those that do not.
+    #[cold]
+    fn wake_watcher(&self, owners: &Owners<Work<S>>) {
+        let mut queue = lock(&self.queue);
+        if let Some(idle) = queue.idle.last()
+            && owners.appoint(idle.at)
+            && let Some(idle) = queue.idle.pop()
+        {
+            idle.thread.unpark();
+        }
+    }
+
     /// What the thread does next; it has counted calls and their retries.
-    fn next(&self, at: usize, holds: bool, tally: &mut Tally) -> Next<Work<S>> {
+    fn next(&self, at: usize, holds: bool, tally: &mut Tally, seen: &mut Option<Seen>) -> Next<Work<S>> {
+        if let (Some(owners), Some(seen)) = (&self.owners, seen) {
+            let next = self.next_of(owners, at, holds, seen);
+            if !matches!(next, Next::Nothing) && owners.resign(at) {
+                self.wake_watcher(owners);
+            }
+            return next;
+        }
         let mut queue = lock(&self.queue);
         let Tally { calls, retries } = std::mem::take(tally);
         if calls > 0 {
             queue.work.ended(calls, retries);
         }
         queue.work.next(at, holds)
+    }
+
+    /// What the thread does next, which owns partitions.
+    fn next_of(&self, owners: &Owners<Work<S>>, at: usize, holds: bool, seen: &mut Seen) -> Next<Work<S>> {
+        let taken_over = if owners.looks(seen) { owners.take_over(at, seen) } else { None };
+        if let Some(work) = taken_over {
+            return Next::Work(work);
+        }
+        loop {
+            match owners.next(at) {
+                owners::Next::Call(work) => {
+                    if owners.neglects_shared() {
+                        lock(&self.queue).wake_one();
+                    }
+                    return Next::Work(work);
+                }
+                owners::Next::Shared(number) => {
+                    let mut queue = lock(&self.queue);
+                    // Another thread may have taken it. The next one may have come after calls of this thread.
+                    if queue.work.numbers().0 == Some(number) {
+                        let next = queue.work.next(at, holds);
+                        self.tell(&queue);
+                        owners.began(at, PartitionSet::NONE);
+                        return next;
+                    }
+                }
+                owners::Next::Nothing => return owners.take_over(at, seen).map_or(Next::Nothing, Next::Work),
+            }
+        }
     }
 
     /// Places a batch that this thread has taken, and wakes those that got something.
@@ -155,8 +237,9 @@ impl<S> Shared<S> {
 
     /// Sleeps until woken, or for `most`; wakes for new work if it `takes` any. `false`: there is none, and there will be none.
     fn sleep(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> bool {
+        let owners = self.owners.as_ref().filter(|_| takes);
         let mut queue = lock(&self.queue);
-        if takes && queue.work.has_next(at, holds) {
+        if takes && queue.work.has_next(at, holds) || owners.is_some_and(|owners| owners.has(at)) {
             return true;
         }
         if queue.closed && !holds {
@@ -171,9 +254,17 @@ impl<S> Shared<S> {
             queue.idle.push(Idle { at, holds, watches, thread: thread::current() });
         }
         drop(queue);
-        match most {
-            Some(most) => thread::park_timeout(most),
-            None => thread::park(),
+        let lies = owners.map(|owners| owners.lie_down(at));
+        // With calls that have come meanwhile it does not sleep.
+        if lies != Some(None) {
+            let watch = lies.flatten().flatten();
+            match [most, watch].into_iter().flatten().min() {
+                Some(most) => thread::park_timeout(most),
+                None => thread::park(),
+            }
+            if let Some(owners) = owners {
+                owners.get_up(at);
+            }
         }
         lock(&self.queue).idle.retain(|idle| idle.at != at);
         true
@@ -328,6 +419,8 @@ struct Desk<S> {
     withheld: VecDeque<Box<dyn Course<S>>>,
     /// What the queue has not been told yet.
     tally: Tally,
+    /// Of other owners of partitions, if there are such.
+    seen: Option<Seen>,
 }
 
 impl<S: ExecutorSession> Desk<S> {
@@ -354,7 +447,7 @@ impl<S: ExecutorSession> Desk<S> {
             }
             let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld.len() < WITHHELD_MAX;
             if takes {
-                let next = self.shared.next(self.at, self.held > 0, &mut self.tally);
+                let next = self.shared.next(self.at, self.held > 0, &mut self.tally, &mut self.seen);
                 worked |= !matches!(next, Next::Nothing);
                 match next {
                     Next::Work(work) => self.begin(work),
@@ -486,11 +579,14 @@ impl<S: ExecutorSession> Executor<S> {
         let batches = work.batches();
         let queue = Mutex::new(Queue { work, idle: Vec::new(), closed: false });
         let inboxes = (0..threads).map(|_| Mutex::default()).collect();
-        let shared = Arc::new(Shared { inboxes, batches, queue });
+        let partitions = engine.partitions().filter(|_| !batches);
+        let owners = partitions.as_ref().map(|_| Owners::new(threads));
+        let shared = Arc::new(Shared { inboxes, batches, owners, queue });
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
         let body = |at| {
             let (shared, engine, open) = (Arc::clone(&shared), engine.clone(), Arc::clone(&open));
             let run = move || {
+                let seen = shared.owners.as_ref().map(Owners::seen);
                 let mut desk = Desk {
                     at,
                     shared,
@@ -503,13 +599,14 @@ impl<S: ExecutorSession> Executor<S> {
                     stalled: VecDeque::new(),
                     withheld: VecDeque::new(),
                     tally: Tally::default(),
+                    seen,
                 };
                 desk.run();
             };
             Box::new(run) as ExecutorBody
         };
         let bodies = (0..threads).map(body).collect();
-        Ok((Executor { shared, threads: Vec::with_capacity(threads) }, bodies))
+        Ok((Executor { shared, partitions, threads: Vec::with_capacity(threads) }, bodies))
     }
 
     /// Has one of the threads run `work` by itself.
@@ -521,7 +618,7 @@ impl<S: ExecutorSession> Executor<S> {
             place.put(result);
             is_whole
         };
-        self.shared.push(Work::Whole(Box::new(work)), None);
+        self.shared.push(Work::Whole(Box::new(work)), Foreseen::Nothing);
         running
     }
 
@@ -530,25 +627,38 @@ impl<S: ExecutorSession> Executor<S> {
         self.shared.batches
     }
 
+    /// The partitions of the database, if its threads own them: calls go by theirs.
+    pub fn partitions(&self) -> Option<&Partitions> {
+        self.partitions.as_deref()
+    }
+
     /// What batching has done since the executor was made.
     pub fn batch_statistics(&self) -> BatchStatistics {
         lock(&self.shared.queue).work.statistics()
     }
 
     /// Has one of the threads run a transaction in steps, each of which is one of [`Detached::step`], or the whole. Where calls are
-    /// batched, one with a usable footprint is.
+    /// batched, one with a usable footprint is; where threads own partitions, one in known partitions is run by their thread.
     pub fn start<R: Send + 'static>(
         &self,
         origin: Origin,
-        footprint: Option<Footprint>,
+        foreseen: Foreseen,
         step: impl FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
         let (running, place) = Running::new();
-        let footprint = footprint.filter(|footprint| self.shared.batches && footprint.is_usable());
-        footprint.iter().for_each(Footprint::pass_time);
-        let (detached, is_batched) = (Detached::new(origin), footprint.is_some());
+        let foreseen = match foreseen {
+            Foreseen::Rows(footprint) if !self.shared.batches || !footprint.is_usable() => Foreseen::Nothing,
+            foreseen => foreseen,
+        };
+        let is_batched = if let Foreseen::Rows(footprint) = &foreseen {
+            footprint.pass_time();
+            true
+        } else {
+            false
+        };
+        let detached = Detached::new(origin);
         let transaction = Transaction { detached, step: Box::new(step), ended: None, place, is_batched };
-        self.shared.push(Work::Transaction(Box::new(transaction)), footprint);
+        self.shared.push(Work::Transaction(Box::new(transaction)), foreseen);
         running
     }
 }
@@ -584,18 +694,25 @@ pub struct Running<R> {
 /// Where an answer is left.
 struct Place<R> {
     answer: Mutex<Answer<R>>,
-    done: Condvar,
+}
+
+/// Who is to be told of an answer.
+enum Awaiting {
+    Nobody,
+    /// Sleeps.
+    Thread(Thread),
+    Task(Waker),
 }
 
 enum Answer<R> {
-    Awaited(Option<Waker>),
+    Awaited(Awaiting),
     There(thread::Result<R>),
     Taken,
 }
 
 impl<R> Default for Place<R> {
     fn default() -> Place<R> {
-        Place { answer: Mutex::new(Answer::Awaited(None)), done: Condvar::new() }
+        Place { answer: Mutex::new(Answer::Awaited(Awaiting::Nobody)) }
     }
 }
 
@@ -603,9 +720,10 @@ impl<R> Place<R> {
     /// Leaves the answer and tells of it. Whatever the user's waker and answer do, the caller goes on.
     fn put(self: Arc<Place<R>>, result: thread::Result<R>) {
         let before = std::mem::replace(&mut *lock(&self.answer), Answer::There(result));
-        self.done.notify_all();
-        if let Answer::Awaited(Some(waker)) = before {
-            contain(|| waker.wake());
+        match before {
+            Answer::Awaited(Awaiting::Thread(thread)) => thread.unpark(),
+            Answer::Awaited(Awaiting::Task(waker)) => contain(|| waker.wake()),
+            _ => {}
         }
         // Perhaps the answer is dropped here, as nobody wants it.
         contain(|| drop(self));
@@ -640,14 +758,15 @@ impl<R> Running<R> {
     /// # Panics
     /// If the work did; if it was polled as a future until it was ready.
     pub fn wait(self) -> R {
-        let mut answer = lock(&self.place.answer);
         let result = loop {
-            match answer.take() {
-                Some(result) => break result,
-                None => answer = self.place.done.wait(answer).unwrap_or_else(PoisonError::into_inner),
+            let mut answer = lock(&self.place.answer);
+            if let Some(result) = answer.take() {
+                break result;
             }
+            *answer = Answer::Awaited(Awaiting::Thread(thread::current()));
+            drop(answer);
+            thread::park();
         };
-        drop(answer);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -672,7 +791,7 @@ impl<R> Future for Running<R> {
                 Poll::Ready(result.unwrap_or_else(|panic| resume_unwind(panic)))
             }
             None => {
-                *answer = Answer::Awaited(Some(context.waker().clone()));
+                *answer = Answer::Awaited(Awaiting::Task(context.waker().clone()));
                 Poll::Pending
             }
         }

@@ -21,6 +21,7 @@ mod freshness;
 mod index;
 mod lean;
 mod options;
+mod owners;
 mod parking;
 mod pool;
 pub mod procedure;
@@ -49,7 +50,7 @@ pub use durability::{
 };
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
-pub use executor::{Executor, ExecutorBody, ExecutorSession, Running};
+pub use executor::{Executor, ExecutorBody, ExecutorSession, Foreseen, Running};
 pub use freshness::SnapshotAges;
 pub use lean::{Body, Operations};
 pub use options::TransactionOptions;

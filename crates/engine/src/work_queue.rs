@@ -212,6 +212,11 @@ impl<W> WorkQueue<W> {
         self.counted
     }
 
+    /// The number of the first work that is not batched, if there is one, and of the last work that came.
+    pub(crate) fn numbers(&self) -> (Option<u64>, u64) {
+        (self.works.front().map(|(work, _)| work.arrival), self.arrivals)
+    }
+
     /// Adds work that is not batched.
     pub(crate) fn push(&mut self, work: W, runs_alone: bool) {
         let arrival = self.arrive();

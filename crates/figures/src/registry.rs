@@ -49,6 +49,8 @@ pub const FIGURES: &[&Figure] = &[
     &speculation::fig05::FIGURE,
     &speculation::fig06::FIGURE,
     &speculation::fig07::FIGURE,
+    &speculation::fig08::FIGURE,
+    &speculation::fig09::FIGURE,
     &speculation::fig10::FIGURE,
     &speculation::table1::FIGURE,
     &speculation::table2::FIGURE,

@@ -3,9 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use seriatim_engine::{ExecutorBody, ExecutorSession, Footprint, Origin, Runner};
+use seriatim_engine::{ExecutorBody, ExecutorSession, Footprint, Foreseen, Origin, Runner, Step};
+use seriatim_txn::PartitionSet;
 
-use crate::procedure::registry::Registry;
+use crate::procedure::call::InPartitions;
+use crate::procedure::registry::{Entry, Registry};
 use crate::procedure::{Access, Declared, Keys, Touch};
 use crate::{
     Abort, BatchStatistics, Committed, Database, OpenError, Running, Session, TransactError, TransactionOptions, Tx,
@@ -24,6 +26,13 @@ use crate::{
 /// Where calls are batched ([`Builder::batch`](crate::Builder::batch)), those of which one writes what another reads or writes are run
 /// one after another on one thread, and not in the order in which they came; a call is overtaken by those of its own batch and of at
 /// most 4 later ones. A thread that runs batched calls waits for each decision before the next of them.
+///
+/// Under a protocol with partitions, each thread owns some: of `n` threads, partition `p` belongs to thread `p mod n`. A call whose arguments tell its
+/// partitions is run by the owner of the first of them, and so is what is given to [`Executor::transact_at`]; all else by any thread. Neither overtakes
+/// the other: no thread begins a call while other work waits that came before it, and no other work while it has such a call. A call that runs for
+/// long holds up others of its own partitions only: what waits behind it in others is begun by threads that have nothing to do some 2 ms
+/// later, and by those that have after 128 of theirs. Who runs a call is a matter of caches, and never of what is right: partitions have locks.
+/// Batches are not formed of calls where threads own partitions, and threads own none where calls are batched.
 ///
 /// Dropping it waits until all that it was given has been run; but not if its own work drops it.
 ///
@@ -91,7 +100,7 @@ impl Executor {
         &self,
         mut body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
-        self.inner.start(Origin::Closure, None, move |detached, session, decided, wait| {
+        self.inner.start(Origin::Closure, Foreseen::Nothing, move |detached, session, decided, wait| {
             detached.step(&mut session.runner, decided, wait, |core| body(Tx::of(core)))
         })
     }
@@ -102,8 +111,21 @@ impl Executor {
         options: TransactionOptions,
         mut body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
-        self.inner.start(Origin::Closure, None, move |detached, session, decided, wait| {
+        self.inner.start(Origin::Closure, Foreseen::Nothing, move |detached, session, decided, wait| {
             detached.step(&mut session.with(&options).0.runner, decided, wait, |core| body(Tx::of(core)))
+        })
+    }
+
+    /// Has the thread that owns the partition run `body` as [`AtPartition::transact`](crate::AtPartition::transact) does.
+    pub fn transact_at<R: Send + 'static>(
+        &self,
+        partition: usize,
+        mut body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
+    ) -> Running<Result<Committed<R>, TransactError>> {
+        let has = self.inner.partitions().is_some_and(|partitions| partition < partitions.count());
+        let foreseen = if has { Foreseen::Partitions(PartitionSet::one(partition)) } else { Foreseen::Nothing };
+        self.inner.start(Origin::Closure, foreseen, move |_, session, _, wait| {
+            if wait { Step::Done(session.at(partition).run(&mut body)) } else { Step::Stalled }
         })
     }
 
@@ -115,9 +137,9 @@ impl Executor {
         procedure: P,
         arguments: P::Arguments,
     ) -> Running<Result<Committed<P::Output>, TransactError>> {
-        let footprint = if self.inner.batches() { self.footprint::<P>(&arguments) } else { None };
-        self.inner.start(Origin::Procedure, footprint, move |detached, session, decided, wait| {
-            session.step_declared(procedure, &arguments, detached, decided, wait)
+        let (foreseen, known) = self.foreseen::<P>(&arguments);
+        self.inner.start(Origin::Procedure, foreseen, move |detached, session, decided, wait| {
+            session.step_declared(procedure, &arguments, known.as_ref(), detached, decided, wait)
         })
     }
 
@@ -126,20 +148,38 @@ impl Executor {
         self.inner.batch_statistics()
     }
 
-    /// The rows that a call will touch, as far as its arguments tell, if it can be batched by them.
-    fn footprint<P: Declared>(&self, arguments: &P::Arguments) -> Option<Footprint> {
+    /// What decides where a call runs, as far as its arguments tell. What goes wrong here goes wrong again where it runs, and is told there.
+    fn foreseen<P: Declared>(&self, arguments: &P::Arguments) -> (Foreseen, Option<InPartitions>) {
+        let partitions = self.inner.partitions();
+        if partitions.is_none() && !self.inner.batches() {
+            return (Foreseen::Nothing, None);
+        }
         let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = registry.find::<P>().filter(|entry| entry.tells_footprint).cloned()?;
+        let Some(entry) = registry.find::<P>().cloned() else { return (Foreseen::Nothing, None) };
         drop(registry);
-        let mut footprint = Footprint::default();
-        let mut add = |touch: Touch<'_>| {
-            // What a range holds is not known.
-            if let Keys::One(key) = touch.keys {
-                footprint.add(touch.table, key, touch.access == Access::Write);
-            }
+        let Some(partitions) = partitions else {
+            return (footprint::<P>(&entry, arguments).map_or(Foreseen::Nothing, Foreseen::Rows), None);
         };
-        // A pure function that panics does so where the procedure runs, if it gets there.
-        let told = catch_unwind(AssertUnwindSafe(|| P::footprint(entry.handles::<P>(), arguments, &mut add)));
-        told.is_ok().then_some(footprint)
+        match entry.owned::<P>(arguments, partitions) {
+            Some(Ok(owned)) => (Foreseen::Partitions(owned), Some(InPartitions { entry, owned })),
+            Some(Err(_)) | None => (Foreseen::Nothing, None),
+        }
     }
+}
+
+/// The rows that a call will touch, if it can be batched by them.
+fn footprint<P: Declared>(entry: &Entry, arguments: &P::Arguments) -> Option<Footprint> {
+    if !entry.tells_footprint {
+        return None;
+    }
+    let mut footprint = Footprint::default();
+    let mut add = |touch: Touch<'_>| {
+        // What a range holds is not known.
+        if let Keys::One(key) = touch.keys {
+            footprint.add(touch.table, key, touch.access == Access::Write);
+        }
+    };
+    // A pure function that panics does so where the procedure runs, if it gets there.
+    let told = catch_unwind(AssertUnwindSafe(|| P::footprint(entry.handles::<P>(), arguments, &mut add)));
+    told.is_ok().then_some(footprint)
 }

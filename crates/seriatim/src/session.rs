@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use seriatim_engine::{Committed, Pending, Receipt, Runner};
+use seriatim_engine::{Committed, Origin, Pending, Receipt, Runner};
 use seriatim_txn::{Mode, PartitionSet, Partitions};
 
 use crate::procedure::call::Called;
@@ -294,6 +294,15 @@ impl AtPartition<'_> {
     pub fn submit<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Pending<R>, TransactError> {
         self.reach()?;
         Ok(self.session.submit(body))
+    }
+
+    /// As [`AtPartition::transact`], and the result may not be durable yet.
+    pub(crate) fn run<R>(
+        &mut self,
+        mut body: impl FnMut(&Tx) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.reach()?;
+        self.session.runner.run(Mode::ReadWrite, Origin::Closure, |core| body(Tx::of(core)))
     }
 
     fn reach(&mut self) -> Result<(), TransactError> {

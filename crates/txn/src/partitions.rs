@@ -70,6 +70,30 @@ impl PartitionSet {
         (self.0 & u64::MAX >> (Partitions::MAX - count)).count_ones() as usize
     }
 
+    /// Whether it has one of these.
+    #[inline]
+    pub const fn meets(self, others: PartitionSet) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// The lowest number in it.
+    #[inline]
+    pub fn first(self) -> Option<usize> {
+        (!self.is_empty()).then_some(self.0.trailing_zeros() as usize)
+    }
+
+    /// A bit for each partition, and back.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// See [`PartitionSet::bits`].
+    #[inline]
+    pub const fn from_bits(bits: u64) -> PartitionSet {
+        PartitionSet(bits)
+    }
+
     /// The one with the lowest number, alone.
     #[must_use]
     pub const fn lowest(self) -> PartitionSet {

@@ -2,40 +2,18 @@
 
 use seriatim_base::TableId;
 use seriatim_history::{History, Initial, InitialRow, Promises, Saw, Transaction, check as judge};
-use seriatim_partition::Scheme;
-use seriatim_transport::{CoordinatorEnd, OwnerEnd};
 
 use super::client::Told;
+use super::roles::Ends;
 use super::store::INITIAL;
 use super::{KEYS, Plan, TwelveKeys};
 
 /// Checks a run; how many transactions have an order, if they were recorded.
-pub(super) fn check(
-    plan: &Plan,
-    owners: &[OwnerEnd<TwelveKeys>],
-    coordinator: Option<&CoordinatorEnd>,
-    told: &[Told],
-) -> Result<Option<u64>, String> {
-    if let Some(wrong) = told.iter().flat_map(|told| &told.wrong).next() {
-        return Err(wrong.clone());
-    }
-    if plan.transport.scheme != Scheme::Locking && told.iter().any(|told| told.conflict_aborted > 0) {
-        return Err("there are conflicts, and no locks".to_owned());
-    }
-    let panics = owners.iter().flat_map(|end| &end.panics).chain(coordinator.iter().flat_map(|end| &end.panics));
-    if let Some(panic) = panics.clone().next() {
-        return Err(format!("a role panicked: {panic}"));
-    }
-    if let Some((transaction, at)) = coordinator.iter().flat_map(|end| &end.broken).next() {
-        return Err(format!("{transaction} has committed, and is not done at partition {at}"));
-    }
-    for end in owners {
-        let Some(owner) = &end.owner else { return Err(format!("partition {} is gone", end.id)) };
-        if !owner.is_idle() {
-            return Err(format!("something is under way at partition {} at the end", end.id));
-        }
-        let written: u64 = told.iter().map(|told| told.written[end.id.0 as usize]).sum();
-        let grown = owner.partition().grown();
+pub(super) fn check(plan: &Plan, ends: &Ends<TwelveKeys, Told>) -> Result<Option<u64>, String> {
+    ends.check(plan.transport.scheme, |told| &told.counted)?;
+    for end in &ends.owners {
+        let written: u64 = ends.told.iter().map(|told| told.written[end.id.0 as usize]).sum();
+        let grown = end.owner.as_ref().map_or(0, |owner| owner.partition().grown());
         if grown != written {
             let id = end.id;
             return Err(format!("the values of partition {id} have grown by {grown}, and {written} keys were written"));
@@ -44,7 +22,7 @@ pub(super) fn check(
     if !plan.records {
         return Ok(None);
     }
-    let history = history(plan, told);
+    let history = history(plan, &ends.told);
     let promises = Promises { real_time: true, ..Promises::SERIALIZABLE };
     judge(&history, &promises).map(|summary| Some(summary.transactions)).map_err(|violation| violation.to_string())
 }

@@ -1,34 +1,22 @@
-//! A thread of clients: each asks, waits for the answer, and asks again.
-
-use std::collections::HashMap;
-use std::time::Duration;
+//! Clients of the microbenchmark.
 
 use seriatim_base::Rng;
-use seriatim_base::clock::Instant;
-use seriatim_partition::{Outcome, PartitionId};
-use seriatim_transport::{Ended, Port};
+use seriatim_partition::{Outcome, PartitionId, TransactionId};
+use seriatim_transport::{Ended, Port, Refused};
 
-use super::program::{Program, Seen};
+use super::clients::{self, Clients, Counted, Counts, UnderWay, When};
+use super::program::Program;
 use super::store::{Act, Few, Work};
 use super::{KEYS, PARTS, Plan, TwelveKeys};
 
 /// What the clients of a thread were told.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    pub(super) committed: u64,
-    pub(super) committed_multi: u64,
-    pub(super) user_aborted: u64,
-    pub(super) conflict_aborted: u64,
-    pub(super) latencies: Vec<u64>,
-    /// Of the whole run, likewise what follows.
-    pub(super) ended: [u64; 2],
-    /// Keys that were written at each partition by what committed.
+    pub(super) counted: Counted,
+    /// Keys that were written at each partition by what committed, in the whole run.
     pub(super) written: Vec<u64>,
-    /// Answers that must not be.
-    pub(super) wrong: Vec<String>,
     /// If it is recorded: when each that committed was asked for and answered, and what it read.
     pub(super) record: Vec<Recorded>,
-    pub(super) whole: Duration,
 }
 
 /// A transaction that committed.
@@ -51,14 +39,6 @@ enum Asked {
 struct Client {
     number: u32,
     rng: Rng,
-}
-
-/// A client's transaction that is not answered.
-struct UnderWay {
-    /// Index of the client.
-    client: usize,
-    asked: Asked,
-    began: Instant,
 }
 
 impl Client {
@@ -110,129 +90,82 @@ fn hot_first(keys: &Few, hot: u32) -> Few {
     all
 }
 
+/// The clients of a thread.
+struct Threadful<'p> {
+    plan: &'p Plan,
+    clients: Vec<Client>,
+    told: Told,
+}
+
 /// Serves the clients of thread `number` until the time is over, and until all is answered.
-pub(super) fn serve(plan: &Plan, mut port: Port<TwelveKeys>, number: u32) -> Told {
+pub(super) fn serve(plan: &Plan, port: Port<TwelveKeys>, number: u32) -> Told {
     let threads = plan.transport.ports;
     let mut seeds = Rng::from_seed(plan.seed ^ (u64::from(number) << 32));
     let own = (0..plan.clients).filter(|client| client % threads == number);
-    let mut clients: Vec<Client> = own.map(|number| Client { number, rng: seeds.fork() }).collect();
-    let mut told = Told { written: vec![0; plan.transport.partitions as usize], ..Told::default() };
-    let mut under_way: HashMap<u64, UnderWay> = HashMap::with_capacity(clients.len());
-    let began = Instant::now();
-    let (from, to) = (began.after(plan.warmup), began.after(plan.warmup + plan.length));
-    for (client, asks) in clients.iter_mut().enumerate() {
-        let asked = asks.ask(plan);
-        call(plan, &mut port, &mut under_way, UnderWay { client, asked, began: Instant::now() });
-    }
-    while let Some(answer) = port.receive(None) {
-        let now = Instant::now();
-        let Some(UnderWay { client, asked, began }) = under_way.remove(&answer.transaction.number) else {
-            told.wrong.push(format!("{} is answered and was not asked", answer.transaction));
-            continue;
-        };
-        let is_measured = now > from && now <= to;
-        let again = match answer.ended {
-            Ended::Single(outcome) => told.note(
-                &clients[client],
-                asked,
-                began,
-                now,
-                is_measured,
-                outcome,
-                |seen, asked| {
-                    let Asked::Single { at, work } = asked else { return Vec::new() };
-                    vec![(at, work.keys, seen)]
-                },
-                plan,
-            ),
-            Ended::Multi(outcome) => told.note(
-                &clients[client],
-                asked,
-                began,
-                now,
-                is_measured,
-                outcome,
-                |seen: Seen, asked| {
-                    let Asked::Multi { parts, .. } = asked else { return Vec::new() };
-                    parts.iter().zip(seen).map(|(&(at, keys), (_, seen))| (at, keys, seen)).collect()
-                },
-                plan,
-            ),
-            Ended::Lost => {
-                told.wrong.push(format!("{} is lost", answer.transaction));
-                false
-            }
-        };
-        let next = match again {
-            // From its first attempt on.
-            true => Some(UnderWay { client, asked, began }),
-            false if now < to => Some(UnderWay { client, asked: clients[client].ask(plan), began: now }),
-            false => None,
-        };
-        if let Some(next) = next {
-            call(plan, &mut port, &mut under_way, next);
-        }
-    }
-    if !under_way.is_empty() {
-        told.wrong.push(format!("{} calls are not answered", under_way.len()));
-    }
-    told.wrong.extend(port.broken().iter().map(|(transaction, at)| format!("{transaction} is not done at {at}")));
-    told.whole = began.elapsed();
-    told
+    let clients: Vec<Client> = own.map(|number| Client { number, rng: seeds.fork() }).collect();
+    let told = Told { written: vec![0; plan.transport.partitions as usize], ..Told::default() };
+    let count = clients.len();
+    let mut threadful = Threadful { plan, clients, told };
+    clients::serve(&mut threadful, count, port, plan.warmup, plan.length);
+    threadful.told
 }
 
-fn call(plan: &Plan, port: &mut Port<TwelveKeys>, under_way: &mut HashMap<u64, UnderWay>, next: UnderWay) {
-    let called = match next.asked {
-        Asked::Single { at, work } => port.call(at, work, plan.mix.aborts > 0.0 || plan.mix.undo),
-        Asked::Multi { parts, fails_at, two_rounds } => port.run(Program::new(parts, fails_at, two_rounds)),
-    };
-    let transaction = called.expect("a port has room for its clients");
-    under_way.insert(transaction.number, next);
-}
+impl Clients<TwelveKeys> for Threadful<'_> {
+    type Asked = Asked;
 
-impl Told {
-    /// Notes how a transaction ended; whether it has to be tried again.
-    #[allow(clippy::too_many_arguments, reason = "what is known of one transaction")]
-    fn note<R: std::fmt::Debug>(
-        &mut self,
-        client: &Client,
-        asked: Asked,
-        began: Instant,
-        now: Instant,
-        is_measured: bool,
-        outcome: Outcome<R, ()>,
-        parts: impl Fn(R, Asked) -> Vec<(PartitionId, Few, Few)>,
-        plan: &Plan,
-    ) -> bool {
-        let is_multi = matches!(asked, Asked::Multi { .. });
-        let fails = matches!(
-            asked,
-            Asked::Single { work: Work { fails: true, .. }, .. } | Asked::Multi { fails_at: Some(_), .. }
-        );
-        match outcome {
-            Outcome::Committed(seen) if !fails => {
-                let parts = parts(seen, asked);
-                for (at, keys, _) in &parts {
-                    self.written[at.0 as usize] += keys.items().len() as u64;
-                }
-                if plan.records {
-                    let (began, ended) = (began.nanoseconds(), now.nanoseconds());
-                    self.record.push(Recorded { client: client.number, began, ended, parts });
-                }
-                self.committed += u64::from(is_measured);
-                self.committed_multi += u64::from(is_measured && is_multi);
-            }
-            Outcome::UserAborted(()) if fails => self.user_aborted += u64::from(is_measured),
-            Outcome::Conflict(_) => {
-                self.conflict_aborted += u64::from(is_measured);
-                return true;
-            }
-            other => self.wrong.push(format!("{asked:?} ended by {other:?}")),
+    fn ask(&mut self, client: usize) -> Asked {
+        self.clients[client].ask(self.plan)
+    }
+
+    fn call(&mut self, port: &mut Port<TwelveKeys>, asked: &Asked) -> Result<TransactionId, Refused> {
+        match *asked {
+            Asked::Single { at, work } => port.call(at, work, self.plan.mix.aborts > 0.0 || self.plan.mix.undo),
+            Asked::Multi { parts, fails_at, two_rounds } => port.run(Program::new(parts, fails_at, two_rounds)),
         }
-        self.ended[usize::from(is_multi)] += 1;
-        if is_measured {
-            self.latencies.push(now.since(began).as_nanos() as u64);
+    }
+
+    fn note(&mut self, under_way: &UnderWay<Asked>, ended: Ended<TwelveKeys>, when: When) -> bool {
+        let UnderWay { client, asked, began } = under_way;
+        let (is_multi, fails) = match asked {
+            Asked::Single { work, .. } => (false, work.fails),
+            Asked::Multi { fails_at, .. } => (true, fails_at.is_some()),
+        };
+        let (mut parts, mut what) = (Vec::new(), String::new());
+        let counts = match (ended, asked) {
+            (Ended::Single(outcome), Asked::Single { at, work }) => {
+                let counts = Counts::of(&outcome, fails);
+                match outcome {
+                    Outcome::Committed(seen) => parts = vec![(*at, work.keys, seen)],
+                    other => what = format!("{other:?}"),
+                }
+                counts
+            }
+            (Ended::Multi(outcome), Asked::Multi { parts: of, .. }) => {
+                let counts = Counts::of(&outcome, fails);
+                match outcome {
+                    Outcome::Committed(seen) => {
+                        parts = of.iter().zip(seen).map(|(&(at, keys), (_, seen))| (at, keys, seen)).collect();
+                    }
+                    other => what = format!("{other:?}"),
+                }
+                counts
+            }
+            _ => Counts::Wrong,
+        };
+        if counts == Counts::Committed {
+            for (at, keys, _) in &parts {
+                self.told.written[at.0 as usize] += keys.items().len() as u64;
+            }
+            if self.plan.records {
+                let (began, ended) = (began.nanoseconds(), when.now.nanoseconds());
+                let client = self.clients[*client].number;
+                self.told.record.push(Recorded { client, began, ended, parts });
+            }
         }
-        false
+        self.told.counted.count(counts, is_multi, *began, when, || format!("{asked:?} ended by {what:?}"))
+    }
+
+    fn counted(&mut self) -> &mut Counted {
+        &mut self.told.counted
     }
 }

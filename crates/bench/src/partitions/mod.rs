@@ -12,20 +12,25 @@
 
 mod check;
 mod client;
+mod clients;
 pub mod costs;
 pub mod model;
 mod program;
+mod roles;
 mod store;
 #[cfg(test)]
 mod tests;
+pub mod tpcc;
 
 use std::time::Duration;
 
-use seriatim_base::thread;
 use seriatim_partition::{PartitionId, Scheme};
-use seriatim_transport::{Application, CoordinatorEnd, Costs, Deployment, OwnerEnd, deploy};
+use seriatim_transport::{Application, Costs};
+
+use roles::Ends;
 
 pub use client::Told;
+pub use clients::Counted;
 pub use program::{Program, Seen};
 pub use store::{Few, Store, StoreCosts, Work};
 
@@ -121,18 +126,11 @@ impl Measured {
     }
 }
 
-/// What a role gives back.
-pub enum Gives {
-    /// An owner.
-    Owner(Box<OwnerEnd<TwelveKeys>>),
-    /// The coordinator.
-    Coordinator(Box<CoordinatorEnd>),
-    /// A thread of clients.
-    Clients(Box<Told>),
-}
+/// What a role of the microbenchmark gives back.
+pub type Gives = roles::Gives<TwelveKeys, Told>;
 
-/// A thread's or simulated core's name, and what it runs.
-pub type Role = (String, Box<dyn FnOnce() -> Gives + Send>);
+/// One of its roles.
+pub type Role = roles::Role<Gives>;
 
 impl Plan {
     /// The paper's: two partitions, 40 clients, and as many threads for these as are given.
@@ -173,24 +171,11 @@ impl Plan {
         self
     }
 
-    /// The roles: owners, the coordinator if the scheme has one, threads of clients.
+    /// The roles.
     pub fn roles(&self) -> Vec<Role> {
-        let (keys, costs) = (self.clients * KEYS as u32, self.store);
-        let Deployment { owners, coordinator, ports } =
-            deploy::<TwelveKeys>(&self.transport, move |_: PartitionId| Store::new(keys, costs));
-        let mut roles: Vec<Role> = Vec::new();
-        for owner in owners {
-            roles.push((format!("owner {}", owner.id()), Box::new(move || Gives::Owner(Box::new(owner.run())))));
-        }
-        if let Some(role) = coordinator {
-            roles.push(("coordinator".to_owned(), Box::new(move || Gives::Coordinator(Box::new(role.run())))));
-        }
-        for (number, port) in (0..).zip(ports) {
-            let plan = self.clone();
-            let serve = move || Gives::Clients(Box::new(client::serve(&plan, port, number)));
-            roles.push((format!("clients {number}"), Box::new(serve)));
-        }
-        roles
+        let (keys, costs, plan) = (self.clients * KEYS as u32, self.store, self.clone());
+        let make = move |_: PartitionId| Store::new(keys, costs);
+        roles::roles::<TwelveKeys, Told>(&self.transport, make, move |port, number| client::serve(&plan, port, number))
     }
 
     /// What came of it, if all is as it must be.
@@ -198,35 +183,11 @@ impl Plan {
     /// # Errors
     /// What is not.
     pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
-        let (mut owners, mut coordinator, mut told) = (Vec::new(), None, Vec::new());
-        for gives in given {
-            match gives {
-                Gives::Owner(end) => owners.push(*end),
-                Gives::Coordinator(end) => coordinator = Some(*end),
-                Gives::Clients(of) => told.push(*of),
-            }
-        }
-        let ordered = check::check(self, &owners, coordinator.as_ref(), &told)?;
-        let stores = || owners.iter().filter_map(|end| end.owner.as_ref()).map(|owner| owner.partition());
-        let mut measured = Measured {
-            seconds: self.length.as_secs_f64(),
-            owners: owners.iter().map(|end| end.counts).collect(),
-            coordinator: coordinator.map(|end| end.counts),
-            fragments: [stores().map(Store::executed).sum(), stores().map(Store::undone).sum()],
-            ordered,
-            ..Measured::default()
-        };
-        for of in told {
-            measured.committed += of.committed;
-            measured.committed_multi += of.committed_multi;
-            measured.user_aborted += of.user_aborted;
-            measured.conflict_aborted += of.conflict_aborted;
-            measured.ended = [0, 1].map(|kind| measured.ended[kind] + of.ended[kind]);
-            measured.latencies.extend(of.latencies);
-            measured.whole = measured.whole.max(of.whole);
-        }
-        measured.latencies.sort_unstable();
-        Ok(measured)
+        let ends = Ends::of(given);
+        let ordered = check::check(self, &ends)?;
+        let fragments = [ends.partitions().map(Store::executed).sum(), ends.partitions().map(Store::undone).sum()];
+        let measured = ends.measured(self.length.as_secs_f64(), fragments, |told| &told.counted);
+        Ok(Measured { ordered, ..measured })
     }
 }
 
@@ -235,12 +196,5 @@ impl Plan {
 /// # Errors
 /// What is not as it must be, or that a role panicked.
 pub fn on_threads(plan: &Plan) -> Result<Measured, String> {
-    let given = thread::scope(|scope| {
-        let running: Vec<_> = plan.roles().into_iter().map(|(name, role)| (name, scope.spawn(role))).collect();
-        let join = |(name, thread): (String, thread::ScopedJoinHandle<'_, Gives>)| {
-            thread.join().map_err(|_| format!("{name} panicked"))
-        };
-        running.into_iter().map(join).collect::<Result<Vec<_>, _>>()
-    })?;
-    plan.finish(given)
+    plan.finish(roles::on_threads(plan.roles())?)
 }

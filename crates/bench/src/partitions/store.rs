@@ -146,7 +146,7 @@ impl Store {
 }
 
 /// Works for so long, on a thread or a simulated core.
-fn spend(time: Duration) {
+pub(super) fn spend(time: Duration) {
     if time.is_zero() {
         return;
     }

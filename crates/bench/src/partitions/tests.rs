@@ -31,15 +31,19 @@ fn plan(scheme: Scheme, mix: Mix, delay: u64) -> Plan {
     Plan { mix, length: Duration::from_millis(10), warmup: Duration::from_micros(500), records: true, ..plan }
 }
 
-fn on_cores(plan: &Plan) -> Result<Measured, String> {
-    let roles = plan.roles().into_iter().map(|(name, body)| Role::new(name, body)).collect();
+/// Runs roles on simulated cores.
+pub(super) fn on_cores<G>(roles: Vec<Role<'_, G>>) -> Result<Vec<G>, String> {
     let tell = |reason| panic!("{reason}");
     let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), tell: Box::new(tell) };
     let (unit, work) = (10.0, CoreWork::of_steps([10.0; 8]));
     let machine =
         Machine { transfer: unit, overlapped: unit, pause: unit, yields: unit, sleep: unit, region: unit, abort: unit };
     let run = run(&CoreCosts { work, machine }, guard, roles).map_err(|stuck| stuck.to_string())?;
-    plan.finish(run.results.into_iter().map(|gives| gives.expect("roles do not panic")).collect())
+    Ok(run.results.into_iter().map(|gives| gives.expect("roles do not panic")).collect())
+}
+
+fn simulated(plan: &Plan) -> Result<Measured, String> {
+    plan.finish(on_cores(plan.roles().into_iter().map(|(name, body)| Role::new(name, body)).collect())?)
 }
 
 /// Everything at once: conflicts, aborts, two rounds.
@@ -63,7 +67,7 @@ fn simulated_runs_are_serializable_and_repeat() {
     for scheme in Scheme::ALL {
         for delay in [0, 40] {
             let plan = plan(scheme, MIXED, delay);
-            let once = || on_cores(&plan).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+            let once = || simulated(&plan).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
             let (one, other) = (once(), once());
             assert!(one.committed > 100 && one.ordered.is_some(), "{}: {}", scheme.name(), one.committed);
             assert_eq!((one.latencies, one.owners, one.fragments), (other.latencies, other.owners, other.fragments));
@@ -77,7 +81,9 @@ fn schemes_that_do_not_block_hide_the_delay() {
     let rate = |scheme| {
         let mut plan = plan(scheme, Mix { multi: 0.2, ..Mix::default() }, 20);
         plan.store.more = Duration::from_micros(5);
-        on_cores(&Plan { length: Duration::from_millis(40), records: false, ..plan }).expect("it is right").per_second()
+        simulated(&Plan { length: Duration::from_millis(40), records: false, ..plan })
+            .expect("it is right")
+            .per_second()
     };
     let [blocking, local, speculation, locking] =
         [Scheme::Blocking, Scheme::LocalSpeculation, Scheme::Speculation, Scheme::Locking].map(rate);
@@ -91,7 +97,7 @@ fn noticed(scheme: Scheme, fault: Option<Fault>, mistake: Option<Mistake>) -> Op
         let mut plan = Plan { seed, ..plan(scheme, MIXED, 5 * seed) };
         plan.transport.fault = fault;
         inject(mistake);
-        let ran = on_cores(&plan);
+        let ran = simulated(&plan);
         inject(None);
         if let Err(what) = ran {
             return Some(what);

@@ -12,7 +12,7 @@ use seriatim_engine::procedure::in_procedure;
 use seriatim_engine::procedure::reach;
 use seriatim_engine::procedure::repair::Conflicts;
 use seriatim_engine::{Body, Committed, Decided, Detached, Operations, Origin, Pending, Runner, Step, with_value};
-use seriatim_txn::Mode;
+use seriatim_txn::{Mode, PartitionSet, Partitions};
 
 use super::check::{self, PlanChecker};
 use super::registry::{CallStrategy, Entry, Registry};
@@ -94,6 +94,16 @@ impl Session {
         &mut self,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
+        self.call_in::<P>(arguments, None)
+    }
+
+    /// As [`Session::call_declared`], in these partitions, if they are known already and the procedure is still the one they were told by.
+    #[inline]
+    fn call_in<P: Declared>(
+        &mut self,
+        arguments: &P::Arguments,
+        known: Option<&InPartitions>,
+    ) -> Result<Committed<P::Output>, TransactError> {
         // Whatever becomes of this call, it does not depend on the transaction before.
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
@@ -102,10 +112,12 @@ impl Session {
         let (entry, conflicts) = (&*called.entries[at], &mut called.conflicts[at]);
         let body = Straight::<P> { handles: entry.handles::<P>(), arguments };
         if let Some(partitions) = runner.partitions()
-            && matches!(entry.strategy, CallStrategy::Straight | CallStrategy::Checked)
+            && let Some(owned) = match known {
+                Some(known) if std::ptr::eq(entry, &*known.entry) => Some(Ok(known.owned)),
+                _ => entry.owned::<P>(arguments, partitions),
+            }
         {
-            let reach = entry.reach.of(&body, partitions)?;
-            runner.reach(reach);
+            runner.reach(owned?);
         }
         let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
@@ -133,8 +145,9 @@ impl Session {
     /// which its thread may have to `wait`.
     pub(crate) fn step_declared<P: Declared>(
         &mut self,
-        procedure: P,
+        _: P,
         arguments: &P::Arguments,
+        known: Option<&InPartitions>,
         detached: &mut Detached<P::Output>,
         decided: Option<Decided>,
         wait: bool,
@@ -152,7 +165,15 @@ impl Session {
             CallStrategy::Checked | CallStrategy::Pieces => false,
         };
         if !is_straight || entry.mode() != Mode::ReadWrite {
-            return if wait { Step::Done(self.call(procedure, arguments)) } else { Step::Stalled };
+            if !wait {
+                return Step::Stalled;
+            }
+            // As `call`, but that the thread does not wait until the result may leave: the executor withholds it.
+            let mut result = self.call_in::<P>(arguments, known);
+            if self.runner.tx.is_overtaken() {
+                result = self.call_in::<P>(arguments, known);
+            }
+            return Step::Done(result);
         }
         runner.tx.name_procedure(P::NAME);
         let handles = entry.handles::<P>();
@@ -246,6 +267,25 @@ impl Session {
         self.called.conflicts.push(Conflicts::new(entry.repair_from));
         self.called.entries.push(entry);
         Ok(self.called.entries.len() - 1)
+    }
+}
+
+/// The partitions of a call, by the procedure as it was registered when they were computed.
+pub(crate) struct InPartitions {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) owned: PartitionSet,
+}
+
+impl Entry {
+    /// The partitions that a call owns while it runs; none of its own where it runs in parts.
+    #[inline]
+    pub(crate) fn owned<P: Declared>(
+        &self,
+        arguments: &P::Arguments,
+        partitions: &Partitions,
+    ) -> Option<Result<PartitionSet, TransactError>> {
+        let is_whole = matches!(self.strategy, CallStrategy::Straight | CallStrategy::Checked);
+        is_whole.then(|| self.reach.of(&Straight::<P> { handles: self.handles::<P>(), arguments }, partitions))
     }
 }
 

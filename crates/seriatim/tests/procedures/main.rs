@@ -7,6 +7,7 @@ mod calls;
 mod common;
 mod execution_modes;
 mod loops;
+mod owners;
 mod partitions;
 mod pieces;
 mod runs;

@@ -1,16 +1,18 @@
 //! The speed of light: the standard mix of TPC-C over plain arrays, a warehouse per thread, with rows of the specification's
 //! sizes but no index, no concurrency control, no log and no aborts. What an engine adds on top of this is its cost.
 //!
+//! The same rows and transactions are those of partitions with one owner each (`seriatim bench partitions --workload tpcc`).
+//!
 //! Everything is allocated and touched before the clock starts; orders, lines and history live in rings.
 
-mod data;
-mod transactions;
+pub mod data;
+pub mod transactions;
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use data::{Item, Warehouse};
+use data::{Extent, Item, Warehouse};
 use seriatim::{Rng, clock, thread};
 
 /// What was measured.
@@ -37,7 +39,7 @@ pub fn run(threads: usize, seconds: f64, seed: u64) -> Rate {
     assert!(threads > 0, "at least one thread");
     let window = Duration::from_secs_f64(seconds);
     let mut rng = Rng::from_seed(seed);
-    let items = data::items();
+    let items = data::items(&Extent::SPEC);
     let start = Barrier::new(threads);
     let (items, start) = (&items[..], &start);
     let counts: Vec<(u64, f64)> = thread::scope(|scope| {
@@ -56,12 +58,12 @@ pub fn run(threads: usize, seconds: f64, seed: u64) -> Rate {
 
 /// One thread: loads its warehouse, waits for the others, runs the mix. Transactions and seconds.
 fn drive(items: &[Item], mut rng: Rng, start: &Barrier, window: Duration) -> (u64, f64) {
-    let mut warehouse = Warehouse::load(&mut rng);
+    let mut warehouse = Warehouse::load(&mut rng, &Extent::SPEC);
     start.wait();
     let (begin, mut count) = (clock::Instant::now(), 0);
     loop {
         for _ in 0..STRIDE {
-            black_box(warehouse.run_one(items, &mut rng, count));
+            black_box(warehouse.run_one(items, &Extent::SPEC, &mut rng, count));
             count += 1;
         }
         let elapsed = begin.elapsed();

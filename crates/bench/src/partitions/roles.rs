@@ -1,0 +1,136 @@
+//! Roles of any application: who they are, what they give back, and what must hold of that whatever the application is.
+
+use seriatim_base::thread;
+use seriatim_partition::{PartitionId, Scheme};
+use seriatim_transport::{Application, CoordinatorEnd, Deployment, Options, OwnerEnd, OwnerRole, Port, deploy};
+
+use super::Measured;
+use super::clients::Counted;
+
+/// What a role gives back.
+pub enum Gives<A: Application, T> {
+    /// An owner.
+    Owner(Box<OwnerEnd<A>>),
+    /// The coordinator.
+    Coordinator(Box<CoordinatorEnd>),
+    /// A thread of clients.
+    Clients(Box<T>),
+}
+
+/// A thread's or simulated core's name, and what it runs.
+pub(super) type Role<G> = (String, Box<dyn FnOnce() -> G + Send>);
+
+/// The roles: owners, the coordinator if the scheme has one, threads of clients.
+pub(super) fn roles<A, T: 'static>(
+    options: &Options,
+    make: impl Fn(PartitionId) -> A::Partition + Send + Sync + 'static,
+    serve: impl Fn(Port<A>, u32) -> T + Clone + Send + 'static,
+) -> Vec<Role<Gives<A, T>>>
+where
+    A: Application + 'static,
+    OwnerRole<A>: Send,
+    Port<A>: Send,
+    seriatim_transport::CoordinatorRole<A>: Send,
+{
+    let Deployment { owners, coordinator, ports } = deploy::<A>(options, make);
+    let mut roles: Vec<Role<Gives<A, T>>> = Vec::new();
+    for owner in owners {
+        roles.push((format!("owner {}", owner.id()), Box::new(move || Gives::Owner(Box::new(owner.run())))));
+    }
+    if let Some(role) = coordinator {
+        roles.push(("coordinator".to_owned(), Box::new(move || Gives::Coordinator(Box::new(role.run())))));
+    }
+    for (number, port) in (0..).zip(ports) {
+        let serve = serve.clone();
+        roles.push((format!("clients {number}"), Box::new(move || Gives::Clients(Box::new(serve(port, number))))));
+    }
+    roles
+}
+
+/// Runs roles on threads.
+///
+/// # Errors
+/// That a role panicked.
+pub(super) fn on_threads<G: Send>(roles: Vec<Role<G>>) -> Result<Vec<G>, String> {
+    thread::scope(|scope| {
+        let running: Vec<_> = roles.into_iter().map(|(name, role)| (name, scope.spawn(role))).collect();
+        let join = |(name, thread): (String, thread::ScopedJoinHandle<'_, G>)| {
+            thread.join().map_err(|_| format!("{name} panicked"))
+        };
+        running.into_iter().map(join).collect()
+    })
+}
+
+/// What all roles gave.
+pub(super) struct Ends<A: Application, T> {
+    pub(super) owners: Vec<OwnerEnd<A>>,
+    pub(super) coordinator: Option<CoordinatorEnd>,
+    pub(super) told: Vec<T>,
+}
+
+impl<A: Application, T> Ends<A, T> {
+    pub(super) fn of(given: Vec<Gives<A, T>>) -> Ends<A, T> {
+        let mut ends = Ends { owners: Vec::new(), coordinator: None, told: Vec::new() };
+        for gives in given {
+            match gives {
+                Gives::Owner(end) => ends.owners.push(*end),
+                Gives::Coordinator(end) => ends.coordinator = Some(*end),
+                Gives::Clients(of) => ends.told.push(*of),
+            }
+        }
+        ends
+    }
+
+    /// The partitions.
+    pub(super) fn partitions(&self) -> impl Iterator<Item = &A::Partition> {
+        self.owners.iter().filter_map(|end| end.owner.as_ref()).map(|owner| owner.partition())
+    }
+
+    /// What must hold of every run: nobody was told what cannot be, nothing panicked, and nothing is left under way.
+    pub(super) fn check(&self, scheme: Scheme, counted: impl Fn(&T) -> &Counted) -> Result<(), String> {
+        if let Some(wrong) = self.told.iter().flat_map(|told| &counted(told).wrong).next() {
+            return Err(wrong.clone());
+        }
+        if scheme != Scheme::Locking && self.told.iter().any(|told| counted(told).conflict_aborted > 0) {
+            return Err("there are conflicts, and no locks".to_owned());
+        }
+        let coordinator = &self.coordinator;
+        let panics =
+            self.owners.iter().flat_map(|end| &end.panics).chain(coordinator.iter().flat_map(|end| &end.panics));
+        if let Some(panic) = panics.into_iter().next() {
+            return Err(format!("a role panicked: {panic}"));
+        }
+        if let Some((transaction, at)) = coordinator.iter().flat_map(|end| &end.broken).next() {
+            return Err(format!("{transaction} has committed, and is not done at partition {at}"));
+        }
+        for end in &self.owners {
+            let Some(owner) = &end.owner else { return Err(format!("partition {} is gone", end.id)) };
+            if !owner.is_idle() {
+                return Err(format!("something is under way at partition {} at the end", end.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// What came of the run.
+    pub(super) fn measured(&self, seconds: f64, fragments: [u64; 2], counted: impl Fn(&T) -> &Counted) -> Measured {
+        let mut measured = Measured {
+            seconds,
+            owners: self.owners.iter().map(|end| end.counts).collect(),
+            coordinator: self.coordinator.as_ref().map(|end| end.counts),
+            fragments,
+            ..Measured::default()
+        };
+        for of in self.told.iter().map(counted) {
+            measured.committed += of.committed;
+            measured.committed_multi += of.committed_multi;
+            measured.user_aborted += of.user_aborted;
+            measured.conflict_aborted += of.conflict_aborted;
+            measured.ended = [0, 1].map(|kind| measured.ended[kind] + of.ended[kind]);
+            measured.latencies.extend(&of.latencies);
+            measured.whole = measured.whole.max(of.whole);
+        }
+        measured.latencies.sort_unstable();
+        measured
+    }
+}

@@ -1,0 +1,199 @@
+//! TPC-C over partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.5 and §5.6): warehouses are divided evenly over partitions, items
+//! and what is only read of stock are everywhere, and a fixed number of clients have a warehouse each.
+//!
+//! A transaction over several partitions is one round: each partition does its part, New-Order the stock that it supplies, Payment
+//! its customer. Rows and transactions are those of the roofline, in plain arrays. An order of an item that does not exist fails at its own
+//! warehouse before it has changed anything, so that without speculation nothing needs undo; what other partitions have supplied is taken back.
+//!
+//! Invariant, which each run is checked by: conditions 1 to 4 of clause 3.3.2; and orders, their quantities, payments and
+//! deliveries at all partitions are those of the transactions that were answered to have committed, at the right warehouses, and no others.
+
+mod check;
+mod client;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim_base::Rng;
+use seriatim_partition::{Next, Part, PartitionId, Procedure};
+use seriatim_transport::Application;
+use seriatim_workload::roofline::data::{self, Item};
+use seriatim_workload::roofline::transactions::{Named, NewOrder};
+
+use super::roles::{self, Ends};
+use super::{Measured, StoreCosts};
+
+pub use client::Told;
+pub use seriatim_workload::roofline::data::Extent;
+pub use store::{Key, Store, Undo};
+
+/// The partitions and procedures of TPC-C.
+#[derive(Debug)]
+pub struct Tpcc;
+
+impl Application for Tpcc {
+    type Partition = Store;
+    type Procedure = Program;
+}
+
+/// A transaction: the same for each partition, which does its part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// The warehouse that it is of.
+    pub(super) home: u16,
+    pub(super) asks: Asks,
+}
+
+/// What a transaction asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Asks {
+    NewOrder(NewOrder),
+    Payment { district: u8, amount: f64, warehouse: u16, of_district: u8, named: Named },
+    OrderStatus { district: u8, named: Named },
+    Delivery { carrier: u8 },
+    StockLevel { district: u8, threshold: i32 },
+}
+
+impl Work {
+    /// The warehouses that it needs, its own first.
+    fn warehouses(&self) -> impl Iterator<Item = u16> {
+        let suppliers = match &self.asks {
+            Asks::NewOrder(order) => order.lines(),
+            _ => &[],
+        };
+        let customer = match self.asks {
+            Asks::Payment { warehouse, .. } => Some(warehouse),
+            _ => None,
+        };
+        std::iter::once(self.home).chain(suppliers.iter().map(|line| line.supply)).chain(customer)
+    }
+
+    /// Whether it fails by its own will.
+    fn fails(&self) -> bool {
+        matches!(&self.asks, Asks::NewOrder(order) if order.is_unused)
+    }
+}
+
+/// Which transactions there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kinds {
+    /// All five, in the standard shares (clause 5.2.3).
+    #[default]
+    Full,
+    /// New-Order alone (§5.6).
+    NewOrder,
+}
+
+/// A transaction over several partitions, in one round.
+#[derive(Clone, Debug)]
+pub struct Program {
+    work: Work,
+    partitions: Vec<PartitionId>,
+    is_sent: bool,
+}
+
+impl Procedure for Program {
+    type Work = Work;
+    type Reply = f64;
+    type Abort = ();
+    type Output = f64;
+
+    fn next(&mut self, replies: Vec<(PartitionId, Option<f64>)>) -> Next<Work, f64, ()> {
+        if std::mem::replace(&mut self.is_sent, true) {
+            return Next::Done(replies.into_iter().filter_map(|(_, reply)| reply).sum());
+        }
+        Next::Round(self.partitions.iter().map(|&partition| Part::last(partition, self.work)).collect())
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Scheme, partitions, delay, batches and costs.
+    pub transport: seriatim_transport::Options,
+    /// Divided over partitions: warehouse `w` is in partition `w mod n`.
+    pub warehouses: u16,
+    /// Rows of each.
+    pub extent: Extent,
+    /// What is asked for.
+    pub kinds: Kinds,
+    /// Percent of order lines that another warehouse supplies (1 by clause 2.4.1.5).
+    pub remote: f64,
+    /// Percent of payments by a customer of another warehouse (15 by clause 2.5.1.2).
+    pub remote_payments: f64,
+    /// Clients, each with a warehouse and one transaction under way.
+    pub clients: u32,
+    /// What a row costs simulated cores.
+    pub store: StoreCosts,
+    /// Runs before the measurement.
+    pub warmup: Duration,
+    /// Is measured.
+    pub length: Duration,
+    /// Determines rows and what is asked for.
+    pub seed: u64,
+}
+
+/// What a role gives back.
+pub type Gives = roles::Gives<Tpcc, Told>;
+
+impl Plan {
+    /// The specification's shares, under what a plan of the microbenchmark says of all else.
+    pub fn of(plan: &super::Plan, warehouses: u16, extent: Extent) -> Plan {
+        Plan {
+            transport: plan.transport.clone(),
+            warehouses,
+            extent,
+            kinds: Kinds::Full,
+            remote: 1.0,
+            remote_payments: 15.0,
+            clients: plan.clients,
+            store: plan.store,
+            warmup: plan.warmup,
+            length: plan.length,
+            seed: plan.seed,
+        }
+    }
+
+    /// The partition of a warehouse.
+    fn partition_of(&self, warehouse: u16) -> PartitionId {
+        PartitionId(u32::from(warehouse) % self.transport.partitions)
+    }
+
+    /// The roles.
+    pub fn roles(&self) -> Vec<roles::Role<Gives>> {
+        let (plan, items): (_, Arc<[Item]>) = (self.clone(), data::items(&self.extent).into());
+        let make = {
+            let plan = self.clone();
+            move |id: PartitionId| Store::new(&plan, id, Arc::clone(&items))
+        };
+        roles::roles::<Tpcc, Told>(&self.transport, make, move |port, number| client::serve(&plan, port, number))
+    }
+
+    /// What came of it, if all is as it must be.
+    ///
+    /// # Errors
+    /// What is not.
+    pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
+        let ends = Ends::of(given);
+        ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
+        check::check(self, &ends)?;
+        let fragments = [ends.partitions().map(Store::executed).sum(), ends.partitions().map(Store::undone).sum()];
+        Ok(ends.measured(self.length.as_secs_f64(), fragments, |told| &told.counted))
+    }
+
+    /// A warehouse's own source of randomness for its rows.
+    fn rows(&self, warehouse: u16) -> Rng {
+        Rng::from_seed(self.seed ^ (u64::from(warehouse) + 1) << 40)
+    }
+}
+
+/// Runs a plan on threads.
+///
+/// # Errors
+/// What is not as it must be, or that a role panicked.
+pub fn on_threads(plan: &Plan) -> Result<Measured, String> {
+    plan.finish(roles::on_threads(plan.roles())?)
+}
