@@ -18,6 +18,8 @@ pub enum Wait {
     Yield,
     /// It sleeps at least so long.
     Sleep(Duration),
+    /// It stays awake for so long, and offers its processor to others.
+    Awake(Duration),
 }
 
 /// What a core does with its region, a stretch of code that takes effect at one moment of virtual time or not at all.

@@ -163,7 +163,7 @@ pub fn pause(duration: Duration) {
         return sleep(duration);
     }
     #[cfg(feature = "simulate")]
-    if crate::simulated::wait(crate::simulated::Wait::Sleep(duration)) {
+    if crate::simulated::wait(crate::simulated::Wait::Awake(duration)) {
         return;
     }
     let began = crate::clock::Instant::now();

@@ -347,9 +347,10 @@ impl simulated::Machine for Cores {
             Wait::Spin(pauses) => self.costs.pause * u64::from(pauses),
             Wait::Yield => self.costs.yields,
             Wait::Sleep(time) => picoseconds(time).saturating_add(self.costs.sleep),
+            Wait::Awake(time) => picoseconds(time).max(self.costs.yields),
         };
         core.waited.set(core.waited.get() + cost);
-        if matches!(wait, Wait::Sleep(_)) {
+        if matches!(wait, Wait::Sleep(_) | Wait::Awake(_)) {
             core.slept.set(core.slept.get() + cost);
         }
         self.pass(at, core, cost, Last::Wait(wait));
