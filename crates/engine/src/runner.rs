@@ -406,7 +406,10 @@ impl Runner {
         *attempts += 1;
         // Who was in the way of one that was left out of a batch has been decided: there is nothing to wait for.
         if cause.reason != Reason::LeftOut {
-            pause(&policy, *attempts, &mut self.rng);
+            match &self.tx.inner().regulation {
+                Some(regulation) => regulation.pause(&mut self.rng),
+                None => pause(&policy, *attempts, &mut self.rng),
+            }
         }
         Ok(())
     }

@@ -109,6 +109,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     gated: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
+    /// Where snapshots may be older than the present: what the next one comes after.
+    place: Option<Cell<u64>>,
     /// Whether the protocol publishes procedures piece by piece.
     pieces: bool,
     /// Whether decisions are queued.
@@ -677,6 +679,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
+            place: (capabilities.snapshots == Freshness::Bounded).then(Cell::default),
             pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
@@ -1388,7 +1391,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.left.set(self.stride());
         if let Some(log) = &self.log {
             cold_path();
-            log.borrow_mut().begin(mode == Mode::ReadOnly);
+            log.borrow_mut().begin((mode == Mode::ReadOnly).then_some(self.place.is_none()));
         }
         if mode == Mode::ReadOnly
             && let Some(persistence) = &inner.persistence
@@ -1396,6 +1399,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let hold = persistence.hold();
             self.worker().core().held = hold.as_ref().map(Hold::epoch);
             self.hold.set(hold);
+        }
+        if mode == Mode::ReadOnly
+            && let Some(place) = &self.place
+        {
+            self.worker().come_after(place.get());
         }
         self.worker().begin(mode, self.priority.get());
         if self.pieces
@@ -1603,6 +1611,21 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
+    /// What the transaction saw or did, later snapshots of the session see.
+    #[inline]
+    fn note_place(&self) {
+        if let Some(place) = &self.place {
+            place.set(place.get().max(self.worker().place()));
+        }
+    }
+
+    /// Snapshots come after all that has ended when they begin: others than its caller may have been told of it.
+    pub(crate) fn snapshots_of_the_present(&self) {
+        if let Some(place) = &self.place {
+            place.set(u64::MAX);
+        }
+    }
+
     /// The decision was made: if it is to commit, the transaction is closed.
     #[inline]
     pub(crate) fn decided(&self, outcome: Result<Outcome, OpError>) -> Result<Outcome, OpError> {
@@ -1613,6 +1636,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 log.borrow_mut().commit();
             }
             self.dependency.set(self.dependency.get().with(tid));
+            self.note_place();
             if let Some(lease) = self.lease.get() {
                 self.inner.pool.counters(lease.slot).committed();
             }
@@ -1835,6 +1859,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 counters.user_aborted();
                 // The body may tell what it read.
                 self.dependency.set(self.dependency.get().with(self.worker().newest()));
+                self.note_place();
             }
         }
         self.ending.set(true);

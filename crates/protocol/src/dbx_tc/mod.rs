@@ -62,6 +62,7 @@ impl Protocol for DbxTc {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &OPTIONS,
     };

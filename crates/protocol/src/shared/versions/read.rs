@@ -7,13 +7,14 @@
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::{Epoch, Tid};
+use seriatim_base::Epoch;
 use seriatim_catalog::Key;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{OpError, RowPtr, Scan, Seen, Table};
 
 use super::{View, find};
 use crate::shared::optimistic::Optimistic;
+use crate::shared::origin::Origin;
 use crate::shared::record;
 use crate::shared::record_header;
 
@@ -26,8 +27,8 @@ enum Shown {
     Before,
 }
 
-pub(crate) fn read<V: View>(
-    attempt: &mut Optimistic,
+pub(crate) fn read<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
     table: &Table,
     key: Key<'_>,
     view: V,
@@ -50,8 +51,8 @@ pub(crate) fn read<V: View>(
 
 /// The row that a key had when the log stopped, if its record was unlinked since.
 #[cold]
-fn read_undurable_deletions<V: View>(
-    attempt: &mut Optimistic,
+fn read_undurable_deletions<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
     table: &Table,
     key: Key<'_>,
     view: V,
@@ -64,8 +65,8 @@ fn read_undurable_deletions<V: View>(
     })
 }
 
-pub(crate) fn scan_next<V: View>(
-    attempt: &mut Optimistic,
+pub(crate) fn scan_next<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
     table: &Table,
     scan: &mut Scan,
     view: V,
@@ -88,7 +89,7 @@ pub(crate) fn scan_next<V: View>(
 }
 
 #[inline]
-fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: V) -> bool {
+fn next_leaf<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, scan: &mut Scan, view: V) -> bool {
     let core = &attempt.base.core;
     if let Some(epoch) = view.epoch() {
         // SAFETY: undurable deletions are kept, as it was deleted after the durable epoch; its key is of the table's class.
@@ -105,15 +106,9 @@ fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, 
 
 /// The version of a record that a view shows.
 #[inline(always)]
-fn shown<V: View>(attempt: &mut Optimistic, table: &Table, record: RecordPtr, view: V) -> Shown {
-    // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
-    // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
-    let word = loop {
-        if let Some(word) = record_header::settled(table, record) {
-            break word;
-        }
-    };
-    if word.is_absent() && word.tid() != Tid::ZERO && view.shows_deletion(&table.record_layout, record, word.tid()) {
+fn shown<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, record: RecordPtr, view: V) -> Shown {
+    let (word, is_deleted) = view.look(table, record);
+    if is_deleted {
         attempt.base.newest = attempt.base.newest.max(word.tid());
         attempt.base.seen = Seen { record: Some(record), tid: word.tid(), absent: true, own: false };
         return Shown::Deleted;
