@@ -74,7 +74,8 @@ impl Session {
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
-    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; once the log has stopped
+    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed, or, where it is of bounded age
+    /// ([`Freshness::Bounded`](crate::Freshness::Bounded)), what its session knows of and what is older than all that is under way; once the log has stopped
     /// ([`LogStatistics::stopped`](crate::LogStatistics::stopped)), the durable epoch. So it does while the disk is full or has not
     /// flushed for 100 ms, rather than wait for it: what was answered is there, what was submitted and is not durable is not. One that is
     /// under way then may run again.
