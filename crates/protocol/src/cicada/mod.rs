@@ -149,8 +149,8 @@ impl State {
     fn take_view(&mut self, core: &Core) -> Option<View> {
         let after = std::mem::take(&mut self.after);
         if core.shown_epoch().is_some() {
-            // What is not durable is not shown, whoever wrote it; and what is, is long past.
-            return Some(View::new(core, self.under_way.read_at()));
+            // All of a durable epoch has ended, whoever is under way commits later: the epoch alone says what is shown.
+            return Some(View::new(core, u64::MAX));
         }
         if after == u64::MAX {
             return None;
@@ -195,7 +195,7 @@ impl Variant for State {
     }
 
     fn place(&self, attempt: &Optimistic<Entry>) -> u64 {
-        self.reading.map_or(attempt.locks.last(), |view| view.at)
+        self.reading.filter(|view| view.at < u64::MAX).map_or(attempt.locks.last(), |view| view.at)
     }
 
     #[inline(always)]
