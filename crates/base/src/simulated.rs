@@ -18,7 +18,7 @@ pub enum Wait {
     Yield,
     /// It sleeps at least so long.
     Sleep(Duration),
-    /// It lets so much time pass without giving its processor back.
+    /// It stays awake for so long, and offers its processor to others.
     Awake(Duration),
 }
 

@@ -240,6 +240,16 @@ fn bench() -> Command {
             )
             .arg(
                 number(
+                    "pauses",
+                    "auto|regulated|doubled",
+                    "auto",
+                    "How long a pause after a conflict is at most: found by hill climbing over the throughput, or doubled with each \
+                     attempt; auto: as the protocol wants it",
+                )
+                .value_parser(["auto", "regulated", "doubled"]),
+            )
+            .arg(
+                number(
                     "snapshots",
                     "on|off",
                     "on",

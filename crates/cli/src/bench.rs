@@ -245,6 +245,11 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     let builder = builder.track_contention(matches.contains_id("contention"));
     let builder = builder.step_helpers(matches.contains_id("simulate-cores"));
     let mut builder = builder.prefetch(text("prefetch") == "on").procedure_snapshots(text("snapshots") == "on");
+    builder = match &*text("pauses") {
+        "regulated" => builder.regulate_pauses(true),
+        "doubled" => builder.regulate_pauses(false),
+        _ => builder,
+    };
     for (name, value) in matches.get_many::<(String, u64)>("option").into_iter().flatten() {
         builder = builder.protocol_option(name, *value);
     }

@@ -250,7 +250,7 @@ impl Report<'_> {
             .iter()
             .filter_map(|knob| Some((knob.name.to_owned(), json!(self.values.text(knob.name).ok()?))))
             .collect();
-        for name in ["protocol", "htm", "prefetch", "snapshots"] {
+        for name in ["protocol", "htm", "pauses", "prefetch", "snapshots"] {
             options.insert(name.to_owned(), json!(matches.get_one::<String>(name)));
         }
         let of_protocol = self.db.protocol_options().map(|(knob, value)| (knob.name.to_owned(), json!(value)));
@@ -270,6 +270,7 @@ impl Report<'_> {
             "committed_per_second": self.per_second(),
             "user_aborted": self.measured.user_aborted(),
             "conflict_aborted": statistics.conflict_aborted,
+            "pause_max_us": self.db.statistics().pause_max.map(|pause| pause.as_secs_f64() * 1e6),
             "aborts": causes,
             "repairs": statistics.repairs,
             "runs_repaired": statistics.runs_repaired,

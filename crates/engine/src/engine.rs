@@ -23,6 +23,7 @@ use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
 use crate::protocol::{self, OpenProtocol};
 use crate::queue::Queue;
+use crate::regulation::Regulation;
 use crate::runtime::DynHandle;
 use crate::settings::Settings;
 use crate::table::TableSet;
@@ -68,6 +69,8 @@ pub(crate) struct Inner {
     recording: Option<Recording>,
     /// There if conflicts are tracked.
     pub(crate) contention: Option<Tracker>,
+    /// There if pauses after conflicts are regulated.
+    pub(crate) regulation: Option<Arc<Regulation>>,
     /// Dropped last: everything above lives in its memory.
     foundation: Foundation,
 }
@@ -86,6 +89,12 @@ impl Deref for Inner {
     fn deref(&self) -> &Foundation {
         &self.foundation
     }
+}
+
+/// A period of the regulation of pauses ends.
+fn regulate(regulation: &Regulation, pool: &Pool, now: Instant) {
+    let (commits, conflicts) = pool.decided();
+    regulation.climb(commits, conflicts, now.nanoseconds());
 }
 
 /// Epochs between two looks at idle workers.
@@ -141,6 +150,8 @@ impl Engine {
         let queue = queue.map(|settings| Queue::open(settings, validator, &pool));
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
+        let is_regulated = options.regulate_pauses.unwrap_or(foundation.protocol.info().capabilities.regulated);
+        let regulation = is_regulated.then(|| Arc::new(Regulation::new(options.retry.pause_max)));
         let ticker = if options.step_helpers {
             None
         } else {
@@ -152,6 +163,7 @@ impl Engine {
             let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
             let undurable_deletions = Arc::clone(&environment.undurable_deletions);
+            let regulation = regulation.clone();
             let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
             let tick = move || {
                 let now = Instant::now();
@@ -159,6 +171,9 @@ impl Engine {
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
                 memory.advance_horizon(epochs.advance(&htm));
+                if let Some(regulation) = &regulation {
+                    regulate(regulation, &idle, now);
+                }
                 if let Some((log, look_behind)) = &mut log {
                     look_behind(epochs.current(), log.durable().epoch());
                     if durability::is_at_limit(epochs.current()) {
@@ -218,6 +233,7 @@ impl Engine {
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
             contention: options.track_contention.then(Tracker::new),
+            regulation,
             foundation,
             options,
         };
@@ -517,6 +533,7 @@ impl Engine {
             queue: self.inner.queue.as_ref().map(Queue::statistics),
             snapshot_ages: self.inner.environment.epochs.snapshots().eventual().map(|_| SnapshotAges::default()),
             partitions: self.inner.protocol.partitions().map_or(0, |(partitions, _)| partitions.count()),
+            pause_max: self.inner.regulation.as_ref().map(|regulation| regulation.pause_max()),
             ..Statistics::default()
         };
         self.inner.pool.add_to(&mut statistics);
@@ -541,6 +558,9 @@ impl Engine {
         let environment = &self.inner.environment;
         self.inner.clock.advance(self.inner.options.epoch_interval);
         environment.advance_epoch();
+        if let Some(regulation) = &self.inner.regulation {
+            regulate(regulation, &self.inner.pool, Instant::now());
+        }
         let age = nanoseconds(self.inner.options.transaction_age_max);
         reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
         if let Some(persistence) = &self.inner.persistence {

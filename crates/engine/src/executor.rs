@@ -533,7 +533,12 @@ impl<S: ExecutorSession> Desk<S> {
     }
 
     fn session(&mut self) -> Box<S> {
-        self.sessions.pop().unwrap_or_else(|| Box::new((self.open)()))
+        self.sessions.pop().unwrap_or_else(|| {
+            let mut session = Box::new((self.open)());
+            // A client's calls are run by any of the sessions, and it may have been answered by another.
+            session.runner().tx.snapshots_of_the_present();
+            session
+        })
     }
 
     fn give_back(&mut self, mut session: Box<S>, is_whole: bool) {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim_base::Epoch;
-use seriatim_txn::Freshness;
+use seriatim_txn::{Freshness, Mode};
 
 use crate::engine::Inner;
 
@@ -23,6 +23,30 @@ pub(crate) struct SessionFreshness {
     told: Cell<Epoch>,
     /// Always all that has committed: a chain of pieces that is not whole may be older than the snapshot.
     present: bool,
+}
+
+/// What the next snapshot of a session comes after, where it reads at a timestamp of the past and nobody makes it
+/// ([`seriatim_txn::Worker::come_after`]).
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The place of what the session saw or did; `u64::MAX`: all that has ended.
+    pub(crate) own: Cell<u64>,
+    /// Whether it was told of what others did, and has not come after that yet.
+    pub(crate) told: Cell<bool>,
+}
+
+impl Place {
+    /// A transaction of this mode ended at this place.
+    #[inline]
+    pub(crate) fn note(&self, place: u64, mode: Mode) {
+        // One that accessed nothing has no place of its own.
+        if place > self.own.get() {
+            self.own.set(place);
+            if mode == Mode::ReadOnly {
+                self.told.set(false);
+            }
+        }
+    }
 }
 
 const NONE: Epoch = Epoch(0);
@@ -72,9 +96,10 @@ impl SessionFreshness {
 impl Inner {
     /// How fresh snapshots are under these options: as the protocol's line says, or fresher.
     pub(crate) fn freshness(&self) -> Freshness {
-        let are_eventual = self.environment.epochs.snapshots().eventual().is_some() && self.gate.is_none();
+        let snapshots = self.environment.epochs.snapshots();
+        let of_the_present = snapshots.are_made_when_taken() || snapshots.eventual().is_some() && self.gate.is_some();
         match self.protocol.info().capabilities.snapshots {
-            Freshness::Bounded if !are_eventual => Freshness::Latest,
+            Freshness::Bounded if of_the_present => Freshness::Latest,
             stated => stated,
         }
     }

@@ -28,6 +28,7 @@ pub mod procedure;
 pub mod protocol;
 mod queue;
 mod record;
+mod regulation;
 mod retry;
 mod runner;
 mod runtime;

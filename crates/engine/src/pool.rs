@@ -241,6 +241,12 @@ impl Pool {
         }
     }
 
+    /// Commits and conflicts of all workers until now.
+    pub(crate) fn decided(&self) -> (u64, u64) {
+        let decided = self.slots.iter().map(|slot| slot.counters.decided());
+        decided.fold((0, 0), |sum, decided| (sum.0 + decided.0, sum.1 + decided.1))
+    }
+
     /// Workers with an open transaction, at this moment.
     pub(crate) fn busy(&self) -> usize {
         self.slots.iter().filter(|slot| slot.busy.load(Ordering::Relaxed)).count()

@@ -70,7 +70,8 @@ impl Log {
         Log { recorder, session, written, taken_back, run: None, reads, scans }
     }
 
-    pub(crate) fn begin(&mut self, snapshot: bool) {
+    /// `snapshot`: whether it is of the present, if it is one.
+    pub(crate) fn begin(&mut self, snapshot: Option<bool>) {
         let now = clock::Instant::now().nanoseconds();
         self.recorder.begin(self.session, now);
         self.written.clear();
@@ -78,8 +79,8 @@ impl Log {
         self.reads.clear();
         self.scans.clear();
         self.run = None;
-        if snapshot {
-            self.recorder.snapshot(now);
+        if let Some(is_latest) = snapshot {
+            self.recorder.snapshot(if is_latest { now } else { 0 });
         }
     }
 

@@ -269,8 +269,9 @@ impl Runner {
         if receipt.epoch() > now {
             return Err(TransactError::FutureReceipt { epoch: receipt.epoch(), now });
         }
-        if let Some(freshness) = &self.tx.freshness {
-            freshness.read_after(receipt.epoch());
+        match &self.tx.freshness {
+            Some(freshness) => freshness.read_after(receipt.epoch()),
+            None => self.tx.next_snapshot_of_the_present(),
         }
         Ok(())
     }
@@ -434,7 +435,10 @@ impl Runner {
         *attempts += 1;
         // Who was in the way of one that was left out of a batch has been decided: there is nothing to wait for.
         if cause.reason != Reason::LeftOut {
-            pause(&policy, *attempts, &mut self.rng);
+            match &self.tx.inner().regulation {
+                Some(regulation) => regulation.pause(&mut self.rng),
+                None => pause(&policy, *attempts, &mut self.rng),
+            }
         }
         Ok(())
     }

@@ -60,6 +60,9 @@ pub struct Settings {
     pub helper_threads: Option<usize>,
     /// Operations of an attempt between two validations.
     pub operations_max: u32,
+    /// Whether pauses after conflicts are found by hill climbing (`RetryPolicy` says how long they are at most) instead of doubled; none: where
+    /// the protocol wants it.
+    pub regulate_pauses: Option<bool>,
     /// Of the jitter of retries.
     pub seed: u64,
     /// Whether procedures fetch ahead.
@@ -232,6 +235,7 @@ impl Default for Settings {
             record_history: false,
             track_contention: false,
             retry: RetryPolicy::default(),
+            regulate_pauses: None,
             transaction_age_max: Duration::from_secs(60),
             epoch_interval: Duration::from_millis(10),
             step_helpers: false,

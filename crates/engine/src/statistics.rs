@@ -20,6 +20,8 @@ pub struct Statistics {
     pub user_aborted: u64,
     /// Attempts ended by a conflict; each was retried or gave up.
     pub conflict_aborted: u64,
+    /// The longest pause after a conflict, now, where pauses are regulated.
+    pub pause_max: Option<Duration>,
     /// The same by phase and reason; only those that happened.
     pub aborts: Vec<(Cause, u64)>,
     /// Repairs of attempts whose reads went stale, under a protocol that repairs: each instead of a retry.
@@ -177,6 +179,7 @@ impl Statistics {
             committed: self.committed - earlier.committed,
             user_aborted: self.user_aborted - earlier.user_aborted,
             conflict_aborted: self.conflict_aborted - earlier.conflict_aborted,
+            pause_max: self.pause_max,
             aborts: aborts.filter(|&(_, count)| count > 0).collect(),
             repairs: self.repairs - earlier.repairs,
             runs_repaired: self.runs_repaired - earlier.runs_repaired,
@@ -245,6 +248,11 @@ impl Counters {
     pub(crate) fn conflict_aborted(&self, cause: Cause) {
         bump(&self.conflict_aborted);
         bump(&self.causes[cause.phase as usize][cause.reason as usize]);
+    }
+
+    /// Commits and conflicts.
+    pub(crate) fn decided(&self) -> (u64, u64) {
+        (self.committed.load(Ordering::Relaxed), self.conflict_aborted.load(Ordering::Relaxed))
     }
 
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {

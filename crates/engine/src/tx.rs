@@ -51,7 +51,7 @@ use crate::contention::AD_HOC;
 use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
-use crate::freshness::SessionFreshness;
+use crate::freshness::{Place, SessionFreshness};
 use crate::lean::LeanWorker;
 use crate::options::Bounds;
 use crate::parking::{Parking, TOO_OLD};
@@ -110,6 +110,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     gated: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
+    /// Where snapshots may be older than the present, and none is made for it: what the next one comes after.
+    place: Option<Place>,
     /// Whether the protocol publishes procedures piece by piece.
     pieces: bool,
     /// Whether decisions are queued.
@@ -682,6 +684,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
+            place: (inner.freshness() == Freshness::Bounded
+                && inner.environment.epochs.snapshots().eventual().is_none())
+            .then(Place::default),
             pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
@@ -1397,7 +1402,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.left.set(self.stride());
         if let Some(log) = &self.log {
             cold_path();
-            log.borrow_mut().begin(mode == Mode::ReadOnly);
+            log.borrow_mut().begin((mode == Mode::ReadOnly).then_some(self.place.is_none()));
         }
         if mode == Mode::ReadOnly
             && let Some(persistence) = &inner.persistence
@@ -1406,8 +1411,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.worker().core().held = hold.as_ref().map(Hold::epoch);
             self.hold.set(hold);
         }
-        match &self.freshness {
-            Some(freshness) if mode == Mode::ReadOnly => self.begin_eventual(freshness, lease.slot),
+        match (&self.freshness, &self.place) {
+            (Some(freshness), _) if mode == Mode::ReadOnly => self.begin_eventual(freshness, lease.slot),
+            (_, Some(place)) if mode == Mode::ReadOnly => self.begin_after(place),
             _ => self.worker().begin(mode, self.priority.get()),
         }
         if self.pieces
@@ -1630,6 +1636,35 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
+    /// What the transaction saw or did, later snapshots of the session see.
+    #[inline]
+    fn note_place(&self) {
+        if let Some(place) = &self.place {
+            place.note(self.worker().place(), self.mode.get());
+        }
+    }
+
+    /// Snapshots come after all that has ended when they begin: others than its caller may have been told of it.
+    pub(crate) fn snapshots_of_the_present(&self) {
+        if let Some(place) = &self.place {
+            place.own.set(u64::MAX);
+        }
+    }
+
+    /// The next snapshot comes after all that has ended by now.
+    pub(crate) fn next_snapshot_of_the_present(&self) {
+        if let Some(place) = &self.place {
+            place.told.set(true);
+        }
+    }
+
+    #[cold]
+    fn begin_after(&self, place: &Place) {
+        let own = if self.bounds.get().own_commits { place.own.get() } else { 0 };
+        self.worker().come_after(if place.told.get() { u64::MAX } else { own });
+        self.worker().begin(Mode::ReadOnly, self.priority.get());
+    }
+
     /// The decision was made: if it is to commit, the transaction is closed.
     #[inline]
     pub(crate) fn decided(&self, outcome: Result<Outcome, OpError>) -> Result<Outcome, OpError> {
@@ -1640,6 +1675,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 log.borrow_mut().commit();
             }
             self.dependency.set(self.dependency.get().with(tid));
+            self.note_place();
             if let Some(lease) = self.lease.get() {
                 self.inner.pool.counters(lease.slot).committed();
             }
@@ -1885,6 +1921,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 counters.user_aborted();
                 // The body may tell what it read.
                 self.dependency.set(self.dependency.get().with(self.worker().newest()));
+                self.note_place();
             }
         }
         self.ending.set(true);

@@ -11,6 +11,10 @@
 //!   online at the seal of round n, or is past its installs. When round n has passed, the version is replaced.
 //! - A worker that holds the version took it up before that, so it is online at the seal of round n + 1, or holds it no more. When
 //!   that round has passed nobody holds the version. So then the horizon is what round n noted.
+//!
+//! Readers of the past ([`PastReads`](crate::PastReads)) come online later, and read what was replaced before. Then a round notes what
+//! they say instead of the epoch, before its seal. Take a reader of the past that may read what a commit of an epoch before that replaced.
+//! It asked what is kept before they said so, and after it came online, both with a fence between: so it is online at the seal of round n.
 
 use crate::heap::lock;
 use crate::quiescence::{Awaited, Counts};

@@ -48,7 +48,7 @@ mod system;
 pub use counted::{Charge, CountedVec};
 pub use error::{Error, OutOfMemory};
 pub use local::{Local, Pinned, allocated_bytes};
-pub use memory::{Memory, Options};
+pub use memory::{Memory, Options, PastReads};
 
 use seriatim_base::size::Size;
 

@@ -251,6 +251,13 @@ impl Local {
         self.shared.released()
     }
 
+    /// Whether a worker that is online, or comes online later, may read what a commit of this epoch replaced or deleted, although the
+    /// grace period of that has passed: only where there are readers of the past ([`Memory::keep_for`](crate::Memory::keep_for)).
+    #[inline]
+    pub fn may_be_read(&self, epoch: Epoch) -> bool {
+        self.shared.past_reads.get().is_some() && epoch >= self.shared.horizon.epoch()
+    }
+
     /// The point until which versions are kept for the log.
     #[inline]
     pub fn kept_until(&self) -> Option<&DurablePoint> {

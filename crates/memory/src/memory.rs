@@ -61,6 +61,15 @@ pub(crate) struct Shared {
     pub(crate) kept_until: OnceLock<Arc<DurablePoint>>,
     /// Until when they are kept for readers of snapshots of the past; none: there are no such readers.
     pub(crate) snapshots: OnceLock<SnapshotHorizon>,
+    /// Who may read what was replaced before they came online; none: nobody.
+    pub(crate) past_reads: OnceLock<Arc<dyn PastReads>>,
+}
+
+/// Readers of the past: who comes online later may read versions that were replaced before.
+pub trait PastReads: std::fmt::Debug + Send + Sync {
+    /// Who comes online after this call reads nothing that commits of epochs before the answer replaced. `now`: the epoch, read before
+    /// the call. The answers never go back. A helper asks now and then.
+    fn since(&self, now: Epoch) -> Epoch;
 }
 
 /// A worker's place.
@@ -94,6 +103,7 @@ impl Memory {
             orphaned: AtomicBool::new(false),
             kept_until: OnceLock::new(),
             snapshots: OnceLock::new(),
+            past_reads: OnceLock::new(),
         }));
         memory.prefault(prefault_bytes).map_err(Error::OutOfMemory)?;
         Ok(memory)
@@ -178,9 +188,21 @@ impl Memory {
         }
     }
 
+    /// From now on keeps what is retired as a version until [`Local::horizon`] has passed the epoch that replaced it, and has the horizon
+    /// wait for these readers. So memory comes back only if a helper moves the horizon ([`Memory::advance_horizon`]). Called at most once,
+    /// before there are versions.
+    ///
+    /// # Panics
+    /// If called again.
+    pub fn keep_for(&self, past_reads: Arc<dyn PastReads>) {
+        assert!(self.0.past_reads.set(past_reads).is_ok(), "one protocol to a database");
+    }
+
     /// Moves [`Local::horizon`] on if everyone has gone offline who was online when it was called last and did so. To be called by a
     /// helper now and then, as when it advances the epoch. `now`: the epoch.
     pub fn advance_horizon(&self, now: Epoch) {
+        // Before the seal of a round: who comes online after that reads no more than this says.
+        let now = self.0.past_reads.get().map_or(now, |past_reads| past_reads.since(now));
         self.0.horizon.advance(&self.0.counts, now);
     }
 
@@ -203,10 +225,14 @@ impl Shared {
 
     /// Up to which epoch replaced versions are kept no more.
     pub(crate) fn kept_until(&self) -> Epoch {
-        self.released().unwrap_or(Epoch(u64::MAX))
+        let released = self.released().unwrap_or(Epoch(u64::MAX));
+        match self.past_reads.get() {
+            Some(_) => released.min(Epoch(self.horizon.epoch().0.saturating_sub(1))),
+            None => released,
+        }
     }
 
-    /// The same; `None` where none are kept.
+    /// Until when deletions are listed that readers of the durable epoch or of snapshots need; `None` where there are no such readers.
     pub(crate) fn released(&self) -> Option<Epoch> {
         let durable = self.kept_until.get().map(|point| point.released());
         let passed = self.snapshots.get().map(SnapshotHorizon::epoch);

@@ -41,10 +41,15 @@ impl<P: Protocol> Stage<P> {
     }
 
     pub(crate) fn open(&self) -> Open<P::Worker> {
-        let mut worker = self.bench.worker();
-        worker.begin(Mode::ReadWrite, Priority::NONE);
+        self.open_with(self.bench.worker(), Mode::ReadWrite)
+    }
+
+    /// A transaction of this worker. One that only reads may be older than the present.
+    pub(crate) fn open_with(&self, mut worker: P::Worker, mode: Mode) -> Open<P::Worker> {
+        worker.begin(mode, Priority::NONE);
         let mut seen = Transaction::new(self.clock.get());
         seen.began = self.now();
+        seen.snapshot = (mode == Mode::ReadOnly).then_some(0);
         Open { worker, seen, writes: Vec::new() }
     }
 

@@ -185,7 +185,7 @@ impl<P: Recover> Bench<P> {
         let Table { index, .. } = *table;
         // SAFETY: the only thread; nothing of the index is kept.
         unsafe { index.dispose(&mut core.local) };
-        for _ in 0..3 {
+        for _ in 0..20 {
             environment.advance_epoch();
             core.local.collect();
         }
@@ -341,6 +341,7 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row
         assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
         assert!(commit(&mut worker) > last);
     }
+    (0..20).for_each(|_| bench.environment.advance_epoch());
     clear_away(&mut worker);
 }
 
@@ -430,6 +431,7 @@ fn over_what_is_there<P: Recover>() {
         }
         bench.finish(&mut core);
         // The tombstone of which a worker knows is that worker's to unlink.
+        (0..20).for_each(|_| bench.environment.advance_epoch());
         clear_away(&mut worker);
         assert_eq!([0, 1, 2].map(|id| bench.peek(&mut core, id)), [const { None }; 3]);
         drop((worker, core));

@@ -120,6 +120,8 @@ fn sum<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, low: u64, high: u6
 /// Everything is put away: what is linked is what is there.
 fn cleared<P: Protocol>(bench: &Bench<P>, workers: &mut [&mut P::Worker]) {
     for _ in 0..8 {
+        // Readers of the past keep what helpers have not passed.
+        bench.environment.advance_epoch();
         for worker in workers.iter_mut() {
             attempt(*worker, |worker| bench.read(worker, 0));
             worker.core().local.collect();

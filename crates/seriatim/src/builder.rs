@@ -195,6 +195,15 @@ impl Builder {
         self
     }
 
+    /// Whether the longest pause after a conflict is found by hill climbing over the throughput, between none and
+    /// [`RetryPolicy::pause_max`], and each pause is anything up to it; else they double, as [`RetryPolicy`] says. The number is one for the
+    /// database, and moves with each epoch in which there are conflicts. Default: where the protocol wants it
+    /// ([`Capabilities::regulated`](crate::Capabilities::regulated)).
+    pub fn regulate_pauses(mut self, wanted: bool) -> Builder {
+        self.settings.regulate_pauses = Some(wanted);
+        self
+    }
+
     /// How conflicts are retried.
     pub fn retry(mut self, policy: RetryPolicy) -> Builder {
         self.settings.retry = policy;

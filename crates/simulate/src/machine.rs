@@ -350,7 +350,7 @@ impl simulated::Machine for Cores {
             Wait::Awake(time) => picoseconds(time).max(self.costs.yields),
         };
         core.waited.set(core.waited.get() + cost);
-        if matches!(wait, Wait::Sleep(_)) {
+        if matches!(wait, Wait::Sleep(_) | Wait::Awake(_)) {
             core.slept.set(core.slept.get() + cost);
         }
         self.pass(at, core, cost, Last::Wait(wait));

@@ -50,7 +50,7 @@ pub enum Freshness {
     None,
     /// A snapshot sees every transaction that committed before it began.
     Latest,
-    /// A snapshot may lag by a stated time.
+    /// A snapshot may lag by as long as the oldest transaction has been open that may write. It is not older than what its session did before.
     Bounded,
 }
 
@@ -96,6 +96,8 @@ pub struct Capabilities {
     pub repair: bool,
     /// Has partitions, and runs a procedure alone in its own ([`Protocol::partitions`]).
     pub partitions: bool,
+    /// Wants the pauses after its conflicts regulated by throughput, unless the database is told otherwise.
+    pub regulated: bool,
 }
 
 /// A protocol's line in the registry.
@@ -353,6 +355,16 @@ pub trait Worker: Send {
     /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that favour the older
     /// transaction.
     fn begin(&mut self, mode: Mode, priority: Priority);
+
+    /// Where snapshots may be older than the present ([`Freshness::Bounded`]): the next transaction, if it only reads, comes after those at this
+    /// place ([`Worker::place`]) and before, whatever that costs it; `u64::MAX`: after all that have ended. It need not be called.
+    fn come_after(&mut self, _place: u64) {}
+
+    /// Where snapshots may be older than the present: the place of the transaction that is open, or ended last, in the order of those that
+    /// conflict; it has committed, or what it read may be told.
+    fn place(&self) -> u64 {
+        0
+    }
 
     /// The attempt that has just begun runs whole ([`Protocol::whole`], [`Protocol::partitions`]): of those that write in these partitions, none
     /// that others commit comes between its first operation and the end of its commit. What is elsewhere it must not touch.

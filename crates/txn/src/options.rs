@@ -160,6 +160,7 @@ mod tests {
             detach: false,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[SPINS],
     };

@@ -23,7 +23,7 @@ use seriatim_htm::Htm;
 
 /// The eventual snapshots of a database; none, until a protocol that has them [allows](Snapshots::allow) it.
 #[derive(Debug, Default)]
-pub struct Snapshots(OnceLock<Eventual>);
+pub struct Snapshots(OnceLock<Option<Eventual>>);
 
 /// Snapshots that are made every so often.
 #[derive(Debug)]
@@ -58,14 +58,24 @@ impl Snapshots {
         self.0.get_or_init(|| {
             let made = AtomicU64::new(Instant::now().nanoseconds());
             let newest = CacheAligned(Newest { whole: AtomicU64::new(0), made });
-            Eventual { number: Arc::clone(number), newest, interval }
+            Some(Eventual { number: Arc::clone(number), newest, interval })
         });
+    }
+
+    /// A protocol that has them makes each when it is taken: they are of the present.
+    pub fn make_when_taken(&self) {
+        self.0.get_or_init(|| None);
+    }
+
+    /// Whether a protocol that has eventual snapshots makes each when it is taken.
+    pub fn are_made_when_taken(&self) -> bool {
+        matches!(self.0.get(), Some(None))
     }
 
     /// Those that are made, if they are.
     #[inline]
     pub fn eventual(&self) -> Option<&Eventual> {
-        self.0.get()
+        self.0.get()?.as_ref()
     }
 }
 

@@ -8,6 +8,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, OpError, Reason, Table};
 
 use super::clock::Clock;
+use super::snapshot::UnderWay;
 use super::versions::{self, Sight, Words};
 use crate::shared::absences::Absences;
 use crate::shared::access_locks::{AccessLocks, For};
@@ -28,19 +29,22 @@ pub(crate) struct Timestamp {
     since: Epoch,
     /// The last that the worker drew. It has been passed when the worker's number becomes another's.
     last: u64,
+    under_way: Arc<UnderWay>,
 }
 
 impl Drop for Timestamp {
     fn drop(&mut self) {
         if self.last > 0 {
             self.clock.pass(self.last);
+            self.under_way.end(self.worker);
         }
     }
 }
 
 impl Timestamp {
-    pub(super) fn new(clock: Arc<Clock>, worker: WorkerId, wait_steps: u32) -> Timestamp {
-        Timestamp { clock, worker, wait_steps, at: 0, since: Epoch(0), last: 0 }
+    pub(super) fn new(clock: Arc<Clock>, under_way: Arc<UnderWay>, worker: WorkerId, wait_steps: u32) -> Timestamp {
+        under_way.add(worker);
+        Timestamp { clock, worker, wait_steps, at: 0, since: Epoch(0), last: 0, under_way }
     }
 
     /// The attempt's timestamp, and the epoch before it was drawn. Whoever has a timestamp above commits in that epoch or later.
@@ -48,10 +52,17 @@ impl Timestamp {
     pub(super) fn draw(&mut self, core: &Core) -> (u64, Epoch) {
         if self.at == 0 {
             self.since = core.epochs.current();
+            self.under_way.begin(self.worker);
             self.at = self.clock.draw(self.worker, self.last);
+            self.under_way.drawn(self.worker, self.at);
             self.last = self.at;
         }
         (self.at, self.since)
+    }
+
+    /// The last that its worker drew.
+    pub(super) fn last(&self) -> u64 {
+        self.last
     }
 
     /// The attempt's, if it has drawn one.
@@ -98,14 +109,20 @@ impl AccessLocks for Timestamp {
                 Sight::Older(tid, version, _) if access == For::Reading => {
                     Ok((TidWord::committed(tid, false, false), version))
                 }
+                Sight::OlderDeletion(tid, _) if access == For::Reading => Ok((TidWord::committed(tid, true, false), 0)),
                 Sight::None(_) if access == For::Reading => Ok((TidWord::PLACEHOLDER, 0)),
-                Sight::Older(..) | Sight::None(_) | Sight::Lost => Err(OpError::execute(Reason::RecordChanged)),
+                Sight::Older(..) | Sight::OlderDeletion(..) | Sight::None(_) | Sight::Lost => {
+                    Err(OpError::execute(Reason::RecordChanged))
+                }
             };
         }
     }
 
     fn release(&mut self, _: &Core) {
-        self.at = 0;
+        if self.at != 0 {
+            self.at = 0;
+            self.under_way.end(self.worker);
+        }
     }
 }
 

@@ -94,6 +94,15 @@ impl Clock {
         ticks << self.ticks_shift | u64::from(worker.0) << 1
     }
 
+    /// The newest timestamp that there can be below all that are drawn from now on, as far as is known; a fence follows. What was passed
+    /// before is not above it.
+    pub(super) fn passed(&self) -> u64 {
+        crate::step(Touch::Header, &*self.floor);
+        let floor = self.floor.load(Ordering::SeqCst);
+        let ticks = if FENCES_ORDER_THE_CLOCK { floor.max(self.ticks().saturating_sub(1)) } else { floor };
+        (ticks << self.ticks_shift) | ((1 << self.ticks_shift) - 1)
+    }
+
     /// Sees to it that what is drawn from now on is above this timestamp. (Rule 2.)
     pub(super) fn pass(&self, timestamp: u64) {
         let ticks = timestamp >> self.ticks_shift;

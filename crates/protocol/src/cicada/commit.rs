@@ -21,11 +21,12 @@ use seriatim_txn::{Cause, ConflictInfo, Fault, OpError, Outcome, Phase, Reason, 
 
 use super::State;
 use super::access::{Entry, Unlinking};
-use super::versions::{self, Sight, Words};
+use super::versions::{self, Sight, VersionHeader, Words};
 use crate::shared::absences::Lanes;
 use crate::shared::access_locks::AccessLocks;
 use crate::shared::attempt::Attempt as Base;
 use crate::shared::optimistic::{Optimistic, Read, ValidationFailure};
+use crate::shared::record;
 use crate::shared::record_header::{self, Plain, TidWord};
 use crate::shared::writes::Write;
 
@@ -82,7 +83,11 @@ pub(super) fn validate(attempt: &mut Attempt) -> Result<(), OpError> {
 /// Steps 1 to 5: the TID, or the conflict. No record stays locked.
 fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     let (at, since) = attempt.locks.draw(&attempt.base.core);
-    lock(attempt, state, at)?;
+    make_deletions(attempt, state)?;
+    if let Err(error) = lock(attempt, state, at) {
+        drop_deletions(attempt, state);
+        return Err(error);
+    }
     let decided = be_in_time(attempt, state, at)
         .map_err(|late| Failure::Changed(ValidationFailure::Write(late)))
         .and_then(|at| {
@@ -96,12 +101,40 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
         Ok(decided) => decided,
         Err(failure) => {
             unlock(attempt.base.writes.entries(), &state.order);
+            drop_deletions(attempt, state);
             return Err(conflict(attempt, failure));
         }
     };
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
     install(attempt, state, tid, at);
     Ok(tid)
+}
+
+/// Before the locks: makes room for the deletions that rows are inserted over, each of which becomes a version of its own. A transaction that
+/// only deletes allocates nothing.
+fn make_deletions(attempt: &mut Attempt, state: &mut State) -> Result<(), OpError> {
+    let Base { core, writes, .. } = &mut attempt.base;
+    state.replaced.reset(writes.entries().len(), 0);
+    for (entry, write) in writes.entries().iter().enumerate() {
+        if write.expected.is_absent() && write.expected.tid() != Tid::ZERO && write.row_version != 0 {
+            match core.local.allocate(&mut core.outside, VersionHeader::BYTES) {
+                Ok(deletion) => state.replaced[entry] = deletion.as_ptr() as usize,
+                Err(error) => {
+                    drop_deletions(attempt, state);
+                    return Err(record::full(error));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The commit came to nothing.
+fn drop_deletions(attempt: &mut Attempt, state: &mut State) {
+    for deletion in state.replaced.iter() {
+        record::release(&mut attempt.base.core, *deletion, VersionHeader::BYTES);
+    }
+    state.replaced.reset(0, 0);
 }
 
 /// Step 1. On failure nothing stays locked.
@@ -250,6 +283,7 @@ fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: 
             Sight::Newest(word, _) if word.is_locked() => (word.tid(), word.is_absent(), since),
             Sight::Newest(word, _) => (word.tid(), word.is_absent(), Epoch(u64::MAX)),
             Sight::Older(tid, _, replaced) => (tid, false, replaced),
+            Sight::OlderDeletion(tid, replaced) => (tid, true, replaced),
             Sight::None(replaced) => (Tid::ZERO, true, replaced),
         };
         return Some((tid, absent) == (read.seen.tid(), read.seen.is_absent()) && replaced >= epoch);
@@ -259,7 +293,6 @@ fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: 
 /// Step 5.
 fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
     let horizon = attempt.base.core.horizon();
-    state.replaced.reset(state.order.len(), 0);
     for locked in 0..state.order.len() {
         let (wts, entry) = state.order[locked];
         let write = attempt.base.writes.entries()[entry as usize];
@@ -272,11 +305,19 @@ fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
         }
         let word = record_header::row_version(record_layout, write.record);
         let was = word.load(Ordering::Relaxed) as usize;
-        let (is_first, is_reborn) = (write.expected.tid() == Tid::ZERO, write.expected.is_absent());
-        // What a tombstone names was retired when it was deleted.
-        state.replaced[entry as usize] = if is_reborn { 0 } else { was };
+        let replaced = &mut state.replaced[entry as usize];
+        match *replaced {
+            0 if write.expected.is_absent() => {}
+            0 => *replaced = was,
+            // What a tombstone names was retired when it was deleted.
+            deletion => {
+                let version = versions::deletion(write.expected.tid(), wts, was);
+                // SAFETY: allocated by this commit.
+                unsafe { version.write(deletion) };
+            }
+        }
         if write.row_version != 0 {
-            let header = versions::header(tid, at, state.replaced[entry as usize], is_reborn && !is_first);
+            let header = versions::header(tid, at, *replaced);
             // SAFETY: not published yet.
             unsafe { header.write(write.row_version) };
             let write = attempt.base.put_in_place(entry as usize, horizon);

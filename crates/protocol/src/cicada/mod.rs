@@ -6,16 +6,18 @@
 mod access;
 mod clock;
 mod commit;
+mod snapshot;
 mod versions;
 
 use std::sync::Arc;
 
 use seriatim_base::{Backoff, Tid};
+use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, Table,
+    Redo, Requirements, RowBuffer, RowPtr, Scan, Table,
 };
 
 use crate::shared::absences::Absences;
@@ -23,15 +25,18 @@ use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
+use crate::shared::versions::read;
 use crate::shared::worker::{Variant, Worker};
 use access::{Entry, Timestamp, Unlinking};
 use clock::Clock;
+use snapshot::{UnderWay, View};
 use versions::VersionHeader;
 
 /// Cicada.
 #[derive(Debug)]
 pub struct Cicada {
     clock: Arc<Clock>,
+    under_way: Arc<UnderWay>,
     absences: Arc<Absences>,
     wait_steps: u32,
 }
@@ -55,7 +60,7 @@ impl Protocol for Cicada {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
+            snapshots: Freshness::Bounded,
             strict: true,
             epoch_order: true,
             tid_order: false,
@@ -64,6 +69,7 @@ impl Protocol for Cicada {
             detach: false,
             repair: false,
             partitions: false,
+            regulated: true,
         },
         options: &[WAIT_STEPS],
     };
@@ -74,18 +80,31 @@ impl Protocol for Cicada {
     type Worker = Worker<State>;
 
     fn open(options: &Options, environment: &Environment) -> Cicada {
+        let clock = Arc::new(Clock::new(&environment.memory));
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&clock), &environment.memory));
+        environment.memory.keep_for(Arc::clone(&under_way) as _);
         Cicada {
-            clock: Arc::new(Clock::new(&environment.memory)),
+            clock,
+            under_way,
             absences: Arc::new(Absences::new(&environment.memory)),
             wait_steps: options.get(&WAIT_STEPS) as u32,
         }
     }
 
     fn worker(&self, core: Core) -> Worker<State> {
-        let timestamp = Timestamp::new(Arc::clone(&self.clock), core.local.worker(), self.wait_steps);
+        let (clock, under_way) = (Arc::clone(&self.clock), Arc::clone(&self.under_way));
+        let timestamp = Timestamp::new(clock, Arc::clone(&under_way), core.local.worker(), self.wait_steps);
         self.absences.add(core.local.worker());
         let (order, replaced) = (core.local.counted(64), core.local.counted(64));
-        let state = State { absences: Arc::clone(&self.absences), order, replaced };
+        let state = State {
+            absences: Arc::clone(&self.absences),
+            under_way,
+            wait_steps: self.wait_steps,
+            reading: None,
+            after: 0,
+            order,
+            replaced,
+        };
         Worker::with_locks(core, state, timestamp)
     }
 
@@ -104,7 +123,7 @@ impl Versions for Cicada {
 
     fn describe(&self, row_version: usize, tid: Tid) {
         // SAFETY: a row that is being restored is nobody else's.
-        unsafe { versions::header(tid, 0, 0, false).write(row_version) };
+        unsafe { versions::header(tid, 0, 0).write(row_version) };
     }
 }
 
@@ -112,10 +131,41 @@ impl Versions for Cicada {
 #[derive(Debug)]
 pub struct State {
     absences: Arc<Absences>,
+    under_way: Arc<UnderWay>,
+    /// How often a snapshot looks again whether it may see what it is to come after.
+    wait_steps: u32,
+    /// What a read-only transaction is shown; none: it reads at a timestamp of the present, and validates.
+    reading: Option<View>,
+    /// What the next snapshot comes after.
+    after: u64,
     /// Scratch of a commit: entries in locking order, each with the wts of the version that it replaces.
     order: CountedVec<(u64, u32)>,
-    /// Scratch of a commit: what each entry replaced.
+    /// Scratch of a commit: what each entry replaced; before that, room for the deletion that it is inserted over.
     replaced: CountedVec<usize>,
+}
+
+impl State {
+    /// A snapshot's timestamp, or none: it would be before what it is to come after, and stays so while it waits.
+    fn take_view(&mut self, core: &Core) -> Option<View> {
+        let after = std::mem::take(&mut self.after);
+        if core.shown_epoch().is_some() {
+            // All of a durable epoch has ended, whoever is under way commits later: the epoch alone says what is shown.
+            return Some(View::new(core, u64::MAX));
+        }
+        if after == u64::MAX {
+            return None;
+        }
+        let mut backoff = Backoff::bounded(self.wait_steps);
+        loop {
+            let at = self.under_way.read_at();
+            if at >= after {
+                return Some(View::new(core, at));
+            }
+            if !backoff.wait() {
+                return None;
+            }
+        }
+    }
 }
 
 impl Variant for State {
@@ -127,9 +177,51 @@ impl Variant for State {
     }
 
     #[inline]
-    fn begin(&mut self, _: &mut Core, _: Mode) {
+    fn begin(&mut self, core: &mut Core, mode: Mode) {
         self.order.clear();
         self.replaced.clear();
+        self.reading = None;
+        if mode == Mode::ReadOnly {
+            self.reading = self.take_view(core);
+        }
+    }
+
+    fn may_write(&self) -> bool {
+        self.reading.is_none()
+    }
+
+    fn come_after(&mut self, place: u64) {
+        self.after = place;
+    }
+
+    fn place(&self, attempt: &Optimistic<Entry>) -> u64 {
+        self.reading.filter(|view| view.at < u64::MAX).map_or(attempt.locks.last(), |view| view.at)
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        attempt: &mut Optimistic<Entry>,
+        table: &Table,
+        key: Key<'_>,
+    ) -> Result<Option<RowPtr>, OpError> {
+        match self.reading {
+            None => attempt.read(table, key),
+            Some(view) => read::read(attempt, table, key, view),
+        }
+    }
+
+    #[inline]
+    fn scan_next(
+        &mut self,
+        attempt: &mut Optimistic<Entry>,
+        table: &Table,
+        scan: &mut Scan,
+    ) -> Result<Option<RowPtr>, OpError> {
+        match self.reading {
+            None => attempt.scan_next(table, scan),
+            Some(view) => read::scan_next(attempt, table, scan, view),
+        }
     }
 
     fn validate(&mut self, attempt: &mut Optimistic<Entry>) -> Result<(), OpError> {

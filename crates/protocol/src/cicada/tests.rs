@@ -1,9 +1,11 @@
 //! Which version a timestamp sees, and who comes too late; step by step, judged by the history checker.
 
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-use seriatim_catalog::Key;
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_history::{Promises, check};
+use seriatim_store::Direction;
 use seriatim_txn::{Reason, Worker as _};
 
 use super::versions::{Sight, Words};
@@ -62,6 +64,26 @@ impl Stage {
         let value = self.read(&mut open, key);
         self.commit(open);
         value
+    }
+}
+
+impl Stage {
+    /// A read-only transaction.
+    fn snapshot(&self) -> Open {
+        self.open_with(self.bench.worker(), Mode::ReadOnly)
+    }
+
+    /// What a scan of all sees.
+    fn scan(&self, open: &mut Open) -> Vec<i64> {
+        let mut scan = Scan::default();
+        let scanned =
+            self.bench.cells.index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut scan.cursor);
+        scanned.expect("an ordered table");
+        let mut values = Vec::new();
+        while let Some(row) = open.worker.scan_next(&self.bench.cells, &mut scan, ColumnSet::ALL).expect("as above") {
+            values.push(self.bench.get(row));
+        }
+        values
     }
 }
 
@@ -280,7 +302,7 @@ fn an_unlocked_record_has_nothing_pending() {
 }
 
 #[test]
-fn a_key_is_as_it_was_before_it_was_deleted_and_unknown_once_it_is_reborn() {
+fn a_key_is_as_it_was_before_it_was_deleted_also_once_it_is_reborn() {
     let mut stage = Stage::new();
     let [mut early, mut later, mut last] = [(); 3].map(|()| stage.begin());
     let mut deletes = stage.begin();
@@ -292,12 +314,23 @@ fn a_key_is_as_it_was_before_it_was_deleted_and_unknown_once_it_is_reborn() {
     let error = stage.try_change(&mut later, X).expect_err("it is deleted in the future");
     assert_eq!(reason(error), Reason::RecordChanged);
     abort(later);
+    let [mut between, mut blind] = [(); 2].map(|()| stage.begin());
+    assert_eq!(stage.read(&mut between, X), None);
+    for _ in 0..2 {
+        let mut inserts = stage.begin();
+        stage.insert(&mut inserts, X);
+        stage.commit(inserts);
+        let mut deletes = stage.begin();
+        stage.delete(&mut deletes, X);
+        stage.commit(deletes);
+    }
     let mut inserts = stage.begin();
     stage.insert(&mut inserts, X);
     stage.commit(inserts);
-    let error = stage.try_read(&mut last, X).expect_err("nobody knows");
-    assert_eq!(reason(error), Reason::RecordChanged);
-    abort(last);
+    assert_eq!((stage.read(&mut last, X), stage.read(&mut blind, X)), (Some(10), None));
+    stage.change(&mut between, Y);
+    stage.change(&mut last, Z);
+    [between, last, blind].into_iter().for_each(|open| stage.commit(open));
     assert_eq!(stage.look(X), Some(1));
 }
 
@@ -368,6 +401,7 @@ fn an_insertion_below_who_read_a_record_that_was_unlinked_is_refused() {
     stage.delete(&mut deletes, Y);
     let (deleted, mut sweeper) = stage.end(deletes);
     assert!(deleted.is_ok());
+    stage.bench.pass_time();
     sweeper.core().local.collect();
     let mut inserts = stage.begin();
     stage.read(&mut inserts, X);
@@ -467,4 +501,244 @@ fn timestamps_rise_with_time_also_while_the_clock_stands_still_and_when_it_goes_
     assert_eq!(reason(error), Reason::RecordChanged);
     abort(behind);
     abort(idle);
+}
+
+/// Whoever begins later sees it, if nobody who may still write is older; whoever is idle, or reads only, is in nobody's way.
+#[test]
+fn a_snapshot_sees_what_was_there_below_the_oldest_transaction_that_may_write() {
+    let mut stage = Stage::new();
+    let idle = stage.bench.worker();
+    for round in 0..3 {
+        let mut oldest = stage.begin();
+        let before = [X, Y, Z].map(|key| stage.look(key));
+        stage.overwrite(X);
+        let mut deletes = stage.begin();
+        stage.delete(&mut deletes, Y);
+        stage.commit(deletes);
+        let mut inserts = stage.begin();
+        stage.insert(&mut inserts, ABSENT + round);
+        stage.commit(inserts);
+        let (mut older, long) = (stage.snapshot(), stage.snapshot());
+        assert_eq!([X, Y, Z].map(|key| stage.read(&mut older, key)), before);
+        assert_eq!(stage.read(&mut older, ABSENT + round), None);
+        assert_eq!(stage.scan(&mut older).len(), 3 + round as usize);
+        stage.change(&mut oldest, Z);
+        stage.commit(oldest);
+        assert_eq!(stage.read(&mut older, Z), before[2], "it was under way");
+        stage.commit(older);
+        let mut newer = stage.snapshot();
+        let now = [X, Y, Z].map(|key| stage.read(&mut newer, key));
+        assert_eq!(now, [before[0].map(|x| x + 1), None, before[2].map(|z| z + 1)]);
+        assert_eq!(stage.scan(&mut newer).len(), 3 + round as usize);
+        stage.commit(newer);
+        let mut inserts = stage.begin();
+        stage.insert(&mut inserts, Y);
+        stage.commit(inserts);
+        abort(long);
+    }
+    drop(idle);
+}
+
+/// It was replaced, deleted, or deleted and born again before the snapshot began: the transaction that made it read so early ends at once,
+/// and helpers and collectors do all that they may.
+#[test]
+fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
+    for reborn in [false, true] {
+        let mut stage = Stage::new();
+        let oldest = stage.begin();
+        for _ in 0..3 {
+            stage.overwrite(X);
+        }
+        let mut deletes = stage.begin();
+        stage.delete(&mut deletes, Y);
+        let (deleted, mut sweeper) = stage.end(deletes);
+        assert!(deleted.is_ok());
+        if reborn {
+            let mut inserts = stage.begin();
+            stage.insert(&mut inserts, Y);
+            stage.commit(inserts);
+        }
+        let mut old = stage.snapshot();
+        abort(oldest);
+        for _ in 0..40 {
+            stage.bench.environment.advance_epoch();
+            stage.overwrite(X);
+            sweeper.core().local.collect();
+            sweeper.collect_garbage(usize::MAX);
+            let Some(kept) = &mut stage.kept else { unreachable!("it committed") };
+            kept.core().local.collect();
+        }
+        assert_eq!((stage.read(&mut old, X), stage.read(&mut old, Y)), (Some(10), Some(10)));
+        assert_eq!(stage.scan(&mut old), [10, 10, 10]);
+        stage.commit(old);
+        // Then it goes.
+        stage.bench.pass_time();
+        sweeper.core().local.collect();
+        sweeper.collect_garbage(usize::MAX);
+        let mut probe = stage.bench.worker();
+        probe.core().local.enter();
+        assert_eq!(stage.bench.cells.index.get(Key::Word8(Y), probe.core().local.pinned()).is_ok(), reborn);
+        probe.core().local.leave();
+    }
+}
+
+/// What readers to come may read is not given back, though nobody reads it now.
+#[test]
+fn a_snapshot_finds_what_was_replaced_while_nobody_read() {
+    let mut stage = Stage::new();
+    let oldest = stage.begin();
+    for _ in 0..40 {
+        stage.bench.environment.advance_epoch();
+        stage.overwrite(X);
+    }
+    let mut old = stage.snapshot();
+    assert_eq!(stage.read(&mut old, X), Some(10));
+    stage.commit(old);
+    abort(oldest);
+    stage.bench.pass_time();
+    let mut new = stage.snapshot();
+    assert_eq!(stage.read(&mut new, X), Some(50));
+    stage.commit(new);
+}
+
+/// The helper has asked since the writer drew: what it allows is below the writer.
+#[test]
+fn no_snapshot_is_at_or_above_who_may_still_write() {
+    let mut stage = Stage::new();
+    let mut writer = stage.begin();
+    for key in X..=Y {
+        stage.change(&mut writer, key);
+    }
+    stage.overwrite(Z);
+    stage.bench.pass_time();
+    let mut old = stage.snapshot();
+    assert_eq!(stage.read(&mut old, X), Some(10));
+    stage.commit(writer);
+    assert_eq!((stage.read(&mut old, Y), stage.read(&mut old, Z)), (Some(10), Some(10)));
+    stage.commit(old);
+}
+
+/// At every step of a transaction, its first access included, another looks at one of two rows that it changes, and afterwards at both.
+#[cfg(feature = "steps")]
+#[test]
+fn a_snapshot_that_begins_amid_a_transaction_sees_all_of_it_or_nothing() {
+    use seriatim_base::thread::interrupt;
+    use seriatim_txn::{NoRedo, Priority};
+
+    let mut steps = 0;
+    loop {
+        let stage = Stage::new();
+        let (mut writer, mut old) = (stage.bench.worker(), None);
+        let begin = || {
+            stage.bench.environment.advance_epoch();
+            let mut open = stage.snapshot();
+            let seen = stage.read(&mut open, X);
+            old = Some((open, seen));
+        };
+        let transfer = || {
+            writer.begin(Mode::ReadWrite, Priority::NONE);
+            for key in X..=Y {
+                assert!(stage.bench.change(&mut writer, key, |value| value + 1).is_ok());
+            }
+            assert!(writer.commit(&mut NoRedo).is_ok(), "a snapshot is in nobody's way");
+        };
+        let ((), interrupted) = interrupt(steps, begin, transfer);
+        let Some((mut open, seen)) = old.filter(|_| interrupted) else { break };
+        let both = (stage.read(&mut open, X), stage.read(&mut open, Y));
+        assert!(both.0 == seen && both.0 == both.1, "step {steps}: {seen:?}, then {both:?}");
+        abort(open);
+        steps += 1;
+    }
+    assert!(steps > 10, "{steps}");
+}
+
+/// Though another is under way that is older: the snapshot waits, and then reads the present and validates.
+#[test]
+fn a_session_sees_what_it_did() {
+    for sees in [true, false] {
+        let mut stage = Stage::new();
+        let mut oldest = stage.begin();
+        let mut open = stage.begin();
+        stage.change(&mut open, X);
+        let (committed, mut worker) = stage.end(open);
+        assert!(committed.is_ok());
+        if sees {
+            let place = worker.place();
+            worker.come_after(place);
+        }
+        let mut reads = stage.open_with(worker, Mode::ReadOnly);
+        assert_eq!(stage.read(&mut reads, X), Some(if sees { 11 } else { 10 }));
+        stage.change(&mut oldest, Y);
+        stage.commit(oldest);
+        // The one of the present is overtaken, as any other.
+        assert_eq!(stage.try_read(&mut reads, Y), Ok(Some(if sees { 11 } else { 10 })));
+        let (ended, mut worker) = stage.end(reads);
+        assert!(ended.is_ok());
+        // Nobody is older any more.
+        let place = worker.place();
+        worker.come_after(place);
+        let mut reads = stage.open_with(worker, Mode::ReadOnly);
+        stage.overwrite(X);
+        assert_eq!((stage.read(&mut reads, X), stage.read(&mut reads, Y)), (Some(11), Some(11)));
+        stage.commit(reads);
+    }
+}
+
+/// While a row is inserted over a deletion the record does not say when that was: so long a snapshot waits, and no longer.
+#[test]
+fn a_deletion_is_not_forgotten_while_a_row_is_inserted_over_it() {
+    let mut stage = Stage::new();
+    let mut deletes = stage.begin();
+    stage.delete(&mut deletes, X);
+    let x = deletes.worker.seen().record.expect("a row is of a record");
+    stage.commit(deletes);
+    let mut snapshot = stage.snapshot();
+    let mut inserts = stage.begin();
+    let (at, layout) = (inserts.worker.attempt().locks.timestamp(), &stage.bench.cells.record_layout);
+    let tid_word = record_header::tid_word(layout, x);
+    let free = TidWord(tid_word.load(Ordering::Relaxed));
+    tid_word.store(free.locked().0, Ordering::Release);
+    assert_eq!(stage.read(&mut snapshot, X), None, "locked, and nothing pending");
+    let before = versions::pend(layout, x, at);
+    std::thread::scope(|scope| {
+        let (snapshot, stage) = (&mut snapshot.worker, &stage.bench);
+        let sees = scope.spawn(move || stage.read(snapshot, X));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!sees.is_finished(), "it waits");
+        versions::unpend(layout, x, before);
+        assert_eq!(sees.join().expect("it ends"), Ok(None));
+    });
+    tid_word.store(free.0, Ordering::Release);
+    [snapshot, inserts].into_iter().for_each(abort);
+}
+
+/// What is replaced again and again beside a worker that is idle and snapshots that come and go takes no more memory.
+#[test]
+fn memory_is_bounded_beside_snapshots() {
+    let mut stage = Stage::new();
+    let idle = stage.bench.worker();
+    let mut sizes = Vec::new();
+    for round in 0..600 {
+        stage.bench.environment.advance_epoch();
+        let mut snapshot = stage.snapshot();
+        stage.overwrite(X);
+        let mut deletes = stage.begin();
+        stage.delete(&mut deletes, Y);
+        stage.commit(deletes);
+        let mut inserts = stage.begin();
+        stage.insert(&mut inserts, Y);
+        stage.commit(inserts);
+        assert!(stage.read(&mut snapshot, Y).is_some());
+        abort(snapshot);
+        stage.history.transactions.clear();
+        if let Some(kept) = &mut stage.kept {
+            kept.core().local.collect();
+            kept.collect_garbage(usize::MAX);
+        }
+        if round % 100 == 99 {
+            sizes.push(stage.bench.environment.memory.in_use_bytes());
+        }
+    }
+    assert!(sizes[5] <= sizes[1] * 2, "{sizes:?}");
+    drop(idle);
 }

@@ -7,8 +7,8 @@
 //! 63                                                           1       0           63                                          0
 //! |  wts of the newest version, or at least that of the pending one  | PENDING |     |  rts: the newest to have seen the newest version  |
 //! ```
-//! Each row version names its wts and the version that it replaced (`shared/versions`), REBORN in place of PENDING if that was a
-//! deletion, of which nothing more is known.
+//! Each row version names its wts and the version that it replaced (`shared/versions`). A deletion that a row was inserted over is a version
+//! of its own from then on, a header without a row, with DELETION in place of PENDING.
 //!
 //! Access rules:
 //! 1. Who holds the lock bit of the TID word to write sets its timestamp and PENDING in the first word: its version is *pending*, and
@@ -34,7 +34,7 @@ use crate::shared::record_header::{self, TidWord};
 use crate::shared::versions::{Version, find};
 
 const PENDING: u64 = 1;
-const REBORN: u64 = 1;
+const DELETION: u64 = 1;
 
 /// What is kept with a row version: its wts and a flag.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +44,24 @@ pub(super) struct Written(u64);
 /// The header of a row version.
 pub(super) type VersionHeader = Version<Written>;
 
-/// The header of a version that replaces `previous`; `reborn`: that was deleted.
-pub(super) fn header(tid: Tid, wts: u64, previous: usize, reborn: bool) -> VersionHeader {
-    Version { tid, kept: Written(wts | if reborn { REBORN } else { 0 }), previous }
+impl Written {
+    pub(super) const fn wts(self) -> u64 {
+        self.0 & !DELETION
+    }
+
+    pub(super) const fn is_deletion(self) -> bool {
+        self.0 & DELETION != 0
+    }
+}
+
+/// The header of a version that replaces `previous`.
+pub(super) fn header(tid: Tid, wts: u64, previous: usize) -> VersionHeader {
+    Version { tid, kept: Written(wts), previous }
+}
+
+/// A deletion as a version: it deleted `previous`.
+pub(super) fn deletion(tid: Tid, wts: u64, previous: usize) -> VersionHeader {
+    Version { tid, kept: Written(wts | DELETION), previous }
 }
 
 /// The first word: the wts.
@@ -100,6 +115,12 @@ pub(super) fn unpend(record_layout: &RecordLayout, record: RecordPtr, wts: u64) 
     word.store(wts, Ordering::Release);
 }
 
+/// The first word, unless a version is pending.
+pub(super) fn wts_unless_pending(record_layout: &RecordLayout, record: RecordPtr) -> Option<u64> {
+    let word = written(record_layout, record).load(Ordering::Acquire);
+    (word & PENDING == 0).then_some(word)
+}
+
 /// Whether a version is pending that is above `at`.
 pub(super) fn is_pending_above(record_layout: &RecordLayout, record: RecordPtr, at: u64) -> bool {
     let word = written(record_layout, record).load(Ordering::Acquire);
@@ -113,6 +134,8 @@ pub(super) enum Sight {
     Newest(TidWord, usize),
     /// A version with this TID, which one of this epoch has replaced.
     Older(Tid, usize, Epoch),
+    /// A deletion with this TID, over which a row was inserted in this epoch.
+    OlderDeletion(Tid, Epoch),
     /// No row, as the first version came later, in this epoch.
     None(Epoch),
     /// A version is pending, or the record being unlinked, that may be to be seen.
@@ -193,12 +216,11 @@ impl<'t> Words<'t> {
         // SAFETY: a version that is passed by is above `at`. So it was installed after the attempt's worker came online, as was the
         // deletion, and what it replaced was retired after that (`clock.rs`; `shared/versions`, rule 2).
         let found = unsafe {
-            find(version, |version| {
-                let Written(written) = version.kept;
-                if written & !REBORN < at {
+            find(version, |version: &VersionHeader| {
+                if version.kept.wts() < at {
                     return true;
                 }
-                lost = written & REBORN != 0 || is_older(version.tid);
+                lost = is_older(version.tid);
                 above = version.tid;
                 lost
             })
@@ -207,6 +229,7 @@ impl<'t> Words<'t> {
             _ if lost => Sight::Lost,
             None => Sight::None(above.epoch()),
             Some((version, header)) if header.tid == word.tid() && !word.is_absent() => Sight::Newest(word, version),
+            Some((_, header)) if header.kept.is_deletion() => Sight::OlderDeletion(header.tid, above.epoch()),
             Some((version, header)) => Sight::Older(header.tid, version, above.epoch()),
         }
     }

@@ -52,6 +52,7 @@ impl Protocol for Dbx {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &OPTIONS,
     };

@@ -74,6 +74,7 @@ impl Protocol for DbxTc {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &OPTIONS,
     };
@@ -88,9 +89,12 @@ impl Protocol for DbxTc {
         }
         let budget = region::budget(options, environment);
         let (snapshot, workers) = (SnapshotNumber::default(), workers as u32);
-        if let interval @ 1.. = options.get(&SNAPSHOT_INTERVAL) {
-            environment.epochs.snapshots().allow(snapshot.word(), Duration::from_millis(interval));
-            environment.memory.keep_snapshots();
+        match options.get(&SNAPSHOT_INTERVAL) {
+            0 => environment.epochs.snapshots().make_when_taken(),
+            interval => {
+                environment.epochs.snapshots().allow(snapshot.word(), Duration::from_millis(interval));
+                environment.memory.keep_snapshots();
+            }
         }
         DbxTc { snapshot, budget, rebases_max: options.get(&REBASES_MAX) as u32, workers }
     }

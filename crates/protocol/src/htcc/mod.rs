@@ -112,6 +112,7 @@ impl Protocol for Htcc {
             detach: true,
             repair: true,
             partitions: false,
+            regulated: false,
         },
         options: &OPTIONS,
     };

@@ -57,6 +57,7 @@ impl Protocol for Hto {
             detach: false,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &OPTIONS,
     };

@@ -71,6 +71,7 @@ impl Protocol for Naive {
             detach: false,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &OPTIONS,
     };

@@ -51,6 +51,7 @@ impl Protocol for NoWait {
             detach: false,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[LOCK_STEPS],
     };

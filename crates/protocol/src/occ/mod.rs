@@ -61,6 +61,7 @@ impl Protocol for Occ {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[LOCK_STEPS],
     };

@@ -51,6 +51,7 @@ impl Protocol for OccBatch {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: validator::OPTIONS,
     };

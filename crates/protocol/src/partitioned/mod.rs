@@ -77,6 +77,7 @@ impl Protocol for Partitioned {
             detach: false,
             repair: false,
             partitions: true,
+            regulated: false,
         },
         options: &OPTIONS,
     };

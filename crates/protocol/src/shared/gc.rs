@@ -34,6 +34,11 @@ pub(crate) fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
     for _ in 0..most {
         let Some([table, address, word]) = core.local.ready() else { return };
+        if core.local.may_be_read(TidWord(word).tid().epoch()) && TidWord(word).tid() != Tid::ZERO {
+            // For readers of the past a deleted key stays linked until all of them see the deletion.
+            core.local.defer([table, address, word]);
+            return;
+        }
         // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the party that QUEUED
         // stands for unlinks it, and that is this entry (rule 5 of `record_header`).
         let (table, record) =

@@ -53,6 +53,14 @@ pub(crate) trait Variant: Send {
     #[inline]
     fn begin(&mut self, _: &mut Core, _: Mode) {}
 
+    /// As [`seriatim_txn::Worker::come_after`].
+    fn come_after(&mut self, _place: u64) {}
+
+    /// As [`seriatim_txn::Worker::place`].
+    fn place(&self, _: &Optimistic<Self::By>) -> u64 {
+        0
+    }
+
     /// Whether the transaction may write. The session sees to it that others do not.
     fn may_write(&self) -> bool {
         true
@@ -156,6 +164,14 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         }
         self.attempt.begin();
         self.variant.begin(&mut self.attempt.base.core, mode);
+    }
+
+    fn come_after(&mut self, place: u64) {
+        self.variant.come_after(place);
+    }
+
+    fn place(&self) -> u64 {
+        self.variant.place(&self.attempt)
     }
 
     fn begin_whole(&mut self, partitions: PartitionSet) {

@@ -41,6 +41,7 @@ impl Protocol for Silo {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[LOCK_STEPS, REBASES_MAX],
     };

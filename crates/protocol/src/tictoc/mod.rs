@@ -60,6 +60,7 @@ impl Protocol for TicToc {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[LOCK_STEPS],
     };

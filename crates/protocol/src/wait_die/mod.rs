@@ -52,6 +52,7 @@ impl Protocol for WaitDie {
             detach: false,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[WAIT_MAX],
     };

@@ -81,6 +81,11 @@ impl<P: Protocol> Bench<P> {
         worker
     }
 
+    /// Time passes, as far as helpers tell it: what readers of the past do not need any more may go.
+    pub(crate) fn pass_time(&self) {
+        (0..8).for_each(|_| self.environment.advance_epoch());
+    }
+
     pub(crate) fn get(&self, row: RowPtr) -> i64 {
         // SAFETY: a row of this table, readable while the worker that gave it is online.
         unsafe { RowRef::from_raw(row.as_ptr()) }.get::<i64>(&self.value)

@@ -35,6 +35,7 @@ pub(crate) fn large_delete<P: Protocol>() {
     delete(&bench, &mut worker, 1..ROWS);
     let mut left = linked(&bench, &mut looking);
     assert_eq!(left as u64, ROWS - 1, "nobody has swept");
+    bench.pass_time();
     for _ in 0..2 * ROWS as usize / MOST {
         worker.begin(Mode::ReadWrite, Priority::NONE);
         bench.read(&mut worker, 0).expect("alone");
@@ -59,6 +60,7 @@ pub(crate) fn own_deletes<P: Protocol>() {
         }
         commit(&mut worker).expect("alone");
         delete(&bench, &mut worker, first..first + 100);
+        bench.pass_time();
         worker.core().local.collect();
         worker.collect_garbage(1);
         let left = linked(&bench, &mut looking);
@@ -71,6 +73,7 @@ pub(crate) fn the_last_of_a_held_leaf<P: Protocol>() {
     let bench = Bench::<P>::open(HtmMode::Absent, &[1; ROWS as usize]);
     let (mut worker, mut holder, mut looking) = (bench.worker(), bench.worker(), bench.worker());
     delete(&bench, &mut worker, 1..ROWS);
+    bench.pass_time();
     worker.core().local.collect();
     holder.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(bench.read(&mut holder, ROWS + 1), Ok(None));

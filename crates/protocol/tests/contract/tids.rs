@@ -21,6 +21,7 @@ pub(crate) fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> T
     worker.begin(Mode::ReadWrite, Priority::NONE);
     assert!(worker.delete(&bench.cells, Key::Word8(1)).is_ok_and(|row| row.is_some()));
     let deleted = commit(worker).expect("alone");
+    bench.pass_time();
     worker.core().local.collect();
     deleted
 }

@@ -71,6 +71,7 @@ impl Protocol for Validating {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[],
     };

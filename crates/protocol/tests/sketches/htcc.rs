@@ -41,6 +41,7 @@ impl Protocol for Htcc {
             detach: false,
             repair: true,
             partitions: false,
+            regulated: false,
         },
         options: &[],
     };

@@ -82,6 +82,7 @@ impl Protocol for Speculation {
             detach: true,
             repair: false,
             partitions: false,
+            regulated: false,
         },
         options: &[],
     };

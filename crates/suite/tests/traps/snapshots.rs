@@ -192,9 +192,10 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
                             thread::yield_now();
                             Ok((number, pair.halves(tx, id, true)?, pair.halves(tx, id, false)?))
                         };
-                        let seen = match rng.below(3) {
-                            0 => session.transact(|tx| body(tx)),
-                            _ => session.snapshot(body),
+                        let is_snapshot = rng.below(3) != 0;
+                        let seen = match is_snapshot {
+                            false => session.transact(|tx| body(tx)),
+                            true => session.snapshot(body),
                         };
                         let seen = seen.expect("within a thousand attempts");
                         let ([number, twin], row, again) = *seen;

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, Eventual, Fault, RecordLayout};
+use seriatim_txn::{Core, Eventual, Fault, RecordLayout, Table};
 
-use crate::shared::record_header;
+use crate::shared::record_header::{self, TidWord};
 use crate::shared::versions::{self, Version};
 
 /// The snapshot number under which a tombstone's row was deleted: the third word of a header. It means something while
@@ -108,11 +108,21 @@ impl versions::View for View {
         version.kept.is_deleted()
     }
 
-    #[inline]
-    fn shows_deletion(self, record_layout: &RecordLayout, record: RecordPtr, tid: Tid) -> bool {
-        // Whatever was committed since the caller looked has a number above ours. So this number is that of the deletion it saw, or
+    #[inline(always)]
+    fn look(self, table: &Table, record: RecordPtr) -> (TidWord, bool) {
+        // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
+        // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
+        let word = loop {
+            if let Some(word) = record_header::settled(table, record) {
+                break word;
+            }
+        };
+        // Whatever was committed since has a number above ours. So the number loaded is that of the deletion of which the word speaks, or
         // too high for us; then the version word, loaded later, begins with what followed that deletion.
-        View::shows(self, deletion(record_layout, record).load(Ordering::Acquire), tid)
+        let is_deleted = word.is_absent()
+            && word.tid() != Tid::ZERO
+            && View::shows(self, deletion(&table.record_layout, record).load(Ordering::Acquire), word.tid());
+        (word, is_deleted)
     }
 
     fn epoch(self) -> Option<Epoch> {

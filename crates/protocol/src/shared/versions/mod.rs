@@ -13,7 +13,9 @@ pub(crate) mod read;
 
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::RecordLayout;
+use seriatim_txn::Table;
+
+use super::record_header::TidWord;
 
 /// The header of a row version: `K` is what the protocol keeps with it.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +82,9 @@ pub(crate) trait View: Copy {
     /// Whether this version is a deletion.
     fn is_deletion(version: &Version<Self::Kept>) -> bool;
 
-    /// Whether it is shown the deletion that the TID word of a record speaks of, with this TID.
-    fn shows_deletion(self, record_layout: &RecordLayout, record: RecordPtr, tid: Tid) -> bool;
+    /// The TID word of a record, and whether that speaks of a deletion which it is shown. All that it is shown of the record has been
+    /// installed; if it is not shown such a deletion, it begins at the version word, as that is afterwards.
+    fn look(self, table: &Table, record: RecordPtr) -> (TidWord, bool);
 
     /// The epoch whose end it is shown, if that is not the present: what was deleted later is looked for among the
     /// undurable deletions.

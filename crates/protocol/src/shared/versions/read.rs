@@ -7,13 +7,14 @@
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::{Epoch, Tid};
+use seriatim_base::Epoch;
 use seriatim_catalog::Key;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{OpError, RowPtr, Scan, Seen, Table};
 
 use super::{View, find};
 use crate::shared::optimistic::Optimistic;
+use crate::shared::origin::Origin;
 use crate::shared::record;
 use crate::shared::record_header;
 
@@ -26,8 +27,8 @@ enum Shown {
     Before,
 }
 
-pub(crate) fn read<V: View>(
-    attempt: &mut Optimistic,
+pub(crate) fn read<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
     table: &Table,
     key: Key<'_>,
     view: V,
@@ -77,8 +78,8 @@ fn shown_of<V: View>(attempt: &mut Optimistic, table: &Table, records: Vec<Recor
 
 /// The row that a key had when the log stopped, if its record was unlinked since.
 #[cold]
-fn read_undurable_deletions<V: View>(
-    attempt: &mut Optimistic,
+fn read_undurable_deletions<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
     table: &Table,
     key: Key<'_>,
     view: V,
@@ -90,8 +91,8 @@ fn read_undurable_deletions<V: View>(
     shown_of(attempt, table, records, view)
 }
 
-pub(crate) fn scan_next<V: View>(
-    attempt: &mut Optimistic,
+pub(crate) fn scan_next<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
     table: &Table,
     scan: &mut Scan,
     view: V,
@@ -114,7 +115,7 @@ pub(crate) fn scan_next<V: View>(
 }
 
 #[inline]
-fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: V) -> bool {
+fn next_leaf<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, scan: &mut Scan, view: V) -> bool {
     let core = &attempt.base.core;
     if let Some(epoch) = view.epoch() {
         let epoch = view.whole().map_or(epoch, |whole| whole.min(epoch));
@@ -142,15 +143,9 @@ fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, 
 
 /// The version of a record that a view shows.
 #[inline(always)]
-fn shown<V: View>(attempt: &mut Optimistic, table: &Table, record: RecordPtr, view: V) -> Shown {
-    // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
-    // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
-    let word = loop {
-        if let Some(word) = record_header::settled(table, record) {
-            break word;
-        }
-    };
-    if word.is_absent() && word.tid() != Tid::ZERO && view.shows_deletion(&table.record_layout, record, word.tid()) {
+fn shown<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, record: RecordPtr, view: V) -> Shown {
+    let (word, is_deleted) = view.look(table, record);
+    if is_deleted {
         attempt.base.newest = attempt.base.newest.max(word.tid());
         attempt.base.seen = Seen { record: Some(record), tid: word.tid(), absent: true, own: false };
         return Shown::Deleted;

@@ -1,0 +1,163 @@
+//! Contention regulation: how long transactions pause at most after a conflict, found by hill climbing.
+//!
+//! One number for the database, which is read after conflicts only. A helper that ticks anyway moves it, once a period: up or down by half an
+//! octave, on as long as throughput rises, and back when it falls. Between the steps of the ladder nothing is tried, and beyond its ends
+//! neither: no pause at all, and `RetryPolicy::pause_max`. A period without enough conflicts says nothing about pauses, and changes nothing.
+//!
+//! Source: Lim, Kaminsky, Andersen, Cicada, SIGMOD 2017, §3.9. The paper climbs by 0.5 µs every 5 ms; pauses that do best here lie between
+//! none and a millisecond, and periods are those of the ticker, so a step is a factor.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seriatim_base::{CacheAligned, Rng, thread};
+
+/// The first rung above none.
+const FIRST_NS: u64 = 250;
+
+/// Where it begins: 2 µs, as the first pause of `RetryPolicy`.
+const BEGIN: usize = 7;
+
+/// Conflicts in a period below which it is not judged: the throughput then is that of other things.
+const CONFLICTS_MIN: u64 = 64;
+
+/// How long pauses are at most, and how that is found.
+#[derive(Debug)]
+pub(crate) struct Regulation {
+    pause_max_ns: CacheAligned<AtomicU64>,
+    /// Rungs, by their nanoseconds.
+    ladder: Box<[u64]>,
+    climber: Mutex<Climber>,
+}
+
+/// What the helper knows.
+#[derive(Debug)]
+struct Climber {
+    rung: usize,
+    is_rising: bool,
+    /// Commits and conflicts of before this period, and since when it lasts.
+    before: Option<(u64, u64, u64)>,
+    /// Commits a second of the period before.
+    rate: f64,
+}
+
+impl Regulation {
+    /// No pause is longer than `pause_max`.
+    pub(crate) fn new(pause_max: Duration) -> Regulation {
+        let most = u64::try_from(pause_max.as_nanos()).unwrap_or(u64::MAX);
+        // Half an octave each, to the nanosecond.
+        let rungs = (0..64)
+            .map(|half| (FIRST_NS << (half / 2)) + if half % 2 == 1 { (FIRST_NS << (half / 2)) * 53 / 128 } else { 0 });
+        let ladder: Box<[u64]> =
+            std::iter::once(0).chain(rungs.take_while(|&rung| rung < most)).chain([most]).collect();
+        let rung = BEGIN.min(ladder.len() - 1);
+        let pause_max_ns = CacheAligned(AtomicU64::new(ladder[rung]));
+        Regulation {
+            pause_max_ns,
+            climber: Mutex::new(Climber { rung, is_rising: false, before: None, rate: 0.0 }),
+            ladder,
+        }
+    }
+
+    /// The longest pause now.
+    pub(crate) fn pause_max(&self) -> Duration {
+        // ORDERING: a number by itself.
+        Duration::from_nanos(self.pause_max_ns.load(Ordering::Relaxed))
+    }
+
+    /// Pauses before another attempt, anything up to the longest.
+    pub(crate) fn pause(&self, rng: &mut Rng) {
+        match self.pause_max_ns.load(Ordering::Relaxed) {
+            0 => thread::yield_now(),
+            most => thread::pause(Duration::from_nanos(rng.range(0, most))),
+        }
+    }
+
+    /// A period ends: so many commits and conflicts there have been.
+    pub(crate) fn climb(&self, commits: u64, conflicts: u64, now_ns: u64) {
+        let mut climber = self.climber.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((commits_before, conflicts_before, since)) = climber.before.replace((commits, conflicts, now_ns))
+        else {
+            return;
+        };
+        let lasted = now_ns.saturating_sub(since);
+        if conflicts.saturating_sub(conflicts_before) < CONFLICTS_MIN || lasted == 0 {
+            return;
+        }
+        let rate = commits.saturating_sub(commits_before) as f64 / lasted as f64 * 1e9;
+        climber.step(rate, self.ladder.len() - 1);
+        self.pause_max_ns.store(self.ladder[climber.rung], Ordering::Relaxed);
+    }
+}
+
+impl Climber {
+    /// On in the direction in which it went, or back; at an end always back.
+    fn step(&mut self, rate: f64, last: usize) {
+        if rate < self.rate {
+            self.is_rising = !self.is_rising;
+        }
+        self.rate = rate;
+        if self.rung == 0 {
+            self.is_rising = true;
+        } else if self.rung == last {
+            self.is_rising = false;
+        }
+        self.rung = if self.is_rising { (self.rung + 1).min(last) } else { self.rung.saturating_sub(1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs so many periods under a throughput that depends on the pause; the pauses of the last quarter.
+    fn climbed(regulation: &Regulation, periods: u64, rate: impl Fn(f64) -> f64) -> Vec<u64> {
+        let (mut commits, mut conflicts) = (0, 0);
+        let mut pauses = Vec::new();
+        for period in 0..periods {
+            regulation.climb(commits, conflicts, period * 10_000_000);
+            let pause = regulation.pause_max().as_nanos() as u64;
+            pauses.push(pause);
+            commits += (rate(pause as f64) / 100.0) as u64;
+            conflicts += 1000;
+        }
+        pauses.split_off(pauses.len() * 3 / 4)
+    }
+
+    #[test]
+    fn it_climbs_to_where_throughput_is_highest_and_stays_near() {
+        for best in [500.0, 8_000.0, 200_000.0] {
+            let regulation = Regulation::new(Duration::from_millis(1));
+            let hill = |pause: f64| 1e6 / (1.0 + ((pause + 1.0) / best).ln().abs());
+            let pauses = climbed(&regulation, 200, hill);
+            for pause in pauses {
+                assert!((pause as f64) > best / 3.0 && (pause as f64) < best * 3.0, "{pause} ns, where {best} is best");
+            }
+        }
+    }
+
+    #[test]
+    fn it_ends_at_none_and_at_the_longest() {
+        for (most, rises) in
+            [(Duration::from_micros(300), true), (Duration::from_millis(1), false), (Duration::ZERO, true)]
+        {
+            let regulation = Regulation::new(most);
+            let pauses = climbed(&regulation, 200, |pause| if rises { 1e6 + pause } else { 1e7 - pause });
+            assert!(pauses.iter().all(|&pause| u128::from(pause) <= most.as_nanos()));
+            let wanted = if rises { most.as_nanos() as u64 } else { 0 };
+            assert!(pauses.contains(&wanted), "{pauses:?}");
+        }
+    }
+
+    #[test]
+    fn periods_without_conflicts_change_nothing() {
+        let regulation = Regulation::new(Duration::from_millis(1));
+        let before = regulation.pause_max();
+        for period in 0..50 {
+            regulation.climb(period * 100_000 * (1 + period % 2), period, period * 10_000_000);
+            assert_eq!(regulation.pause_max(), before);
+        }
+    }
+}
