@@ -17,7 +17,7 @@ pub(crate) fn taken_amid_a_commit<P: Protocol>() {
         return;
     }
     // A snapshot that the reader makes, and, where those are eventual, the newest that somebody made.
-    [u64::MAX, 0].map(Epoch).map(taken_so::<P>);
+    [u64::MAX, 0].map(Epoch).into_iter().for_each(taken_so::<P>);
 }
 
 fn taken_so<P: Protocol>(includes: Epoch) {

@@ -64,7 +64,12 @@ fn unlinked_since<V: View>(table: &Table, view: V) -> Option<Epoch> {
 }
 
 /// What the view shows of records that had the same key, one after the other: of at most one it shows a row.
-fn shown_of<V: View>(attempt: &mut Optimistic, table: &Table, records: Vec<RecordPtr>, view: V) -> Option<RowPtr> {
+fn shown_of<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
+    table: &Table,
+    records: Vec<RecordPtr>,
+    view: V,
+) -> Option<RowPtr> {
     let row = records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
         Shown::Row(row) => Some(row),
         Shown::Deleted | Shown::Before => None,
