@@ -48,7 +48,7 @@ const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
 /// Folders whose Rust, without files that are compiled for tests only, stays within so many lines: (folder, lines, why).
 const LINES_MAX: &[(&str, usize, &str)] = &[(
     "crates/seriatim/src",
-    5_470,
+    5_520,
     "the public crate is what types add; what needs no row type belongs to engine, which compiles once and not once a user",
 )];
 
@@ -308,7 +308,7 @@ mod tests {
         let (full, line) = ("let x = 1;\n".repeat(most), "let x = 1;\n");
         assert_eq!(lines(&Tree::of(&[(&code, &full), (&others, &full), (&format!("{folder}/README.md"), &full)])), []);
         let over = Tree::of(&[(&code, &full), (&format!("{folder}/scan/mod.rs"), line)]);
-        assert_one(&lines(&over), &["crates/seriatim/src: 5471 lines", "at most 5470", "belongs to engine"]);
+        assert_one(&lines(&over), &["crates/seriatim/src: 5521 lines", "at most 5520", "belongs to engine"]);
         // Not those of tests, wherever they are declared.
         let declares = format!("{}#[cfg(test)]\nmod tests;\n", "let x = 1;\n".repeat(most - 2));
         for (parent, tests) in [("tx.rs", "tx/tests.rs"), ("lib.rs", "tests.rs"), ("scan/mod.rs", "scan/tests.rs")] {
