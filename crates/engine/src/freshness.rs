@@ -26,13 +26,19 @@ pub(crate) struct SessionFreshness {
 }
 
 /// What the next snapshot of a session comes after, where it reads at a timestamp of the past and nobody makes it
-/// ([`seriatim_txn::Worker::come_after`]).
-#[derive(Debug, Default)]
+/// ([`seriatim_txn::Worker::come_after`]). Its first one is of the present: it shows what had committed when the session was opened.
+#[derive(Debug)]
 pub(crate) struct Place {
     /// The place of what the session saw or did; `u64::MAX`: all that has ended.
     pub(crate) own: Cell<u64>,
-    /// Whether it was told of what others did, and has not come after that yet.
+    /// Whether it was opened, or told of what others did, and no snapshot has come after that yet.
     pub(crate) told: Cell<bool>,
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place { own: Cell::new(0), told: Cell::new(true) }
+    }
 }
 
 impl Place {

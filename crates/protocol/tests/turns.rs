@@ -135,6 +135,11 @@ fn cleared<P: Protocol>(bench: &Bench<P>, workers: &mut [&mut P::Worker]) {
     assert_eq!((linked, sound), (rows, Ok(())), "records are linked for which there is no row, or the reverse");
 }
 
+/// No snapshot that begins later is of a moment before this one.
+fn passed<P: Protocol>(bench: &Bench<P>) {
+    (0..2).for_each(|_| bench.environment.advance_epoch());
+}
+
 /// Runs a case for each step of its subject until there is none.
 fn every_step(case: impl Fn(usize) -> bool) {
     let steps = (0..).take_while(|&at| case(at)).count();
@@ -529,6 +534,7 @@ fn turns_by_seeds<P: Protocol>(seeds: u64) {
     for seed in 0..seeds {
         let held = HELD[seed as usize % HELD.len()];
         let bench = Bench::<P>::open(HtmMode::Absent, &[10; CELLS as usize]);
+        passed(&bench);
         let committed = Mutex::new(0);
         let body = |me: u64| {
             let (bench, committed) = (&bench, &committed);

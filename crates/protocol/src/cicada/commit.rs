@@ -1,5 +1,7 @@
 //! Commit: pending versions, validation, installation, at the timestamp that was drawn before.
 //!
+//! 0. If a commit of the worker was refused lately: look whether what was read and is to be written is as it was, before others are held up for
+//!    nothing (§3.5).
 //! 1. Lock the records to be written, latest wts first, as the newest are the likeliest to have been written again: each gets a pending
 //!    version. One that is pending below is waited for, with a bound; one above ends the attempt.
 //! 2. If a version to be replaced has been seen by a later timestamp, or the absence of a key that is given its first row, draw another
@@ -49,7 +51,14 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
         return Ok(attempt.end_read_only(&claim));
     }
     // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
-    let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
+    let tid = match abort_on_unwind("a commit", || decide(attempt, state)) {
+        Ok(tid) => tid,
+        Err(error) => {
+            state.early_left = state.early_checks;
+            return Err(error);
+        }
+    };
+    state.early_left = state.early_left.saturating_sub(1);
     let claim = Unlinking(&state.absences);
     attempt.base.report(tid, redo, |entry| state.replaced[entry]);
     attempt.base.settle(tid, &claim, |entry| state.replaced[entry]);
@@ -83,6 +92,11 @@ pub(super) fn validate(attempt: &mut Attempt) -> Result<(), OpError> {
 /// Steps 1 to 5: the TID, or the conflict. No record stays locked.
 fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     let (at, since) = attempt.locks.draw(&attempt.base.core);
+    if state.early_left > 0
+        && let Some(failure) = early_failure(attempt, at, since)
+    {
+        return Err(conflict(attempt, failure));
+    }
     make_deletions(attempt, state)?;
     if let Err(error) = lock(attempt, state, at) {
         drop_deletions(attempt, state);
@@ -108,6 +122,20 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
     install(attempt, state, tid, at);
     Ok(tid)
+}
+
+/// Step 0: why the commit cannot succeed, whatever others do. What they hold is not known, and is for the locks to find out. Nothing rests on
+/// this: all of it is looked at again.
+#[cold]
+pub(super) fn early_failure(attempt: &Attempt, at: u64, since: Epoch) -> Option<Failure> {
+    let is_stale = |write: &Write<Entry>| {
+        let word = Plain.load(record_header::tid_word(&write.table().record_layout, write.record));
+        TidWord(word).unlocked() != write.expected
+    };
+    let stale = attempt.base.writes.entries().iter().position(is_stale);
+    let stale = stale.map(|write| Failure::Changed(ValidationFailure::Write(write)));
+    let refuted = || validation_failure(attempt, at, since, Epoch(0));
+    stale.or_else(refuted).filter(|failure| matches!(failure, Failure::Changed(_)))
 }
 
 /// Before the locks: makes room for the deletions that rows are inserted over, each of which becomes a version of its own. A transaction that
@@ -250,7 +278,7 @@ fn validation_failure(attempt: &Attempt, at: u64, since: Epoch, epoch: Epoch) ->
 
 /// Why a transaction cannot commit at its timestamp.
 #[derive(Clone, Copy, Debug)]
-enum Failure {
+pub(super) enum Failure {
     Changed(ValidationFailure),
     /// Of this read nobody knows: what is pending was waited for in vain.
     Held(usize),

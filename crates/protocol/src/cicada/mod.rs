@@ -39,6 +39,7 @@ pub struct Cicada {
     under_way: Arc<UnderWay>,
     absences: Arc<Absences>,
     wait_steps: u32,
+    early_checks: u32,
 }
 
 /// How long an access or a commit waits for a pending version.
@@ -50,6 +51,17 @@ const WAIT_STEPS: Knob = Knob {
     max: 1_000_000,
     about: "how often a transaction looks again at a pending version of an earlier one, before it gives up",
     source: "ours: as silo's lock_steps; the paper waits without a bound, as a pending version is decided soon",
+};
+
+/// For how long a commit looks first whether it can succeed.
+const EARLY_CHECKS: Knob = Knob {
+    name: "early_checks",
+    unit: "commits",
+    default: 5,
+    min: 0,
+    max: 1_000_000,
+    about: "after a commit was refused, so many of the worker's commits look at what they read and write before they lock anything",
+    source: "the paper leaves the early consistency check out after 5 commits in a row (§3.5)",
 };
 
 impl Protocol for Cicada {
@@ -71,7 +83,7 @@ impl Protocol for Cicada {
             partitions: false,
             regulated: true,
         },
-        options: &[WAIT_STEPS],
+        options: &[WAIT_STEPS, EARLY_CHECKS],
     };
     /// TID word, version word, wts, rts.
     const HEADER_BYTES: usize = record_header::bytes(2);
@@ -88,6 +100,7 @@ impl Protocol for Cicada {
             under_way,
             absences: Arc::new(Absences::new(&environment.memory)),
             wait_steps: options.get(&WAIT_STEPS) as u32,
+            early_checks: options.get(&EARLY_CHECKS) as u32,
         }
     }
 
@@ -100,6 +113,8 @@ impl Protocol for Cicada {
             absences: Arc::clone(&self.absences),
             under_way,
             wait_steps: self.wait_steps,
+            early_checks: self.early_checks,
+            early_left: 0,
             reading: None,
             after: 0,
             order,
@@ -134,6 +149,9 @@ pub struct State {
     under_way: Arc<UnderWay>,
     /// How often a snapshot looks again whether it may see what it is to come after.
     wait_steps: u32,
+    early_checks: u32,
+    /// So many commits still look first whether they can succeed.
+    early_left: u32,
     /// What a read-only transaction is shown; none: it reads at a timestamp of the present, and validates.
     reading: Option<View>,
     /// What the next snapshot comes after.

@@ -16,7 +16,7 @@
 //!    needed found `min_rts` higher before, and looks at who is online after (`seriatim_memory::horizon`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use seriatim_base::thread::Touch;
 use seriatim_base::{CacheAligned, Epoch, Tid, WorkerId};
@@ -37,15 +37,16 @@ pub(super) struct UnderWay {
     /// Workers there have been.
     workers: AtomicUsize,
     min_rts: CacheAligned<AtomicU64>,
+    /// The epoch since which versions are needed for `min_rts`. Written by who has `next`.
+    since: AtomicU64,
     next: Mutex<Next>,
 }
 
-/// What `min_rts` is to be next, and what is needed for the one that it is.
+/// What `min_rts` is to be next.
 #[derive(Debug, Default)]
 struct Next {
     /// A timestamp that was of the present, with the epoch before: what is above it commits in that or later.
     candidate: Option<(u64, Epoch)>,
-    since: Epoch,
 }
 
 impl UnderWay {
@@ -55,6 +56,7 @@ impl UnderWay {
             by_worker: (0..memory.workers_max()).map(|_| CacheAligned::default()).collect(),
             workers: AtomicUsize::new(0),
             min_rts: CacheAligned::default(),
+            since: AtomicU64::new(0),
             next: Mutex::default(),
         }
     }
@@ -110,20 +112,29 @@ impl UnderWay {
 }
 
 impl PastReads for UnderWay {
-    /// A candidate becomes `min_rts` when all that was under way when it was of the present has ended.
+    /// A candidate becomes `min_rts` when all that was under way when it was of the present has ended. Who finds another at it leaves it to
+    /// that one: there are steps within.
     fn since(&self, now: Epoch) -> Epoch {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who is above the candidate passes its timestamp after the clock is read here, and reads its epoch after that.
-        let (candidate, epoch) = *next.candidate.get_or_insert_with(|| (self.clock.passed(), now));
-        // ORDERING: as in `read_at`.
-        fence(Ordering::SeqCst);
-        if self.settled(candidate) == candidate {
-            crate::step(Touch::Store, &*self.min_rts);
-            // ORDERING: a seal follows, which begins with a fence: rule 4.
-            self.min_rts.store(candidate, Ordering::Release);
-            *next = Next { candidate: None, since: epoch };
+        let next = match self.next.try_lock() {
+            Ok(next) => Some(next),
+            Err(TryLockError::Poisoned(next)) => Some(next.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(mut next) = next {
+            // Who is above the candidate passes its timestamp after the clock is read here, and reads its epoch after that.
+            let (candidate, epoch) = *next.candidate.get_or_insert_with(|| (self.clock.passed(), now));
+            // ORDERING: as in `read_at`.
+            fence(Ordering::SeqCst);
+            if self.settled(candidate) == candidate {
+                crate::step(Touch::Store, &*self.min_rts);
+                // ORDERING: a seal follows, which begins with a fence: rule 4.
+                self.min_rts.store(candidate, Ordering::Release);
+                next.candidate = None;
+                // ORDERING: partner of the load below: who reads it finds this `min_rts`.
+                self.since.store(epoch.0, Ordering::Release);
+            }
         }
-        next.since
+        Epoch(self.since.load(Ordering::Acquire))
     }
 }
 

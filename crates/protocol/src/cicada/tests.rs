@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_history::{Promises, check};
 use seriatim_store::Direction;
-use seriatim_txn::{Reason, Worker as _};
+use seriatim_txn::{Phase, Reason, Worker as _};
 
 use super::versions::{Sight, Words};
 use super::*;
@@ -136,6 +136,58 @@ fn a_write_of_what_a_later_one_wrote_is_refused() {
         assert_eq!(reason, Reason::RecordChanged);
         stage.overwrite(X);
     }
+}
+
+/// After a commit that was refused, until as many have succeeded as the option says.
+#[test]
+fn commits_look_at_what_they_write_before_the_locks_where_one_was_refused_lately() {
+    let mut stage = Stage::new();
+    let mut worker = stage.bench.worker();
+    let refused_in = |stage: &mut Stage, worker: Worker<State>| {
+        let mut open = stage.open_with(worker, Mode::ReadWrite);
+        stage.change(&mut open, X);
+        stage.overwrite(X);
+        let (ended, worker) = stage.end(open);
+        let Err(OpError::Abort(cause)) = ended else { panic!("it comes too late: {ended:?}") };
+        assert_eq!(cause.reason, Reason::RecordChanged);
+        (cause.phase, worker)
+    };
+    for _ in 0..2 {
+        for phase in [Phase::Lock, Phase::Validate, Phase::Validate] {
+            let refused = refused_in(&mut stage, worker);
+            assert_eq!(refused.0, phase);
+            worker = refused.1;
+        }
+        for _ in 0..EARLY_CHECKS.default {
+            let mut open = stage.open_with(worker, Mode::ReadWrite);
+            stage.change(&mut open, Y);
+            let (ended, kept) = stage.end(open);
+            assert!(ended.is_ok(), "{ended:?}");
+            worker = kept;
+        }
+    }
+}
+
+/// What others hold may be given back: it refuses nobody early.
+#[test]
+fn what_is_locked_is_not_refused_by_the_early_look() {
+    let mut stage = Stage::new();
+    let mut open = stage.begin();
+    stage.read(&mut open, Y);
+    stage.change(&mut open, X);
+    let attempt = open.worker.attempt();
+    let (at, since) = attempt.locks.draw(&attempt.base.core);
+    assert!(commit::early_failure(attempt, at, since).is_none());
+    let words: Vec<_> = [attempt.reads[0].record(), attempt.base.writes.entries()[0].record]
+        .map(|record| record_header::tid_word(&stage.bench.cells.record_layout, record))
+        .into();
+    words.iter().for_each(|word| word.store(TidWord(word.load(Ordering::Relaxed)).locked().0, Ordering::Release));
+    assert!(commit::early_failure(attempt, at, since).is_none());
+    words.iter().for_each(|word| word.store(TidWord(word.load(Ordering::Relaxed)).unlocked().0, Ordering::Release));
+    stage.overwrite(Y);
+    let attempt = open.worker.attempt();
+    assert!(commit::early_failure(attempt, at, since).is_none(), "it reads what was there at its timestamp");
+    stage.commit(open);
 }
 
 /// It comes after all who saw what it overwrites, if what it has read itself is there still.

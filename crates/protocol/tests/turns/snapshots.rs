@@ -8,7 +8,7 @@ use seriatim_htm::HtmMode;
 use seriatim_txn::{Freshness, Mode, NoRedo, Peeked, Priority, Protocol, RowBuffer, Worker};
 
 use crate::common::Bench;
-use crate::{attempt, cleared, every_step};
+use crate::{attempt, cleared, every_step, passed};
 
 /// The reader begins before any step of a commit, in an epoch of its own, and reads one of the two rows at once if that is not locked.
 /// Both are of one state, and the commit is of the epoch in which it had its locks.
@@ -24,6 +24,7 @@ fn taken_so<P: Protocol>(includes: Epoch) {
     let seen_early = Cell::new(0);
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
+        passed(&bench);
         let (mut reader, mut writer) = (bench.worker(), bench.worker());
         let first = Cell::new(None);
         let other = || {

@@ -84,10 +84,8 @@ fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
         let (protocol, disk) = (info.name, FaultyDisk::new(73));
         let builder = small(protocol, &disk).workers(1);
         // Who makes snapshots every so often would clear away too.
-        let builder = match info.capabilities.snapshots {
-            Freshness::Bounded => builder.protocol_option("snapshot_interval_ms", 0),
-            _ => builder,
-        };
+        let is_eventual = info.options.iter().any(|knob| knob.name == "snapshot_interval_ms");
+        let builder = if is_eventual { builder.protocol_option("snapshot_interval_ms", 0) } else { builder };
         let db = builder.open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("new");
         let mut session = db.session();
@@ -96,6 +94,10 @@ fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
         let deleted = session.transact(|tx| (0..ROWS).try_for_each(|id| tx.delete(&accounts, &id).map(drop)));
         deleted.expect("alone");
         db.flush().expect("the disk works");
+        if info.capabilities.snapshots == Freshness::Bounded && !is_eventual {
+            // What readers of the past may need is kept until helpers say that nobody does.
+            (0..8).for_each(|_| db.step());
+        }
         // Nobody rests, so nobody comes to clear away: only these do. One in 50 ms takes them 100 seconds.
         for _ in 0..2000 {
             session.snapshot(|tx| tx.get(&accounts, &0).map(|row| assert!(row.is_none()))).expect("alone");

@@ -41,7 +41,8 @@ impl TpccTerminal {
     /// Continues this terminal's numbers of history rows where an earlier run over the same database left off.
     fn resume(&mut self, session: &mut Session) -> Result<(), TransactError> {
         let (w_id, source) = (self.inputs.w_id(), self.inputs.history_source());
-        let last = session.snapshot(|tx| {
+        // Of the present, whoever inserted them: a snapshot may be older.
+        let last = session.transact(|tx| {
             let own = (w_id, source, 0)..=(w_id, source, u32::MAX);
             let last = tx.scan_rev(&self.tables.history, own).next().transpose()?;
             Ok(last.map(|row| row.h_number()))
