@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use seriatim::history::{Promises, check};
 use seriatim::htm::{Budget, Emulation, HtmMode};
-use seriatim::{Abort, Database, Freshness, Handle, ReadTx, Receipt, Rng, Tx, protocols, thread};
+use seriatim::{Abort, Database, Freshness, Handle, ProtocolInfo, ReadTx, Receipt, Rng, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::{Setting, matrix, seed};
 
@@ -48,7 +48,7 @@ impl Pair {
 fn a_snapshot_sees_all_of_a_transaction_or_nothing_of_it() {
     for setting in matrix(seed("snapshot around a commit")) {
         let snapshots = protocols().iter().find(|protocol| protocol.name == setting.protocol);
-        let never_aborts = snapshots.is_some_and(|protocol| protocol.capabilities.snapshots != Freshness::None);
+        let never_aborts = snapshots.is_some_and(never_validates);
         // Steps of the writer: put 1, put 2, delete 3, insert 4, commit, garbage collection, another such transaction.
         const STEPS: usize = 8;
         for begin in 0..=STEPS {
@@ -123,6 +123,20 @@ fn a_snapshot_sees_all_of_a_transaction_or_nothing_of_it() {
     }
 }
 
+/// Whether each snapshot is one that neither validates nor aborts: where they may be older than the present, only if one is made for who
+/// wants more.
+fn never_validates(protocol: &ProtocolInfo) -> bool {
+    match protocol.capabilities.snapshots {
+        Freshness::None => false,
+        Freshness::Bounded => makes_snapshots(protocol),
+        Freshness::Latest => true,
+    }
+}
+
+fn makes_snapshots(protocol: &ProtocolInfo) -> bool {
+    protocol.options.iter().any(|knob| knob.name == "snapshot_interval_ms")
+}
+
 /// The matrix, and back ends that fall back much more often: the trap lies in the fallback.
 fn with_fallbacks(seed: u64) -> impl Iterator<Item = (Setting, Budget)> {
     let tiny = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
@@ -139,7 +153,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     let seed = seed("pairs under snapshots");
     for (setting, budget) in with_fallbacks(seed) {
         let db = setting.builder().region_budget(budget).record_history(true).workers(5).open().expect("a database");
-        let gives_snapshots = db.protocol().capabilities.snapshots != Freshness::None;
+        let gives_snapshots = never_validates(db.protocol());
         // Without being told, a snapshot may be from before what others were told.
         let is_told = db.protocol().capabilities.snapshots == Freshness::Bounded;
         let pair = Pair::new(&db);
@@ -227,7 +241,8 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
 /// not told how old it may be, what its session did and what it read after is there.
 #[test]
 fn a_stale_snapshot_is_serializable_and_the_strict_judge_notices_it() {
-    for protocol in protocols().iter().filter(|protocol| protocol.capabilities.snapshots == Freshness::Bounded) {
+    // Others are as old as the oldest transaction under way: here there is none.
+    for protocol in protocols().iter().filter(|protocol| makes_snapshots(protocol)) {
         let db = Database::builder().protocol(protocol.name).htm(HtmMode::Absent);
         let db = db.step_helpers(true).record_history(true).open().expect("a database");
         let cells = db.create::<Cell>().expect("a table");
