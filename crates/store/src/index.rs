@@ -334,12 +334,16 @@ impl Index {
         if !self.next_leaf(cursor, pin) {
             return false;
         }
+        let others = others();
+        if others.is_empty() {
+            return true;
+        }
         let class = self.class();
         // SAFETY: the caller's promise; what the leaf showed is linked, or was (rule 2).
         let key = |record: &RecordPtr| unsafe { read_key(*record, class) };
         let Cursor { records, position, .. } = cursor;
         let passed = |record: &RecordPtr| before.is_ahead(key(record)) && !position.is_ahead(key(record));
-        records.extend(others().into_iter().filter(passed));
+        records.extend(others.into_iter().filter(passed));
         let order = |a: Key<'_>, b: Key<'_>| match position.direction {
             Direction::Forward => a.cmp(&b),
             Direction::Backward => b.cmp(&a),
