@@ -60,9 +60,7 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
         let here = cores.count(shown.threads);
         return not_shown(format!("the paper says so of {} and more, here are {here} ({measured})", claim.threads));
     }
-    let stands_in =
-        shown.backends.iter().find(|backend| backend.starts_with("emulated") || backend.starts_with("absent"));
-    if let Some(backend) = stands_in.filter(|_| claim.regions) {
+    if let Some(backend) = shown.stand_in.as_ref().filter(|_| claim.regions) {
         return not_shown(format!("regions are {backend} ({measured})"));
     }
     let numbers = format!("{measured}, {}", interval(claim.min, claim.max));
@@ -219,7 +217,7 @@ mod tests {
                 series.iter().map(|name| curve(name, &[(4.0, value / series.len() as f64)])).collect()
             }
         };
-        Curves { curves, threads: usize::MAX, backends: vec!["rtm".to_owned()], missing: Vec::new() }
+        Curves { curves, threads: usize::MAX, backends: vec!["rtm".to_owned()], ..Curves::default() }
     }
 
     fn verdict(claim: &Claim, shown: &Curves) -> Verdict {
@@ -281,7 +279,7 @@ mod tests {
         let few = Curves { threads: 2, ..twice.clone() };
         let said = verdict(&CLAIM, &few);
         assert!(["8", "2 threads", "a over b 3"].iter().all(|word| reason(&said).contains(word)), "{said}");
-        let emulated = Curves { backends: vec!["emulated".to_owned()], ..twice.clone() };
+        let emulated = Curves { stand_in: Some("emulated".to_owned()), ..twice.clone() };
         assert!(reason(&verdict(&CLAIM, &emulated)).contains("emulated"));
         assert!(reason(&judge(&CLAIM, &twice, Size::Small, Cores::Real)).contains("small"));
         let mut lone = twice.clone();

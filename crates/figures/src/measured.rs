@@ -112,6 +112,8 @@ pub(crate) struct Curves {
     pub(crate) threads: usize,
     /// The back ends that ran regions.
     pub(crate) backends: Vec<String>,
+    /// What stood in for regions of a processor, or modelled ones, where a command did not ask to do without.
+    pub(crate) stand_in: Option<String>,
     /// Why points are missing: the curve and the reason, each once.
     pub(crate) missing: Vec<(String, String)>,
 }
@@ -148,7 +150,7 @@ impl Measured {
         for point in self.points.iter().filter(|point| point.part == view.part && point.cores == cores) {
             // Values of the runs, by curve and x.
             let mut places: Vec<(String, f64, Vec<f64>)> = Vec::new();
-            for Run { answer, .. } in &point.runs {
+            for Run { command, answer } in &point.runs {
                 let report = match answer {
                     Answer::Report(report) => report,
                     Answer::NotHere(why) | Answer::Failed(why) => {
@@ -158,6 +160,10 @@ impl Measured {
                 };
                 shown.threads = shown.threads.max(point.threads);
                 if let Some(backend) = metric::backend(report) {
+                    let is_stand_in = ["emulated", "absent"].iter().any(|other| backend.starts_with(other));
+                    if is_stand_in && !command.contains("--htm absent") {
+                        shown.stand_in = Some(backend.clone());
+                    }
                     note(&mut shown.backends, backend);
                 }
                 let values = point.values(&view.shows, report);
@@ -255,6 +261,18 @@ mod tests {
         let missing: Vec<_> = shown.missing.iter().map(|(series, why)| (series.as_str(), why.as_str())).collect();
         let number = "its report has no such number";
         assert_eq!(missing, [("dbx", "crashed"), ("occ", "no such protocol"), ("silo", number)]);
+    }
+
+    #[test]
+    fn who_asked_for_no_regions_stands_in_for_nobody() {
+        let absent = |command: &str| {
+            let mut point = point("without", 1.0, &[Answer::Report(json!({ "htm": { "backend": "absent" } }))]);
+            point.runs[0].command = command.to_owned();
+            measured(vec![point]).curves(&VIEW, Cores::Real)
+        };
+        let asked = absent("seriatim bench tpcc --htm absent --seed 1");
+        assert_eq!((&asked.backends[..], asked.stand_in), (&["absent".to_owned()][..], None));
+        assert_eq!(absent("seriatim bench tpcc --seed 1").stand_in.as_deref(), Some("absent"));
     }
 
     #[test]
