@@ -71,7 +71,7 @@ impl Protocol for Cicada {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::Bounded,
+            snapshots: Freshness::Past,
             strict: true,
             epoch_order: true,
             tid_order: false,

@@ -66,7 +66,7 @@ impl Protocol for DbxTc {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::Bounded,
+            snapshots: Freshness::Eventual,
             strict: true,
             epoch_order: true,
             tid_order: false,
