@@ -59,7 +59,7 @@ fn capabilities(protocol: &ProtocolInfo) -> Vec<&'static str> {
         (capabilities.tid_order, "TIDs in serial order"),
         (capabilities.column_groups, "column groups kept apart"),
         (capabilities.snapshots == Freshness::Latest, "latest snapshots"),
-        (capabilities.snapshots == Freshness::Bounded, "snapshots of bounded age"),
+        (capabilities.snapshots.is_bounded(), "snapshots of bounded age"),
         (capabilities.pieces, "pieces"),
         (capabilities.detach, "detached decision"),
         (capabilities.repair, "repair"),

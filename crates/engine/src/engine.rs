@@ -17,7 +17,6 @@ use seriatim_txn::{Environment, Eventual, Freshness, Knob, Partitions, ProtocolI
 use crate::contention::{Contention, Tracker};
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
-use crate::freshness::SnapshotAges;
 use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
@@ -26,6 +25,7 @@ use crate::queue::Queue;
 use crate::regulation::Regulation;
 use crate::runtime::DynHandle;
 use crate::settings::Settings;
+use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
 use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 

@@ -533,19 +533,16 @@ impl<S: ExecutorSession> Desk<S> {
     }
 
     fn session(&mut self) -> Box<S> {
-        self.sessions.pop().unwrap_or_else(|| {
-            let mut session = Box::new((self.open)());
-            // A client's calls are run by any of the sessions, and it may have been answered by another.
-            session.runner().tx.snapshots_of_the_present();
-            session
-        })
+        let mut session = self.sessions.pop().unwrap_or_else(|| Box::new((self.open)()));
+        // A client's calls are run by any of the sessions, and it may have been answered by another.
+        session.runner().change_hands();
+        session
     }
 
     fn give_back(&mut self, mut session: Box<S>, is_whole: bool) {
         // It may have come with a transaction of another thread.
         if is_whole && self.sessions.len() < self.held_max {
             session.reset();
-            session.runner().change_hands();
             self.sessions.push(session);
         } else {
             contain(|| drop(session));

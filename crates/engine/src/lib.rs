@@ -34,6 +34,7 @@ mod runner;
 mod runtime;
 mod scan;
 mod settings;
+mod snapshot_ages;
 mod statistics;
 mod table;
 #[cfg(feature = "test-support")]
@@ -52,7 +53,6 @@ pub use durability::{
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use executor::{Executor, ExecutorBody, ExecutorSession, Foreseen, Running};
-pub use freshness::SnapshotAges;
 pub use lean::{Body, Operations};
 pub use options::TransactionOptions;
 pub use protocol::{available_protocols, protocols};
@@ -63,6 +63,7 @@ pub use runtime::{DynHandle, DynRow, DynScan};
 pub use scan::{RawScan, Target};
 pub use seriatim_store::Direction;
 pub use settings::{Batch, LogSettings, PartitionBy, Place, Settings};
+pub use snapshot_ages::SnapshotAges;
 pub use statistics::{LogStatistics, QueueStatistics, Statistics, TableStatistics};
 pub use table::{Secondary, TableSet};
 pub use tx::{Origin, Savepoint, TxCore, unless_failed};

@@ -56,7 +56,7 @@ impl TransactionOptions {
 
     /// Whether a snapshot shows what its session committed and read before, and what had committed when the session was opened: yes,
     /// unless it is told otherwise. It matters where snapshots are made every so often
-    /// ([`Freshness::Bounded`](seriatim_txn::Freshness)): a snapshot that is to show what the newest lacks is made when it begins, which
+    /// ([`Freshness::Eventual`](seriatim_txn::Freshness)): a snapshot that is to show what the newest lacks is made when it begins, which
     /// costs those that write a version of each row they change next. One that need not show it is as old as it happens to be.
     #[must_use]
     pub fn own_commits(self, shown: bool) -> TransactionOptions {

@@ -15,6 +15,9 @@ use seriatim_txn::{Before, Redo, RowPtr, Runs, Seen, Table};
 pub(crate) struct Log {
     recorder: Recorder,
     session: u32,
+    /// What had ended by then the open transaction shows, and what the session's snapshots of the past show.
+    shows: u64,
+    shown: u64,
     /// Keys on which a write of the open transaction lies, in the order in which they were written.
     written: Vec<(Place, Run)>,
     /// Keys on which one lay that was taken back.
@@ -67,26 +70,38 @@ fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 impl Log {
     pub(crate) fn new(recorder: Recorder, session: u32) -> Log {
         let (written, taken_back, reads, scans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Log { recorder, session, written, taken_back, run: None, reads, scans }
+        Log { recorder, session, shows: 0, shown: 0, written, taken_back, run: None, reads, scans }
     }
 
-    /// `snapshot`: whether it is of the present, if it is one.
-    pub(crate) fn begin(&mut self, snapshot: Option<bool>) {
+    /// A transaction begins that shows the present, on a snapshot or not.
+    pub(crate) fn begin(&mut self, on_snapshot: bool) {
         let now = clock::Instant::now().nanoseconds();
         self.recorder.begin(self.session, now);
+        self.shows = now;
         self.written.clear();
         self.taken_back.clear();
         self.reads.clear();
         self.scans.clear();
         self.run = None;
-        if let Some(is_latest) = snapshot {
-            self.recorder.snapshot(if is_latest { now } else { 0 });
+        if on_snapshot {
+            self.recorder.snapshot(now);
         }
     }
 
     /// The open transaction runs on a snapshot that was made before it began.
     pub(crate) fn shows_from(&mut self, made: u64) {
         self.recorder.snapshot(made);
+        self.shows = made;
+    }
+
+    /// It runs on a snapshot of the past: not older than what its session was shown, if it is to show that.
+    pub(crate) fn shows_past(&mut self, own: bool) {
+        self.shows_from(if own { self.shown } else { 0 });
+    }
+
+    /// The session's snapshots come after the open transaction from now on.
+    pub(crate) fn was_shown(&mut self) {
+        self.shown = self.shown.max(self.shows);
     }
 
     pub(crate) fn read(&mut self, table: TableId, key: Key<'_>, columns: ColumnSet, seen: Seen) {

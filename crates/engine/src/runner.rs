@@ -269,14 +269,13 @@ impl Runner {
         if receipt.epoch() > now {
             return Err(TransactError::FutureReceipt { epoch: receipt.epoch(), now });
         }
-        match &self.tx.freshness {
-            Some(freshness) => freshness.read_after(receipt.epoch()),
-            None => self.tx.next_snapshot_of_the_present(),
+        if let Some(freshness) = &self.tx.freshness {
+            freshness.read_after(receipt.epoch());
         }
         Ok(())
     }
 
-    /// As a new session, for another caller: its snapshots show what has committed when the first of them begins.
+    /// For another caller, who may have been told of anything: snapshots show what has committed when they begin.
     pub(crate) fn change_hands(&mut self) {
         if let Some(freshness) = &self.tx.freshness {
             freshness.change_hands();

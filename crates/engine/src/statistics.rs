@@ -6,7 +6,7 @@ use std::time::Duration;
 use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Cause, Phase, Reason};
 
-use crate::freshness::{AgeCounters, SnapshotAges};
+use crate::snapshot_ages::{AgeCounters, SnapshotAges};
 
 const PHASES: [Phase; 3] = [Phase::Execute, Phase::Lock, Phase::Validate];
 

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
-use seriatim_base::{Backoff, Hold, Tid, thread};
+use seriatim_base::{Backoff, Epoch, Hold, Tid, thread};
 use seriatim_catalog::{ColumnSet, ColumnUse, KeptRow, Key, KeyBuf, OutOfLineStore, RowRef, RowWriter, TableKey};
 use seriatim_htm::RegionStatistics;
 use seriatim_memory::{Charge, OutOfMemory};
@@ -51,7 +51,7 @@ use crate::contention::AD_HOC;
 use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
-use crate::freshness::{Place, SessionFreshness};
+use crate::freshness::{ALL, Measure, SessionFreshness};
 use crate::lean::LeanWorker;
 use crate::options::Bounds;
 use crate::parking::{Parking, TOO_OLD};
@@ -110,8 +110,6 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     gated: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
-    /// Where snapshots may be older than the present, and none is made for it: what the next one comes after.
-    place: Option<Place>,
     /// Whether the protocol publishes procedures piece by piece.
     pieces: bool,
     /// Whether decisions are queued.
@@ -150,7 +148,7 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     weight: Cell<u64>,
     /// Of a snapshot that shows the durable epoch while the disk is behind.
     hold: Cell<Option<Hold>>,
-    /// Which snapshots the session may take, where they are made every so often.
+    /// What the session's next snapshot is to show, where that may be older than the present.
     pub(crate) freshness: Option<SessionFreshness>,
     /// The text that did not fit a log entry: its table, its bytes, the most.
     too_large: RefCell<Option<(String, usize, usize)>>,
@@ -684,9 +682,6 @@ impl<W: Worker + ?Sized> TxCore<W> {
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
-            place: (inner.freshness() == Freshness::Bounded
-                && inner.environment.epochs.snapshots().eventual().is_none())
-            .then(Place::default),
             pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
@@ -1377,7 +1372,6 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.lease.set(Some(lease));
         self.ending.set(false);
         self.preferred.set(lease.slot);
-        self.note_done();
         self.mode.set(mode);
         self.attempt.set(attempt);
         if explicit || self.priority.get() == Priority::NONE {
@@ -1402,7 +1396,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.left.set(self.stride());
         if let Some(log) = &self.log {
             cold_path();
-            log.borrow_mut().begin((mode == Mode::ReadOnly).then_some(self.place.is_none()));
+            log.borrow_mut().begin(mode == Mode::ReadOnly);
         }
         if mode == Mode::ReadOnly
             && let Some(persistence) = &inner.persistence
@@ -1411,9 +1405,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.worker().core().held = hold.as_ref().map(Hold::epoch);
             self.hold.set(hold);
         }
-        match (&self.freshness, &self.place) {
-            (Some(freshness), _) if mode == Mode::ReadOnly => self.begin_eventual(freshness, lease.slot),
-            (_, Some(place)) if mode == Mode::ReadOnly => self.begin_after(place),
+        match &self.freshness {
+            Some(freshness) if mode == Mode::ReadOnly => self.begin_bounded(freshness, lease.slot),
             _ => self.worker().begin(mode, self.priority.get()),
         }
         if self.pieces
@@ -1435,10 +1428,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     /// The worker begins with a snapshot that is as fresh as the session wants it.
-    fn begin_eventual(&self, freshness: &SessionFreshness, slot: usize) {
+    fn begin_bounded(&self, freshness: &SessionFreshness, slot: usize) {
         let own = self.bounds.get().own_commits;
-        let worker = self.worker();
-        worker.core().includes = freshness.wanted(own);
+        let (worker, wanted) = (self.worker(), freshness.wanted(own));
+        match freshness.measure() {
+            Measure::Epochs => worker.core().includes = Epoch(wanted),
+            Measure::Places => {
+                worker.come_after(wanted);
+                if let Some(log) = self.log.as_ref().filter(|_| wanted < ALL) {
+                    log.borrow_mut().shows_past(own);
+                }
+            }
+        }
         worker.begin(Mode::ReadOnly, self.priority.get());
         freshness.had(own);
         if let Some(made) = worker.core().snapshot_made.take() {
@@ -1636,33 +1637,15 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// What the transaction saw or did, later snapshots of the session see.
+    /// What the transaction did, and what it saw and may tell, later snapshots of the session show.
     #[inline]
-    fn note_place(&self) {
-        if let Some(place) = &self.place {
-            place.note(self.worker().place(), self.mode.get());
+    fn note_done(&self) {
+        if let Some(freshness) = &self.freshness {
+            let moved = freshness.did(self.mode.get(), self.dependency.get().epoch(), || self.worker().place());
+            if let Some(log) = self.log.as_ref().filter(|_| moved) {
+                log.borrow_mut().was_shown();
+            }
         }
-    }
-
-    /// Snapshots come after all that has ended when they begin: others than its caller may have been told of it.
-    pub(crate) fn snapshots_of_the_present(&self) {
-        if let Some(place) = &self.place {
-            place.own.set(u64::MAX);
-        }
-    }
-
-    /// The next snapshot comes after all that has ended by now.
-    pub(crate) fn next_snapshot_of_the_present(&self) {
-        if let Some(place) = &self.place {
-            place.told.set(true);
-        }
-    }
-
-    #[cold]
-    fn begin_after(&self, place: &Place) {
-        let own = if self.bounds.get().own_commits { place.own.get() } else { 0 };
-        self.worker().come_after(if place.told.get() { u64::MAX } else { own });
-        self.worker().begin(Mode::ReadOnly, self.priority.get());
     }
 
     /// The decision was made: if it is to commit, the transaction is closed.
@@ -1675,7 +1658,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 log.borrow_mut().commit();
             }
             self.dependency.set(self.dependency.get().with(tid));
-            self.note_place();
+            self.note_done();
             if let Some(lease) = self.lease.get() {
                 self.inner.pool.counters(lease.slot).committed();
             }
@@ -1811,19 +1794,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The attempts that follow are a transaction of their own: it has no priority yet, and nothing is to be waited for.
     #[inline]
     pub fn renew(&self) {
-        self.note_done();
         self.priority.set(Priority::NONE);
         self.dependency.set(CommitDependency::default());
-    }
-
-    /// The transaction before is over: the session's snapshots show what it committed, and what it read.
-    #[inline]
-    fn note_done(&self) {
-        if let Some(freshness) = &self.freshness
-            && self.mode.get() == Mode::ReadWrite
-        {
-            freshness.did(self.dependency.get().epoch());
-        }
     }
 
     /// Proof of a commit of this session's.
@@ -1921,7 +1893,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 counters.user_aborted();
                 // The body may tell what it read.
                 self.dependency.set(self.dependency.get().with(self.worker().newest()));
-                self.note_place();
+                self.note_done();
             }
         }
         self.ending.set(true);

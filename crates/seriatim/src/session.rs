@@ -74,8 +74,8 @@ impl Session {
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
-    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; where its age is bounded
-    /// ([`Freshness::Bounded`](crate::Freshness::Bounded)), all that had when it was made, or that is older than all that is under way; what this
+    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; where it may be older
+    /// ([`Freshness::is_bounded`](crate::Freshness::is_bounded)), all that had when it was made, or that is older than all that is under way; what this
     /// session did before ([`TransactionOptions::own_commits`]), and what it was told to read after ([`Session::read_after`]); under `cicada` one that
     /// is to show more than there is yet, and the first of a session, is validated and retried instead. Once the log has stopped
     /// ([`LogStatistics::stopped`](crate::LogStatistics::stopped)), the durable epoch. So it does while the disk is full or has not

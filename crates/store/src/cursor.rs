@@ -2,7 +2,7 @@
 
 use crate::node_version::NodeVersion;
 use crate::record::RecordPtr;
-use crate::tree::{Position, size};
+use crate::tree::{Limit, Position, size};
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_memory::Pinned;
 use std::ops::Bound;
@@ -26,6 +26,8 @@ pub struct Cursor {
     pub(crate) records: Vec<RecordPtr>,
     pub(crate) leaf: Option<(NodeVersion, NonNull<AtomicU64>)>,
     pub(crate) position: Position,
+    /// Where it was before the last leaf, for who shows others besides.
+    pub(crate) before: Limit,
 }
 
 // SAFETY: the gap pointer is followed only by `Cursor::gap`, which is `unsafe` and names rule 2.

@@ -330,7 +330,8 @@ impl Index {
         pin: Pinned<'_>,
         others: impl FnOnce() -> Vec<RecordPtr>,
     ) -> bool {
-        let before = cursor.position.clone();
+        let class = self.class();
+        cursor.before.set(cursor.position.near.bound(class));
         if !self.next_leaf(cursor, pin) {
             return false;
         }
@@ -338,11 +339,10 @@ impl Index {
         if others.is_empty() {
             return true;
         }
-        let class = self.class();
         // SAFETY: the caller's promise; what the leaf showed is linked, or was (rule 2).
         let key = |record: &RecordPtr| unsafe { read_key(*record, class) };
-        let Cursor { records, position, .. } = cursor;
-        let passed = |record: &RecordPtr| before.is_ahead(key(record)) && !position.is_ahead(key(record));
+        let Cursor { records, position, before, .. } = cursor;
+        let passed = |record: &RecordPtr| position.has_passed(before, key(record));
         records.extend(others.into_iter().filter(passed));
         let order = |a: Key<'_>, b: Key<'_>| match position.direction {
             Direction::Forward => a.cmp(&b),

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use seriatim::history::{Promises, check};
 use seriatim::{
-    Abort, Batch, BatchStatistics, Builder, Database, Executor, Freshness, Handle, ReadTx, Receipt, RetryPolicy, Rng,
-    Session, Table, TransactError, Tx, thread,
+    Abort, Batch, BatchStatistics, Builder, Database, Executor, Handle, ReadTx, Receipt, RetryPolicy, Rng, Session,
+    Table, TransactError, Tx, thread,
 };
 
 use crate::Setting;
@@ -255,7 +255,7 @@ fn interrogate_by(
     let examine = || {
         let db = options(builder).open().map_err(|error| error.to_string())?;
         let (attempts, batched) = run(&db, (data_model, route), load, seed)?;
-        let is_fresh = db.protocol().capabilities.snapshots != Freshness::Bounded;
+        let is_fresh = !db.protocol().capabilities.snapshots.is_bounded();
         check_history(data_model, &attempts, Promised { is_strict: setting.strict, is_fresh })?;
         if let Some(history) = db.take_history() {
             let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };

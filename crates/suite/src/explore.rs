@@ -491,7 +491,7 @@ fn check_outcome<C: Cells>(
             && replayed == state
     };
     // A snapshot of bounded age may come before what ended before it began.
-    let is_bounded = db.protocol().capabilities.snapshots == seriatim::Freshness::Bounded;
+    let is_bounded = db.protocol().capabilities.snapshots.is_bounded();
     let may_be_old = |who: usize| is_bounded && spec.programs[who].access == Access::ReadOnly;
     let in_time = |order: &[usize]| {
         !strict

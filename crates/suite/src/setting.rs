@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim::htm::{Detection, Emulation, HtmMode, detect};
-use seriatim::{Builder, Database, ProtocolInfo, Rng, protocols, rng};
+use seriatim::{Builder, Database, Freshness, ProtocolInfo, Rng, protocols, rng};
 
 use crate::explore::Cell;
 
@@ -41,7 +41,7 @@ const BATCH_MAX_OPTION: &str = "batch_max";
 /// The option of protocols that wait.
 const WAIT_MAX: &str = "wait_max_us";
 
-/// The option of protocols that make snapshots every so often.
+/// The option of protocols that make snapshots every so often ([`Freshness::Eventual`]).
 const SNAPSHOTS: &str = "snapshot_interval_ms";
 
 /// Options of protocols that lock hot records and repair: which are hot, that those that are contended become so as soon as can be, and
@@ -92,17 +92,25 @@ impl Setting {
 
     /// The same with snapshots that are made when they are taken, if the protocol makes them every so often.
     pub fn with_snapshots_of_the_present(&self) -> Option<Setting> {
-        self.has_option(SNAPSHOTS).then(|| Setting { snapshots: 0, ..self.clone() })
+        self.makes_snapshots().then(|| Setting { snapshots: 0, ..self.clone() })
+    }
+
+    fn makes_snapshots(&self) -> bool {
+        self.is_of(|protocol| protocol.capabilities.snapshots == Freshness::Eventual)
     }
 
     fn has_option(&self, option: &str) -> bool {
-        let known = protocols().iter().find(|known| known.name == self.protocol);
-        known.is_some_and(|known| known.options.iter().any(|knob| knob.name == option))
+        self.is_of(|protocol| protocol.options.iter().any(|knob| knob.name == option))
+    }
+
+    /// Whether its protocol is such a one.
+    fn is_of(&self, kind: impl Fn(&ProtocolInfo) -> bool) -> bool {
+        protocols().iter().any(|known| known.name == self.protocol && kind(known))
     }
 
     /// The same with queued decisions, if the protocol holds transactions.
     pub fn queued(&self) -> Option<Setting> {
-        let holds = protocols().iter().any(|known| known.name == self.protocol && known.capabilities.detach);
+        let holds = self.is_of(|protocol| protocol.capabilities.detach);
         holds.then(|| Setting { queued: true, ..self.clone() })
     }
 
@@ -123,8 +131,7 @@ impl Setting {
         };
         let builder = hot.iter().fold(builder, |builder, &(option, value)| builder.protocol_option(option, value));
         // Of a database that lives for a second, many.
-        let builder =
-            if self.has_option(SNAPSHOTS) { builder.protocol_option(SNAPSHOTS, self.snapshots) } else { builder };
+        let builder = if self.makes_snapshots() { builder.protocol_option(SNAPSHOTS, self.snapshots) } else { builder };
         let builder = if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder };
         if !self.shuffled {
             return builder;
@@ -173,12 +180,12 @@ impl Setting {
 
     /// Whether the protocol publishes registered procedures in pieces.
     pub fn gives_pieces(&self) -> bool {
-        protocols().iter().any(|known| known.name == self.protocol && known.capabilities.pieces)
+        self.is_of(|protocol| protocol.capabilities.pieces)
     }
 
     /// Whether the order of epochs must agree with the serial order.
     pub fn orders_epochs(&self) -> bool {
-        protocols().iter().any(|known| known.name == self.protocol && known.capabilities.epoch_order)
+        self.is_of(|protocol| protocol.capabilities.epoch_order)
     }
 }
 
@@ -187,7 +194,7 @@ impl std::fmt::Display for Setting {
         let queued = if self.queued { ", queued" } else { "" };
         let (shuffled, hot) =
             (if self.shuffled { ", shuffled" } else { "" }, if self.hot { " with all records hot" } else { "" });
-        let is_present = self.snapshots == 0 && self.has_option(SNAPSHOTS);
+        let is_present = self.snapshots == 0 && self.makes_snapshots();
         let present = if is_present { " with snapshots of the present" } else { "" };
         write!(f, "{}{hot}{present} on {}{queued}{shuffled}", self.protocol, self.htm)
     }

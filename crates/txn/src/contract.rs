@@ -50,8 +50,19 @@ pub enum Freshness {
     None,
     /// A snapshot sees every transaction that committed before it began.
     Latest,
-    /// A snapshot may lag by as long as the oldest transaction has been open that may write. It is not older than what its session did before.
-    Bounded,
+    /// One is made every so often ([`Snapshots`](crate::Snapshots)), and when one is taken that is to show what the newest lacks. Under an option that
+    /// makes each when it is taken, a snapshot is as under `Latest`.
+    Eventual,
+    /// A snapshot may lag by as long as the oldest transaction has been open that may write. Where that lacks what it is to show, a read-only
+    /// transaction validates and may abort.
+    Past,
+}
+
+impl Freshness {
+    /// Whether a snapshot may be older than the present. It is not older than what its session did before.
+    pub fn is_bounded(self) -> bool {
+        matches!(self, Freshness::Eventual | Freshness::Past)
+    }
 }
 
 /// What a protocol requires of its database.
@@ -356,11 +367,11 @@ pub trait Worker: Send {
     /// transaction.
     fn begin(&mut self, mode: Mode, priority: Priority);
 
-    /// Where snapshots may be older than the present ([`Freshness::Bounded`]): the next transaction, if it only reads, comes after those at this
+    /// Where snapshots are of the past ([`Freshness::Past`]): the next transaction, if it only reads, comes after those at this
     /// place ([`Worker::place`]) and before, whatever that costs it; `u64::MAX`: after all that have ended. It need not be called.
     fn come_after(&mut self, _place: u64) {}
 
-    /// Where snapshots may be older than the present: the place of the transaction that is open, or ended last, in the order of those that
+    /// Where snapshots are of the past: the place of the transaction that is open, or ended last, in the order of those that
     /// conflict; it has committed, or what it read may be told.
     fn place(&self) -> u64 {
         0

@@ -1,6 +1,6 @@
 //! Once warm, a transaction allocates nothing on the heap, unless it waits for a batch or what it replaces is kept for readers of the past: not its input, not its execution, not its output.
 
-use seriatim::{Database, Freshness, ProtocolInfo};
+use seriatim::{Database, ProtocolInfo};
 use seriatim_base::allocation::{Watching, watch};
 use seriatim_base::size::as_shipped;
 use seriatim_workload::tpcc::{Mix, Options, Scale, Tpcc};
@@ -28,7 +28,7 @@ const GROWTH: u64 = 1;
 /// Allocations that may be made where `usual` are, if a transaction replaces or deletes so many rows. What is kept for readers of the past waits in bags
 /// and lists, which come and go: less than one allocation for each row.
 fn allowed(protocol: &ProtocolInfo, usual: u64, rows: u64) -> u64 {
-    if protocol.capabilities.snapshots == Freshness::Bounded { rows * TRANSACTIONS - 1 } else { usual }
+    if protocol.capabilities.snapshots.is_bounded() { rows * TRANSACTIONS - 1 } else { usual }
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub(super) fn check(plan: &Plan, ends: &Ends<TwelveKeys, Told>) -> Result<Option
     ends.check(plan.transport.scheme, |told| &told.counted)?;
     for end in &ends.owners {
         let written: u64 = ends.told.iter().map(|told| told.written[end.id.0 as usize]).sum();
-        let grown = end.owner.as_ref().map_or(0, |owner| owner.partition().grown());
+        let grown = end.owner.as_ref().map_or(0, |owner| owner.partition().rows.grown());
         if grown != written {
             let id = end.id;
             return Err(format!("the values of partition {id} have grown by {grown}, and {written} keys were written"));

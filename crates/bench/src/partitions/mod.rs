@@ -21,6 +21,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 pub mod tpcc;
+mod undoable;
 
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub use client::Told;
 pub use clients::Counted;
 pub use program::{Program, Seen};
 pub use store::{Few, Store, StoreCosts, Work};
+pub use undoable::{Rows, Undoable};
 
 /// Keys of a transaction.
 pub const KEYS: usize = 12;
@@ -44,7 +46,7 @@ pub const PARTS: usize = 2;
 pub struct TwelveKeys;
 
 impl Application for TwelveKeys {
-    type Partition = Store;
+    type Partition = Undoable<Store>;
     type Procedure = Program;
 }
 
@@ -174,7 +176,7 @@ impl Plan {
     /// The roles.
     pub fn roles(&self) -> Vec<Role> {
         let (keys, costs, plan) = (self.clients * KEYS as u32, self.store, self.clone());
-        let make = move |_: PartitionId| Store::new(keys, costs);
+        let make = move |_: PartitionId| Undoable::new(Store::new(keys, costs));
         roles::roles::<TwelveKeys, Told>(&self.transport, make, move |port, number| client::serve(&plan, port, number))
     }
 
@@ -185,8 +187,7 @@ impl Plan {
     pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
         let ends = Ends::of(given);
         let ordered = check::check(self, &ends)?;
-        let fragments = [ends.partitions().map(Store::executed).sum(), ends.partitions().map(Store::undone).sum()];
-        let measured = ends.measured(self.length.as_secs_f64(), fragments, |told| &told.counted);
+        let measured = ends.measured(self.length.as_secs_f64(), |told| &told.counted);
         Ok(Measured { ordered, ..measured })
     }
 }

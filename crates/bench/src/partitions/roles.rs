@@ -4,8 +4,8 @@ use seriatim_base::thread;
 use seriatim_partition::{PartitionId, Scheme};
 use seriatim_transport::{Application, CoordinatorEnd, Deployment, Options, OwnerEnd, OwnerRole, Port, deploy};
 
-use super::Measured;
 use super::clients::Counted;
+use super::{Measured, Rows, Undoable};
 
 /// What a role gives back.
 pub enum Gives<A: Application, T> {
@@ -111,14 +111,16 @@ impl<A: Application, T> Ends<A, T> {
         }
         Ok(())
     }
+}
 
+impl<R: Rows, A: Application<Partition = Undoable<R>>, T> Ends<A, T> {
     /// What came of the run.
-    pub(super) fn measured(&self, seconds: f64, fragments: [u64; 2], counted: impl Fn(&T) -> &Counted) -> Measured {
+    pub(super) fn measured(&self, seconds: f64, counted: impl Fn(&T) -> &Counted) -> Measured {
         let mut measured = Measured {
             seconds,
             owners: self.owners.iter().map(|end| end.counts).collect(),
             coordinator: self.coordinator.as_ref().map(|end| end.counts),
-            fragments,
+            fragments: [0, 1].map(|of| self.partitions().map(|partition| partition.fragments[of]).sum()),
             ..Measured::default()
         };
         for of in self.told.iter().map(counted) {

@@ -1,4 +1,4 @@
-//! A partition: a hash table of small keys and counters, with undo buffers.
+//! What a partition holds: a hash table of small keys and counters.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
-use seriatim_partition::{LockMode, Partition, TransactionId};
+use seriatim_partition::LockMode;
 
-use super::KEYS;
+use super::{KEYS, Rows};
 
 /// What each value begins with. It grows by one with each write, so a value is its version as well.
 pub(super) const INITIAL: u32 = 1;
@@ -84,37 +84,43 @@ impl Hasher for Multiply {
     }
 }
 
-/// The partition.
+/// What the partition holds.
 #[derive(Debug)]
 pub struct Store {
     values: HashMap<u32, u32, BuildHasherDefault<Multiply>>,
     costs: StoreCosts,
-    /// Undo buffers that are not in use.
-    spare: Vec<Vec<(u32, u32)>>,
-    executed: u64,
-    undone: u64,
 }
 
 impl Store {
     pub(super) fn new(keys: u32, costs: StoreCosts) -> Store {
         let values = (0..keys).map(|key| (key, INITIAL)).collect();
-        Store { values, costs, spare: Vec::new(), executed: 0, undone: 0 }
+        Store { values, costs }
     }
 
     /// By how much all values together have grown.
     pub(super) fn grown(&self) -> u64 {
         self.values.values().map(|value| u64::from(value - INITIAL)).sum()
     }
+}
 
-    /// Fragments that ran to their end.
-    pub(super) fn executed(&self) -> u64 {
-        self.executed
+/// Works for so long, on a thread or a simulated core.
+pub(super) fn spend(time: Duration) {
+    if time.is_zero() {
+        return;
     }
+    let began = Instant::now();
+    thread::work(time);
+    while began.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
 
-    /// Those of them that were taken back.
-    pub(super) fn undone(&self) -> u64 {
-        self.undone
-    }
+impl Rows for Store {
+    type Work = Work;
+    /// What the values were.
+    type Reply = Few;
+    type Key = u32;
+    type Before = (u32, u32);
 
     fn run(&mut self, work: &Work, mut undo: Option<&mut Vec<(u32, u32)>>) -> Result<Few, ()> {
         let StoreCosts { fragment, key: each, undo: noted, more, .. } = self.costs;
@@ -140,59 +146,15 @@ impl Store {
                 undo.push((key, before));
             }
         }
-        self.executed += 1;
         Ok(seen)
     }
-}
 
-/// Works for so long, on a thread or a simulated core.
-pub(super) fn spend(time: Duration) {
-    if time.is_zero() {
-        return;
-    }
-    let began = Instant::now();
-    thread::work(time);
-    while began.elapsed() < time {
-        std::hint::spin_loop();
-    }
-}
-
-impl Partition for Store {
-    type Work = Work;
-    /// What the values were.
-    type Reply = Few;
-    type Abort = ();
-    type Undo = Vec<(u32, u32)>;
-    type Key = u32;
-
-    fn execute(&mut self, _: TransactionId, work: &Work) -> Result<(Few, Self::Undo), ()> {
-        let mut undo = self.spare.pop().unwrap_or_default();
-        match self.run(work, Some(&mut undo)) {
-            Ok(seen) => Ok((seen, undo)),
-            Err(()) => {
-                self.spare.push(undo);
-                Err(())
-            }
-        }
+    fn put_back(&mut self, (key, before): (u32, u32)) {
+        self.values.insert(key, before);
     }
 
-    fn execute_without_undo(&mut self, _: TransactionId, work: &Work) -> Result<Few, ()> {
-        // It fails at its beginning or not at all.
-        self.run(work, None)
-    }
-
-    fn undo(&mut self, mut undo: Self::Undo) {
-        thread::work((self.costs.key + self.costs.undo) * undo.len() as u32);
-        for (key, before) in undo.drain(..).rev() {
-            self.values.insert(key, before);
-        }
-        self.undone += 1;
-        self.spare.push(undo);
-    }
-
-    fn forget(&mut self, mut undo: Self::Undo) {
-        undo.clear();
-        self.spare.push(undo);
+    fn undo_cost(&self) -> Duration {
+        self.costs.key + self.costs.undo
     }
 
     fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {

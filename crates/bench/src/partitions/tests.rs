@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim_partition::{Fault as Mistake, Scheme, inject};
-use seriatim_simulate::{Costs as CoreCosts, Guard, Machine, Role, Work as CoreWork, run};
+use seriatim_simulate::{Costs as CoreCosts, Guard, Machine, Role as CoreRole, Work as CoreWork, run};
 use seriatim_transport::{Costs, Fault};
 
 use super::*;
@@ -32,7 +32,8 @@ fn plan(scheme: Scheme, mix: Mix, delay: u64) -> Plan {
 }
 
 /// Runs roles on simulated cores.
-pub(super) fn on_cores<G>(roles: Vec<Role<'_, G>>) -> Result<Vec<G>, String> {
+pub(super) fn on_cores<G>(roles: Vec<super::roles::Role<G>>) -> Result<Vec<G>, String> {
+    let roles = roles.into_iter().map(|(name, body)| CoreRole::new(name, body)).collect();
     let tell = |reason| panic!("{reason}");
     let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), tell: Box::new(tell) };
     let (unit, work) = (10.0, CoreWork::of_steps([10.0; 8]));
@@ -43,7 +44,7 @@ pub(super) fn on_cores<G>(roles: Vec<Role<'_, G>>) -> Result<Vec<G>, String> {
 }
 
 fn simulated(plan: &Plan) -> Result<Measured, String> {
-    plan.finish(on_cores(plan.roles().into_iter().map(|(name, body)| Role::new(name, body)).collect())?)
+    plan.finish(on_cores(plan.roles())?)
 }
 
 /// Everything at once: conflicts, aborts, two rounds.
@@ -91,19 +92,22 @@ fn schemes_that_do_not_block_hide_the_delay() {
     assert!(1.05 * blocking < local && 1.1 * local < speculation && 1.2 * blocking < locking, "{all}");
 }
 
-/// What a mistake leads to, if it is noticed.
+/// What a mistake leads to, if one of five runs notices it. `run` has a seed.
+pub(super) fn noticed_by<M>(mistake: Option<Mistake>, run: impl Fn(u64) -> Result<M, String>) -> Option<String> {
+    (1..6).find_map(|seed| {
+        inject(mistake);
+        let ran = run(seed);
+        inject(None);
+        ran.err()
+    })
+}
+
 fn noticed(scheme: Scheme, fault: Option<Fault>, mistake: Option<Mistake>) -> Option<String> {
-    for seed in 1..6 {
+    noticed_by(mistake, |seed| {
         let mut plan = Plan { seed, ..plan(scheme, MIXED, 5 * seed) };
         plan.transport.fault = fault;
-        inject(mistake);
-        let ran = simulated(&plan);
-        inject(None);
-        if let Err(what) = ran {
-            return Some(what);
-        }
-    }
-    None
+        simulated(&plan)
+    })
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn what_an_owner_takes() {
     type Step<'a> = &'a dyn Fn(u64, &mut dyn FnMut(ToOwner<Work>));
     let each = |scheme, step: Step<'_>| {
         let options = Options { records: false, ..Options::new(scheme) };
-        let mut owner = Owner::new(PartitionId(0), Store::new(480, StoreCosts::default()), &options);
+        let mut owner = Owner::new(PartitionId(0), Undoable::new(Store::new(480, StoreCosts::default())), &options);
         let (mut out, began) = (Vec::new(), Instant::now());
         for n in 0..TIMES {
             step(n, &mut |message| {

@@ -12,12 +12,11 @@ mod versions;
 use std::sync::Arc;
 
 use seriatim_base::{Backoff, Tid};
-use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, RowPtr, Scan, Table,
+    Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::absences::Absences;
@@ -25,7 +24,7 @@ use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
-use crate::shared::versions::read;
+use crate::shared::versions as chains;
 use crate::shared::worker::{Variant, Worker};
 use access::{Entry, Timestamp, Unlinking};
 use clock::Clock;
@@ -72,7 +71,7 @@ impl Protocol for Cicada {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::Bounded,
+            snapshots: Freshness::Past,
             strict: true,
             epoch_order: true,
             tid_order: false,
@@ -204,8 +203,9 @@ impl Variant for State {
         }
     }
 
-    fn may_write(&self) -> bool {
-        self.reading.is_none()
+    #[inline(always)]
+    fn view(&self) -> Option<impl chains::View> {
+        self.reading
     }
 
     fn come_after(&mut self, place: u64) {
@@ -214,32 +214,6 @@ impl Variant for State {
 
     fn place(&self, attempt: &Optimistic<Entry>) -> u64 {
         self.reading.filter(|view| view.at < u64::MAX).map_or(attempt.locks.last(), |view| view.at)
-    }
-
-    #[inline(always)]
-    fn read(
-        &mut self,
-        attempt: &mut Optimistic<Entry>,
-        table: &Table,
-        key: Key<'_>,
-    ) -> Result<Option<RowPtr>, OpError> {
-        match self.reading {
-            None => attempt.read(table, key),
-            Some(view) => read::read(attempt, table, key, view),
-        }
-    }
-
-    #[inline]
-    fn scan_next(
-        &mut self,
-        attempt: &mut Optimistic<Entry>,
-        table: &Table,
-        scan: &mut Scan,
-    ) -> Result<Option<RowPtr>, OpError> {
-        match self.reading {
-            None => attempt.scan_next(table, scan),
-            Some(view) => read::scan_next(attempt, table, scan, view),
-        }
     }
 
     fn validate(&mut self, attempt: &mut Optimistic<Entry>) -> Result<(), OpError> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_history::{Promises, check};
 use seriatim_store::Direction;
-use seriatim_txn::{Phase, Reason, Worker as _};
+use seriatim_txn::{Phase, Reason, Scan, Worker as _};
 
 use super::versions::{Sight, Words};
 use super::*;

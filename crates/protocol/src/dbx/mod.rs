@@ -3,13 +3,13 @@
 //! Source: Wang et al., EuroSys 2014, §5; `README.md` beside this file says what was built, what departs and why it is right.
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::ColumnSet;
 use seriatim_htm::Budget;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, RowPtr, Scan, Table,
+    Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::gc;
@@ -19,6 +19,7 @@ use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
+use crate::shared::versions;
 use crate::shared::worker::{Variant, Worker};
 
 /// DBX.
@@ -106,23 +107,9 @@ impl Variant for State {
         self.0.begin(reading);
     }
 
-    fn may_write(&self) -> bool {
-        self.0.may_write()
-    }
-
     #[inline(always)]
-    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        self.0.read(attempt, table, key)
-    }
-
-    #[inline]
-    fn scan_next(
-        &mut self,
-        attempt: &mut Optimistic,
-        table: &Table,
-        scan: &mut Scan,
-    ) -> Result<Option<RowPtr>, OpError> {
-        self.0.scan_next(attempt, table, scan)
+    fn view(&self) -> Option<impl versions::View> {
+        self.0.reading
     }
 
     #[inline]

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, ColumnUse, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_htm::Budget;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr, Scan, Table,
+    ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr, Table,
 };
 
 use crate::shared::gc;
@@ -27,6 +27,7 @@ use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
+use crate::shared::versions;
 use crate::shared::worker::{Variant, Worker};
 use chain::Late;
 
@@ -65,7 +66,7 @@ impl Protocol for DbxTc {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::Bounded,
+            snapshots: Freshness::Eventual,
             strict: true,
             epoch_order: true,
             tid_order: false,
@@ -161,23 +162,9 @@ impl Variant for State {
         self.follows = true;
     }
 
-    fn may_write(&self) -> bool {
-        self.numbered.may_write()
-    }
-
     #[inline(always)]
-    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        self.numbered.read(attempt, table, key)
-    }
-
-    #[inline]
-    fn scan_next(
-        &mut self,
-        attempt: &mut Optimistic,
-        table: &Table,
-        scan: &mut Scan,
-    ) -> Result<Option<RowPtr>, OpError> {
-        self.numbered.scan_next(attempt, table, scan)
+    fn view(&self) -> Option<impl versions::View> {
+        self.numbered.reading
     }
 
     #[inline]
@@ -210,7 +197,7 @@ impl Variant for State {
             true if self.late.is_empty() => self.numbered.commit(attempt, redo),
             true => self.commit_chain(attempt, redo),
             // It is none of the set: what it read may be half of a chain, unless this finds it unchanged now.
-            false if self.numbered.may_write() => {
+            false if self.numbered.reading.is_none() => {
                 let _closed = self.epochs.windows().close();
                 if attempt.base.writes.is_empty() {
                     // One word alone too: it may have been read in a window.

@@ -1,7 +1,9 @@
 //! The worker of an optimistic protocol: what does not depend on how it commits.
 //!
-//! A protocol supplies its [`Variant`]: commit with its scratch, and how read-only transactions read where it has snapshots. The
+//! A protocol supplies its [`Variant`]: commit with its scratch, and what read-only transactions are shown where it has snapshots. The
 //! worker is generic over it, so each protocol has one of its own once compiled.
+
+use std::convert::Infallible;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
@@ -16,6 +18,7 @@ use super::gc::{self, Claim};
 use super::optimistic::Optimistic;
 use super::origin::Origin;
 use super::record;
+use super::versions::{View, read};
 
 /// What an optimistic protocol does in its own way.
 pub(crate) trait Variant: Send {
@@ -61,31 +64,10 @@ pub(crate) trait Variant: Send {
         0
     }
 
-    /// Whether the transaction may write. The session sees to it that others do not.
-    fn may_write(&self) -> bool {
-        true
-    }
-
-    /// As [`seriatim_txn::Worker::read`].
+    /// What the transaction is shown, and writes nothing; none: it reads what is there, validates, and may write.
     #[inline(always)]
-    fn read(
-        &mut self,
-        attempt: &mut Optimistic<Self::By>,
-        table: &Table,
-        key: Key<'_>,
-    ) -> Result<Option<RowPtr>, OpError> {
-        attempt.read(table, key)
-    }
-
-    /// As [`seriatim_txn::Worker::scan_next`].
-    #[inline]
-    fn scan_next(
-        &mut self,
-        attempt: &mut Optimistic<Self::By>,
-        table: &Table,
-        scan: &mut Scan,
-    ) -> Result<Option<RowPtr>, OpError> {
-        attempt.scan_next(table, scan)
+    fn view(&self) -> Option<impl View> {
+        None::<Infallible>
     }
 
     /// As [`seriatim_txn::Worker::validate`].
@@ -136,6 +118,12 @@ impl<V: Variant> Worker<V> {
 
 #[allow(private_bounds, reason = "as of the type")]
 impl<V: Variant> Worker<V> {
+    /// Whether the transaction may write. The session sees to it that others do not.
+    #[inline(always)]
+    fn may_write(&self) -> bool {
+        self.variant.view().is_none()
+    }
+
     /// The open attempt.
     #[cfg(test)]
     pub(crate) fn attempt(&mut self) -> &mut Optimistic<V::By> {
@@ -149,7 +137,7 @@ impl<V: Variant> Worker<V> {
             && self.attempt.bases.are_noted()
             && let Some(row) = row
             && (!table.updatable.is_subset(columns) || self.attempt.base.seen.own)
-            && self.variant.may_write()
+            && self.may_write()
         {
             self.attempt.note_used(table, row, columns)?;
         }
@@ -191,7 +179,10 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     #[inline(always)]
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        let row = self.variant.read(&mut self.attempt, table, key)?;
+        let row = match self.variant.view() {
+            None => self.attempt.read(table, key),
+            Some(view) => read::read(&mut self.attempt, table, key, view),
+        }?;
         self.note_used(table, row, columns)
     }
 
@@ -212,13 +203,13 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
-        debug_assert!(self.variant.may_write());
+        debug_assert!(self.may_write());
         self.attempt.insert(table, key, staged, exists)
     }
 
     #[inline(always)]
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
-        debug_assert!(self.variant.may_write());
+        debug_assert!(self.may_write());
         let rows = self.attempt.update(table, key)?;
         if V::PIECES
             && let Some(Updating { before, .. }) = rows
@@ -251,13 +242,16 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        debug_assert!(self.variant.may_write());
+        debug_assert!(self.may_write());
         self.attempt.delete(table, key)
     }
 
     #[inline]
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        let row = self.variant.scan_next(&mut self.attempt, table, scan)?;
+        let row = match self.variant.view() {
+            None => self.attempt.scan_next(table, scan),
+            Some(view) => read::scan_next(&mut self.attempt, table, scan, view),
+        }?;
         self.note_used(table, row, columns)
     }
 

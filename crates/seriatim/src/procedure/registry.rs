@@ -118,11 +118,8 @@ pub(crate) struct Registry {
 /// Whether procedures that only read run on snapshots. A chain is serializable with whole transactions that see the present; a
 /// snapshot of bounded age may lie between pieces of chains whose end its caller has seen.
 fn takes_snapshots(execution_mode: ExecutionMode, freshness: Freshness) -> bool {
-    match (execution_mode, freshness) {
-        (ExecutionMode::Pieces, Freshness::Bounded) => false,
-        // Without snapshots it is a transaction that is validated.
-        (ExecutionMode::Pieces, Freshness::Latest | Freshness::None) | (ExecutionMode::Whole, _) => true,
-    }
+    // Without snapshots it is a transaction that is validated.
+    execution_mode == ExecutionMode::Whole || !freshness.is_bounded()
 }
 
 /// Whether the arguments tell rows that it touches.
@@ -559,7 +556,7 @@ mod tests {
     #[test]
     fn beside_chains_only_snapshots_of_the_present_are_taken() {
         assert!(takes_snapshots(ExecutionMode::Pieces, Freshness::Latest));
-        assert!(!takes_snapshots(ExecutionMode::Pieces, Freshness::Bounded));
-        assert!(takes_snapshots(ExecutionMode::Whole, Freshness::Bounded));
+        assert!(!takes_snapshots(ExecutionMode::Pieces, Freshness::Past));
+        assert!(takes_snapshots(ExecutionMode::Whole, Freshness::Past));
     }
 }

@@ -1,6 +1,7 @@
 //! Which commits a snapshot shows: those of its session, those that it was told to read after, and, where snapshots are made every so
 //! often, of others what had committed when it was made.
 
+use seriatim::procedure::ExecutionMode;
 use seriatim::{
     Database, Epoch, Handle, Receipt, Session, Table, Tid, TransactError, TransactionOptions, available_protocols,
 };
@@ -116,6 +117,23 @@ fn a_receipt_of_another_database_or_of_the_future_is_refused() {
         assert!(matches!(error, TransactError::FutureReceipt { epoch, .. } if epoch == future.epoch()), "{error}");
         session.read_after(receipt).expect("its own");
     });
+}
+
+/// A chain that has ended is whole in every snapshot, so where procedures run in pieces none is of the past.
+#[test]
+fn beside_chains_a_snapshot_shows_all_that_has_committed() {
+    for protocol in available_protocols().iter().filter(|protocol| protocol.capabilities.snapshots.is_bounded()) {
+        let builder = Database::builder().protocol(protocol.name).execution_mode(ExecutionMode::Pieces);
+        let db = builder.step_helpers(true).open().expect("it opens");
+        let counters = db.create::<Counter>().expect("new");
+        let (mut writer, mut reader, mut other) = (db.session(), db.session(), db.session());
+        writer.transact(|tx| tx.insert(&counters, &Counter { id: 0, n: 0 })).expect("alone");
+        assert_eq!(counted(&mut reader, &counters), 0);
+        let open = other.begin().expect("a worker");
+        assert_eq!(open.require(&counters, &0).expect("alone").n(), 0);
+        count(&mut writer, &counters, 1);
+        assert_eq!(counted(&mut reader, &counters), 1, "{}", protocol.name);
+    }
 }
 
 /// Another caller's work may have been answered before: what an executor runs sees it.

@@ -84,7 +84,7 @@ fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
         let (protocol, disk) = (info.name, FaultyDisk::new(73));
         let builder = small(protocol, &disk).workers(1);
         // Who makes snapshots every so often would clear away too.
-        let is_eventual = info.options.iter().any(|knob| knob.name == "snapshot_interval_ms");
+        let is_eventual = info.capabilities.snapshots == Freshness::Eventual;
         let builder = if is_eventual { builder.protocol_option("snapshot_interval_ms", 0) } else { builder };
         let db = builder.open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("new");
@@ -94,7 +94,7 @@ fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
         let deleted = session.transact(|tx| (0..ROWS).try_for_each(|id| tx.delete(&accounts, &id).map(drop)));
         deleted.expect("alone");
         db.flush().expect("the disk works");
-        if info.capabilities.snapshots == Freshness::Bounded && !is_eventual {
+        if info.capabilities.snapshots == Freshness::Past {
             // What readers of the past may need is kept until helpers say that nobody does.
             (0..8).for_each(|_| db.step());
         }

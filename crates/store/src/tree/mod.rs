@@ -29,7 +29,7 @@ mod spare;
 mod tests;
 
 pub use leaf_hint::LeafHint;
-pub(crate) use position::Position;
+pub(crate) use position::{Limit, Position};
 
 use crate::index::StoreCx;
 use crate::node_version::{NodeVersion, State};

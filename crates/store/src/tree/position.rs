@@ -9,7 +9,7 @@ use std::ops::Bound;
 const KEY_BYTES_KEPT: usize = 4 << 10;
 
 /// One end of a range. Keys of words are in `word`, byte strings in `bytes`.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Limit {
     pub(crate) side: Side,
     pub(crate) word: u128,
@@ -82,7 +82,7 @@ pub(crate) enum Side {
 }
 
 /// What is left of a scan.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Position {
     pub(crate) direction: Direction,
     /// Where to go on: the low end of a forward scan, the high end of a backward one.
@@ -93,12 +93,13 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Whether the scan has still to pass `key`, which is of the index's class.
-    pub(crate) fn is_ahead(&self, key: Key<'_>) -> bool {
-        let (low, high) = match self.direction {
-            Direction::Forward => (&self.near, &self.far),
-            Direction::Backward => (&self.far, &self.near),
+    /// Whether the scan has passed `key`, which is of the index's class, since it was at `before`.
+    pub(crate) fn has_passed(&self, before: &Limit, key: Key<'_>) -> bool {
+        let (behind, beyond) = match self.direction {
+            Direction::Forward => (Ordering::Less, Ordering::Greater),
+            Direction::Backward => (Ordering::Greater, Ordering::Less),
         };
-        !self.exhausted && low.admits(key, Ordering::Less) && high.admits(key, Ordering::Greater)
+        let was_ahead = before.admits(key, behind) && self.far.admits(key, beyond);
+        was_ahead && (self.exhausted || !self.near.admits(key, behind))
     }
 }

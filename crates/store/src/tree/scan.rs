@@ -36,7 +36,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     fn try_next_leaf(&self, cursor: &mut Cursor) -> bool {
         let load = &mut Optimistic;
         let mut bounds = Bounds::<K>::NONE;
-        let Cursor { records, leaf: shown, position } = cursor;
+        let Cursor { records, leaf: shown, position, .. } = cursor;
         records.clear();
         let forward = position.direction == Direction::Forward;
         let (near, far) = (&position.near, &position.far);

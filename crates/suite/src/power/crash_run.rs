@@ -448,7 +448,7 @@ impl CrashRun<'_> {
                     if durable == shown {
                         // Of bounded age, it is before a transaction that is parked.
                         let snapshots = self.db.protocol().capabilities.snapshots;
-                        if shown.is_none() && snapshots == Freshness::Bounded && !work.parked.is_empty() {
+                        if shown.is_none() && snapshots.is_bounded() && !work.parked.is_empty() {
                             return self.answer(work, Depends { saw: 0, own: None });
                         }
                         let when = durable.map_or(String::new(), |durable| format!(" in the durable epoch {durable}"));

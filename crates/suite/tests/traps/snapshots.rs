@@ -123,18 +123,9 @@ fn a_snapshot_sees_all_of_a_transaction_or_nothing_of_it() {
     }
 }
 
-/// Whether each snapshot is one that neither validates nor aborts: where they may be older than the present, only if one is made for who
-/// wants more.
+/// Whether each snapshot is one that neither validates nor aborts.
 fn never_validates(protocol: &ProtocolInfo) -> bool {
-    match protocol.capabilities.snapshots {
-        Freshness::None => false,
-        Freshness::Bounded => makes_snapshots(protocol),
-        Freshness::Latest => true,
-    }
-}
-
-fn makes_snapshots(protocol: &ProtocolInfo) -> bool {
-    protocol.options.iter().any(|knob| knob.name == "snapshot_interval_ms")
+    matches!(protocol.capabilities.snapshots, Freshness::Latest | Freshness::Eventual)
 }
 
 /// The matrix, and back ends that fall back much more often: the trap lies in the fallback.
@@ -155,7 +146,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
         let db = setting.builder().region_budget(budget).record_history(true).workers(5).open().expect("a database");
         let gives_snapshots = never_validates(db.protocol());
         // Without being told, a snapshot may be from before what others were told.
-        let is_told = db.protocol().capabilities.snapshots == Freshness::Bounded;
+        let is_told = db.protocol().capabilities.snapshots.is_bounded();
         let pair = Pair::new(&db);
         // Values only rise; the newest that a writer was told is committed.
         let acknowledged: [AtomicI64; KEYS as usize] = Default::default();
@@ -242,7 +233,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
 #[test]
 fn a_stale_snapshot_is_serializable_and_the_strict_judge_notices_it() {
     // Others are as old as the oldest transaction under way: here there is none.
-    for protocol in protocols().iter().filter(|protocol| makes_snapshots(protocol)) {
+    for protocol in protocols().iter().filter(|protocol| protocol.capabilities.snapshots == Freshness::Eventual) {
         let db = Database::builder().protocol(protocol.name).htm(HtmMode::Absent);
         let db = db.step_helpers(true).record_history(true).open().expect("a database");
         let cells = db.create::<Cell>().expect("a table");

@@ -12,7 +12,7 @@ const YTD_PAYMENT: f64 = 10.0;
 
 pub(super) fn check(plan: &Plan, ends: &Ends<Tpcc, Told>) -> Result<(), String> {
     let mut checked = 0;
-    for (number, warehouse) in ends.partitions().flat_map(super::Store::numbered) {
+    for (number, warehouse) in ends.partitions().flat_map(|partition| partition.rows.numbered()) {
         let mut book = Book::default();
         ends.told.iter().for_each(|told| book.add(&told.books[usize::from(number)]));
         conditions(warehouse).map_err(|wrong| format!("warehouse {number}: {wrong}"))?;

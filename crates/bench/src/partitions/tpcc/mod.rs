@@ -24,18 +24,18 @@ use seriatim_workload::roofline::data::{self, Item};
 use seriatim_workload::roofline::transactions::{Named, NewOrder};
 
 use super::roles::{self, Ends};
-use super::{Measured, StoreCosts};
+use super::{Measured, StoreCosts, Undoable};
 
 pub use client::Told;
 pub use seriatim_workload::roofline::data::Extent;
-pub use store::{Key, Store, Undo};
+pub use store::{Key, Store};
 
 /// The partitions and procedures of TPC-C.
 #[derive(Debug)]
 pub struct Tpcc;
 
 impl Application for Tpcc {
-    type Partition = Store;
+    type Partition = Undoable<Store>;
     type Procedure = Program;
 }
 
@@ -167,7 +167,7 @@ impl Plan {
         let (plan, items): (_, Arc<[Item]>) = (self.clone(), data::items(&self.extent).into());
         let make = {
             let plan = self.clone();
-            move |id: PartitionId| Store::new(&plan, id, Arc::clone(&items))
+            move |id: PartitionId| Undoable::new(Store::new(&plan, id, Arc::clone(&items)))
         };
         roles::roles::<Tpcc, Told>(&self.transport, make, move |port, number| client::serve(&plan, port, number))
     }
@@ -180,8 +180,7 @@ impl Plan {
         let ends = Ends::of(given);
         ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
         check::check(self, &ends)?;
-        let fragments = [ends.partitions().map(Store::executed).sum(), ends.partitions().map(Store::undone).sum()];
-        Ok(ends.measured(self.length.as_secs_f64(), fragments, |told| &told.counted))
+        Ok(ends.measured(self.length.as_secs_f64(), |told| &told.counted))
     }
 
     /// A warehouse's own source of randomness for its rows.

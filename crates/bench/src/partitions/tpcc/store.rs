@@ -1,15 +1,16 @@
-//! A partition of TPC-C: some warehouses, and all items.
+//! What a partition of TPC-C holds: some warehouses, and all items.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::thread;
-use seriatim_partition::{LockMode, Partition, PartitionId, TransactionId};
+use seriatim_partition::{LockMode, PartitionId};
 use seriatim_workload::roofline::data::{DISTRICTS, Item, Warehouse};
 use seriatim_workload::roofline::transactions::{Before, Named, Notes};
 
 use super::super::store::spend;
 use super::{Asks, Plan, Work};
-use crate::partitions::StoreCosts;
+use crate::partitions::{Rows, StoreCosts};
 
 /// What a lock protects, at a warehouse. `Customers` and `Stock` are of all rows that have locks of their own as well: shared by who locks some of
 /// these, exclusive by who does not know which.
@@ -29,10 +30,7 @@ pub enum Key {
     Stock(u16, u32),
 }
 
-/// What takes a fragment back: what changed at which warehouse.
-pub type Undo = Vec<(u16, Before)>;
-
-/// The partition.
+/// What the partition holds.
 pub struct Store {
     id: PartitionId,
     partitions: u32,
@@ -41,9 +39,6 @@ pub struct Store {
     costs: StoreCosts,
     /// Serves as a date.
     now: u64,
-    spare: Vec<Undo>,
-    executed: u64,
-    undone: u64,
 }
 
 impl std::fmt::Debug for Store {
@@ -58,7 +53,7 @@ impl std::fmt::Debug for Store {
 /// Notes what changes at a warehouse, if it is to be taken back.
 struct Noting<'u> {
     at: u16,
-    undo: Option<&'u mut Undo>,
+    undo: Option<&'u mut Vec<(u16, Before)>>,
 }
 
 impl Noting<'_> {
@@ -81,17 +76,7 @@ impl Store {
         let own = (0..plan.warehouses).filter(|&warehouse| plan.partition_of(warehouse) == id);
         let warehouses = own.map(|warehouse| Warehouse::load(&mut plan.rows(warehouse), &plan.extent)).collect();
         let (partitions, costs) = (plan.transport.partitions, plan.store);
-        Store { id, partitions, warehouses, items, costs, now: 0, spare: Vec::new(), executed: 0, undone: 0 }
-    }
-
-    /// Fragments that ran to their end.
-    pub(super) fn executed(&self) -> u64 {
-        self.executed
-    }
-
-    /// Those of them that were taken back.
-    pub(super) fn undone(&self) -> u64 {
-        self.undone
+        Store { id, partitions, warehouses, items, costs, now: 0 }
     }
 
     /// The numbers of its warehouses.
@@ -121,21 +106,6 @@ impl Store {
             Asks::Delivery { .. } => 13 * DISTRICTS as u32,
             Asks::StockLevel { .. } => 401,
         }
-    }
-
-    /// Does this partition's part. It fails at its beginning or not at all.
-    fn run(&mut self, work: &Work, undo: Option<&mut Undo>) -> Result<f64, ()> {
-        let StoreCosts { fragment, key, undo: noted, more, .. } = self.costs;
-        thread::work(fragment);
-        if work.fails() && self.has(work.home) {
-            return Err(());
-        }
-        let rows = self.rows(work);
-        thread::work(if undo.is_some() { key + noted } else { key } * rows);
-        spend(more * rows);
-        self.now += 1;
-        self.executed += 1;
-        Ok(self.part(work, &mut Noting { at: work.home, undo }))
     }
 
     fn part(&mut self, work: &Work, notes: &mut Noting<'_>) -> f64 {
@@ -223,41 +193,33 @@ impl Store {
     }
 }
 
-impl Partition for Store {
+impl Rows for Store {
     type Work = Work;
     /// What depends on all that was read.
     type Reply = f64;
-    type Abort = ();
-    type Undo = Undo;
     type Key = Key;
+    /// What changed at which warehouse.
+    type Before = (u16, Before);
 
-    fn execute(&mut self, _: TransactionId, work: &Work) -> Result<(f64, Undo), ()> {
-        let mut undo = self.spare.pop().unwrap_or_default();
-        match self.run(work, Some(&mut undo)) {
-            Ok(seen) => Ok((seen, undo)),
-            Err(()) => {
-                self.spare.push(undo);
-                Err(())
-            }
+    fn run(&mut self, work: &Work, undo: Option<&mut Vec<Self::Before>>) -> Result<f64, ()> {
+        let StoreCosts { fragment, key, undo: noted, more, .. } = self.costs;
+        thread::work(fragment);
+        if work.fails() && self.has(work.home) {
+            return Err(());
         }
+        let rows = self.rows(work);
+        thread::work(if undo.is_some() { key + noted } else { key } * rows);
+        spend(more * rows);
+        self.now += 1;
+        Ok(self.part(work, &mut Noting { at: work.home, undo }))
     }
 
-    fn execute_without_undo(&mut self, _: TransactionId, work: &Work) -> Result<f64, ()> {
-        self.run(work, None)
+    fn put_back(&mut self, (warehouse, before): (u16, Before)) {
+        self.at(warehouse).put_back(&before);
     }
 
-    fn undo(&mut self, mut undo: Undo) {
-        thread::work(self.costs.undo * undo.len() as u32);
-        for (warehouse, before) in undo.drain(..).rev() {
-            self.at(warehouse).put_back(&before);
-        }
-        self.undone += 1;
-        self.spare.push(undo);
-    }
-
-    fn forget(&mut self, mut undo: Undo) {
-        undo.clear();
-        self.spare.push(undo);
+    fn undo_cost(&self) -> Duration {
+        self.costs.undo
     }
 
     fn footprint(&self, work: &Work, locks: &mut Vec<(Key, LockMode)>) {

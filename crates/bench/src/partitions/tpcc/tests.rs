@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use seriatim_partition::{Fault as Mistake, Scheme, inject};
-use seriatim_simulate::Role;
+use seriatim_partition::{Fault as Mistake, Scheme};
 use seriatim_transport::Fault;
 
 use super::*;
 use crate::partitions::costs;
-use crate::partitions::tests::on_cores;
+use crate::partitions::tests::{noticed_by, on_cores};
 
 fn plan(scheme: Scheme, delay: u64) -> Plan {
     let mut plan = super::super::Plan::new(scheme, 8).charged(costs::TRANSPORT, costs::STORE);
@@ -19,7 +18,7 @@ fn plan(scheme: Scheme, delay: u64) -> Plan {
 }
 
 fn simulated(plan: &Plan) -> Result<Measured, String> {
-    plan.finish(on_cores(plan.roles().into_iter().map(|(name, body)| Role::new(name, body)).collect())?)
+    plan.finish(on_cores(plan.roles())?)
 }
 
 #[test]
@@ -63,21 +62,6 @@ fn speculation_is_best_and_locking_suffers_from_conflicts() {
     assert!(1.1 * blocking < speculation && locking < speculation, "{blocking} {speculation} {locking}");
 }
 
-/// What a mistake leads to, if it is noticed.
-fn noticed(scheme: Scheme, fault: Option<Fault>, mistake: Option<Mistake>) -> Option<String> {
-    for seed in 1..6 {
-        let mut plan = Plan { seed, remote: 10.0, ..plan(scheme, 5 * seed) };
-        plan.transport.fault = fault;
-        inject(mistake);
-        let ran = simulated(&plan);
-        inject(None);
-        if let Err(what) = ran {
-            return Some(what);
-        }
-    }
-    None
-}
-
 #[test]
 fn canary_lost_undo_lost_decisions_and_work_done_twice_are_noticed() {
     for (scheme, fault, mistake) in [
@@ -86,7 +70,11 @@ fn canary_lost_undo_lost_decisions_and_work_done_twice_are_noticed() {
         (Scheme::Speculation, Some(Fault::Losing), None),
         (Scheme::Blocking, Some(Fault::Repeating), None),
     ] {
-        let what = noticed(scheme, fault, mistake);
+        let what = noticed_by(mistake, |seed| {
+            let mut plan = Plan { seed, remote: 10.0, ..plan(scheme, 5 * seed) };
+            plan.transport.fault = fault;
+            simulated(&plan)
+        });
         let what = what.unwrap_or_else(|| panic!("{fault:?}, {mistake:?} is not noticed under {}", scheme.name()));
         eprintln!("{fault:?}, {mistake:?}: {what}");
     }

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{CacheAligned, Tid};
-use seriatim_catalog::Key;
 use seriatim_memory::CountedVec;
-use seriatim_txn::{Core, OpError, Outcome, Redo, RowPtr, Scan, Table};
+use seriatim_txn::{Core, OpError, Outcome, Redo};
 
 use super::optimistic::{LockBit, Optimistic};
 use super::record_header;
-use super::versions::read;
 pub(crate) use snapshot::{VersionHeader, View};
 
 /// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
@@ -52,7 +50,7 @@ impl SnapshotNumber {
 pub(crate) struct Numbered {
     pub(crate) snapshot: SnapshotNumber,
     /// The snapshot a read-only transaction reads.
-    reading: Option<View>,
+    pub(crate) reading: Option<View>,
     /// Scratch of a commit.
     installs: CountedVec<commit::Install>,
 }
@@ -67,36 +65,6 @@ impl Numbered {
     pub(crate) fn begin(&mut self, reading: Option<View>) {
         self.installs.clear();
         self.reading = reading;
-    }
-
-    pub(crate) fn may_write(&self) -> bool {
-        self.reading.is_none()
-    }
-
-    #[inline(always)]
-    pub(crate) fn read(
-        &mut self,
-        attempt: &mut Optimistic,
-        table: &Table,
-        key: Key<'_>,
-    ) -> Result<Option<RowPtr>, OpError> {
-        match self.reading {
-            None => attempt.read(table, key),
-            Some(view) => read::read(attempt, table, key, view),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn scan_next(
-        &mut self,
-        attempt: &mut Optimistic,
-        table: &Table,
-        scan: &mut Scan,
-    ) -> Result<Option<RowPtr>, OpError> {
-        match self.reading {
-            None => attempt.scan_next(table, scan),
-            Some(view) => read::scan_next(attempt, table, scan, view),
-        }
     }
 
     /// Decides the attempt. Read-only attempts just validate: their serialization point is the start of validation, when every

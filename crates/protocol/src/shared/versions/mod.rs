@@ -11,6 +11,8 @@
 
 pub(crate) mod read;
 
+use std::convert::Infallible;
+
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
 use seriatim_txn::Table;
@@ -94,6 +96,27 @@ pub(crate) trait View: Copy {
     /// deletions kept for such readers.
     fn whole(self) -> Option<Epoch> {
         None
+    }
+}
+
+/// The view of protocols without snapshots.
+impl View for Infallible {
+    type Kept = Infallible;
+
+    fn shows(self, _: &Version<Infallible>) -> bool {
+        match self {}
+    }
+
+    fn is_deletion(version: &Version<Infallible>) -> bool {
+        match version.kept {}
+    }
+
+    fn look(self, _: &Table, _: RecordPtr) -> (TidWord, bool) {
+        match self {}
+    }
+
+    fn epoch(self) -> Option<Epoch> {
+        match self {}
     }
 }
 
