@@ -15,6 +15,7 @@ use super::access_locks::AccessLocks;
 use super::gc::{self, Claim};
 use super::optimistic::Optimistic;
 use super::origin::Origin;
+use super::rebase;
 use super::record;
 
 /// What an optimistic protocol does in its own way.
@@ -130,7 +131,17 @@ impl<V: Variant> Worker<V> {
 
     /// A worker that takes locks when it accesses records.
     pub(crate) fn with_locks(core: Core, variant: V, locks: <V::By as Origin>::Locks) -> Worker<V> {
-        Worker { attempt: Optimistic::new(core, locks, 0), variant }
+        Worker::rebasing_with_locks(core, variant, locks, 0)
+    }
+
+    /// One whose attempts may be rebased so often.
+    pub(crate) fn rebasing_with_locks(
+        core: Core,
+        variant: V,
+        locks: <V::By as Origin>::Locks,
+        rebases_max: u32,
+    ) -> Worker<V> {
+        Worker { attempt: Optimistic::new(core, locks, rebases_max), variant }
     }
 }
 
@@ -140,6 +151,13 @@ impl<V: Variant> Worker<V> {
     #[cfg(test)]
     pub(crate) fn attempt(&mut self) -> &mut Optimistic<V::By> {
         &mut self.attempt
+    }
+
+    /// What of its row the next access uses: of an attempt that cannot be rebased, all.
+    #[inline(always)]
+    fn use_next(&mut self, used: impl FnOnce() -> ColumnSet) {
+        let noted = V::REBASES && self.attempt.bases.are_noted();
+        self.attempt.locks.use_next(|| if noted { used() } else { ColumnSet::ALL });
     }
 
     /// A row was read: notes the columns used, if updates change others, or if it is the transaction's own.
@@ -191,6 +209,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     #[inline(always)]
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        self.use_next(|| rebase::of_read(table, columns));
         let row = self.variant.read(&mut self.attempt, table, key)?;
         self.note_used(table, row, columns)
     }
@@ -213,12 +232,14 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         debug_assert!(self.variant.may_write());
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.attempt.insert(table, key, staged, exists)
     }
 
     #[inline(always)]
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.variant.may_write());
+        self.use_next(|| rebase::of_row(table, columns.read()));
         let rows = self.attempt.update(table, key)?;
         if V::PIECES
             && let Some(Updating { before, .. }) = rows
@@ -252,11 +273,13 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         debug_assert!(self.variant.may_write());
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.attempt.delete(table, key)
     }
 
     #[inline]
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        self.use_next(|| rebase::of_read(table, columns));
         let row = self.variant.scan_next(&mut self.attempt, table, scan)?;
         self.note_used(table, row, columns)
     }
@@ -345,12 +368,22 @@ impl<V: Variant> Detach for Worker<V> {
 
     fn prepare(&mut self) -> Result<Prepared, OpError> {
         self.attempt.validate_executed()?;
-        Ok(self.attempt.prepared())
+        let prepared = self.attempt.prepared();
+        self.attempt.announce(&prepared);
+        Ok(prepared)
     }
 
     fn recheck(&mut self) -> Result<Option<Prepared>, OpError> {
         let rebased = self.attempt.validate_executed()?;
         Ok(rebased.then(|| self.attempt.prepared()))
+    }
+
+    fn may_wait(&mut self) {
+        self.attempt.locks.may_wait();
+    }
+
+    fn refuse(&mut self) {
+        self.attempt.locks.withdraw();
     }
 }
 
