@@ -43,6 +43,8 @@ pub struct Decided {
     pub aborted: Vec<usize>,
     /// Those that abort in any order, because they saw older versions than others of the batch; ascending.
     pub stale: Vec<usize>,
+    /// Vertices and edges of the graph that were looked at: what takes time besides the accesses that were added.
+    pub looked: u64,
 }
 
 impl<R: Hash + Eq, V: Copy + Ord> Batch<R, V> {
@@ -106,7 +108,7 @@ impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
         if fault::is_injected(Fault::AbortedKept) {
             order.extend(&aborted);
         }
-        Decided { order, aborted, stale }
+        Decided { order, aborted, stale, looked: graph.looked() }
     }
 
     fn id(&mut self, resource: R) -> u32 {

@@ -3,6 +3,8 @@
 //! Every read probes the table of writers (§4). Two transactions have at most one edge in each direction, so that degrees count
 //! transactions.
 
+use std::cell::Cell;
+
 use crate::fault::{self, Fault};
 
 #[derive(Clone, Debug)]
@@ -11,6 +13,8 @@ pub(crate) struct Graph {
     pub(crate) after: Lists,
     /// Those that must come before it: readers of what it writes.
     pub(crate) before: Lists,
+    /// Vertices and edges that were looked at, over all that is done with the graph.
+    looked: Cell<u64>,
 }
 
 impl Graph {
@@ -44,7 +48,17 @@ impl Graph {
         Graph {
             after: Lists::new(transactions, edges.iter().copied()),
             before: Lists::new(transactions, edges.iter().map(|&(reader, writer)| (writer, reader))),
+            looked: Cell::new(edges.len() as u64),
         }
+    }
+
+    /// So many vertices and edges are looked at.
+    pub(crate) fn look(&self, vertices_and_edges: usize) {
+        self.looked.set(self.looked.get() + vertices_and_edges as u64);
+    }
+
+    pub(crate) fn looked(&self) -> u64 {
+        self.looked.get()
     }
 
     pub(crate) fn vertices(&self) -> usize {

@@ -35,10 +35,16 @@ impl<'g> Residual<'g> {
 
     /// These vertices alone, which are one part.
     pub(crate) fn only(&self, vertices: &[u32]) -> Residual<'g> {
+        self.graph.look(self.part.len());
         let mut only = self.clone();
         only.part.fill(GONE);
         vertices.iter().for_each(|&vertex| only.part[vertex as usize] = self.part[vertex as usize]);
         only
+    }
+
+    /// So many vertices and edges are looked at besides.
+    pub(crate) fn look(&self, vertices_and_edges: usize) {
+        self.graph.look(vertices_and_edges);
     }
 
     pub(crate) fn is_left(&self, vertex: u32) -> bool {
@@ -73,6 +79,7 @@ impl<'g> Residual<'g> {
     /// Takes a vertex out.
     pub(crate) fn remove(&mut self, vertex: u32) {
         let part = std::mem::replace(&mut self.part[vertex as usize], GONE);
+        self.look_at(vertex);
         let ends = [(&self.graph.after, &mut self.ins), (&self.graph.before, &mut self.outs)];
         for (others, degrees) in ends {
             for &other in others.of(vertex).iter().filter(|&&other| self.part[other as usize] == part) {
@@ -108,7 +115,13 @@ impl<'g> Residual<'g> {
         components
     }
 
+    /// A vertex and its edges are looked at.
+    fn look_at(&self, vertex: u32) {
+        self.graph.look(1 + self.graph.before.of(vertex).len() + self.graph.after.of(vertex).len());
+    }
+
     fn count(&mut self, vertex: u32) {
+        self.look_at(vertex);
         let (ins, outs) = (self.before(vertex).count() as u32, self.after(vertex).count() as u32);
         (self.ins[vertex as usize], self.outs[vertex as usize]) = (ins, outs);
         if ins == 0 || outs == 0 {
@@ -128,6 +141,7 @@ impl<'g> Residual<'g> {
             loop {
                 if let Some(vertex) = enter.take() {
                     visits += 1;
+                    graph.look(1 + graph.after.of(vertex).len());
                     low[vertex as usize] = visits;
                     stack.push(vertex);
                     calls.push((vertex, visits, graph.after.of(vertex).iter()));

@@ -56,6 +56,8 @@ pub struct Measured {
     pub microseconds: f64,
     /// The same of the batch in the middle.
     pub microseconds_median: f64,
+    /// Vertices and edges of a batch's graph, as often as one was looked at.
+    pub looked: f64,
 }
 
 /// What a transaction reads and what it writes.
@@ -68,7 +70,7 @@ type Footprint = (Vec<u64>, Vec<u64>);
 pub fn run(options: &Options) -> Result<Measured, String> {
     let Options { theta, objects, transactions, batches, settings, seed, .. } = *options;
     let (law, mut rng) = (Zipfian::new(objects, theta), Rng::from_seed(seed));
-    let (mut left_out, mut smallest, mut times) = (0, Some(0), Vec::with_capacity(batches));
+    let (mut left_out, mut looked, mut smallest, mut times) = (0, 0, Some(0), Vec::with_capacity(batches));
     for at in 0..batches {
         let footprints: Vec<Footprint> = (0..transactions).map(|_| draw(options, &law, &mut rng)).collect();
         let mut batch = Batch::new();
@@ -81,6 +83,7 @@ pub fn run(options: &Options) -> Result<Measured, String> {
         times.push(began.elapsed().as_secs_f64() * 1e6);
         judge(&footprints, &decided).map_err(|wrong| format!("batch {at}: {wrong}"))?;
         left_out += decided.aborted.len();
+        looked += decided.looked;
         smallest = smallest.and_then(|sum| Some(sum + least(&footprints)?));
     }
     times.sort_by(f64::total_cmp);
@@ -88,6 +91,7 @@ pub fn run(options: &Options) -> Result<Measured, String> {
     Ok(Measured {
         left_out: mean(left_out as f64),
         smallest: smallest.map(|sum| mean(sum as f64)),
+        looked: mean(looked as f64),
         microseconds: mean(times.iter().sum()),
         microseconds_median: times.get(times.len() / 2).copied().unwrap_or_default(),
     })
@@ -200,7 +204,7 @@ mod tests {
         let order = |order: &[usize], aborted: &[usize]| Decided {
             order: order.to_vec(),
             aborted: aborted.to_vec(),
-            stale: Vec::new(),
+            ..Decided::default()
         };
         assert_eq!(judge(&footprints, &order(&[1], &[0])), Ok(()));
         assert!(judge(&footprints, &order(&[0, 1], &[])).is_err());

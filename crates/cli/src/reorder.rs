@@ -88,7 +88,7 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         settings: Settings { algorithm, policy, factor, exact_max, search_steps_max, seed },
         seed,
     };
-    let Measured { left_out, smallest, microseconds, microseconds_median } =
+    let Measured { left_out, smallest, microseconds, microseconds_median, looked } =
         reorder::run(&options).map_err(Failure::Run)?;
     let Options { transactions, batches, theta, .. } = options;
     if !is_json(matches) {
@@ -98,14 +98,14 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         );
         return Ok(say!(
             "{} by {}, {batches} batches of {transactions}, θ {theta}: {left_out:.3} left out of a batch; {smallest}\n\
-             {microseconds:.1} µs a batch, median {microseconds_median:.1}; each order is serial\nseed {seed}\n",
+             {microseconds:.1} µs a batch, median {microseconds_median:.1}, {looked:.0} vertices and edges looked at; each order is serial\nseed {seed}\n",
             algorithm.name,
             policy.name,
         )?);
     }
     let report = json!({
         "workload": "reorder", "batches": batches, "transactions": transactions, "left_out": left_out,
-        "smallest": smallest, "microseconds": microseconds, "microseconds_median": microseconds_median,
+        "smallest": smallest, "microseconds": microseconds, "microseconds_median": microseconds_median, "looked": looked,
         "failed": 0, "consistency": "passed",
         "options": {
             "footprints": text("footprints"), "objects": options.objects, "theta": theta, "algorithm": algorithm.name,

@@ -169,11 +169,16 @@ impl Report<'_> {
             }
         }
         if let Some(queue) = &statistics.queue {
-            let QueueStatistics { decisions, batches, largest, left_out, stale, alone, .. } = *queue;
+            let QueueStatistics { decisions, batches, largest, left_out, stale, waited, alone, .. } = *queue;
             let mean = decisions as f64 / batches.max(1) as f64;
             line("decisions", format!("{decisions} in {batches} batches, {mean:.1} on average, {largest} at most"));
             let each = queue.order_time.as_secs_f64() * 1e6 / batches.max(1) as f64;
-            line("", format!("{left_out} left out, {stale} stale, {alone} alone, {each:.1} µs to order a batch"));
+            line(
+                "",
+                format!(
+                    "{left_out} left out, {stale} stale, {waited} waited, {alone} alone, {each:.1} µs to order a batch"
+                ),
+            );
         }
         if let Some(ages) = &statistics.snapshot_ages {
             let at = |part| format!("{:.1}", ages.quantile(part).as_secs_f64() * 1e3);
@@ -284,7 +289,8 @@ impl Report<'_> {
             "batches": self.batches_json(),
             "decisions": statistics.queue.map(|queue| json!({
                 "decisions": queue.decisions, "batches": queue.batches, "largest": queue.largest,
-                "left_out": queue.left_out, "stale": queue.stale, "alone": queue.alone, "order_seconds": queue.order_time.as_secs_f64(),
+                "left_out": queue.left_out, "stale": queue.stale, "waited": queue.waited, "alone": queue.alone,
+                "order_seconds": queue.order_time.as_secs_f64(),
             })),
             "snapshots": statistics.snapshot_ages.as_ref().map(snapshots_json),
             "partitions": (statistics.partitions > 0).then(|| partitions_json(statistics)),

@@ -191,6 +191,10 @@ impl<H: AsMut<Runner> + Send, T: FnOnce(H, Decided) + Send> Turn for Queued<H, T
         self.holder.as_mut().tx.recheck()
     }
 
+    fn refuse(&mut self) {
+        self.holder.as_mut().tx.refuse();
+    }
+
     fn decide(mut self, refused: Option<Cause>) {
         let tx = &self.holder.as_mut().tx;
         let decided = catch_unwind(AssertUnwindSafe(|| tx.decide_in_turn(refused)));

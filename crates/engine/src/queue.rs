@@ -10,7 +10,8 @@
 //! thread that leads it:
 //!
 //! 1. *Preparation*: it is full, or has waited long enough, or nobody else has a transaction open. What is stale by now is sorted out.
-//! 2. *Reordering*: the validator orders the rest and leaves some out. Several batches can be in this stage at the same time.
+//! 2. *Reordering*: the validator orders the rest and leaves some out. Those that are refused know ([`Turn::refuse`]), and nobody waits for what they
+//!    were going to write. Several batches can be in this stage at the same time.
 //! 3. *Validation*: one batch at a time, while others are in the stages before it. A further leader takes full batches only. Each transaction is decided, in that order. Those that were refused are told last, so that they
 //!    see what the others have written when they run again.
 //!
@@ -69,8 +70,11 @@ impl Default for QueueSettings {
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have transactions open.
 const GATHER_SLICE: Duration = Duration::from_micros(100);
 
-/// What ordering a batch takes for each access of its transactions, on simulated cores (`seriatim bench reorder`: 25 µs for 400, sort-greedy, 2 GHz).
-const ORDER_TIME: Duration = Duration::from_nanos(60);
+/// What ordering a batch takes on simulated cores, for each access of its transactions and for each vertex or edge of the graph that is
+/// looked at: `seriatim bench reorder` with each algorithm, θ 0.5 and 0.9, both footprints, takes some 10 ns and 5 ns for these on an AMD EPYC,
+/// within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table of costs takes 10.5 there.
+const ACCESS_NANOSECONDS: u64 = 25;
+const LOOK_NANOSECONDS: u64 = 12;
 
 /// A transaction that was found stale by the order of its batch.
 const STALE: Cause = Cause { phase: Phase::Validate, reason: Reason::RecordChanged };
@@ -117,6 +121,9 @@ pub(crate) trait Turn: Send {
         Ok(None)
     }
 
+    /// The decision will be to abort, and is made when the others of the batch have been decided.
+    fn refuse(&mut self) {}
+
     /// Makes the decision, which is to abort for this cause if it was refused. It is asked once.
     fn decide(self, refused: Option<Cause>) -> Self::Result;
 }
@@ -133,12 +140,17 @@ impl<F: FnOnce() -> R + Send, R> Turn for F {
 /// A [`Turn`] of a thread that goes on.
 trait Submitted: Send {
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause>;
+    fn refuse(&mut self);
     fn decide(self: Box<Self>, refused: Option<Cause>);
 }
 
 impl<T: Turn<Result = ()>> Submitted for T {
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         Turn::recheck(self)
+    }
+
+    fn refuse(&mut self) {
+        Turn::refuse(self);
     }
 
     fn decide(self: Box<Self>, refused: Option<Cause>) {
@@ -163,6 +175,7 @@ enum Decision {
 /// What is done with the frame of a head.
 struct Awaited {
     recheck: unsafe fn(NonNull<Head>) -> Result<Option<Prepared>, Cause>,
+    refuse: unsafe fn(NonNull<Head>),
     decide: unsafe fn(NonNull<Head>, Option<Cause>),
 }
 
@@ -235,7 +248,8 @@ impl Head {
 }
 
 impl<T: Turn> Frame<T> {
-    const AWAITED: &Awaited = &Awaited { recheck: Frame::<T>::recheck, decide: Frame::<T>::decide };
+    const AWAITED: &Awaited =
+        &Awaited { recheck: Frame::<T>::recheck, refuse: Frame::<T>::refuse, decide: Frame::<T>::decide };
 
     /// Asks the transaction of a frame.
     ///
@@ -246,6 +260,17 @@ impl<T: Turn> Frame<T> {
         let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
         // SAFETY: it is taken when the frame is decided, which it is not yet.
         unsafe { &mut *frame.turn.get() }.recheck()
+    }
+
+    /// Tells the transaction of a frame.
+    ///
+    /// # Safety
+    /// As of `recheck`.
+    unsafe fn refuse(head: NonNull<Head>) {
+        // SAFETY: the caller's promise, and the access rule.
+        let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
+        // SAFETY: as in `recheck`.
+        unsafe { &mut *frame.turn.get() }.refuse();
     }
 
     /// Makes the decision of a frame.
@@ -473,6 +498,7 @@ impl Queue {
         let batch: Vec<Entry> = state.waiting.drain(..size).collect();
         if size > 0 {
             state.counted.decisions += size as u64;
+            state.counted.waited += batch.iter().filter(|entry| entry.prepared.waited).count() as u64;
             state.counted.batches += 1;
             state.counted.largest = state.counted.largest.max(size as u64);
         }
@@ -518,11 +544,13 @@ impl Queue {
         let (prepared, mut decisions) = split(fresh);
         let ordered = self.contain(|| validator.order(&prepared));
         let of = |of: &Prepared| of.reads.len() + of.writes.len() + of.nodes.len() + of.inserts.len();
-        thread::work(ORDER_TIME * prepared.iter().map(of).sum::<usize>() as u32);
+        let accesses = prepared.iter().map(of).sum::<usize>() as u64;
+        thread::work(Duration::from_nanos(ACCESS_NANOSECONDS * accesses + LOOK_NANOSECONDS * ordered.looked));
         for (those, cause) in [(&ordered.stale, STALE), (&ordered.left_out, LEFT_OUT)] {
             let taken = those.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
             refused.extend(taken.map(|decision| (decision, cause)));
         }
+        refused.iter_mut().for_each(|(decision, _)| decision.refuse());
         let mut state = self.state();
         let counted = &mut state.counted;
         counted.stale += (stale + ordered.stale.len()) as u64;
@@ -630,6 +658,15 @@ impl Decision {
             // SAFETY: the caller of the frame waits, or is this thread; it is not decided.
             Decision::Awaited(head, awaited) => unsafe { (awaited.recheck)(*head) },
             Decision::Submitted(turn, _) => turn.recheck(),
+        }
+    }
+
+    /// Tells the transaction, on the thread that leads.
+    fn refuse(&mut self) {
+        match self {
+            // SAFETY: as in `recheck`.
+            Decision::Awaited(head, awaited) => unsafe { (awaited.refuse)(*head) },
+            Decision::Submitted(turn, _) => turn.refuse(),
         }
     }
 

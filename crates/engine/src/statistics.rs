@@ -78,6 +78,8 @@ pub struct QueueStatistics {
     pub left_out: u64,
     /// Transactions that were found stale before their batch was ordered, or by its order: likewise.
     pub stale: u64,
+    /// Transactions decided of which a read had waited for one that was going to overwrite the row.
+    pub waited: u64,
     /// Times that a transaction was executed while nothing else was decided, since it had been refused too often. These are no decisions of batches.
     pub alone: u64,
     /// Time that validators took to order batches, over all threads that did.
@@ -164,6 +166,7 @@ impl QueueStatistics {
             largest: self.largest,
             left_out: self.left_out - earlier.left_out,
             stale: self.stale - earlier.stale,
+            waited: self.waited - earlier.waited,
             alone: self.alone - earlier.alone,
             order_time: self.order_time - earlier.order_time,
         }

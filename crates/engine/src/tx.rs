@@ -1306,7 +1306,8 @@ impl TxCore {
         self.open_or_wait(mode, attempt, origin, true)
     }
 
-    /// As [`TxCore::open`]; if it does not `wait` for a worker, an error says at once that none is free.
+    /// As [`TxCore::open`]; if it does not `wait` for a worker, an error says at once that none is free. Nor does it wait for transactions that
+    /// are held.
     #[inline(always)]
     pub(crate) fn open_or_wait(
         &mut self,
@@ -1322,7 +1323,7 @@ impl TxCore {
         }
         self.explicit.set(false);
         let lease = self.lease(origin, wait)?;
-        self.begin(lease, mode, attempt, origin);
+        self.begin(lease, mode, attempt, origin, wait);
         Ok(())
     }
 }
@@ -1359,7 +1360,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// Opens an attempt with this worker.
     #[inline(always)]
-    fn begin(&self, lease: Lease<W>, mode: Mode, attempt: u32, origin: Origin) {
+    fn begin(&self, lease: Lease<W>, mode: Mode, attempt: u32, origin: Origin, waits: bool) {
         let inner = &self.inner;
         let explicit = origin == Origin::Explicit;
         if mode == Mode::ReadWrite
@@ -1420,6 +1421,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         {
             cold_path();
             held.hold();
+            if waits {
+                held.may_wait();
+            }
         }
         if explicit {
             cold_path();
@@ -1726,7 +1730,17 @@ impl<W: Worker + ?Sized> TxCore<W> {
         match held.recheck() {
             Ok(None) | Err(OpError::Wait(_)) => Ok(None),
             Ok(Some(prepared)) => Ok(Some(self.with_known(prepared))),
-            Err(OpError::Abort(cause)) => Err(cause),
+            Err(OpError::Abort(cause)) => {
+                self.refuse();
+                Err(cause)
+            }
+        }
+    }
+
+    /// The decision will be to abort.
+    pub(crate) fn refuse(&self) {
+        if let Some(held) = self.worker().detach() {
+            held.refuse();
         }
     }
 
@@ -1740,6 +1754,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Err(OpError::Abort(self.deadline.cause()));
         }
         let decided = self.decide();
+        if let Err(OpError::Abort(_)) = decided {
+            // Its thread may have other things to do before it aborts.
+            self.refuse();
+        }
         if self.worker().core().injects(Fault::DecideTwice) { self.decide() } else { decided }
     }
 
@@ -2014,6 +2032,10 @@ impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
         self.0.recheck()
     }
 
+    fn refuse(&mut self) {
+        self.0.refuse();
+    }
+
     fn decide(self, refused: Option<Cause>) -> Result<Outcome, OpError> {
         self.0.decide_in_turn(refused)
     }
@@ -2065,7 +2087,13 @@ mod tests {
         let open = |tx: &TxCore<P::Worker>| {
             let Lease { slot, worker, writer } = tx.lease(Origin::Closure, true).expect("a worker is free");
             // The workers of this database are of this protocol.
-            tx.begin(Lease { slot, worker: worker.cast::<P::Worker>(), writer }, Mode::ReadWrite, 1, Origin::Closure);
+            tx.begin(
+                Lease { slot, worker: worker.cast::<P::Worker>(), writer },
+                Mode::ReadWrite,
+                1,
+                Origin::Closure,
+                true,
+            );
         };
         let places = &set.layout.places;
         open(&tx);

@@ -41,7 +41,7 @@ const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     assert!(matches!(added::<crate::silo::Silo>(), [16, 0]));
     assert!(matches!(added::<crate::naive::Naive>(), [16, 0]));
     assert!(matches!(added::<crate::partitioned::Partitioned>(), [16, 0]));
-    assert!(matches!(added::<crate::occ_batch::OccBatch>(), [16, 0]));
+    assert!(matches!(added::<crate::occ_batch::OccBatch>(), [24, 0]));
     assert!(matches!(added::<crate::nowait::NoWait>(), [24, 0]));
     assert!(matches!(added::<crate::wait_die::WaitDie>(), [24, 0]));
     assert!(matches!(added::<crate::htcc::Htcc>(), [24, 0]));

@@ -62,8 +62,8 @@ fn however_held<P: Protocol>(case: impl Fn()) {
     hold(Held::No);
 }
 
-/// Holds the transaction that has just begun, if it is its turn.
-fn begin<W: Worker>(worker: &mut W, mode: Mode) {
+/// Holds the transaction that has just begun, if it is its turn: whether it does. Its reads may wait for others that are held.
+fn begin<W: Worker>(worker: &mut W, mode: Mode) -> bool {
     worker.begin(mode, Priority::NONE);
     let (held, begun) = BEGUN.get();
     BEGUN.set((held, begun + 1));
@@ -75,15 +75,23 @@ fn begin<W: Worker>(worker: &mut W, mode: Mode) {
     };
     if let (true, Some(detach)) = (holds, worker.detach()) {
         detach.hold();
+        detach.may_wait();
     }
+    holds
 }
 
 /// Runs a transaction once: its TID and result, if it committed.
 fn attempt<W: Worker, R>(worker: &mut W, body: impl FnOnce(&mut W) -> Result<R, OpError>) -> Option<(Tid, R)> {
-    begin(worker, Mode::ReadWrite);
-    let result = body(worker).and_then(|result| match worker.commit(&mut NoRedo)? {
-        Outcome::Committed(tid) => Ok((tid, result)),
-        Outcome::Repair(_) => unreachable!("no protocol here repairs"),
+    let held = begin(worker, Mode::ReadWrite);
+    let prepare = |worker: &mut W| match worker.detach().filter(|_| held) {
+        Some(detach) => detach.prepare().map(drop),
+        None => Ok(()),
+    };
+    let result = body(worker).and_then(|result| prepare(worker).map(|()| result)).and_then(|result| {
+        match worker.commit(&mut NoRedo)? {
+            Outcome::Committed(tid) => Ok((tid, result)),
+            Outcome::Repair(_) => unreachable!("no protocol here repairs"),
+        }
     });
     if result.is_err() {
         worker.abort();

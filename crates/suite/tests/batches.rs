@@ -158,11 +158,26 @@ fn who_reads_and_who_writes_both_commit_at_once_whichever_came_first() {
     for builder in builders() {
         for (what, _, writes, reads) in PAIRS {
             for bodies in [[writes, reads], [reads, writes]] {
-                let (attempts, counted) = in_one_batch(builder.clone(), &bodies);
+                let builder = builder.clone().protocol_option("storage_batching", 1);
+                let (attempts, counted) = in_one_batch(builder, &bodies);
                 assert_eq!(attempts, [1, 1], "{what}: {counted:?}");
                 let queue = counted.queue.expect("decisions are queued");
                 assert_eq!((queue.decisions, queue.batches, queue.left_out, queue.stale), (2, 1, 0, 0), "{what}");
+                assert_eq!(queue.waited, 0, "{what}: the thread waits for what it holds itself");
             }
+        }
+    }
+}
+
+/// Whoever read runs again if the writer came first.
+#[test]
+fn without_reordering_a_batch_is_decided_as_it_came() {
+    for builder in builders().map(|builder| builder.protocol_option("reorder", 0)) {
+        let (what, _, writes, reads) = PAIRS[0];
+        for (bodies, expected) in [([writes, reads], [1, 2]), ([reads, writes], [1, 1])] {
+            let (attempts, counted) = in_one_batch(builder.clone(), &bodies);
+            let queue = counted.queue.expect("decisions are queued");
+            assert_eq!((&attempts[..], queue.left_out), (&expected[..], 0), "{what}: {counted:?}");
         }
     }
 }

@@ -565,6 +565,8 @@ pub struct Prepared {
     pub inserts: Vec<usize>,
     /// How often the transaction was aborted and executed again. Who queues it says so, not its worker.
     pub restarts: u32,
+    /// Whether one of its reads waited for a transaction that was to overwrite the row ([`Detach::may_wait`]).
+    pub waited: bool,
     /// What the commit is worth to the user, likewise. Of transactions that are in each other's way a policy may leave out the lighter one.
     pub weight: u64,
 }
@@ -617,6 +619,8 @@ pub struct Ordered {
     pub left_out: Vec<usize>,
     /// Those that saw older versions than others of the batch.
     pub stale: Vec<usize>,
+    /// Vertices and edges of the graph that the order is chosen by, as often as one was looked at: on simulated cores they take time.
+    pub looked: u64,
 }
 
 /// Holds executed transactions until the caller, which orders them, decides them. Between [`Detach::prepare`] and the decision,
@@ -625,6 +629,10 @@ pub trait Detach {
     /// The transaction that has just begun will be held: until the decision no change of it moves the version of a leaf or bucket, so
     /// that a transaction that read there can still commit before it.
     fn hold(&mut self);
+
+    /// Its reads may wait, within a bound, for held transactions that are going to write what they read: this thread has none of them, and
+    /// is not needed for their decisions.
+    fn may_wait(&mut self) {}
 
     /// Ends execution; the transaction waits for its decision.
     ///
@@ -639,6 +647,9 @@ pub trait Detach {
     fn recheck(&mut self) -> Result<Option<Prepared>, OpError> {
         self.prepare().map(Some)
     }
+
+    /// The decision will be to abort, which comes later: nobody has to wait for it.
+    fn refuse(&mut self) {}
 }
 
 /// Publishes what registered procedures write in several steps.

@@ -31,6 +31,7 @@ pub(super) fn search(residual: &Residual<'_>, search: &mut Search<'_>, component
         && let Some(partial) = open.pop()
     {
         search.steps -= 1;
+        residual.look(component.len());
         let left = graph.trimmed(partial.left);
         let Some(cycle) = graph.shortest_cycle(left) else {
             if partial.cost < least {

@@ -61,6 +61,7 @@ impl<'s> Search<'s> {
 
     /// By policy, then by arrival: the highest is taken out first.
     fn rank(&mut self, residual: &Residual<'_>, vertex: u32) -> (u128, u32) {
+        residual.look(1);
         let (ins, outs) = residual.degrees(vertex);
         let rank = (self.policy.rank)(&Vertex { ins, outs, member: self.members[vertex as usize] }, &mut self.rng);
         (rank, vertex)

@@ -240,11 +240,13 @@ impl Validator for Refuses {
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
-        Ordered { order: (1..batch.len()).rev().collect(), left_out: vec![0], stale: Vec::new() }
+        Ordered { order: (1..batch.len()).rev().collect(), left_out: vec![0], ..Ordered::default() }
     }
 }
 
-/// Tells what it was told, with its number.
+const TO_COME: u64 = 100;
+
+/// Tells what it was told, with its number; of a refusal to come, with [`TO_COME`] added.
 struct Tells(u64, mpsc::Sender<(u64, Option<Cause>)>);
 
 impl Turn for Tells {
@@ -252,6 +254,10 @@ impl Turn for Tells {
 
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         if self.0 == 3 { Err(STALE) } else { Ok(None) }
+    }
+
+    fn refuse(&mut self) {
+        self.1.send((self.0 + TO_COME, None)).expect("it is listened to");
     }
 
     fn decide(self, refused: Option<Cause>) {
@@ -265,7 +271,9 @@ fn those_that_are_refused_are_told_last() {
     let (tell, told) = mpsc::channel();
     (0..4).for_each(|n| queue.submit(Prepared::default(), Tells(n, tell.clone())));
     let told: Vec<_> = told.try_iter().collect();
-    assert_eq!(told, [(2, None), (1, None), (3, Some(STALE)), (0, Some(LEFT_OUT))]);
+    let to_come = [3, 0].map(|n| (n + TO_COME, None));
+    assert_eq!(told[..2], to_come, "who waits for them need not wait for the others of the batch");
+    assert_eq!(told[2..], [(2, None), (1, None), (3, Some(STALE)), (0, Some(LEFT_OUT))]);
     let QueueStatistics { decisions, left_out, stale, .. } = queue.statistics();
     assert_eq!((decisions, left_out, stale), (4, 1, 1));
 }

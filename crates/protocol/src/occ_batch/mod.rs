@@ -4,6 +4,7 @@
 //! Source: Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB
 //! 12(2), 2018, §3 and §4; `README.md` beside this file gives the departures and the argument. Software only.
 
+mod marks;
 mod validator;
 
 use seriatim_batch::Settings;
@@ -22,6 +23,7 @@ use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
+use marks::{Entry, Marks};
 use validator::{Faults, Orders};
 
 /// Validator batching.
@@ -29,7 +31,9 @@ use validator::{Faults, Orders};
 pub struct OccBatch {
     lock_steps: u32,
     rebases_max: u32,
+    storage_batching: bool,
     batching: Batching,
+    reorders: bool,
     settings: Settings,
     faults: Faults,
 }
@@ -55,8 +59,8 @@ impl Protocol for OccBatch {
         },
         options: validator::OPTIONS,
     };
-    /// TID word, version word.
-    const HEADER_BYTES: usize = record_header::bytes(0);
+    /// TID word, version word, mark.
+    const HEADER_BYTES: usize = record_header::bytes(1);
     const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker<State>;
 
@@ -64,7 +68,9 @@ impl Protocol for OccBatch {
         OccBatch {
             lock_steps: options.get(&LOCK_STEPS) as u32,
             rebases_max: options.get(&REBASES_MAX) as u32,
+            storage_batching: options.get(&validator::STORAGE_BATCHING) != 0,
             batching: validator::batching(options),
+            reorders: options.get(&validator::REORDER) != 0,
             settings: validator::settings(options),
             faults: Faults::of(environment),
         }
@@ -72,7 +78,8 @@ impl Protocol for OccBatch {
 
     fn worker(&self, core: Core) -> Worker<State> {
         let state = State(epoch_commit::State::new(self.lock_steps, &core));
-        Worker::rebasing(core, state, self.rebases_max)
+        let marks = Marks::new(self.storage_batching, &core.local);
+        Worker::rebasing_with_locks(core, state, marks, self.rebases_max)
     }
 
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
@@ -80,8 +87,8 @@ impl Protocol for OccBatch {
     }
 
     fn validator(&self) -> Option<Box<dyn Validator>> {
-        let OccBatch { batching, settings, faults, .. } = *self;
-        Some(Box::new(Orders { batching, settings, faults }))
+        let OccBatch { batching, reorders, settings, faults, .. } = *self;
+        Some(Box::new(Orders { batching, reorders, settings, faults }))
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
@@ -91,14 +98,18 @@ impl Protocol for OccBatch {
 
 restore::recovers!(OccBatch, LockBit);
 
-impl Versions for OccBatch {}
+impl Versions for OccBatch {
+    fn rest(&self, table: &Table, record: RecordPtr) {
+        marks::rest(table, record);
+    }
+}
 
 /// The own state of a worker: that of a commit by epochs, which a decision is.
 #[derive(Debug)]
 pub struct State(epoch_commit::State);
 
 impl Variant for State {
-    type By = ();
+    type By = Entry;
     const REBASES: bool = true;
     /// Which writes are blind is known from the notes.
     const REBASES_ALL: bool = true;
@@ -112,8 +123,8 @@ impl Variant for State {
         self.0.begin(core, mode);
     }
 
-    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        self.0.commit(attempt, redo)
+    fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        epoch_commit::commit(attempt, &mut self.0, redo)
     }
 
     fn rest(&mut self) {

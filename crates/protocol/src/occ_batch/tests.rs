@@ -68,10 +68,11 @@ fn decide(mut batch: Vec<Held>) -> (Vec<usize>, Vec<usize>) {
     let options = Options::default();
     let validator = Orders {
         batching: validator::batching(&options),
+        reorders: true,
         settings: validator::settings(&options),
         faults: Faults::default(),
     };
-    let Ordered { order, left_out, stale } = validator.order(&prepared);
+    let Ordered { order, left_out, stale, .. } = validator.order(&prepared);
     assert_eq!(stale, []);
     for &at in &order {
         let outcome = batch[at].0.commit(&mut NoRedo);
@@ -243,4 +244,174 @@ fn a_blind_write_that_changed_nothing_is_refuted_by_another() {
     assert!(same.0.detach().expect("it holds").recheck().is_err());
     same.0.abort();
     assert_eq!(bench.state(&[X]), [7]);
+}
+
+/// A bench with storage batching.
+fn batching(mut bench: Bench<OccBatch>) -> Bench<OccBatch> {
+    bench.protocol.storage_batching = true;
+    bench
+}
+
+/// One whose reads may wait.
+fn begin_waiting(bench: &Bench<OccBatch>) -> Held {
+    let mut held = Held::begin(bench);
+    held.0.detach().expect("it holds").may_wait();
+    held
+}
+
+/// The mark of a row's record.
+fn mark(bench: &Bench<OccBatch>, key: u64) -> u64 {
+    let mut held = Held::begin(bench).read(bench, key);
+    let record = held.0.seen().record.expect("it is there");
+    let mark = record_header::own::<0>(&bench.cells.record_layout, record).load(std::sync::atomic::Ordering::Relaxed);
+    held.0.abort();
+    mark
+}
+
+/// However a transaction ends that was held, and it does not have to be told again.
+#[test]
+fn a_mark_is_taken_off_with_the_decision() {
+    let bench = batching(bench());
+    let ends: [fn(&mut Held); 3] = [
+        |held| drop(held.0.commit(&mut NoRedo).expect("nothing has changed")),
+        |held| held.0.abort(),
+        |held| {
+            held.0.detach().expect("it holds").refuse();
+            held.0.abort();
+        },
+    ];
+    for (at, end) in ends.into_iter().enumerate() {
+        let mut writer = Held::begin(&bench).change(&bench, X).change(&bench, Y);
+        assert_eq!([X, Y].map(|key| mark(&bench, key)), [0, 0], "it has not been executed");
+        (0..2).for_each(|_| drop(writer.prepare()));
+        let marked = [X, Y].map(|key| mark(&bench, key));
+        assert!(marked[0] != 0 && marked[0] == marked[1], "end {at}: {marked:?}");
+        let mut other = Held::begin(&bench).change(&bench, Y);
+        let _ = other.prepare();
+        assert!(mark(&bench, Y) > marked[1], "two are going to write it");
+        end(&mut writer);
+        assert_eq!([X, Y].map(|key| mark(&bench, key) != 0), [false, true], "end {at}");
+        other.0.abort();
+        assert_eq!(mark(&bench, Y), 0, "end {at}");
+    }
+}
+
+/// A refused one is in nobody's way before its thread comes to abort it.
+#[test]
+fn a_mark_is_taken_off_when_its_transaction_is_refused() {
+    let bench = batching(bench());
+    let mut writer = Held::begin(&bench).change(&bench, X);
+    let _ = writer.prepare();
+    writer.0.detach().expect("it holds").refuse();
+    assert_eq!(mark(&bench, X), 0);
+    writer.0.abort();
+}
+
+#[test]
+fn who_has_waited_for_long_enough_reads_what_is_there_and_commits_before_the_writer() {
+    let bench = batching(bench());
+    let mut writer = Held::begin(&bench).change(&bench, X);
+    let _ = writer.prepare();
+    let mut reader = begin_waiting(&bench);
+    assert_eq!(bench.read(&mut reader.0, X), Ok(Some(10)));
+    let mut reader = reader.change(&bench, Y);
+    assert!(reader.prepare().waited);
+    assert!(!writer.prepare().waited);
+    assert_eq!(decide(vec![writer, reader]), (vec![1, 0], vec![]));
+    assert_eq!(bench.state(&[X, Y]), [11, 21]);
+}
+
+/// Who does not use what is going to be changed, whose thread may be needed, and who is not held.
+#[test]
+fn others_do_not_wait() {
+    let bench = batching(wide());
+    let mut writer = Held::begin(&bench).changing(&bench, X, ColumnSet::of(VALUE).into());
+    let _ = writer.prepare();
+    let waits: [(&str, bool, fn(Held, &Bench<OccBatch>) -> Held); 7] = [
+        ("reads it", true, |held, bench| held.using(bench, X, ColumnSet::of(VALUE))),
+        ("reads all", true, |held, bench| held.using(bench, X, ColumnSet::ALL)),
+        ("scans it", true, |held, bench| held.scan(bench)),
+        ("changes it", true, |held, bench| held.changing(bench, X, ColumnSet::of(VALUE).into())),
+        ("reads another column", false, |held, bench| held.using(bench, X, ColumnSet::of(OTHER))),
+        ("reads another row", false, |held, bench| held.using(bench, Y, ColumnSet::of(VALUE))),
+        ("adds to it", false, |held, bench| held.adding(bench, X)),
+    ];
+    for (what, waits, does) in waits {
+        let mut may = does(begin_waiting(&bench), &bench).adding(&bench, 4);
+        assert_eq!(may.prepare().waited, waits, "who {what}");
+        may.0.abort();
+        let mut may_not = does(Held::begin(&bench), &bench).adding(&bench, 4);
+        assert!(!may_not.prepare().waited, "who {what} and has held ones itself");
+        may_not.0.abort();
+    }
+    writer.0.abort();
+}
+
+/// A worker that waited, or could have, does not wait in its next transaction unless that may.
+#[test]
+fn who_may_wait_is_not_who_comes_next() {
+    let bench = batching(bench());
+    let mut writer = Held::begin(&bench).change(&bench, X);
+    let _ = writer.prepare();
+    let mut held = begin_waiting(&bench);
+    let ends: [fn(&mut Held); 2] = [|held| drop(held.0.commit(&mut NoRedo)), |held| held.0.abort()];
+    for ends in ends {
+        held.0.detach().expect("it holds").may_wait();
+        held = held.change(&bench, Y);
+        ends(&mut held);
+        held.0.begin(Mode::ReadWrite, Priority::NONE);
+        held.0.detach().expect("it holds").hold();
+        held = held.read(&bench, X);
+        assert!(!held.prepare().waited);
+        held.0.abort();
+        held.0.begin(Mode::ReadWrite, Priority::NONE);
+        held.0.detach().expect("it holds").hold();
+    }
+    held.0.abort();
+    writer.0.abort();
+}
+
+#[test]
+fn without_storage_batching_nothing_is_marked_and_nobody_waits() {
+    let mut bench = bench();
+    bench.protocol.storage_batching = false;
+    let mut writer = Held::begin(&bench).change(&bench, X);
+    let _ = writer.prepare();
+    assert_eq!(mark(&bench, X), 0);
+    let mut reader = begin_waiting(&bench).read(&bench, X);
+    assert!(!reader.prepare().waited);
+    [writer, reader].iter_mut().for_each(|held| held.0.abort());
+}
+
+/// Those who meet a mark and wait until it is off see what was written, and commit after it.
+#[cfg(feature = "steps")]
+#[test]
+fn who_waits_reads_what_was_waited_for() {
+    let mut met = 0;
+    for seed in 0..200 {
+        let bench = batching(bench());
+        let writer = Held::begin(&bench).change(&bench, X);
+        let reader = begin_waiting(&bench);
+        let (mut writer, mut reader) = (writer.0, reader.0);
+        let _ = writer.detach().expect("it holds").prepare().expect("nobody is about");
+        let bench = &bench;
+        let writes: Box<dyn FnOnce() -> (bool, i64) + Send> = Box::new(move || {
+            assert!(matches!(writer.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+            (false, 11)
+        });
+        let reads: Box<dyn FnOnce() -> (bool, i64) + Send> = Box::new(move || {
+            let value = bench.read(&mut reader, X).expect("nothing stays locked").expect("it is there");
+            bench.change(&mut reader, Y, |value| value + 1).expect("nothing stays locked");
+            let prepared = reader.detach().expect("it holds").prepare();
+            let waited = prepared.is_ok_and(|prepared| prepared.waited);
+            reader.abort();
+            (waited, value)
+        });
+        let ended = seriatim_base::thread::take_turns(seed, 3, vec![writes, reads]);
+        let ended: Vec<_> = ended.into_iter().map(|ended| ended.expect("no panic")).collect();
+        let (waited, value) = ended[1];
+        met += u32::from(waited);
+        assert!(!waited || value == 11, "seed {seed}: it read {value}");
+    }
+    assert!(met > 20, "of 200 readers {met} met the writer");
 }

@@ -20,6 +20,8 @@ use crate::shared::rebase::REBASES_MAX;
 #[derive(Debug)]
 pub(super) struct Orders {
     pub(super) batching: Batching,
+    /// Otherwise batches stay as they came.
+    pub(super) reorders: bool,
     pub(super) settings: Settings,
     pub(super) faults: Faults,
 }
@@ -50,7 +52,7 @@ impl Validator for Orders {
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
-        if batch.len() < 2 {
+        if batch.len() < 2 || !self.reorders {
             return Ordered { order: (0..batch.len()).collect(), ..Ordered::default() };
         }
         // Of those that a policy ranks alike the last is left out: so who was left out before comes first.
@@ -76,7 +78,7 @@ impl Validator for Orders {
                 .reads(reads.chain(nodes))
                 .writes(writes.chain(inserts));
         }
-        let Decided { mut order, aborted: mut left_out, stale } = graph.reorder(&self.settings);
+        let Decided { mut order, aborted: mut left_out, stale, looked } = graph.reorder(&self.settings);
         if self.faults.reverse {
             order.reverse();
         }
@@ -84,7 +86,7 @@ impl Validator for Orders {
             order.append(&mut left_out);
         }
         order.iter_mut().chain(&mut left_out).for_each(|at| *at = members[*at]);
-        Ordered { order, left_out, stale }
+        Ordered { order, left_out, stale, looked }
     }
 }
 
@@ -123,8 +125,19 @@ impl Written {
     }
 }
 
-pub(super) const OPTIONS: &[Knob] =
-    &[BATCH_MAX, WAIT, ALGORITHM, POLICY, FACTOR, WORKERS, PATIENCE, LOCK_STEPS, REBASES_MAX];
+pub(super) const OPTIONS: &[Knob] = &[
+    BATCH_MAX,
+    WAIT,
+    STORAGE_BATCHING,
+    REORDER,
+    ALGORITHM,
+    POLICY,
+    FACTOR,
+    WORKERS,
+    PATIENCE,
+    LOCK_STEPS,
+    REBASES_MAX,
+];
 
 const BATCH_MAX: Knob = Knob {
     name: "batch_max",
@@ -144,6 +157,26 @@ const WAIT: Knob = Knob {
     max: 1_000_000,
     about: "how long a batch that is not full waits for more, at most: not while nobody else has a transaction open; 0: not at all",
     source: "ours: while a batch is decided the next one gathers, and a thread that waits does nothing else",
+};
+
+pub(super) const STORAGE_BATCHING: Knob = Knob {
+    name: "storage_batching",
+    unit: "0 no, 1 yes",
+    default: 0,
+    min: 0,
+    max: 1,
+    about: "whether reads wait, within a bound, for transactions of the queue that are going to overwrite what they read",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 3.1: of an object the writes of a batch first, then the reads",
+};
+
+pub(super) const REORDER: Knob = Knob {
+    name: "reorder",
+    unit: "0 no, 1 yes",
+    default: 1,
+    min: 0,
+    max: 1,
+    about: "whether batches are ordered; otherwise they are decided as they came, and nobody is left out",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 5: batch and sr, the modes without reordering in the validator",
 };
 
 const ALGORITHM: Knob = Knob {

@@ -4,11 +4,12 @@
 use std::ops::Bound;
 
 use seriatim_base::{TableId, Tid};
-use seriatim_catalog::Key;
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, OpError, PartitionSet, Reason, Table};
 
 use super::record_header::{self, TidWord};
+use super::table_ref::TableRef;
 
 /// What an access is for: who writes keeps others out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,33 @@ pub(crate) trait AccessLocks: Send {
     /// An access to a record failed, or its validation.
     #[inline(always)]
     fn failed(&mut self, _core: &Core, _table: TableId, _record: RecordPtr) {}
+
+    /// What of its row the next access to a record uses: what can be changed without refuting the attempt is left out.
+    #[inline(always)]
+    fn use_next(&mut self, _used: impl FnOnce() -> ColumnSet) {}
+
+    /// As [`seriatim_txn::Detach::may_wait`].
+    #[inline(always)]
+    fn may_wait(&mut self) {}
+
+    /// Whether an access has waited for a held transaction.
+    fn has_waited(&self) -> bool {
+        false
+    }
+
+    /// Whether the attempt, when it has been executed and is held, announces what it is going to write.
+    const ANNOUNCES: bool = false;
+
+    /// These columns of a record are going to be changed.
+    fn announce(&mut self, _: TableRef, _: RecordPtr, _changed: ColumnSet) {}
+
+    /// Whether anything is announced.
+    fn has_announced(&self) -> bool {
+        false
+    }
+
+    /// What was announced has come to be, or will not. The attempt ends.
+    fn withdraw(&mut self) {}
 
     /// The records that are locked, with the TIDs of their versions.
     fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {

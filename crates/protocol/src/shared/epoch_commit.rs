@@ -13,6 +13,7 @@ use seriatim_base::{Backoff, Epoch, Tid, abort_on_unwind};
 use seriatim_memory::CountedVec;
 use seriatim_txn::{Core, Fault, Knob, Mode, OpError, Outcome, Phase, Redo};
 
+use super::access_locks::AccessLocks as _;
 use super::gc;
 use super::optimistic::{LockBit, Optimistic};
 use super::origin::Origin;
@@ -92,6 +93,7 @@ pub(crate) fn commit<O: Origin>(
             }
         }
     })?;
+    attempt.locks.withdraw();
     attempt.base.report(tid, redo, |entry| state.replaced[entry]);
     attempt.base.settle(tid, &LockBit, |entry| state.replaced[entry]);
     attempt.base.finish(&LockBit);

@@ -702,8 +702,20 @@ impl<O: Origin> Optimistic<O> {
             writes: there().map(|(write, _)| write.record.addr()).collect(),
             write_columns: there().map(|(_, (_, changed))| *changed).collect(),
             nodes: node_set.iter().map(|entry| address(&entry.node_version)).collect(),
+            waited: locks.has_waited(),
             inserts: writes.deferred.iter().filter_map(place).map(|node_version| address(&node_version)).collect(),
             ..Prepared::default()
+        }
+    }
+
+    /// Has others know what the executed attempt, of which this was prepared, is going to write.
+    pub(crate) fn announce(&mut self, prepared: &Prepared) {
+        if !O::Locks::ANNOUNCES || self.locks.has_announced() {
+            return;
+        }
+        let there = self.base.writes.entries().iter().filter(|write| write.link == Link::There);
+        for (write, &changed) in there.zip(&prepared.write_columns) {
+            self.locks.announce(write.table, write.record, changed);
         }
     }
 

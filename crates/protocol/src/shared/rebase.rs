@@ -251,8 +251,7 @@ impl<O: Origin> Optimistic<O> {
     pub(crate) fn columns_read(&self) -> Vec<ColumnSet> {
         let mut columns = vec![ColumnSet::ALL; self.reads.len()];
         for base in self.bases.reads.iter() {
-            let changing = base.columns.used.intersection(base.table.get().updatable);
-            columns[base.entry as usize] = changing.union(Prepared::REST);
+            columns[base.entry as usize] = of_read(base.table.get(), base.columns.used);
         }
         columns
     }
@@ -272,14 +271,8 @@ impl<O: Origin> Optimistic<O> {
             if write.row_version == 0 || write.expected.is_absent() || updates != row_versions {
                 return (ColumnSet::ALL, ColumnSet::ALL);
             }
-            // Rows that cannot be told apart are used or changed whole.
-            let of_row = |columns: ColumnSet| match write.table().updatable {
-                ColumnSet::EMPTY if columns.is_empty() => columns,
-                ColumnSet::EMPTY => ColumnSet::ALL,
-                updatable => columns.intersection(updatable),
-            };
-            let changed = of_row(columns.either());
-            (of_row(columns.read()), if changed.is_empty() { Prepared::REST } else { changed })
+            let changed = of_row(write.table(), columns.either());
+            (of_row(write.table(), columns.read()), if changed.is_empty() { Prepared::REST } else { changed })
         };
         entries.iter().zip(noted).zip(row_versions).map(of).collect()
     }
@@ -313,6 +306,24 @@ impl<O: Origin> Optimistic<O> {
             self.bases.forget_writes();
         }
         merged
+    }
+}
+
+/// Of columns of a row that an update uses or changes, those by which it can be in another's way. Rows that cannot be told apart are used
+/// or changed whole.
+pub(crate) fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
+    match table.updatable {
+        ColumnSet::EMPTY if columns.is_empty() => columns,
+        ColumnSet::EMPTY => ColumnSet::ALL,
+        updatable => columns.intersection(updatable),
+    }
+}
+
+/// The same of columns that are read. Whether there is a row is used, too.
+pub(crate) fn of_read(table: &Table, columns: ColumnSet) -> ColumnSet {
+    match table.updatable {
+        ColumnSet::EMPTY => ColumnSet::ALL,
+        updatable => columns.intersection(updatable).union(Prepared::REST),
     }
 }
 

@@ -17,6 +17,7 @@ use super::access_locks::AccessLocks;
 use super::gc::{self, Claim};
 use super::optimistic::Optimistic;
 use super::origin::Origin;
+use super::rebase;
 use super::record;
 use super::versions::{View, read};
 
@@ -112,7 +113,17 @@ impl<V: Variant> Worker<V> {
 
     /// A worker that takes locks when it accesses records.
     pub(crate) fn with_locks(core: Core, variant: V, locks: <V::By as Origin>::Locks) -> Worker<V> {
-        Worker { attempt: Optimistic::new(core, locks, 0), variant }
+        Worker::rebasing_with_locks(core, variant, locks, 0)
+    }
+
+    /// One whose attempts may be rebased so often.
+    pub(crate) fn rebasing_with_locks(
+        core: Core,
+        variant: V,
+        locks: <V::By as Origin>::Locks,
+        rebases_max: u32,
+    ) -> Worker<V> {
+        Worker { attempt: Optimistic::new(core, locks, rebases_max), variant }
     }
 }
 
@@ -128,6 +139,13 @@ impl<V: Variant> Worker<V> {
     #[cfg(test)]
     pub(crate) fn attempt(&mut self) -> &mut Optimistic<V::By> {
         &mut self.attempt
+    }
+
+    /// What of its row the next access uses: of an attempt that cannot be rebased, all.
+    #[inline(always)]
+    fn use_next(&mut self, used: impl FnOnce() -> ColumnSet) {
+        let noted = V::REBASES && self.attempt.bases.are_noted();
+        self.attempt.locks.use_next(|| if noted { used() } else { ColumnSet::ALL });
     }
 
     /// A row was read: notes the columns used, if updates change others, or if it is the transaction's own.
@@ -179,6 +197,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     #[inline(always)]
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        self.use_next(|| rebase::of_read(table, columns));
         let row = match self.variant.view() {
             None => self.attempt.read(table, key),
             Some(view) => read::read(&mut self.attempt, table, key, view),
@@ -204,12 +223,14 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         debug_assert!(self.may_write());
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.attempt.insert(table, key, staged, exists)
     }
 
     #[inline(always)]
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.may_write());
+        self.use_next(|| rebase::of_row(table, columns.read()));
         let rows = self.attempt.update(table, key)?;
         if V::PIECES
             && let Some(Updating { before, .. }) = rows
@@ -243,15 +264,14 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         debug_assert!(self.may_write());
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.attempt.delete(table, key)
     }
 
     #[inline]
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        let row = match self.variant.view() {
-            None => self.attempt.scan_next(table, scan),
-            Some(view) => read::scan_next(&mut self.attempt, table, scan, view),
-        }?;
+        self.use_next(|| rebase::of_read(table, columns));
+        let row = self.variant.scan_next(&mut self.attempt, table, scan)?;
         self.note_used(table, row, columns)
     }
 
@@ -339,12 +359,22 @@ impl<V: Variant> Detach for Worker<V> {
 
     fn prepare(&mut self) -> Result<Prepared, OpError> {
         self.attempt.validate_executed()?;
-        Ok(self.attempt.prepared())
+        let prepared = self.attempt.prepared();
+        self.attempt.announce(&prepared);
+        Ok(prepared)
     }
 
     fn recheck(&mut self) -> Result<Option<Prepared>, OpError> {
         let rebased = self.attempt.validate_executed()?;
         Ok(rebased.then(|| self.attempt.prepared()))
+    }
+
+    fn may_wait(&mut self) {
+        self.attempt.locks.may_wait();
+    }
+
+    fn refuse(&mut self) {
+        self.attempt.locks.withdraw();
     }
 }
 
