@@ -271,7 +271,10 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     #[inline]
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         self.use_next(|| rebase::of_read(table, columns));
-        let row = self.variant.scan_next(&mut self.attempt, table, scan)?;
+        let row = match self.variant.view() {
+            None => self.attempt.scan_next(table, scan),
+            Some(view) => read::scan_next(&mut self.attempt, table, scan, view),
+        }?;
         self.note_used(table, row, columns)
     }
 

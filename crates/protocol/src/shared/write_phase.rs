@@ -1,6 +1,6 @@
 //! The write set at commit, without regions: locked by the lock bit of each TID word in address order, then installed or unlocked.
 //!
-//! Ordered locking cannot deadlock. Each wait is bounded all the same (promise d), and a record that changed since it was read ends the
+//! Ordered locking cannot deadlock; who runs whole needs no order, since nobody else locks what it writes for longer than a look. Each wait is bounded all the same (promise d), and a record that changed since it was read ends the
 //! attempt at once: none of these protocols can write it any more.
 
 use std::sync::atomic::Ordering;
@@ -10,6 +10,7 @@ use seriatim_htm::Access;
 use seriatim_memory::CountedVec;
 use seriatim_txn::{OpError, Phase};
 
+use super::access_locks::AccessLocks as _;
 use super::attempt::Attempt;
 use super::optimistic::{Optimistic, ValidationFailure};
 use super::origin::Origin;
@@ -25,7 +26,9 @@ pub(crate) fn lock<O: Origin>(
 ) -> Result<(), OpError> {
     let entries = attempt.base.writes.entries();
     (0..entries.len() as u32).for_each(|entry| order.push(entry));
-    order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
+    if attempt.locks.notes() {
+        order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
+    }
     for (locked, &entry) in order.iter().enumerate() {
         let write = &entries[entry as usize];
         let word = record_header::tid_word(&write.table().record_layout, write.record);
