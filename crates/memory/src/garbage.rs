@@ -10,6 +10,10 @@
 //! then they stay in their bag, and nothing else does. What comes back so late is not in the cache any more, so the blocks of a
 //! bag are fetched before the first of them is released.
 //!
+//! What waits for an epoch comes in waves: all of it is due when the point moves, while as much gathers for the next. So the bags of a wave
+//! are kept for the next one: no more than waited once at the same time. Of those that nobody needed between two moves of the point half
+//! go, up to [`DUE_MAX`], and when nothing waits any more all but [`EMPTY_MAX`] do. More than these count against the limit.
+//!
 //! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles. Nothing bounds the
 //! garbage of a worker while another stays online; the engine bounds the age of transactions. Nor does anything here bound the
 //! versions of an epoch that does not become durable; the log bounds what commits meanwhile.
@@ -39,15 +43,15 @@ const FETCHED_MAX: usize = 192;
 const DUE_MAX: usize = 64;
 /// Bags emptied at the end of a transaction, or twice those it filled if that is more.
 const EMPTIED_MAX: usize = 4;
-/// Empty bags kept for use.
+/// Empty bags kept for use, but for those of a wave.
 const EMPTY_MAX: usize = 8;
 /// Bytes of a bag's lists at most.
 const BAG_BYTES: Size = BAG.times(2 * size_of::<Retired>() + size_of::<Deferred>());
 /// Bags count against the limit in steps of so many bytes; less than one does not.
 const COUNTED_STEP: Size = small(256 << 10, 4 << 10);
-/// Places that lists of bags and of what is ready keep. All three take less than a [`COUNTED_STEP`].
-const PLACES_KEPT: Size = small(1024, 8);
-const _: () = assert!(PLACES_KEPT.times(2 * size_of::<Bag>() + size_of::<Deferred>()).is_within(COUNTED_STEP));
+/// Places that lists of bags and of what is ready keep. All four take less than a [`COUNTED_STEP`].
+const PLACES_KEPT: Size = small(512, 8);
+const _: () = assert!(PLACES_KEPT.times(3 * size_of::<Bag>() + size_of::<Deferred>()).is_within(COUNTED_STEP));
 
 /// Memory to be released.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +106,10 @@ pub(crate) struct Garbage {
     sealed: VecDeque<Bag>,
     /// Their grace periods have passed; there are versions left in them that are not due.
     kept: VecDeque<Bag>,
-    empty: Vec<Bag>,
+    empty: VecDeque<Bag>,
+    /// Empty bags that nobody has needed since the point was here.
+    spare: usize,
+    point: Epoch,
     /// Items in all bags.
     held: usize,
     /// Transactions since a bag was sealed or sealed bags were looked at.
@@ -122,7 +129,9 @@ impl Garbage {
             open: Bag::new(),
             sealed: VecDeque::new(),
             kept: VecDeque::new(),
-            empty: Vec::new(),
+            empty: VecDeque::new(),
+            spare: 0,
+            point: Epoch(0),
             held: 0,
             age: 0,
             sealed_now: 0,
@@ -183,7 +192,8 @@ impl Garbage {
     /// Seals the open bag.
     #[cold]
     fn seal(&mut self, counts: &Counts) {
-        let next = self.empty.pop().unwrap_or_else(Bag::new);
+        let next = self.empty.pop_back().unwrap_or_else(Bag::new);
+        self.spare = self.spare.min(self.empty.len());
         let mut bag = std::mem::replace(&mut self.open, next);
         counts.seal(Some(self.worker), &mut bag.awaited);
         self.sealed.push_back(bag);
@@ -199,9 +209,14 @@ impl Garbage {
         shrink(&mut self.sealed);
         shrink(&mut self.kept);
         shrink(&mut self.ready);
-        let bags = (self.sealed.len() + self.kept.len()) * BAG_BYTES.get();
-        let places = (self.sealed.capacity() + self.kept.capacity()) * size_of::<Bag>();
-        let bytes = bags + places + self.ready.capacity() * size_of::<Deferred>();
+        if self.held == 0 {
+            self.empty.truncate(EMPTY_MAX);
+            self.spare = self.spare.min(EMPTY_MAX);
+        }
+        shrink(&mut self.empty);
+        let bags = self.sealed.len() + self.kept.len() + self.empty.len().saturating_sub(EMPTY_MAX);
+        let places = (self.sealed.capacity() + self.kept.capacity() + self.empty.capacity()) * size_of::<Bag>();
+        let bytes = bags * BAG_BYTES.get() + places + self.ready.capacity() * size_of::<Deferred>();
         let (steps, charged) = (bytes / COUNTED_STEP.get() * COUNTED_STEP.get(), self.charge.bytes());
         if steps > charged || steps < charged / 2 {
             self.charge.set(steps);
@@ -210,6 +225,13 @@ impl Garbage {
 
     /// The end of a transaction: seals the open bag if it is old, and has `release` free what may be freed.
     pub(crate) fn end(&mut self, counts: &Counts, durable: Epoch, mut release: impl FnMut(Retired)) {
+        if self.point != durable {
+            self.point = durable;
+            let gone = (self.spare / 2).min(DUE_MAX);
+            self.empty.truncate(EMPTY_MAX.max(self.empty.len() - gone));
+            self.spare = self.empty.len();
+            self.recount();
+        }
         if !self.kept.is_empty() {
             let bags_max = (self.kept.len() / 8).clamp(EMPTIED_MAX, DUE_MAX).max(2 * self.sealed_now);
             self.release_due(durable, bags_max, &mut release);
@@ -275,9 +297,10 @@ impl Garbage {
     fn finish(&mut self, mut bag: Bag, release: &mut impl FnMut(Retired)) {
         self.held -= bag.versions.len();
         bag.versions.drain(..).for_each(release);
+        let is_of_wave = bag.until > Epoch(0);
         bag.until = Epoch(0);
-        if self.empty.len() < EMPTY_MAX {
-            self.empty.push(bag);
+        if is_of_wave || self.empty.len() < EMPTY_MAX {
+            self.empty.push_back(bag);
         }
     }
 

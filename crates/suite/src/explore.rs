@@ -490,12 +490,10 @@ fn check_outcome<C: Cells>(
         order.iter().all(|&i| run_alone(&spec.programs[i].ops, &mut replayed, unique) == observed[i])
             && replayed == state
     };
-    // A snapshot of bounded age may come before what ended before it began.
-    let is_bounded = db.protocol().capabilities.snapshots.is_bounded();
-    let may_be_old = |who: usize| is_bounded && spec.programs[who].access == Access::ReadOnly;
+    // Snapshots among them: each is the first of its session, or helpers have made it since the step before.
     let in_time = |order: &[usize]| {
         !strict
-            || order.iter().enumerate().filter(|&(_, &later)| !may_be_old(later)).all(|(place, &later)| {
+            || order.iter().enumerate().all(|(place, &later)| {
                 order[place + 1..].iter().all(|&after| match (fates[later], fates[after]) {
                     (Fate::Committed { began, .. }, Fate::Committed { ended, .. }) => began < ended,
                     _ => true,

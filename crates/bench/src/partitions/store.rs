@@ -122,12 +122,12 @@ impl Rows for Store {
     type Key = u32;
     type Before = (u32, u32);
 
-    fn run(&mut self, work: &Work, mut undo: Option<&mut Vec<(u32, u32)>>) -> Result<Few, ()> {
+    fn run(&mut self, work: &Work, mut undo: Option<&mut Vec<(u32, u32)>>) -> Option<Few> {
         let StoreCosts { fragment, key: each, undo: noted, more, .. } = self.costs;
         let keys = work.keys.items();
         thread::work(fragment);
         if work.fails {
-            return Err(());
+            return None;
         }
         let cost = if undo.is_some() && work.act != Act::Read { each + noted } else { each };
         thread::work(cost * keys.len() as u32);
@@ -146,7 +146,7 @@ impl Rows for Store {
                 undo.push((key, before));
             }
         }
-        Ok(seen)
+        Some(seen)
     }
 
     fn put_back(&mut self, (key, before): (u32, u32)) {

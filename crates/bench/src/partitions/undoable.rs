@@ -14,8 +14,8 @@ pub trait Rows {
     /// What something was before it was changed.
     type Before;
 
-    /// Runs a fragment, which notes in `undo` what it changes, if that may be taken back. It fails at its beginning or not at all.
-    fn run(&mut self, work: &Self::Work, undo: Option<&mut Vec<Self::Before>>) -> Result<Self::Reply, ()>;
+    /// Runs a fragment, which notes in `undo` what it changes, if that may be taken back. None: it fails, which it does at its beginning or not at all.
+    fn run(&mut self, work: &Self::Work, undo: Option<&mut Vec<Self::Before>>) -> Option<Self::Reply>;
 
     /// Puts back what was noted.
     fn put_back(&mut self, before: Self::Before);
@@ -43,8 +43,8 @@ impl<R: Rows> Undoable<R> {
 
     fn run(&mut self, work: &R::Work, undo: Option<&mut Vec<R::Before>>) -> Result<R::Reply, ()> {
         let ran = self.rows.run(work, undo);
-        self.fragments[0] += u64::from(ran.is_ok());
-        ran
+        self.fragments[0] += u64::from(ran.is_some());
+        ran.ok_or(())
     }
 }
 

@@ -176,3 +176,28 @@ fn once_the_log_has_stopped_they_are_kept_for_good() {
     local.collect();
     assert!(are_intact(&kept));
 }
+
+/// Bags of a wave are there for the next one, and go when none follows although something always waits.
+#[test]
+fn waves_of_one_size_take_no_more_than_the_first_and_what_they_took_comes_back() {
+    let (memory, point) = with_log();
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    let transactions = |local: &mut Local, epoch| {
+        assert!(point.advance(Epoch(epoch)));
+        for _ in 0..60 {
+            local.enter();
+            local.leave();
+        }
+        memory.in_use_bytes()
+    };
+    let mut taken = Vec::new();
+    for epoch in 5..30 {
+        replace(&mut local, &mut outside, 1000 * BAG.get(), epoch);
+        replace(&mut local, &mut outside, 1, epoch + 1);
+        taken.push(transactions(&mut local, epoch));
+    }
+    assert!(taken[0] > 1000 * size_of::<usize>() && taken.iter().all(|&bytes| bytes <= taken[0]), "{taken:?}");
+    replace(&mut local, &mut outside, 1, 1000);
+    let left = (30..80).map(|epoch| transactions(&mut local, epoch)).last();
+    assert!(left < Some(taken[0] / 10) && local.waiting() == 1, "{taken:?} left {left:?}");
+}

@@ -107,6 +107,7 @@ impl CrashRun<'_> {
         let mut work = Work {
             tables: (0..KINDS.len()).map(|table| db.open_dyn(KINDS[table].name).ok()).collect(),
             unused: for_explicit.iter_mut(),
+            shown: vec![None; sessions.len()],
             parked: Vec::new(),
             outstanding: Vec::new(),
             stopped: None,
@@ -165,7 +166,9 @@ impl CrashRun<'_> {
             0..42 => {
                 let program = self.program(work);
                 let submitted = self.submit(&mut sessions[lane], work, program);
-                self.take(work, submitted)
+                let saw = self.take(work, submitted)?;
+                work.shown[lane] = work.shown[lane].map(|shown| shown.max(saw));
+                Ok(())
             }
             42..50 => self.begin(work),
             50..62 => self.proceed(work),
@@ -184,7 +187,7 @@ impl CrashRun<'_> {
             }
             82..89 => self.poll(work),
             89..91 => self.wait(work),
-            91..94 => self.snapshot(&mut sessions[lane], work),
+            91..94 => self.snapshot(&mut sessions[lane], lane, work),
             94..96 => self.declare(work),
             96..97 => self.flush(work),
             _ => self.checkpoint(work),
@@ -201,8 +204,8 @@ impl CrashRun<'_> {
         submit(&self.db, session, &work.tables, program)
     }
 
-    /// Tells the oracle of a submitted transaction.
-    fn take(&mut self, work: &mut Work<'_>, submitted: Submitted) -> Result<(), String> {
+    /// Tells the oracle of a submitted transaction; the newest commit that it depends on, or 0.
+    fn take(&mut self, work: &mut Work<'_>, submitted: Submitted) -> Result<u64, String> {
         let Submitted { program, epoch, seen, pending } = submitted;
         let decided = self.decided(work, &pending, &program)?;
         self.tally.note(match decided {
@@ -214,13 +217,14 @@ impl CrashRun<'_> {
             Decided::Yes(verdict) => {
                 let depends = self.decide(&program, verdict, &seen, epoch)?;
                 work.outstanding.push(Outstanding { pending, depends });
+                return Ok(depends.saw);
             }
             Decided::Conflict if work.parked.is_empty() => {
                 return Err(format!("nobody was in the way of {program:?}, and yet {:?}", pending.decided()));
             }
             Decided::Conflict | Decided::Refused => {}
         }
-        Ok(())
+        Ok(0)
     }
 
     fn decided(&mut self, work: &mut Work<'_>, pending: &Pending<()>, program: &[Op]) -> Result<Decided, String> {
@@ -421,11 +425,11 @@ impl CrashRun<'_> {
     }
 
     /// A read-only transaction.
-    fn snapshot(&mut self, session: &mut Session, work: &mut Work<'_>) -> Result<(), String> {
+    fn snapshot(&mut self, session: &mut Session, lane: usize, work: &mut Work<'_>) -> Result<(), String> {
         let reads: Vec<Op> = self.program(work).into_iter().filter(Op::is_read).collect();
         let runner = Runner { tables: &work.tables };
         let shown = self.shown_epoch();
-        // The model has no past but the durable one.
+        // Those that are made are of the present here.
         self.db.make_snapshot();
         let result = session.snapshot(|tx| reads.iter().map(|op| runner.read(tx, op)).collect::<Result<Vec<_>, _>>());
         match result {
@@ -443,13 +447,18 @@ impl CrashRun<'_> {
                         }
                     };
                     if seen == committed.value {
+                        if durable.is_none() {
+                            // The first of a session is of the present; others need not have been.
+                            work.shown[lane].get_or_insert(self.model.newest());
+                        }
                         return self.answer(work, Depends { saw, own: None });
                     }
                     if durable == shown {
-                        // Of bounded age, it is before a transaction that is parked.
-                        let snapshots = self.db.protocol().capabilities.snapshots;
-                        if shown.is_none() && snapshots.is_bounded() && !work.parked.is_empty() {
-                            return self.answer(work, Depends { saw: 0, own: None });
+                        if shown.is_none()
+                            && let Some((at, saw)) = self.past_shown(&reads, &committed.value, lane, work)
+                        {
+                            work.shown[lane] = Some(at);
+                            return self.answer(work, Depends { saw, own: None });
                         }
                         let when = durable.map_or(String::new(), |durable| format!(" in the durable epoch {durable}"));
                         let saw = committed.value;
@@ -464,6 +473,19 @@ impl CrashRun<'_> {
             Err(TransactError::Conflict { .. }) if !work.parked.is_empty() => Ok(()),
             Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
         }
+    }
+
+    /// After which commit a snapshot of the past may have seen this, and the newest commit that it saw then. It is no older than what there
+    /// was when the first of those began that are parked, nor than what its session was shown or did.
+    fn past_shown(&self, reads: &[Op], seen: &[Seen], lane: usize, work: &Work<'_>) -> Option<(u64, u64)> {
+        if self.db.protocol().capabilities.snapshots != Freshness::Past {
+            return None;
+        }
+        let oldest = work.parked.iter().map(|parked| parked.begun).min()?;
+        (oldest.max(work.shown[lane]?)..self.model.newest()).find_map(|at| {
+            let ran = self.model.after(at).try_out(reads);
+            (ran.seen == seen).then_some((at, ran.saw))
+        })
     }
 
     /// The durable epoch, if that is what snapshots show: because the log has stopped, or its disk is full and results wait for it.
@@ -617,6 +639,8 @@ struct Work<'s> {
     tables: Vec<Option<DynHandle>>,
     /// Sessions that had no explicit transaction yet.
     unused: std::slice::IterMut<'s, Session>,
+    /// The newest commit that each session's next snapshot has to show; none: all there are.
+    shown: Vec<Option<u64>>,
     parked: Vec<Parked<'s>>,
     outstanding: Vec<Outstanding>,
     /// The log was stopped before the end of this epoch was durable.

@@ -151,16 +151,29 @@ impl Model {
             if commit.number <= acknowledged {
                 lost = Some(commit.epoch);
             }
-            for (table, key, before) in commit.rows.into_iter().rev() {
-                self.set(table, key, before);
-            }
-            for (place, number) in commit.places {
-                self.places.insert(place, number);
-            }
+            self.take_back(commit);
         }
         self.commits.clear();
         self.places.clear();
         lost.map_or(Ok(gone), Err)
+    }
+
+    fn take_back(&mut self, commit: Commit) {
+        for (table, key, before) in commit.rows.into_iter().rev() {
+            self.set(table, key, before);
+        }
+        for (place, number) in commit.places {
+            self.places.insert(place, number);
+        }
+    }
+
+    /// The state after the commit of this number.
+    pub(crate) fn after(&self, number: u64) -> Model {
+        let mut model = self.clone();
+        while let Some(commit) = model.commits.pop_if(|commit| commit.number > number) {
+            model.take_back(commit);
+        }
+        model
     }
 
     fn set(&mut self, table: usize, key: u32, row: Option<Row>) -> Option<Row> {

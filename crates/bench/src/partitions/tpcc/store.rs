@@ -201,17 +201,17 @@ impl Rows for Store {
     /// What changed at which warehouse.
     type Before = (u16, Before);
 
-    fn run(&mut self, work: &Work, undo: Option<&mut Vec<Self::Before>>) -> Result<f64, ()> {
+    fn run(&mut self, work: &Work, undo: Option<&mut Vec<Self::Before>>) -> Option<f64> {
         let StoreCosts { fragment, key, undo: noted, more, .. } = self.costs;
         thread::work(fragment);
         if work.fails() && self.has(work.home) {
-            return Err(());
+            return None;
         }
         let rows = self.rows(work);
         thread::work(if undo.is_some() { key + noted } else { key } * rows);
         spend(more * rows);
         self.now += 1;
-        Ok(self.part(work, &mut Noting { at: work.home, undo }))
+        Some(self.part(work, &mut Noting { at: work.home, undo }))
     }
 
     fn put_back(&mut self, (warehouse, before): (u16, Before)) {
