@@ -324,10 +324,11 @@ fn who_has_waited_for_long_enough_reads_what_is_there_and_commits_before_the_wri
 /// Who does not use what is going to be changed, whose thread may be needed, and who is not held.
 #[test]
 fn others_do_not_wait() {
+    type Does = fn(Held, &Bench<OccBatch>) -> Held;
     let bench = batching(wide());
     let mut writer = Held::begin(&bench).changing(&bench, X, ColumnSet::of(VALUE).into());
     let _ = writer.prepare();
-    let waits: [(&str, bool, fn(Held, &Bench<OccBatch>) -> Held); 7] = [
+    let waits: [(&str, bool, Does); 7] = [
         ("reads it", true, |held, bench| held.using(bench, X, ColumnSet::of(VALUE))),
         ("reads all", true, |held, bench| held.using(bench, X, ColumnSet::ALL)),
         ("scans it", true, |held, bench| held.scan(bench)),
