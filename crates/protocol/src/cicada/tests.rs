@@ -610,6 +610,8 @@ fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
             stage.insert(&mut inserts, Y);
             stage.commit(inserts);
         }
+        // The grace period of the deletion waits for the oldest alone.
+        sweeper.core().local.collect();
         let mut old = stage.snapshot();
         abort(oldest);
         for _ in 0..40 {
@@ -651,6 +653,24 @@ fn a_snapshot_finds_what_was_replaced_while_nobody_read() {
     let mut new = stage.snapshot();
     assert_eq!(stage.read(&mut new, X), Some(50));
     stage.commit(new);
+}
+
+/// A worker that is about to draw came online since the round of the horizon that is about to end: snapshots read below all that it may draw.
+#[test]
+fn a_snapshot_beside_one_that_draws_finds_what_was_replaced_since() {
+    let mut stage = Stage::new();
+    stage.bench.pass_time();
+    let mut worker = stage.bench.worker();
+    let drawing = worker.core().local.worker();
+    stage.bench.protocol.under_way.begin(drawing);
+    for _ in 0..40 {
+        stage.bench.environment.advance_epoch();
+        stage.overwrite(X);
+    }
+    let mut old = stage.snapshot();
+    assert_eq!(stage.read(&mut old, X), Some(10));
+    stage.commit(old);
+    stage.bench.protocol.under_way.end(drawing);
 }
 
 /// The helper has asked since the writer drew: what it allows is below the writer.
