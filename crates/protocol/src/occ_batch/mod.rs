@@ -72,7 +72,7 @@ impl Protocol for OccBatch {
 
     fn worker(&self, core: Core) -> Worker<State> {
         let state = State(epoch_commit::State::new(self.lock_steps, &core));
-        Worker::rebasing(core, state, self.rebases_max)
+        Worker::new(core, state).rebasing(self.rebases_max)
     }
 
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {

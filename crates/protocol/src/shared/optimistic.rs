@@ -134,9 +134,8 @@ pub(crate) struct Optimistic<O: Origin = ()> {
 }
 
 impl<O: Origin> Optimistic<O> {
-    pub(crate) fn new(core: Core, locks: O::Locks, rebases_max: u32) -> Optimistic<O> {
-        let (reads, node_set, bases) =
-            (core.local.counted(256), core.local.counted(64), Bases::new(&core.local, rebases_max));
+    pub(crate) fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
+        let (reads, node_set, bases) = (core.local.counted(256), core.local.counted(64), Bases::new(&core.local));
         let (touches, workset) = (core.local.counted(0), Workset::new(&core.local));
         Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches, workset }
     }
@@ -652,6 +651,8 @@ impl<O: Origin> Optimistic<O> {
             fence(Ordering::SeqCst);
             let Some(failure) = self.validation_failure_now() else { return Ok(rebased) };
             if !self.rebase(commits) {
+                // What it could go on from is not to blame.
+                let failure = self.validation_failure_now().unwrap_or(failure);
                 return Err(self.record_conflict(Phase::Validate, failure));
             }
             rebased = true;
@@ -727,7 +728,7 @@ impl<O: Origin> Optimistic<O> {
         // What was noted before a lock was taken may have changed by then.
         let locks = self.locks.holds_any();
         if self.reads.len() + self.node_set.len() > usize::from(!locks) {
-            self.validate()?;
+            self.validate_executed()?;
         }
         Ok(self.end_read_only(claim))
     }

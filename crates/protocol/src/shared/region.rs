@@ -154,17 +154,17 @@ pub(crate) fn decide<O: Origin, R: Rules<O>>(
     decided.map_err(|refused| Conflict { refused, failure })
 }
 
-/// The cause of a conflict. A region that was rolled back took its findings with it: look again, outside.
+/// The cause of a conflict: what is stale now, as an attempt may have gone on from what was. If nothing is any more, what the body found; a region
+/// that was rolled back took its findings with it.
 #[cold]
 pub(crate) fn why<O: Origin>(attempt: &mut Optimistic<O>, conflict: Conflict) -> OpError {
-    match (conflict.refused, conflict.failure) {
-        (refused, _) if refused.is_busy() => attempt.base.record_lock_conflict(),
-        (Refused { code: WRITE_CHANGED }, Some(failure)) => attempt.record_conflict(Phase::Lock, failure),
-        (_, Some(failure)) => attempt.record_conflict(Phase::Validate, failure),
-        (_, None) => match attempt.validation_failure_now() {
-            Some(failure) => attempt.record_conflict(Phase::Validate, failure),
-            None => OpError::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
-        },
+    if conflict.refused.is_busy() {
+        return attempt.base.record_lock_conflict();
+    }
+    let phase = if conflict.refused.code == WRITE_CHANGED { Phase::Lock } else { Phase::Validate };
+    match attempt.validation_failure_now().or(conflict.failure) {
+        Some(failure) => attempt.record_conflict(phase, failure),
+        None => OpError::Abort(Cause { phase, reason: Reason::RecordChanged }),
     }
 }
 
