@@ -125,8 +125,10 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
             match decide(attempt, state) {
                 Ok(tid) => break Ok(tid),
                 // What it can go on from is no failure of a record.
-                Err(_) if attempt.rebase(true) => {}
-                Err(conflict) => break Err(refuted(attempt, conflict)),
+                Err(conflict) => match attempt.go_on(true) {
+                    Ok(()) => {}
+                    Err(by) => break Err(refuted(attempt, conflict.by(by))),
+                },
             }
         }
     })?;
@@ -183,7 +185,7 @@ fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, Conflic
 /// The cause of a conflict that the attempt cannot go on from.
 #[cold]
 fn refuted(attempt: &mut Optimistic<Entry>, conflict: Conflict) -> OpError {
-    if conflict.is_busy() {
+    if conflict.is_busy() && !conflict.is_refuted() {
         locked_failed(attempt);
     }
     region::why(attempt, conflict)
@@ -196,7 +198,7 @@ fn locked_failed(attempt: &mut Optimistic<Entry>) {
     for write in base.writes.entries() {
         let word = record_header::tid_word(&write.table().record_layout, write.record);
         if TidWord(word.load(Ordering::Relaxed)).is_locked() {
-            locks.failed(&base.core, write.table().id, write.record);
+            locks.failed(&base.core, write.table().id, write.record, false);
         }
     }
 }

@@ -78,9 +78,10 @@ pub(crate) trait AccessLocks: Send {
     #[inline(always)]
     fn linking(&mut self, _: &Table, _: RecordPtr) {}
 
-    /// An access to a record failed, or its validation.
+    /// An access to a record failed, or its validation, which `might_pass` if the attempt had taken notes, where rows of the table can be told
+    /// apart.
     #[inline(always)]
-    fn failed(&mut self, _core: &Core, _table: TableId, _record: RecordPtr) {}
+    fn failed(&mut self, _core: &Core, _table: TableId, _record: RecordPtr, _might_pass: bool) {}
 
     /// The records that are locked, with the TIDs of their versions.
     fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {

@@ -172,7 +172,7 @@ impl<O: Origin> Optimistic<O> {
 
     #[cold]
     fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
-        self.locks.failed(&self.base.core, table.id, record);
+        self.locks.failed(&self.base.core, table.id, record, false);
         self.base.conflict_at(Cause { phase: Phase::Execute, reason }, table, record)
     }
 
@@ -650,10 +650,8 @@ impl<O: Origin> Optimistic<O> {
             // instant.
             fence(Ordering::SeqCst);
             let Some(failure) = self.validation_failure_now() else { return Ok(rebased) };
-            if !self.rebase(commits) {
-                // What it could go on from is not to blame.
-                let failure = self.validation_failure_now().unwrap_or(failure);
-                return Err(self.record_conflict(Phase::Validate, failure));
+            if let Err(by) = self.go_on(commits) {
+                return Err(self.record_conflict(Phase::Validate, by.unwrap_or(failure)));
             }
             rebased = true;
         }
@@ -745,7 +743,7 @@ impl<O: Origin> Optimistic<O> {
     /// The error for an entry that failed validation.
     #[cold]
     pub(crate) fn record_conflict(&mut self, phase: Phase, failure: ValidationFailure) -> OpError {
-        self.bases.encourage();
+        let might_pass = self.bases.refuted();
         let changed = Cause { phase, reason: Reason::RecordChanged };
         match failure {
             ValidationFailure::Node(i) => {
@@ -756,12 +754,12 @@ impl<O: Origin> Optimistic<O> {
             ValidationFailure::Write(i) => {
                 let Write { record, .. } = self.base.writes.entries()[i];
                 let table = self.base.writes.entries()[i].table();
-                self.locks.failed(&self.base.core, table.id, record);
+                self.locks.failed(&self.base.core, table.id, record, might_pass);
                 self.base.conflict_at(changed, table, record)
             }
             ValidationFailure::Read(i) => {
                 let read = self.reads[i];
-                self.locks.failed(&self.base.core, read.table(), read.record());
+                self.locks.failed(&self.base.core, read.table(), read.record(), might_pass);
                 self.base.conflict_info =
                     Some(ConflictInfo { cause: changed, table: Some(read.table()), key: Some(read.key()) });
                 OpError::Abort(changed)

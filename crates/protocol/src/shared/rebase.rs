@@ -27,7 +27,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Fault, Knob, OpError, Prepared, RowPtr, Table};
 
 use super::access_locks::AccessLocks;
-use super::optimistic::{Optimistic, Read};
+use super::optimistic::{Optimistic, Read, ValidationFailure};
 use super::origin::Origin;
 use super::ranges::Ranges;
 use super::record;
@@ -119,6 +119,13 @@ impl Bases {
     #[cold]
     pub(crate) fn encourage(&mut self) {
         self.attempts = if self.max > 0 { NOTED } else { 0 };
+    }
+
+    /// The same after an attempt was refuted. Whether it might not have been with notes.
+    pub(super) fn refuted(&mut self) -> bool {
+        let might_pass = self.max > 0 && !self.are_noted();
+        self.encourage();
+        might_pass
     }
 
     #[inline]
@@ -250,24 +257,44 @@ impl<O: Origin> Optimistic<O> {
     /// rows that it wrote, or tell that a sum left its range.
     #[cold]
     pub(crate) fn rebase(&mut self, commits: bool) -> bool {
-        self.bases.may_go_on() && self.settle(commits, |_| false) == Some(true)
+        self.go_on(commits).is_ok()
     }
 
-    /// As [`Optimistic::rebase`], of each entry by itself. Whether any entry goes on from something newer. `refuted` is told by what those were
-    /// noted of which what was used has changed, and says whether to go on to others: `None` if not.
-    pub(super) fn settle(&mut self, commits: bool, mut refuted: impl FnMut(O) -> bool) -> Option<bool> {
+    /// As [`Optimistic::rebase`].
+    ///
+    /// # Errors
+    /// What it is refuted by, if by anything: what has changed again meanwhile is not to blame.
+    pub(crate) fn go_on(&mut self, commits: bool) -> Result<(), Option<ValidationFailure>> {
+        if !self.bases.may_go_on() {
+            return Err(None);
+        }
+        let mut by = None;
+        let moved = self.settle(commits, |failure, _| {
+            by = Some(failure);
+            false
+        });
+        if moved == Some(true) { Ok(()) } else { Err(by) }
+    }
+
+    /// As [`Optimistic::rebase`], of each entry by itself. Whether any entry goes on from something newer. `refuted` is told of the entries of which
+    /// what was used has changed, by what each was noted, and says whether to go on to others: `None` if not.
+    pub(super) fn settle(
+        &mut self,
+        commits: bool,
+        mut refuted: impl FnMut(ValidationFailure, O) -> bool,
+    ) -> Option<bool> {
         let (mut moved, may) = (false, self.bases.may_go_on());
         for entry in 0..self.reads.len() {
             match self.rebase_read(entry, may) {
                 Some(newer) => moved |= newer,
-                None if refuted(self.reads[entry].by) => {}
+                None if refuted(ValidationFailure::Read(entry), self.reads[entry].by) => {}
                 None => return None,
             }
         }
         for entry in 0..self.base.writes.entries().len() {
             match self.rebase_write(entry, may && commits) {
                 Some(newer) => moved |= newer,
-                None if refuted(self.base.writes.first(entry).by) => {}
+                None if refuted(ValidationFailure::Write(entry), self.base.writes.first(entry).by) => {}
                 None => return None,
             }
         }
@@ -275,7 +302,7 @@ impl<O: Origin> Optimistic<O> {
         for entry in 0..self.node_set.len() {
             match self.rebase_range(entry, may, commits) {
                 Some(newer) => moved |= newer,
-                None if refuted(self.node_set[entry].by) => {}
+                None if refuted(ValidationFailure::Node(entry), self.node_set[entry].by) => {}
                 None => return None,
             }
         }

@@ -139,7 +139,7 @@ impl<O: Origin> Optimistic<O> {
         // ORDERING: as in `validate`.
         fence(Ordering::SeqCst);
         let mut stale = Vec::new();
-        self.settle(true, |by| {
+        self.settle(true, |_, by| {
             let run = by.run();
             stale.extend(run.map(|(operation, iteration)| Runs::one(operation, iteration)));
             run.is_some()

@@ -372,9 +372,9 @@ fn disturb(db: &Database, seed: u64) {
     let change = |tx: &Tx| {
         let account = id % 3;
         match what {
-            8 => drop(tx.add(&accounts, &account, Account::TURNOVER, n)?),
-            9 => tx.update_if(&accounts, &account, |mut row| row.set_visits(n)).map(drop)?,
-            10 => tx.update_if(&accounts, &account, |mut row| row.set_rate(n % 4)).map(drop)?,
+            8 => tx.add(&accounts, &account, AccountRow::TURNOVER, n).map(|_| ())?,
+            9 => tx.update(&accounts, &account, |row| row.set_visits(n)).map(drop)?,
+            10 => tx.update(&accounts, &account, |row| row.set_rate(n % 4)).map(drop)?,
             11 => tx.put(&cells, &Cells { id: 60 + id, n })?,
             0 => drop(tx.delete(&cells, &id)?),
             1 => tx.put(&entries, &Entry { id, n })?,
