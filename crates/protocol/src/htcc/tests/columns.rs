@@ -272,8 +272,8 @@ fn scan(cells: &Cells, worker: &mut Of, (low, high): (u64, u64), most: usize) ->
     let mut scan = Scan::default();
     let (low, high) = (Bound::Included(Key::Word8(low)), Bound::Excluded(Key::Word8(high)));
     cells.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("ordered");
-    let mut next = || worker.scan_next(&cells.cells, &mut scan, ColumnSet::EMPTY).expect("nobody is in its way");
-    std::iter::from_fn(|| next()).take(most).count()
+    let next = || worker.scan_next(&cells.cells, &mut scan, ColumnSet::EMPTY).expect("nobody is in its way");
+    std::iter::from_fn(next).take(most).count()
 }
 
 fn inserted(cells: &Cells, id: u64) {
