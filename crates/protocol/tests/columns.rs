@@ -6,7 +6,7 @@ mod common;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key, RowRef};
-use seriatim_protocol::{dbx::Dbx, silo::Silo};
+use seriatim_protocol::{dbx::Dbx, htcc::Htcc, silo::Silo};
 use seriatim_txn::{Added, Addition, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, Updating, Worker};
 
 use common::{Bench, modes};
@@ -354,16 +354,17 @@ macro_rules! under {
     )*};
 }
 
-macro_rules! under_both {
+macro_rules! under_all {
     ($($test:ident)*) => {
         under! {
             dbx => super::Dbx: $($test)*;
             silo => super::Silo: $($test)*;
+            htcc => super::Htcc: $($test)*;
         }
     };
 }
 
-under_both! {
+under_all! {
     additions_to_one_column_all_count
     an_addition_of_a_sum_out_of_range_is_refuted
     what_an_addition_tells_is_used

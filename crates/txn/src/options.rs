@@ -46,6 +46,17 @@ pub const REPAIR_FROM: Knob = Knob {
     source: "ours: keeping costs a call half as much again, which a repair gives back; the paper's transactions always keep it",
 };
 
+/// Of protocols that repair: how much of a procedure a repair makes again at most. Who runs procedures obeys it.
+pub const REPAIR_SHARE_MAX: Knob = Knob {
+    name: "repair_share_max",
+    unit: "% of the operations that the procedure has made",
+    default: 50,
+    min: 0,
+    max: 100,
+    about: "how many operations a repair makes again at most; where more follow from what is stale, the procedure is run again whole",
+    source: "ours: a repair saves the lookups of what it makes again, and holds the locks of hot records meanwhile; the paper repairs whatever it takes",
+};
+
 /// The options of a protocol: each knob as it was set, or its default.
 #[derive(Clone, Debug, Default)]
 pub struct Options {

@@ -39,6 +39,15 @@ impl Again {
         }
     }
 
+    /// How many they are, of so many.
+    fn count(&self, of: u64) -> u64 {
+        match self {
+            Again::Kept => 0,
+            Again::Some(iterations) => iterations.len() as u64,
+            Again::All => of,
+        }
+    }
+
     /// These too; whether they were not.
     fn add(&mut self, runs: Runs) -> bool {
         match (&mut *self, runs.iteration) {
@@ -63,19 +72,27 @@ type Touch = (u32, Option<usize>);
 pub type Touched<'t> = &'t dyn Fn(u16, &mut dyn FnMut(u32, Option<usize>));
 
 /// What is run again when runs of operations are stale.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repairs {
     /// For each operation: its step.
     steps: Vec<StepId>,
     /// For each operation: those that follow it.
     followers: Vec<Vec<(usize, Follow)>>,
+    /// Of the runs that were made, how many in a hundred a repair makes again at most.
+    share_max: u32,
 }
 
 impl Repairs {
     /// For each operation: its step, and those that follow it.
     pub fn new(all: impl Iterator<Item = (StepId, Vec<(usize, Follow)>)>) -> Repairs {
         let (steps, followers) = all.unzip();
-        Repairs { steps, followers }
+        Repairs { steps, followers, share_max: 100 }
+    }
+
+    /// The same, where a repair makes so many of a hundred runs again at most: [`seriatim_txn::REPAIR_SHARE_MAX`].
+    #[must_use]
+    pub fn up_to(self, share_max: u32) -> Repairs {
+        Repairs { share_max, ..self }
     }
 
     /// For each operation, those that follow it.
@@ -206,13 +223,24 @@ impl<'p> Repairing<'p> {
         tx.note_repair(self.made.take());
     }
 
-    /// The commit asks for these runs again: the next pass makes them, and those that follow them. `false` if there were too many repairs.
+    /// Whether these are few enough of the runs that the procedure consists of, as the last pass went.
+    fn is_worth_while(&self, again: &[Again]) -> bool {
+        let reached = || self.reached.iter().map(|reached| u64::from(reached.get()));
+        let made: u64 = again.iter().zip(reached()).map(|(again, reached)| again.count(reached)).sum();
+        made * 100 <= reached().sum::<u64>() * u64::from(self.repairs.share_max)
+    }
+
+    /// The commit asks for these runs again: the next pass makes them, and those that follow them. `false` if there were too many repairs, or
+    /// it would be little less than all: to begin anew is as cheap, and lets go of the locks.
     pub fn begin_repair(&mut self, stale: &[Runs], tx: &TxCore) -> bool {
         if self.done == REPAIRS_MAX {
             return false;
         }
         self.done += 1;
         let again = self.repairs.after(stale, &|operation, visit| tx.touched(operation, visit));
+        if !self.is_worth_while(&again) {
+            return false;
+        }
         for (operation, again) in (0..).zip(&again) {
             match again {
                 Again::Kept => {}

@@ -64,8 +64,10 @@ pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
         }
         _ => return None,
     };
-    // Options are those of the protocol beneath; without them procedures keep what repairs need from the first call on.
-    Some(ProtocolInfo { name, requirements, capabilities, options: &[], ..*default })
+    // Options are those of the protocol beneath; without them procedures keep what repairs need from the first call on, and repair whatever it
+    // takes.
+    let options = if name == disturbing::NAME { default.options } else { &[] };
+    Some(ProtocolInfo { name, requirements, capabilities, options, ..*default })
 }
 
 thread_local! {

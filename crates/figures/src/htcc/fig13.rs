@@ -11,8 +11,8 @@ pub(crate) const FIGURE: Figure = Figure {
     paper_shows: "With 40 warehouses the optimistic protocols (HTCC, OCC, SOCC, HOCC) grow nearly linearly up to the 40 cores and no further with \
                   hyper-threads. HTCC commits over 10 % more than OCC, HOCC about as much as SOCC; wait-die locking (2PL) is below them, and HTO \
                   far below.",
-    here: "TPC-C's full mix. On the machine's threads there is a warehouse for each processor, on simulated cores there are 40. `silo` and `dbx` validate \
-           by columns, `silo-rows` and `dbx-rows` whole rows as the paper's do.",
+    here: "TPC-C's full mix. On the machine's threads there is a warehouse for each processor, on simulated cores there are 40. `htcc`, `silo` and `dbx` \
+           validate by columns, `silo-rows` and `dbx-rows` whole rows as the paper's do.",
     points: |setting| tpcc_by_threads(setting, &PROTOCOLS, low_contention(setting)),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[

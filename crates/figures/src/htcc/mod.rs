@@ -1,7 +1,7 @@
 //! Figures of HTCC (Wu and Tan, USENIX ATC 2016).
 //!
 //! The paper's protocols by their names here: 2PL is `wait-die`, OCC `occ`, SOCC `silo`, HOCC `dbx`, HTO `hto`. Its SOCC and HOCC
-//! validate whole rows, as `silo-rows` and `dbx-rows` do.
+//! validate whole rows, as `silo-rows` and `dbx-rows` do; so does its HTCC, and ours validates by columns.
 
 use crate::figure::Point;
 use crate::measured::{Cores, Size};

@@ -70,7 +70,7 @@ impl Protocol for Dbx {
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
         let state = State(Numbered::new(&core, &self.snapshot));
-        Worker::rebasing(core, state, self.rebases_max)
+        Worker::new(core, state).rebasing(self.rebases_max)
     }
 
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {

@@ -104,7 +104,7 @@ impl Protocol for DbxTc {
         core.agent.set_budget(self.budget);
         let numbered = Numbered::new(&core, &self.snapshot);
         let (late, epochs) = (Late::new(&core, self.workers), Arc::clone(&core.epochs));
-        Worker::rebasing(core, State { numbered, epochs, follows: false, late }, self.rebases_max)
+        Worker::new(core, State { numbered, epochs, follows: false, late }).rebasing(self.rebases_max)
     }
 
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {

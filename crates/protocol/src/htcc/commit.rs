@@ -4,7 +4,8 @@
 //! 2. [The region](crate::shared::region) locks and validates what is cold, reads the epoch, and installs what is cold.
 //! 3. Install the hot records, which takes the lock bit away, and then let go of all locks.
 //!
-//! An attempt of a procedure that was refuted is repaired, up to a bound: its hot records stay locked meanwhile.
+//! An attempt that was refuted goes on from newer versions where what it used is the same in them ([`crate::shared::rebase`]); that of a
+//! procedure is repaired where it is not, up to a bound. Its hot records stay locked meanwhile, and need neither.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +22,7 @@ use crate::shared::attempt::Attempt;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::record;
 use crate::shared::record_header::{self, Plain, TidWord};
-use crate::shared::region::{self, Rules as _};
+use crate::shared::region::{self, Conflict, Rules as _};
 use crate::shared::writes::{Link, Write};
 
 /// What is installed for one write.
@@ -116,10 +117,21 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only(&HotClaim);
     }
-    state.installs.clear();
-    prepare(attempt, state);
     // Who meets a locked record aborts again and again: a panic that left one behind would never end that.
-    let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
+    let tid = abort_on_unwind("a commit", || {
+        loop {
+            state.installs.clear();
+            prepare(attempt, state);
+            match decide(attempt, state) {
+                Ok(tid) => break Ok(tid),
+                // What it can go on from is no failure of a record.
+                Err(conflict) => match attempt.go_on(true) {
+                    Ok(()) => {}
+                    Err(by) => break Err(refuted(attempt, conflict.by(by))),
+                },
+            }
+        }
+    })?;
     let State { installs, .. } = state;
     for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
         attempt.base.moved(entry, install.place);
@@ -150,7 +162,7 @@ fn prepare(attempt: &mut Optimistic<Entry>, state: &mut State) {
 }
 
 /// Steps 1 to 3: the TID, or the conflict. After a conflict hot records are locked still, until the attempt ends.
-fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, OpError> {
+fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, Conflict> {
     let rules = Rules { heat: &state.heat };
     mark(attempt, TidWord::locked);
     let guess = attempt.base.core.epochs.current().0;
@@ -158,10 +170,7 @@ fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, OpError
         Ok(tid) => tid,
         Err(conflict) => {
             mark(attempt, TidWord::unlocked);
-            if conflict.is_busy() {
-                locked_failed(attempt);
-            }
-            return Err(region::why(attempt, conflict));
+            return Err(conflict);
         }
     };
     for (write, install) in attempt.base.writes.entries().iter().zip(state.installs.iter()) {
@@ -173,6 +182,15 @@ fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, OpError
     Ok(tid)
 }
 
+/// The cause of a conflict that the attempt cannot go on from.
+#[cold]
+fn refuted(attempt: &mut Optimistic<Entry>, conflict: Conflict) -> OpError {
+    if conflict.is_busy() && !conflict.is_refuted() {
+        locked_failed(attempt);
+    }
+    region::why(attempt, conflict)
+}
+
 /// Counts the failure of the region at records that others have locked.
 #[cold]
 fn locked_failed(attempt: &mut Optimistic<Entry>) {
@@ -180,7 +198,7 @@ fn locked_failed(attempt: &mut Optimistic<Entry>) {
     for write in base.writes.entries() {
         let word = record_header::tid_word(&write.table().record_layout, write.record);
         if TidWord(word.load(Ordering::Relaxed)).is_locked() {
-            locks.failed(&base.core, write.table().id, write.record);
+            locks.failed(&base.core, write.table().id, write.record, false);
         }
     }
 }

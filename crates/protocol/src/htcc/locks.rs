@@ -230,10 +230,13 @@ impl AccessLocks for Locks {
     }
 
     #[cold]
-    fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr) {
+    fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr, might_pass: bool) {
         // A table whose records were only inserted: its records are not hot before they are committed.
         let Some(table) = self.tables.get(table.index()).copied().flatten() else { return };
-        self.heat.failed(core, table.get(), record);
+        // As nobody knows whether it had to be, it is not the record's.
+        if !might_pass || table.get().updatable.is_empty() {
+            self.heat.failed(core, table.get(), record);
+        }
     }
 
     fn held(&self) -> impl Iterator<Item = (RecordPtr, Tid)> {

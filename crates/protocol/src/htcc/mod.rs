@@ -10,16 +10,18 @@ mod locks;
 use std::sync::Arc;
 
 use seriatim_base::Backoff;
+use seriatim_catalog::ColumnSet;
 use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, HotRecord, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, REPAIR_FROM, Redo, Requirements, RowBuffer, Table, VALIDATE,
+    ProtocolInfo, REPAIR_FROM, REPAIR_SHARE_MAX, Redo, Requirements, RowBuffer, Table, VALIDATE,
 };
 
 use crate::shared::gc;
 use crate::shared::optimistic::Optimistic;
+use crate::shared::rebase::{self, REBASES_MAX};
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
@@ -33,6 +35,7 @@ pub struct Htcc {
     heat: Arc<Heat>,
     /// Of the regions of its workers, those of the indexes included.
     budget: Budget,
+    rebases_max: u32,
     repairs_max: u32,
     repair_all: bool,
     validates: bool,
@@ -72,7 +75,7 @@ const REPAIR_ALL: Knob = Knob {
     source: "Wu and Tan, USENIX ATC 2016, figure 18: HTCC (-S)",
 };
 
-const OPTIONS: [Knob; 14] = {
+const OPTIONS: [Knob; 16] = {
     let [conflict, capacity, system, held] = region::KNOBS;
     let (hot, period, failures, kept) = (heat::HOT, heat::PERIOD, heat::FAILURES, heat::FAILURES_KEPT);
     let max = heat::RECORDS_MAX;
@@ -84,7 +87,9 @@ const OPTIONS: [Knob; 14] = {
         kept,
         max,
         LOCK_STEPS,
+        REBASES_MAX,
         REPAIR_FROM,
+        REPAIR_SHARE_MAX,
         repairs,
         all,
         VALIDATE,
@@ -107,7 +112,7 @@ impl Protocol for Htcc {
             strict: true,
             epoch_order: true,
             tid_order: false,
-            column_groups: false,
+            column_groups: true,
             pieces: false,
             detach: true,
             repair: true,
@@ -126,7 +131,9 @@ impl Protocol for Htcc {
         let repairs_max = options.get(&REPAIRS_MAX) as u32;
         let (repair_all, validates) = (options.get(&REPAIR_ALL) == 1, options.get(&VALIDATE) == 1);
         let heat = Arc::new(Heat::new(options, &environment.hot_tables, &LOCK_STEPS));
-        Htcc { heat, budget, repairs_max, repair_all, validates }
+        // What is not validated is not looked at again.
+        let rebases_max = if validates { options.get(&REBASES_MAX) as u32 } else { 0 };
+        Htcc { heat, budget, rebases_max, repairs_max, repair_all, validates }
     }
 
     fn worker(&self, mut core: Core) -> Worker<State> {
@@ -135,7 +142,11 @@ impl Protocol for Htcc {
         let (heat, installs) = (Arc::clone(&self.heat), core.local.counted(64));
         let Htcc { repairs_max, repair_all, validates, .. } = *self;
         let state = State { heat, installs, repairs: 0, repairs_max, repair_all, validates };
-        Worker::with_locks(core, state, locks)
+        Worker::with_locks(core, state, locks).rebasing(self.rebases_max)
+    }
+
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
+        rebase::column_groups(table)
     }
 
     fn hot_records(&self) -> Option<Vec<HotRecord>> {
@@ -172,6 +183,7 @@ pub struct State {
 
 impl Variant for State {
     type By = Entry;
+    const REBASES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         HotClaim

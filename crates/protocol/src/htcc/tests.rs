@@ -15,6 +15,7 @@ use super::*;
 use crate::common::Bench;
 use crate::shared::record_header::TidWord;
 
+mod columns;
 mod repairs;
 
 type Cells = Bench<Htcc>;

@@ -241,7 +241,7 @@ impl AccessLocks for Timestamps {
         rest(table, record, self.now());
     }
 
-    fn failed(&mut self, _: &Core, _: TableId, _: RecordPtr) {
+    fn failed(&mut self, _: &Core, _: TableId, _: RecordPtr, _: bool) {
         self.conflicted();
     }
 

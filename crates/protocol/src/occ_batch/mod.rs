@@ -79,7 +79,7 @@ impl Protocol for OccBatch {
     fn worker(&self, core: Core) -> Worker<State> {
         let state = State(epoch_commit::State::new(self.lock_steps, &core));
         let marks = Marks::new(self.storage_batching, &core.local);
-        Worker::rebasing_with_locks(core, state, marks, self.rebases_max)
+        Worker::with_locks(core, state, marks).rebasing(self.rebases_max)
     }
 
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {

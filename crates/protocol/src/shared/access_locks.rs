@@ -79,9 +79,10 @@ pub(crate) trait AccessLocks: Send {
     #[inline(always)]
     fn linking(&mut self, _: &Table, _: RecordPtr) {}
 
-    /// An access to a record failed, or its validation.
+    /// An access to a record failed, or its validation, which `might_pass` if the attempt had taken notes, where rows of the table can be told
+    /// apart.
     #[inline(always)]
-    fn failed(&mut self, _core: &Core, _table: TableId, _record: RecordPtr) {}
+    fn failed(&mut self, _core: &Core, _table: TableId, _record: RecordPtr, _might_pass: bool) {}
 
     /// What of its row the next access to a record uses: what can be changed without refuting the attempt is left out.
     #[inline(always)]

@@ -134,9 +134,8 @@ pub(crate) struct Optimistic<O: Origin = ()> {
 }
 
 impl<O: Origin> Optimistic<O> {
-    pub(crate) fn new(core: Core, locks: O::Locks, rebases_max: u32) -> Optimistic<O> {
-        let (reads, node_set, bases) =
-            (core.local.counted(256), core.local.counted(64), Bases::new(&core.local, rebases_max));
+    pub(crate) fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
+        let (reads, node_set, bases) = (core.local.counted(256), core.local.counted(64), Bases::new(&core.local));
         let (touches, workset) = (core.local.counted(0), Workset::new(&core.local));
         Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches, workset }
     }
@@ -173,7 +172,7 @@ impl<O: Origin> Optimistic<O> {
 
     #[cold]
     fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
-        self.locks.failed(&self.base.core, table.id, record);
+        self.locks.failed(&self.base.core, table.id, record, false);
         self.base.conflict_at(Cause { phase: Phase::Execute, reason }, table, record)
     }
 
@@ -651,8 +650,8 @@ impl<O: Origin> Optimistic<O> {
             // instant.
             fence(Ordering::SeqCst);
             let Some(failure) = self.validation_failure_now() else { return Ok(rebased) };
-            if !self.rebase(commits) {
-                return Err(self.record_conflict(Phase::Validate, failure));
+            if let Err(by) = self.go_on(commits) {
+                return Err(self.record_conflict(Phase::Validate, by.unwrap_or(failure)));
             }
             rebased = true;
         }
@@ -739,7 +738,7 @@ impl<O: Origin> Optimistic<O> {
         // What was noted before a lock was taken may have changed by then.
         let locks = self.locks.holds_any();
         if self.reads.len() + self.node_set.len() > usize::from(!locks) {
-            self.validate()?;
+            self.validate_executed()?;
         }
         Ok(self.end_read_only(claim))
     }
@@ -756,7 +755,7 @@ impl<O: Origin> Optimistic<O> {
     /// The error for an entry that failed validation.
     #[cold]
     pub(crate) fn record_conflict(&mut self, phase: Phase, failure: ValidationFailure) -> OpError {
-        self.bases.encourage();
+        let might_pass = self.bases.refuted();
         let changed = Cause { phase, reason: Reason::RecordChanged };
         match failure {
             ValidationFailure::Node(i) => {
@@ -767,12 +766,12 @@ impl<O: Origin> Optimistic<O> {
             ValidationFailure::Write(i) => {
                 let Write { record, .. } = self.base.writes.entries()[i];
                 let table = self.base.writes.entries()[i].table();
-                self.locks.failed(&self.base.core, table.id, record);
+                self.locks.failed(&self.base.core, table.id, record, might_pass);
                 self.base.conflict_at(changed, table, record)
             }
             ValidationFailure::Read(i) => {
                 let read = self.reads[i];
-                self.locks.failed(&self.base.core, read.table(), read.record());
+                self.locks.failed(&self.base.core, read.table(), read.record(), might_pass);
                 self.base.conflict_info =
                     Some(ConflictInfo { cause: changed, table: Some(read.table()), key: Some(read.key()) });
                 OpError::Abort(changed)

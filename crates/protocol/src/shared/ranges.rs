@@ -18,6 +18,7 @@ use seriatim_txn::{OpError, Scan, Table};
 
 use super::optimistic::{NodeSetEntry, Optimistic};
 use super::origin::Origin;
+use super::rebase::Renumbering;
 use super::table_ref::TableRef;
 use super::writes::{Link, WriteSet};
 
@@ -53,6 +54,12 @@ impl Ranges {
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         self.records.clear();
+    }
+
+    /// Entries of the node set leave it. Scans do not go on.
+    pub(super) fn retain(&mut self, stays: impl Fn(usize) -> bool) {
+        let mut numbers = Renumbering::new(stays);
+        self.parts.retain_mut(|part| numbers.of(part.entry).map(|entry| part.entry = entry).is_some());
     }
 
     fn part(&mut self, note: u32) -> Option<&mut Part> {
@@ -113,25 +120,18 @@ impl<O: Origin> Optimistic<O> {
         Ok(true)
     }
 
-    /// Goes on from the newest node versions of leaves that have changed beside what was looked at. Whether there were any; `None` if one has
-    /// changed there, or was not noted. While the attempt does not commit yet its scans may go on in what they hold of a leaf: then all of
-    /// that counts as looked at.
-    pub(super) fn rebase_ranges(&mut self, commits: bool) -> Option<bool> {
-        let mut moved = false;
-        for entry in 0..self.node_set.len() {
-            // SAFETY: as in `node_set_failure`.
-            let word = unsafe { &*self.node_set[entry].node_version.address() };
-            crate::step(Touch::Node, word);
-            if word.load(Ordering::Acquire) == self.node_set[entry].node_version.value() {
-                continue;
-            }
-            let part = self.bases.ranges.parts.binary_search_by_key(&entry, |part| part.entry).ok()?;
-            if !self.is_unchanged(part, commits) {
-                return None;
-            }
-            moved = true;
+    /// Has an entry of the node set go on from the newest node version of its leaf, if it `may`, where that has changed beside what was looked at.
+    /// Whether there was one; `None` if it has changed there, or was not noted. While the attempt does not commit yet its scans may go on in what
+    /// they hold of a leaf: then all of that counts as looked at.
+    pub(super) fn rebase_range(&mut self, entry: usize, may: bool, commits: bool) -> Option<bool> {
+        // SAFETY: as in `node_set_failure`.
+        let word = unsafe { &*self.node_set[entry].node_version.address() };
+        crate::step(Touch::Node, word);
+        if word.load(Ordering::Acquire) == self.node_set[entry].node_version.value() {
+            return Some(false);
         }
-        Some(moved)
+        let part = self.bases.ranges.parts.binary_search_by_key(&entry, |part| part.entry).ok()?;
+        (may && self.is_unchanged(part, commits)).then_some(true)
     }
 
     /// Looks at a part again, as far as the transaction did or whole. If its records are the same, the node set has the node versions that say so.

@@ -9,6 +9,13 @@
 //!
 //! Values are compared, not versions: that a column was changed and changed back makes no difference to who read it.
 //!
+//! Where records are locked when they are accessed, one that has become such a record is a conflict for whoever saw it before: nothing is
+//! rebased on its version, as that takes its lock. Those that the attempt has locked have not changed.
+//!
+//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries to where these are now.
+//! Of an entry of the write set of which a row version was taken back nothing is known any more. An update in an attempt that may be
+//! repaired is merged only while it is the entry's only one, for a repair may go back to an earlier row version, which nothing was merged into.
+//!
 //! What was not noted is not rebased. A worker takes notes when an attempt of its own was refuted lately. It takes them where a call leaves out columns of the table that updates change, and of each look
 //! at a row that the attempt wrote.
 
@@ -19,7 +26,8 @@ use seriatim_memory::{CountedVec, Local};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Fault, Knob, OpError, Prepared, RowPtr, Table};
 
-use super::optimistic::Optimistic;
+use super::access_locks::AccessLocks;
+use super::optimistic::{Optimistic, Read, ValidationFailure};
 use super::origin::Origin;
 use super::ranges::Ranges;
 use super::record;
@@ -69,16 +77,26 @@ pub(crate) struct Bases {
 }
 
 impl Bases {
-    /// Of attempts that may be rebased so often.
-    pub(crate) fn new(local: &Local, max: u32) -> Bases {
+    /// Of attempts that are not rebased.
+    pub(crate) fn new(local: &Local) -> Bases {
         Bases {
-            max,
+            max: 0,
             rebases: 0,
             attempts: 0,
             reads: local.counted(64),
             writes: local.counted(64),
             ranges: Ranges::default(),
         }
+    }
+
+    /// An attempt may be rebased so often.
+    pub(crate) fn allow(&mut self, rebases_max: u32) {
+        self.max = rebases_max;
+    }
+
+    /// Whether the open attempt may be rebased once more.
+    fn may_go_on(&self) -> bool {
+        self.rebases < self.max
     }
 
     /// An attempt begins.
@@ -101,6 +119,13 @@ impl Bases {
     #[cold]
     pub(crate) fn encourage(&mut self) {
         self.attempts = if self.max > 0 { NOTED } else { 0 };
+    }
+
+    /// The same after an attempt was refuted. Whether it might not have been with notes.
+    pub(super) fn refuted(&mut self) -> bool {
+        let might_pass = self.max > 0 && !self.are_noted();
+        self.encourage();
+        might_pass
     }
 
     #[inline]
@@ -127,6 +152,24 @@ impl Bases {
         self.writes.truncate(left);
     }
 
+    /// A row version was taken back of this entry of the write set.
+    pub(super) fn taken_back(&mut self, entry: usize) {
+        self.writes.retain(|base| base.entry as usize != entry);
+    }
+
+    /// Entries of the read set leave it.
+    pub(super) fn retain_reads(&mut self, stays: impl Fn(usize) -> bool) {
+        let (mut left, mut numbers) = (0, Renumbering::new(stays));
+        for at in 0..self.reads.len() {
+            let mut base = self.reads[at];
+            let Some(entry) = numbers.of(base.entry as usize) else { continue };
+            base.entry = entry as u32;
+            self.reads[left] = base;
+            left += 1;
+        }
+        self.reads.truncate(left);
+    }
+
     /// Nothing is noted but the update that made the only entry of the write set, of this row version.
     pub(crate) fn note_only(&mut self, table: &Table, row_version: usize, columns: ColumnUse) {
         self.clear();
@@ -149,6 +192,28 @@ impl Bases {
     }
 }
 
+/// The numbers of the entries of a set after some have left it, asked for in ascending order.
+pub(super) struct Renumbering<F> {
+    stays: F,
+    /// Of so many entries it is known how many have left.
+    known: usize,
+    gone: usize,
+}
+
+impl<F: Fn(usize) -> bool> Renumbering<F> {
+    pub(super) fn new(stays: F) -> Renumbering<F> {
+        Renumbering { stays, known: 0, gone: 0 }
+    }
+
+    /// The number that the entry has then, if it stays.
+    pub(super) fn of(&mut self, entry: usize) -> Option<usize> {
+        debug_assert!(self.known <= entry, "notes are in the order of their entries");
+        self.gone += (self.known..entry).filter(|&at| !(self.stays)(at)).count();
+        self.known = entry;
+        (self.stays)(entry).then(|| entry - self.gone)
+    }
+}
+
 impl<O: Origin> Optimistic<O> {
     /// The row of the last operation, which the attempt wrote, was looked at: these columns are used.
     #[cold]
@@ -164,6 +229,12 @@ impl<O: Origin> Optimistic<O> {
     pub(crate) fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
         if self.base.seen.own {
             return self.note_used_own(table, columns);
+        }
+        // What was locked is not in the read set: it does not change.
+        let seen = self.base.seen;
+        let is_of = |last: &Read<O>| Some(last.record()) == seen.record && last.seen.tid() == seen.tid;
+        if !self.reads.last().is_some_and(is_of) {
+            return Ok(());
         }
         let (entry, row_version) = (self.reads.len() as u32 - 1, record::row_version_of(table, row));
         let base = Base { table: table.into(), entry, row_version, columns: columns.into() };
@@ -186,54 +257,94 @@ impl<O: Origin> Optimistic<O> {
     /// rows that it wrote, or tell that a sum left its range.
     #[cold]
     pub(crate) fn rebase(&mut self, commits: bool) -> bool {
-        if self.bases.rebases == self.bases.max {
-            return false;
+        self.go_on(commits).is_ok()
+    }
+
+    /// As [`Optimistic::rebase`].
+    ///
+    /// # Errors
+    /// What it is refuted by, if by anything: what has changed again meanwhile is not to blame.
+    pub(crate) fn go_on(&mut self, commits: bool) -> Result<(), Option<ValidationFailure>> {
+        if !self.bases.may_go_on() {
+            return Err(None);
         }
-        let (mut rebased, regardless) = (false, self.base.core.injects(Fault::RebaseRegardless));
+        let mut by = None;
+        let moved = self.settle(commits, |failure, _| {
+            by = Some(failure);
+            false
+        });
+        if moved == Some(true) { Ok(()) } else { Err(by) }
+    }
+
+    /// As [`Optimistic::rebase`], of each entry by itself. Whether any entry goes on from something newer. `refuted` is told of the entries of which
+    /// what was used has changed, by what each was noted, and says whether to go on to others: `None` if not.
+    pub(super) fn settle(
+        &mut self,
+        commits: bool,
+        mut refuted: impl FnMut(ValidationFailure, O) -> bool,
+    ) -> Option<bool> {
+        let (mut moved, may) = (false, self.bases.may_go_on());
         for entry in 0..self.reads.len() {
-            let (word, seen) = (self.reads[entry].word(), self.reads[entry].seen);
-            if TidWord(word.load(Ordering::Acquire)) == seen {
-                continue;
+            match self.rebase_read(entry, may) {
+                Some(newer) => moved |= newer,
+                None if refuted(ValidationFailure::Read(entry), self.reads[entry].by) => {}
+                None => return None,
             }
-            let noted = self.bases.reads.binary_search_by_key(&(entry as u32), |base| base.entry);
-            let Some(base) = noted.ok().map(|at| self.bases.reads[at]) else { return false };
-            let table = base.table.get();
-            let Some((now, newer)) = newest(table, self.reads[entry].record()) else { return false };
-            if !agree(table, base.row_version, newer, base.columns.used) && !regardless {
-                return false;
-            }
-            self.base.note_tid(table, now.tid());
-            self.reads[entry].seen = now;
-            rebased = true;
         }
         for entry in 0..self.base.writes.entries().len() {
-            match self.rebase_write(entry, commits, regardless) {
-                Some(moved) => rebased |= moved,
-                None => return false,
+            match self.rebase_write(entry, may && commits) {
+                Some(newer) => moved |= newer,
+                None if refuted(ValidationFailure::Write(entry), self.base.writes.first(entry).by) => {}
+                None => return None,
             }
         }
-        match self.rebase_ranges(commits) {
-            Some(moved) => rebased |= moved,
-            None => return false,
+        // Leaves that come in when one is looked at again are as they were found.
+        for entry in 0..self.node_set.len() {
+            match self.rebase_range(entry, may, commits) {
+                Some(newer) => moved |= newer,
+                None if refuted(ValidationFailure::Node(entry), self.node_set[entry].by) => {}
+                None => return None,
+            }
         }
-        if rebased {
+        if moved {
             self.bases.rebases += 1;
             self.bases.encourage();
         }
-        rebased
+        Some(moved)
     }
 
-    /// Has one entry of the write set go on from the newest row version of its record. Whether there was a newer one; `None` if its update
-    /// would not be the same on it.
-    fn rebase_write(&mut self, entry: usize, commits: bool, regardless: bool) -> Option<bool> {
+    /// Has one entry of the read set go on from the newest row version of its record, if it `may`. Whether there was a newer one; `None` if what
+    /// was used of it is another.
+    fn rebase_read(&mut self, entry: usize, may: bool) -> Option<bool> {
+        let (word, seen) = (self.reads[entry].word(), self.reads[entry].seen);
+        if TidWord(word.load(Ordering::Acquire)) == seen {
+            return Some(false);
+        }
+        let noted = self.bases.reads.binary_search_by_key(&(entry as u32), |base| base.entry);
+        let base = noted.ok().filter(|_| may).map(|at| self.bases.reads[at])?;
+        let table = base.table.get();
+        let (now, newer) = newer::<O>(table, self.reads[entry].record())?;
+        let regardless = self.base.core.injects(Fault::RebaseRegardless);
+        if !agree(table, base.row_version, newer, base.columns.used) && !regardless {
+            return None;
+        }
+        self.base.note_tid(table, now.tid());
+        self.reads[entry].seen = now;
+        Some(true)
+    }
+
+    /// Has one entry of the write set go on from the newest row version of its record, if it `may`. Whether there was a newer one; `None` if its
+    /// update would not be the same on it.
+    fn rebase_write(&mut self, entry: usize, may: bool) -> Option<bool> {
         let write = self.base.writes.entries()[entry];
         let table = write.table();
         let word = record_header::tid_word(&table.record_layout, write.record);
         if TidWord(word.load(Ordering::Acquire)) == write.expected {
             return Some(false);
         }
-        let (now, newer) = newest(table, write.record)?;
-        if !commits || !regardless && !self.merge(entry, newer) {
+        let (now, newer) = newer::<O>(table, write.record).filter(|_| may)?;
+        let regardless = self.base.core.injects(Fault::RebaseRegardless);
+        if !regardless && !self.merge(entry, newer) {
             return None;
         }
         self.base.note_tid(table, now.tid());
@@ -244,7 +355,7 @@ impl<O: Origin> Optimistic<O> {
     /// Has the only entry of the write set go on from the newest row version of its record, as often as it is asked to. False if its update
     /// would not be the same on it.
     pub(crate) fn rebase_only(&mut self) -> bool {
-        self.rebase_write(0, true, false).is_some()
+        self.rebase_write(0, true).is_some()
     }
 
     /// Of each entry of the read set, what of the row was used.
@@ -292,6 +403,9 @@ impl<O: Origin> Optimistic<O> {
     fn merge(&mut self, entry: usize, newer: usize) -> bool {
         let write = self.base.writes.entries()[entry];
         let Some(columns) = self.updates(entry) else { return false };
+        if self.base.by.run().is_some() && self.base.writes.row_versions(entry) > 1 {
+            return false;
+        }
         let is_first = |base: &&mut Base| base.entry as usize == entry && base.row_version != 0;
         let Some(first) = self.bases.writes.iter_mut().find(is_first) else { return false };
         let table = write.table();
@@ -303,7 +417,7 @@ impl<O: Origin> Optimistic<O> {
         first.row_version = newer;
         if !merged {
             // It may have changed in part: whoever asks again is refused.
-            self.bases.forget_writes();
+            self.bases.taken_back(entry);
         }
         merged
     }
@@ -341,7 +455,13 @@ pub(crate) fn column_groups(table: &Table) -> Vec<ColumnSet> {
 
 /// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.
 pub(crate) fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
-    record_header::settled_version(table, record).filter(|(word, _)| !word.is_removed() && !word.is_absent())
+    // What was removed is absent.
+    record_header::settled_version(table, record).filter(|(word, _)| !word.is_absent())
+}
+
+/// The same, if an attempt can go on from it that has not locked the record.
+fn newer<O: Origin>(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+    newest(table, record).filter(|(word, _)| !O::Locks::is_locked_at_access(*word))
 }
 
 /// Whether two row versions of one record have the same values in these columns.

@@ -128,6 +128,16 @@ impl Conflict {
     pub(crate) fn is_busy(self) -> bool {
         self.refused.is_busy()
     }
+
+    /// Whether it is known what refutes the attempt.
+    pub(crate) fn is_refuted(self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// The same, with what refutes the attempt, where it looked for that.
+    pub(crate) fn by(self, failure: Option<ValidationFailure>) -> Conflict {
+        Conflict { failure: failure.or(self.failure), ..self }
+    }
 }
 
 /// Steps 1 to 4: the TID. `guess` is what step 2 may be expected to read.
@@ -157,11 +167,11 @@ pub(crate) fn decide<O: Origin, R: Rules<O>>(
 /// The cause of a conflict. A region that was rolled back took its findings with it: look again, outside.
 #[cold]
 pub(crate) fn why<O: Origin>(attempt: &mut Optimistic<O>, conflict: Conflict) -> OpError {
-    match (conflict.refused, conflict.failure) {
-        (refused, _) if refused.is_busy() => attempt.base.record_lock_conflict(),
-        (Refused { code: WRITE_CHANGED }, Some(failure)) => attempt.record_conflict(Phase::Lock, failure),
-        (_, Some(failure)) => attempt.record_conflict(Phase::Validate, failure),
-        (_, None) => match attempt.validation_failure_now() {
+    let phase = if conflict.refused.code == WRITE_CHANGED { Phase::Lock } else { Phase::Validate };
+    match conflict.failure {
+        Some(failure) => attempt.record_conflict(phase, failure),
+        None if conflict.is_busy() => attempt.base.record_lock_conflict(),
+        None => match attempt.validation_failure_now() {
             Some(failure) => attempt.record_conflict(Phase::Validate, failure),
             None => OpError::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
         },
@@ -340,5 +350,11 @@ unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
         // Step 4.
         self.install(access, tid);
         Ok(tid)
+    }
+
+    /// Each record and range is as much as a short body. So what touches many of them, and is aborted by others again and again, soon runs under the
+    /// locks of its records, where each of those who want them waits or fails once.
+    fn weight(&self) -> u32 {
+        (self.reads.len() + self.node_set.len() + self.writes.entries().len()) as u32
     }
 }

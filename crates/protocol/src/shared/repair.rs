@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{Ordering, fence};
 
-use seriatim_base::thread::Touch as Steps;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Runs, Table};
 
@@ -50,10 +49,11 @@ impl<O: Origin> Optimistic<O> {
     /// The records that they linked stay linked until the attempt ends. Another transaction may fill one meanwhile without a change
     /// of its node version, so for those that rely on a node version of the table, that the record is absent is noted as read.
     pub(crate) fn forget(&mut self, runs: Runs, again: bool) {
-        self.bases.clear();
-        self.reads.retain(|read| !read.by.is_of(runs));
-        self.node_set.retain(|entry| !entry.by.is_of(runs));
-        let Optimistic { touches, workset, base, .. } = self;
+        let Optimistic { touches, workset, base, bases, reads, node_set, .. } = self;
+        bases.retain_reads(|entry| !reads[entry].by.is_of(runs));
+        reads.retain(|read| !read.by.is_of(runs));
+        bases.ranges.retain(|entry| !node_set[entry].by.is_of(runs));
+        node_set.retain(|entry| !entry.by.is_of(runs));
         // A record that is not linked before the decision is gone with its run.
         let keeps = again && !base.defers;
         touches.retain(|touch| {
@@ -63,8 +63,14 @@ impl<O: Origin> Optimistic<O> {
             }
             stands
         });
-        let undone = self.base.writes.undone.len();
-        self.base.writes.forget(|by| by.is_of(runs));
+        let undone = base.writes.undone.len();
+        base.writes.forget(
+            |by| by.is_of(runs),
+            |entry, last| match last {
+                Some(last) => bases.taken(entry, last),
+                None => bases.taken_back(entry),
+            },
+        );
         if self.base.writes.undone[undone..].iter().any(|write| write.link == Link::Own) {
             self.note_absent_still(undone);
         }
@@ -121,10 +127,10 @@ impl<O: Origin> Optimistic<O> {
         operations.into_iter().map(Runs::all).collect()
     }
 
-    /// The runs to which what they saw does not hold any more, each once. `None` where something is stale that no run saw, or
-    /// nothing can be repaired as the transaction is held.
+    /// The runs to which what they saw does not hold any more, each once: not those that can go on from what has changed, which they do. `None`
+    /// where something is stale that no run saw, or nothing can be repaired as the transaction is held.
     #[cold]
-    pub(crate) fn stale_runs(&self) -> Option<Vec<Runs>> {
+    pub(crate) fn stale_runs(&mut self) -> Option<Vec<Runs>> {
         if self.base.defers || self.base.taken().is_some() {
             return None;
         }
@@ -133,26 +139,11 @@ impl<O: Origin> Optimistic<O> {
         // ORDERING: as in `validate`.
         fence(Ordering::SeqCst);
         let mut stale = Vec::new();
-        let mut note = |by: O| by.run().map(|(operation, iteration)| stale.push(Runs::one(operation, iteration)));
-        for read in self.reads.iter() {
-            if TidWord(read.word().load(Ordering::Acquire)) != read.seen {
-                note(read.by)?;
-            }
-        }
-        for entry in self.node_set.iter() {
-            // SAFETY: as in `node_set_failure`.
-            let word = unsafe { &*entry.node_version.address() };
-            crate::step(Steps::Node, word);
-            if word.load(Ordering::Acquire) != entry.node_version.value() {
-                note(entry.by)?;
-            }
-        }
-        for (at, write) in self.base.writes.entries().iter().enumerate() {
-            let word = record_header::tid_word(&write.table().record_layout, write.record);
-            if TidWord(word.load(Ordering::Acquire)) != write.expected {
-                note(self.base.writes.first(at).by)?;
-            }
-        }
+        self.settle(true, |_, by| {
+            let run = by.run();
+            stale.extend(run.map(|(operation, iteration)| Runs::one(operation, iteration)));
+            run.is_some()
+        })?;
         stale.sort_unstable();
         stale.dedup();
         Some(stale)

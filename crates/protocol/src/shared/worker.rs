@@ -100,30 +100,18 @@ impl<V: Variant> Worker<V> {
     where
         V::By: Origin<Locks = ()>,
     {
-        Worker { attempt: Optimistic::new(core, (), 0), variant }
-    }
-
-    /// A worker whose attempts may be rebased so often.
-    pub(crate) fn rebasing(core: Core, variant: V, rebases_max: u32) -> Worker<V>
-    where
-        V::By: Origin<Locks = ()>,
-    {
-        Worker { attempt: Optimistic::new(core, (), rebases_max), variant }
+        Worker::with_locks(core, variant, ())
     }
 
     /// A worker that takes locks when it accesses records.
     pub(crate) fn with_locks(core: Core, variant: V, locks: <V::By as Origin>::Locks) -> Worker<V> {
-        Worker::rebasing_with_locks(core, variant, locks, 0)
+        Worker { attempt: Optimistic::new(core, locks), variant }
     }
 
-    /// One whose attempts may be rebased so often.
-    pub(crate) fn rebasing_with_locks(
-        core: Core,
-        variant: V,
-        locks: <V::By as Origin>::Locks,
-        rebases_max: u32,
-    ) -> Worker<V> {
-        Worker { attempt: Optimistic::new(core, locks, rebases_max), variant }
+    /// The same, whose attempts may be rebased so often.
+    pub(crate) fn rebasing(mut self, rebases_max: u32) -> Worker<V> {
+        self.attempt.bases.allow(rebases_max);
+        self
     }
 }
 

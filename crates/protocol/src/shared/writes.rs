@@ -288,13 +288,15 @@ impl<O: Origin> WriteSet<O> {
     }
 
     /// Takes back what these runs of operations wrote; what others wrote to the same records stays. Savepoints taken before are not
-    /// valid any more.
-    pub(crate) fn forget(&mut self, of: impl Fn(O) -> bool) {
+    /// valid any more. `lost` is told of each entry that a row version was taken from; if that was its only one, also of the entry that has its
+    /// number now, by the number that this one had.
+    pub(crate) fn forget(&mut self, of: impl Fn(O) -> bool, mut lost: impl FnMut(usize, Option<usize>)) {
         self.savepoints.clear();
         let WriteSet { replaced, undone, .. } = self;
-        replaced.retain(|Replaced { before, .. }| {
+        replaced.retain(|Replaced { before, entry }| {
             let stays = !of(before.by);
             if !stays {
+                lost(*entry as usize, None);
                 // The record stays linked through its entry.
                 undone.push(Write { link: Link::There, ..*before });
             }
@@ -309,10 +311,12 @@ impl<O: Origin> WriteSet<O> {
                 Some(latest) => {
                     self.entries[at] = self.replaced[latest].before;
                     self.undone.push(Write { link: Link::There, ..write });
+                    lost(at, None);
                     let mut position = 0..;
                     self.replaced.retain(|_| position.next() != Some(latest));
                 }
                 None => {
+                    lost(at, Some(self.entries.len() - 1));
                     self.remove(at);
                     self.undone.push(write);
                 }
@@ -463,7 +467,7 @@ mod tests {
                     }
                     model.entry(number).or_default().push((by, made));
                 } else {
-                    writes.forget(|run| run.is_of(Runs::all(by)));
+                    writes.forget(|run| run.is_of(Runs::all(by)), |_, _| ());
                     model.values_mut().for_each(|row_versions| row_versions.retain(|(of, _)| *of != by));
                     model.retain(|_, row_versions| !row_versions.is_empty());
                 }
@@ -481,7 +485,7 @@ mod tests {
             let (expected, row_version, by) = (TidWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
             writes.push(Write { record, table, expected, row_version, link: Link::There, by });
         }
-        writes.forget(|run| run.is_of(Runs::one(4, 1)));
+        writes.forget(|run| run.is_of(Runs::one(4, 1)), |_, _| ());
         let left: Vec<usize> = writes.entries().iter().map(|write| write.row_version).collect();
         assert_eq!(left, [1, 3]);
         assert!(writes.find(record(1)).is_none() && writes.find(record(2)) == Some(1));

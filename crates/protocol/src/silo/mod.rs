@@ -56,7 +56,7 @@ impl Protocol for Silo {
 
     fn worker(&self, core: Core) -> Worker<State> {
         let state = State::new(self.lock_steps, &core);
-        Worker::rebasing(core, state, self.rebases_max)
+        Worker::new(core, state).rebasing(self.rebases_max)
     }
 
     fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {

@@ -24,7 +24,7 @@ enum Queued {
 }
 
 /// All records are hot, every call can be repaired; and one thread, which here is all sessions, does not wait for itself for long.
-const HOT: [(&str, u64); 3] = [("hot", 2), ("repair_from", 0), ("lock_steps", 6)];
+const HOT: [(&str, u64); 4] = [("hot", 2), ("repair_from", 0), ("repair_share_max", 100), ("lock_steps", 6)];
 
 impl Setting {
     /// Options for a database in this setting.

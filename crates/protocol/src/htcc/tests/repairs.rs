@@ -5,11 +5,11 @@ use seriatim_txn::{Repair, Runs};
 use super::*;
 
 /// What follows is of this run.
-fn run(worker: &mut Of, operation: u16, iteration: u32) {
+pub(super) fn run(worker: &mut Of, operation: u16, iteration: u32) {
     repair(worker).operation(operation, iteration);
 }
 
-fn repair(worker: &mut Of) -> &mut dyn Repair {
+pub(super) fn repair(worker: &mut Of) -> &mut dyn Repair {
     worker.repair().expect("it repairs")
 }
 
@@ -21,7 +21,7 @@ fn meanwhile(cells: &Cells, id: u64, value: i64) {
 }
 
 /// Ends with a repair of these runs.
-fn asks(worker: &mut Of, runs: &[Runs]) {
+pub(super) fn asks(worker: &mut Of, runs: &[Runs]) {
     assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(runs.to_vec())));
 }
 
