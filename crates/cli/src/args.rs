@@ -318,11 +318,11 @@ pub(crate) fn simulation() -> [Arg; 2] {
             ),
         Arg::new("costs")
             .long("costs")
-            .value_name("FILE|unit")
+            .value_name("FILE|NAME|unit")
             .requires("simulate-cores")
             .help(
-                "What steps cost on simulated cores, as `seriatim simulate costs` measures it; unit: 10 ns each, to count them; by \
-                 default a table that comes with the program",
+                "What steps cost on simulated cores, as `seriatim simulate costs` measures it; xeon-2 (default) and epyc-2 come with \
+                 the program; unit: 10 ns each, to count them",
             ),
     ]
 }

@@ -20,8 +20,11 @@ use seriatim_workload::Workload;
 use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
 use crate::{Failure, callers};
 
-/// The table that comes with the program.
-const DEFAULT: &str = include_str!("../../../simulate/costs/default.json");
+/// The tables that come with the program, by the names of the machines they were measured on. The first is the default: it has costs of regions.
+const TABLES: [(&str, &str); 2] = [
+    ("xeon-2", include_str!("../../../simulate/costs/xeon-2.json")),
+    ("epyc-2", include_str!("../../../simulate/costs/epyc-2.json")),
+];
 
 /// What `--costs unit` charges for every step, in nanoseconds.
 const UNIT: f64 = 10.0;
@@ -136,10 +139,18 @@ fn unit() -> Costs {
 
 /// The table that comes with the program.
 pub(super) fn default_table() -> Result<Table, Failure> {
-    parse(DEFAULT).map_err(|error| Failure::Run(format!("the table of the program: {error}")))
+    own(TABLES[0])
 }
 
+fn own((name, text): (&str, &str)) -> Result<Table, Failure> {
+    parse(text).map_err(|error| Failure::Run(format!("the program's table {name}: {error}")))
+}
+
+/// The program's table of this name, or that in this file.
 pub(super) fn read(file: &PathBuf) -> Result<Table, Failure> {
+    if let Some(table) = TABLES.into_iter().find(|(name, _)| file.as_os_str() == *name) {
+        return own(table);
+    }
     let text = std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
     parse(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
 }
