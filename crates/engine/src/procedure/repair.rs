@@ -39,15 +39,6 @@ impl Again {
         }
     }
 
-    /// How many they are, of so many.
-    fn count(&self, of: u64) -> u64 {
-        match self {
-            Again::Kept => 0,
-            Again::Some(iterations) => iterations.len() as u64,
-            Again::All => of,
-        }
-    }
-
     /// These too; whether they were not.
     fn add(&mut self, runs: Runs) -> bool {
         match (&mut *self, runs.iteration) {
@@ -71,6 +62,27 @@ type Touch = (u32, Option<usize>);
 /// Tells what runs of an operation touched: [`seriatim_txn::Repair::touched`].
 pub type Touched<'t> = &'t dyn Fn(u16, &mut dyn FnMut(u32, Option<usize>));
 
+/// What the runs of each operation touched, asked for once.
+struct Touches<'t> {
+    touched: Touched<'t>,
+    of: Vec<OnceCell<Vec<Touch>>>,
+}
+
+impl<'t> Touches<'t> {
+    /// Of so many operations.
+    fn new(operations: usize, touched: Touched<'t>) -> Touches<'t> {
+        Touches { touched, of: vec![OnceCell::new(); operations] }
+    }
+
+    fn of(&self, operation: usize) -> &[Touch] {
+        self.of[operation].get_or_init(|| {
+            let mut all = Vec::new();
+            (self.touched)(operation as u16, &mut |iteration, record| all.push((iteration, record)));
+            all
+        })
+    }
+}
+
 /// What is run again when runs of operations are stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repairs {
@@ -78,7 +90,7 @@ pub struct Repairs {
     steps: Vec<StepId>,
     /// For each operation: those that follow it.
     followers: Vec<Vec<(usize, Follow)>>,
-    /// Of the runs that were made, how many in a hundred a repair makes again at most.
+    /// Of a hundred records and ranges that runs touched, how many those touched that a repair makes again at most.
     share_max: u32,
 }
 
@@ -89,7 +101,7 @@ impl Repairs {
         Repairs { steps, followers, share_max: 100 }
     }
 
-    /// The same, where a repair makes so many of a hundred runs again at most: [`seriatim_txn::REPAIR_SHARE_MAX`].
+    /// The same, where what a repair makes again has touched so many of a hundred at most: [`seriatim_txn::REPAIR_SHARE_MAX`].
     #[must_use]
     pub fn up_to(self, share_max: u32) -> Repairs {
         Repairs { share_max, ..self }
@@ -107,18 +119,32 @@ impl Repairs {
 
     /// The runs of each operation that are made again when these are stale.
     pub fn after(&self, stale: &[Runs], touched: Touched<'_>) -> Box<[Again]> {
+        self.following(stale, &Touches::new(self.operations(), touched))
+    }
+
+    /// The same, if that is so much less than all that it pays.
+    fn worth_while(&self, stale: &[Runs], touched: Touched<'_>) -> Option<Box<[Again]>> {
+        let touches = Touches::new(self.operations(), touched);
+        let again = self.following(stale, &touches);
+        self.is_worth_while(&again, &touches).then_some(again)
+    }
+
+    /// Whether these runs have touched few enough of all that was touched: a scan is one run, however many rows it reads.
+    fn is_worth_while(&self, again: &[Again], touches: &Touches<'_>) -> bool {
+        let (mut made, mut all) = (0, 0);
+        for (operation, again) in again.iter().enumerate() {
+            let touched = touches.of(operation);
+            all += touched.len() as u64;
+            made += touched.iter().filter(|(iteration, _)| again.contains(*iteration)).count() as u64;
+        }
+        made * 100 <= all * u64::from(self.share_max)
+    }
+
+    fn following(&self, stale: &[Runs], touches: &Touches<'_>) -> Box<[Again]> {
         let mut again: Box<[Again]> = vec![Again::Kept; self.steps.len()].into();
         for &runs in stale {
             again[usize::from(runs.operation)].add(runs);
         }
-        let touches: Vec<OnceCell<Vec<Touch>>> = vec![OnceCell::new(); self.steps.len()];
-        let touches = |operation: usize| {
-            touches[operation].get_or_init(|| {
-                let mut all = Vec::new();
-                touched(operation as u16, &mut |iteration, record| all.push((iteration, record)));
-                all
-            })
-        };
         loop {
             let mut grown = false;
             for (first, followers) in self.followers.iter().enumerate() {
@@ -126,7 +152,7 @@ impl Repairs {
                     if again[first] == Again::Kept || again[then] == Again::All {
                         continue;
                     }
-                    for runs in following((first, &again[first]), then, follow, &touches) {
+                    for runs in following((first, &again[first]), then, follow, touches) {
                         grown |= again[then].add(runs);
                     }
                 }
@@ -139,23 +165,18 @@ impl Repairs {
 }
 
 /// The runs of `then` that follow those of `first`, `again` of which are made.
-fn following<'t>(
-    (first, again): (usize, &Again),
-    then: usize,
-    follow: Follow,
-    touches: &impl Fn(usize) -> &'t Vec<Touch>,
-) -> Vec<Runs> {
+fn following((first, again): (usize, &Again), then: usize, follow: Follow, touches: &Touches<'_>) -> Vec<Runs> {
     let (then, all) = (then as u16, vec![Runs::all(then as u16)]);
     match (follow, again) {
         (Follow::Iteration, Again::Some(iterations)) => iterations.iter().map(|at| Runs::one(then, *at)).collect(),
         (Follow::All | Follow::Iteration, _) => all,
         (Follow::Touching, _) => {
-            let made = touches(first).iter().filter(|(iteration, _)| again.contains(*iteration));
+            let made = touches.of(first).iter().filter(|(iteration, _)| again.contains(*iteration));
             // What is not known by its record may be any.
             let records: Option<BTreeSet<usize>> = made.map(|(_, record)| *record).collect();
             let Some(records) = records.filter(|records| !records.is_empty()) else { return all };
             let follows = |record: Option<usize>| record.is_none_or(|record| records.contains(&record));
-            let theirs = touches(usize::from(then)).iter().filter(|(_, record)| follows(*record));
+            let theirs = touches.of(usize::from(then)).iter().filter(|(_, record)| follows(*record));
             theirs.map(|(iteration, _)| Runs::one(then, *iteration)).collect()
         }
     }
@@ -223,13 +244,6 @@ impl<'p> Repairing<'p> {
         tx.note_repair(self.made.take());
     }
 
-    /// Whether these are few enough of the runs that the procedure consists of, as the last pass went.
-    fn is_worth_while(&self, again: &[Again]) -> bool {
-        let reached = || self.reached.iter().map(|reached| u64::from(reached.get()));
-        let made: u64 = again.iter().zip(reached()).map(|(again, reached)| again.count(reached)).sum();
-        made * 100 <= reached().sum::<u64>() * u64::from(self.repairs.share_max)
-    }
-
     /// The commit asks for these runs again: the next pass makes them, and those that follow them. `false` if there were too many repairs, or
     /// it would be little less than all: to begin anew is as cheap, and lets go of the locks.
     pub fn begin_repair(&mut self, stale: &[Runs], tx: &TxCore) -> bool {
@@ -237,10 +251,8 @@ impl<'p> Repairing<'p> {
             return false;
         }
         self.done += 1;
-        let again = self.repairs.after(stale, &|operation, visit| tx.touched(operation, visit));
-        if !self.is_worth_while(&again) {
-            return false;
-        }
+        let touched: Touched<'_> = &|operation, visit| tx.touched(operation, visit);
+        let Some(again) = self.repairs.worth_while(stale, touched) else { return false };
         for (operation, again) in (0..).zip(&again) {
             match again {
                 Again::Kept => {}
@@ -327,6 +339,31 @@ mod tests {
         assert_eq!(of(&[(0, Some(1)), (1, Some(2)), (1, None)]), Again::All);
         assert_eq!(of(&[(0, None), (1, Some(2)), (2, Some(3))]), Again::All);
         assert_eq!(of(&[(0, Some(1))]), Again::All, "nothing is known of it");
+    }
+
+    #[test]
+    fn repairs_are_weighed_by_what_their_runs_touched() {
+        // Operation 0 has one run that scans, as many rows as this; 1 and 2 have two runs each, of which each touches one.
+        let worth_while = |scanned: usize, stale: &[Runs], share_max: u32| {
+            let touched: Touched<'_> = &|operation, visit| match operation {
+                0 => (0..scanned).for_each(|row| visit(0, Some(row))),
+                _ => (0..2).for_each(|iteration| visit(iteration, None)),
+            };
+            let followers = [vec![(2, Follow::All)], vec![(2, Follow::All)], Vec::new()];
+            Repairs::new((0..3).map(StepId).zip(followers)).up_to(share_max).worth_while(stale, touched)
+        };
+        let again = |again: [Again; 3]| Some(Box::from(again));
+        // Three of five runs, but of 104 rows four.
+        let tail = [Runs::all(1)];
+        assert_eq!(worth_while(100, &tail, 50), again([Again::Kept, Again::All, Again::All]));
+        assert_eq!(worth_while(100, &tail, 3), None);
+        assert_eq!(worth_while(4, &tail, 50), again([Again::Kept, Again::All, Again::All]));
+        assert_eq!(worth_while(3, &tail, 50), None);
+        // Of 104 rows those of one run, and the two that follow.
+        assert_eq!(worth_while(100, &[Runs::one(0, 0)], 99), again([some(&[0]), Again::Kept, Again::All]));
+        assert_eq!(worth_while(100, &[Runs::one(0, 0)], 98), None);
+        assert_eq!(worth_while(100, &[Runs::one(2, 1)], 1), again([Again::Kept, Again::Kept, some(&[1])]));
+        assert_eq!(worth_while(100, &[Runs::one(2, 1)], 0), None);
     }
 
     /// Whether they are found frequent where one in so many calls meets one.

@@ -304,6 +304,19 @@ fn push_on(tx: &Tx, from: u32) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
+/// Adds up the cells, and notes the sum with what a link leads to.
+#[procedure]
+fn total(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    let mut sum = 0u64;
+    for cell in tx.scan::<Cells>(0..6)? {
+        sum += cell.n;
+    }
+    let link = tx.require::<Link>(id)?;
+    sum += u64::from(link.to);
+    tx.update::<Sum>(id, |noted| noted.n = sum)?;
+    Ok(sum)
+}
+
 fn open(builder: Builder) -> (Database, Session) {
     let db = builder.check_plans(true).workers(4).open().expect("a valid setting");
     let cells = db.create::<Cells>().expect("a valid table");
@@ -313,7 +326,8 @@ fn open(builder: Builder) -> (Database, Session) {
     let links = db.create::<Link>().expect("a valid table");
     let sums = db.create::<Sum>().expect("a valid table");
     let accounts = db.create::<Account>().expect("a valid table");
-    db.register(procedures![chase, mark, add_up, order, walk, wander, carry, push_on, book]).expect("sound procedures");
+    db.register(procedures![chase, mark, add_up, order, walk, wander, carry, push_on, book, total])
+        .expect("sound procedures");
     let mut session = db.session();
     let load = session.transact(|tx| {
         (0..6).try_for_each(|id| tx.insert(&cells, &Cells { id, n: u64::from(id) }))?;
@@ -554,4 +568,21 @@ fn what_is_little_less_than_all_is_not_repaired() {
     assert_eq!(ends(50, &[1, 2, 3]), (0, 2));
     assert_eq!(ends(100, &[1, 2, 3, 4]), (1, 1));
     assert_eq!(ends(0, &[3]), (0, 2));
+}
+
+/// A scan is one run, and as much work as it reads rows.
+#[test]
+fn a_wide_scan_is_kept_where_what_comes_behind_it_is_stale() {
+    let (db, mut session) = open(Database::builder().protocol(NAME).htm(HtmMode::Absent));
+    let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
+    let relink = move || {
+        let relink = |tx: &Tx| tx.put(&links, &Link { id: 0, to: 5 });
+        other.session().transact(relink).expect("nobody holds a lock");
+    };
+    MEANWHILE.set([Box::new(relink) as Box<dyn FnOnce()>].into());
+    let committed = session.call(total, &0).expect("it is repaired");
+    // Two of its three operations, which touch a row each; the scan reads six.
+    assert_eq!((committed.value, committed.attempts), (15 + 5, 1));
+    let statistics = db.statistics();
+    assert_eq!((statistics.repairs, statistics.runs_repaired), (1, 2));
 }
