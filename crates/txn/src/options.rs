@@ -57,6 +57,18 @@ pub const REPAIR_SHARE_MAX: Knob = Knob {
     source: "ours: a repair saves the lookups of what it makes again, and holds the locks of hot records meanwhile; the paper repairs whatever it takes",
 };
 
+/// Of protocols that repair: whether repairs leave nothing as it was. Who runs procedures obeys it too.
+pub const REPAIR_ALL: Knob = Knob {
+    name: "repair_all",
+    unit: "0: no, 1: yes",
+    default: 0,
+    min: 0,
+    max: 1,
+    about: "whether a repair makes all operations again, not only those that follow what is stale, whatever `repair_share_max` says: to measure what that \
+            is worth",
+    source: "Wu and Tan, USENIX ATC 2016, figure 18: HTCC (-S)",
+};
+
 /// The options of a protocol: each knob as it was set, or its default.
 #[derive(Clone, Debug, Default)]
 pub struct Options {

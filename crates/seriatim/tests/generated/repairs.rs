@@ -467,8 +467,8 @@ fn repairs_give_and_leave_what_full_executions_do() {
     let seed = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rng::entropy);
     println!("seed {seed}");
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
-        for all in [0, 1] {
-            let repairs = compare(whatever_it_takes().htm(mode).protocol_option("repair_all", all), 1000, seed);
+        for builder in [whatever_it_takes(), Database::builder().protocol(NAME).protocol_option("repair_all", 1)] {
+            let repairs = compare(builder.htm(mode), 1000, seed);
             assert!(repairs > 100, "{repairs} repairs");
         }
         let repairs = compare(Database::builder().protocol(NAME).htm(mode), 1000, seed);
@@ -547,27 +547,38 @@ fn attempts_are_repaired_so_often_and_then_run_again_as_a_whole() {
     }
 }
 
+/// How many repairs and attempts a call takes before whose commit these rows of the cells change, of four that it marks.
+fn ends(options: &[(&str, u64)], changed: &[u32]) -> (u64, u32) {
+    let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent);
+    let (db, mut session) =
+        open(options.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value)));
+    let (cells, other, changed) = (db.table::<Cells>().expect("it is there"), db.clone(), changed.to_vec());
+    let change = move || {
+        let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
+        other.session().transact(change).expect("nobody holds a lock");
+    };
+    MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
+    let committed = session.call(mark, &vec![1, 2, 3, 4]).expect("it commits in the end");
+    (db.statistics().repairs, committed.attempts)
+}
+
 /// Where a repair would make most of a procedure again, it is run again as a whole.
 #[test]
 fn what_is_little_less_than_all_is_not_repaired() {
-    let ends = |share: u64, changed: &[u32]| {
-        let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent);
-        let (db, mut session) = open(builder.protocol_option("repair_share_max", share));
-        let (cells, other, changed) = (db.table::<Cells>().expect("it is there"), db.clone(), changed.to_vec());
-        let change = move || {
-            let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
-            other.session().transact(change).expect("nobody holds a lock");
-        };
-        MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
-        let committed = session.call(mark, &vec![1, 2, 3, 4]).expect("it commits in the end");
-        (db.statistics().repairs, committed.attempts)
-    };
+    let ends = |share: u64, changed: &[u32]| ends(&[("repair_share_max", share)], changed);
     // Two operations in each of four iterations.
     assert_eq!(ends(50, &[3]), (1, 1));
     assert_eq!(ends(50, &[1, 3]), (1, 1));
     assert_eq!(ends(50, &[1, 2, 3]), (0, 2));
     assert_eq!(ends(100, &[1, 2, 3, 4]), (1, 1));
     assert_eq!(ends(0, &[3]), (0, 2));
+}
+
+#[test]
+fn repairs_of_all_operations_are_made_whatever_they_are_of_all() {
+    assert_eq!(ends(&[("repair_all", 1)], &[3]), (1, 1));
+    assert_eq!(ends(&[("repair_all", 1), ("repair_share_max", 10)], &[3]), (1, 1));
+    assert_eq!(ends(&[("repair_all", 0), ("repair_share_max", 10)], &[3]), (0, 2));
 }
 
 /// A scan is one run, and as much work as it reads rows.
