@@ -252,7 +252,10 @@ impl<'p> Repairing<'p> {
         }
         self.done += 1;
         let touched: Touched<'_> = &|operation, visit| tx.touched(operation, visit);
-        let Some(again) = self.repairs.worth_while(stale, touched) else { return false };
+        let Some(again) = self.repairs.worth_while(stale, touched) else {
+            tx.refuse_repair();
+            return false;
+        };
         for (operation, again) in (0..).zip(&again) {
             match again {
                 Again::Kept => {}
@@ -268,10 +271,23 @@ impl<'p> Repairing<'p> {
     }
 }
 
+/// What a call met, for which keeping what a repair needs is or would have been worth while, or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Met {
+    /// No conflict.
+    #[default]
+    Nothing,
+    /// A conflict, which was repaired or could have been.
+    Conflict,
+    /// A conflict whose repair would have been little less than all.
+    Refused,
+}
+
 /// Whether calls of a procedure met conflicts lately, so that those that follow keep what a repair needs.
 ///
 /// The count rises with a call that met one and falls with one that did not, so that in the long run it rises if the share of the former is
-/// above [`seriatim_txn::REPAIR_FROM`], which the session passes in.
+/// above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A repair that was refused is no such conflict: keeping was in vain. Where
+/// these prevail, the count begins anew, so that it takes long until the next call keeps anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflicts(u32);
 
@@ -289,13 +305,16 @@ impl Conflicts {
         self.0 >= Conflicts::MOST / 2
     }
 
-    /// A call has ended, with a conflict or without.
+    /// A call has ended, and met this.
     #[inline]
-    pub fn called(&mut self, repair_from: u32, conflict: bool) {
-        self.0 = match conflict {
-            true => (self.0 + 100 - repair_from).min(Conflicts::MOST),
-            false => self.0.saturating_sub(repair_from),
+    pub fn called(&mut self, repair_from: u32, met: Met) {
+        self.0 = match met {
+            Met::Conflict => (self.0 + 100 - repair_from).min(Conflicts::MOST),
+            Met::Nothing | Met::Refused => self.0.saturating_sub(repair_from),
         };
+        if met == Met::Refused && !self.are_frequent() {
+            self.0 = 0;
+        }
     }
 }
 
@@ -369,7 +388,8 @@ mod tests {
     /// Whether they are found frequent where one in so many calls meets one.
     fn frequent(repair_from: u32, one_in: u32) -> bool {
         let mut conflicts = Conflicts::new(repair_from);
-        (0..10_000).for_each(|call| conflicts.called(repair_from, call % one_in == 0));
+        let met = |call| if call % one_in == 0 { Met::Conflict } else { Met::Nothing };
+        (0..10_000).for_each(|call| conflicts.called(repair_from, met(call)));
         conflicts.are_frequent()
     }
 
@@ -384,9 +404,28 @@ mod tests {
     #[test]
     fn conflicts_stop_being_frequent_soon_after_the_last() {
         let mut conflicts = Conflicts::new(30);
-        (0..1000).for_each(|_| conflicts.called(30, true));
+        (0..1000).for_each(|_| conflicts.called(30, Met::Conflict));
         assert!(conflicts.are_frequent());
-        (0..100).for_each(|_| conflicts.called(30, false));
+        (0..100).for_each(|_| conflicts.called(30, Met::Nothing));
         assert!(!conflicts.are_frequent());
+    }
+
+    /// How many of 1000 calls keep what a repair needs, where each meets a conflict, and of so many repairs one is refused.
+    fn kept(repair_from: u32, one_in: u32) -> usize {
+        let mut conflicts = Conflicts::new(repair_from);
+        let mut call = |call: u32| {
+            let keeps = conflicts.are_frequent();
+            let met = if keeps && call % one_in == 0 { Met::Refused } else { Met::Conflict };
+            conflicts.called(repair_from, met);
+            keeps
+        };
+        (0..1000).filter(|&at| call(at)).count()
+    }
+
+    #[test]
+    fn where_repairs_are_refused_few_calls_keep_what_they_need() {
+        assert!(kept(30, 1) < 100, "{}", kept(30, 1));
+        assert!(kept(30, 4) > 900, "{}", kept(30, 4));
+        assert_eq!(kept(0, 1), 1000, "who wants it always has it");
     }
 }

@@ -318,7 +318,12 @@ fn total(tx: &Tx, id: u32) -> Result<u64, Abort> {
 }
 
 fn open(builder: Builder) -> (Database, Session) {
-    let db = builder.check_plans(true).workers(4).open().expect("a valid setting");
+    open_unchecked(builder.check_plans(true))
+}
+
+/// The same, where not all calls are made so that they can be checked.
+fn open_unchecked(builder: Builder) -> (Database, Session) {
+    let db = builder.workers(4).open().expect("a valid setting");
     let cells = db.create::<Cells>().expect("a valid table");
     let entries = db.create::<Entry>().expect("a valid table");
     db.create::<Line>().expect("a valid table");
@@ -579,6 +584,41 @@ fn repairs_of_all_operations_are_made_whatever_they_are_of_all() {
     assert_eq!(ends(&[("repair_all", 1)], &[3]), (1, 1));
     assert_eq!(ends(&[("repair_all", 1), ("repair_share_max", 10)], &[3]), (1, 1));
     assert_eq!(ends(&[("repair_all", 0), ("repair_share_max", 10)], &[3]), (0, 2));
+}
+
+/// For how many of 200 calls, each of which meets a conflict, the commit asks for a repair, and how many repairs are made.
+fn asked(call: fn(&mut Session) -> Result<(), TransactError>, change: fn(&Tx, &Database, u32)) -> (u32, u64) {
+    let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent).protocol_option("hot", 0);
+    let (db, mut session) = open_unchecked(builder);
+    REPAIRS.set(0);
+    for round in 0..200 {
+        let other = db.clone();
+        let changed = move || {
+            let change = |tx: &Tx| Ok(change(tx, &other, round));
+            other.session().transact(change).expect("nobody holds a lock");
+        };
+        MEANWHILE.set([Box::new(changed) as Box<dyn FnOnce()>].into());
+        call(&mut session).expect("it commits in the end");
+    }
+    (REPAIRS.get(), db.statistics().repairs)
+}
+
+/// What a repair needs is kept where conflicts are frequent and repairs are made.
+#[test]
+fn calls_keep_nothing_for_repairs_that_are_refused() {
+    let (asked_for, made) = asked(
+        |session| session.call(total, &0).map(drop),
+        |tx, db, round| tx.put(&db.table().expect("it is there"), &Link { id: 0, to: round }).expect("it is there"),
+    );
+    assert!(asked_for > 150 && made == u64::from(asked_for), "{asked_for} of 200 calls kept what a repair needs");
+    let (asked_for, made) = asked(
+        |session| session.call(order, &vec![0, 1, 2, 3, 4]).map(drop),
+        |tx, db, n| {
+            let cells = db.table().expect("it is there");
+            (0..5).for_each(|id| tx.put(&cells, &Cells { id, n: n.into() }).expect("it is there"));
+        },
+    );
+    assert!((1..20).contains(&asked_for) && made == 0, "{asked_for} of 200 calls kept what a repair needs");
 }
 
 /// A scan is one run, and as much work as it reads rows.
