@@ -134,8 +134,11 @@ impl Conflict {
         self.failure.is_some()
     }
 
-    /// The same, with what refutes the attempt, where it looked for that.
+    /// The same, with what refutes the attempt, where it looked for that. What others hold locked has not changed yet.
     pub(crate) fn by(self, failure: Option<ValidationFailure>) -> Conflict {
+        if self.is_busy() {
+            return self;
+        }
         Conflict { failure: failure.or(self.failure), ..self }
     }
 }

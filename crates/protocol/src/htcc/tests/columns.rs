@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnType, ColumnUse, RowRef};
 use seriatim_store::Direction;
-use seriatim_txn::{Added, Addition, Runs, Updating};
+use seriatim_txn::{Added, Addition, Reason, Runs, Updating};
 
 use super::repairs::{asks, repair, run};
 use super::*;
@@ -174,6 +174,35 @@ fn what_passes_makes_no_record_hot() {
     worker.collect_garbage(0);
     assert_eq!(listed(&cells), []);
     assert_eq!(both(&cells, 0), [1, 6 * heat::FAILURES.default as i64]);
+}
+
+/// Who is in a commit's way has changed nothing yet: there is nothing to repair, and the locks of hot records are given back.
+#[test]
+fn what_others_hold_is_not_taken_for_changed() {
+    for mode in modes() {
+        let cells = cells(mode);
+        assert!(flip(&cells, 1, true));
+        let mut worker = noting(&cells);
+        run(&mut worker, 0, 0);
+        assert!(add(&cells, &mut worker, 1).is_ok());
+        assert_eq!(count(&cells, &mut worker, 0, 1), Ok(()));
+        let set = |with: fn(TidWord) -> TidWord| {
+            at(&cells, 0, |record| {
+                let word = record_header::tid_word(&cells.cells.record_layout, record);
+                word.store(with(TidWord(word.load(Ordering::Acquire))).0, Ordering::Release);
+            })
+        };
+        assert!(set(TidWord::locked).is_some());
+        let refused = worker.commit(&mut NoRedo);
+        assert!(
+            matches!(&refused, Err(OpError::Abort(cause)) if cause.reason == Reason::RecordLocked),
+            "{mode:?}: {refused:?}"
+        );
+        worker.abort();
+        assert!(set(TidWord::unlocked).is_some());
+        nothing_is_held(&cells);
+        assert_eq!(both(&cells, 0), [1, 0]);
+    }
 }
 
 #[test]
