@@ -57,6 +57,7 @@ use crate::options::Bounds;
 use crate::parking::{Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
+use crate::procedure::repair::Met;
 use crate::procedure::watch::{self, Accessed};
 use crate::queue::{Queue, Turn};
 use crate::record::Log;
@@ -94,8 +95,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// The type of its worker, if procedures run by operations of their own on it.
     pub(crate) lean: Option<LeanWorker>,
     lease: Cell<Option<Lease<W>>>,
-    /// Whether an attempt was repaired since somebody asked.
-    repaired: Cell<bool>,
+    /// What became of repairs since somebody asked.
+    met: Cell<Met>,
     /// The worker last used: asked for first.
     preferred: Cell<usize>,
     mode: Cell<Mode>,
@@ -673,7 +674,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             // A history tells of every operation.
             lean: LeanWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
             lease: Cell::new(None),
-            repaired: Cell::new(false),
+            met: Cell::default(),
             preferred: Cell::new(number % workers),
             mode: Cell::new(Mode::ReadWrite),
             explicit: Cell::new(false),
@@ -1563,13 +1564,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Some(lease) = self.lease.get() {
             self.inner.pool.counters(lease.slot).repaired(runs, saved);
         }
-        self.repaired.set(true);
+        self.met.set(Met::Conflict);
     }
 
-    /// Whether there were repairs since this was asked last.
+    /// A repair that the commit asked for is not made: it would be little less than all.
+    pub(crate) fn refuse_repair(&self) {
+        self.met.set(Met::Refused);
+    }
+
+    /// What became of repairs since this was asked last: of the last that a commit asked for.
     #[inline]
-    pub fn take_repaired(&self) -> bool {
-        self.repaired.take()
+    pub fn take_met(&self) -> Met {
+        self.met.take()
     }
 
     /// Which records the runs of an operation touched: [`seriatim_txn::Repair::touched`].

@@ -80,8 +80,8 @@ pub unsafe trait Body {
     /// [`BodyError`] says what happens next.
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, BodyError>;
 
-    /// How many times a short body's work one run of this is. The [`Budget`](crate::Budget) is divided by it, so that what
-    /// is lost before the fallback is about the same for all bodies. Asked outside regions, and only after an abort.
+    /// How many times a short body's work one run of this is. The [`Budget`](crate::Budget) of conflicts is divided
+    /// by it, so that what these lose before the fallback is about the same for all bodies. Asked outside regions, and only after an abort.
     #[inline]
     fn weight(&self) -> u32 {
         1

@@ -11,11 +11,10 @@ use crate::rtm::Rtm;
 use crate::statistics::RegionStatistics;
 use seriatim_base::{Backoff, WorkerId};
 
-/// After how many aborts of a cause, while running one body of [weight](Body::weight) 1, it runs under the fallback locks instead
-/// (DBX §6.1). 0 acts as 1.
+/// After how many aborts of a cause, while running one body, it runs under the fallback locks instead (DBX §6.1). 0 acts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Conflicts with other threads: likely to pass.
+    /// Conflicts with other threads: likely to pass. Of a body of [weight](Body::weight) 1; one of weight n has an nth, and at least 1.
     pub conflict: u32,
     /// Capacity: the measured abort rate near the limit is 90 %, so ten in a row mean the region does not fit.
     pub capacity: u32,
@@ -32,18 +31,13 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// As DBX has it (§6.1).
+    /// As DBX has it (§6.1), which has the same number of conflicts for all bodies.
     pub const PAPER: Budget = Budget { conflict: 100, capacity: 10, system: 2, explicit: 100 };
 
-    /// The budget of a body of this [`Body::weight`].
-    fn for_weight(self, weight: u32) -> Budget {
-        let weight = weight.max(1);
-        Budget {
-            conflict: self.conflict / weight,
-            capacity: self.capacity / weight,
-            system: self.system / weight,
-            explicit: self.explicit / weight,
-        }
+    /// The budget of a body of this [`Body::weight`]. More work meets more conflicts, and loses more with each. That a region does not fit, or
+    /// what interrupts it, shows after as many aborts, however long it is; and who waits for a lock has lost nothing.
+    pub(crate) fn for_weight(self, weight: u32) -> Budget {
+        Budget { conflict: self.conflict / weight.max(1), ..self }
     }
 }
 

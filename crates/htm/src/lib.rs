@@ -17,8 +17,8 @@
 //!
 //! [`Agent::run`] looks at the fallback locks and waits while one is held, so that one fallback does not drag all others after
 //! it. It begins the region, looks at the locks again as the region's first access, so that taking one aborts the
-//! region, runs the body and commits. An abort is counted against the [`Budget`] of its cause, which a body of more than
-//! the usual work has less of ([`Body::weight`]). Once one is spent the body runs in direct mode under the locks, which are given
+//! region, runs the body and commits. An abort is counted against the [`Budget`] of its cause; of that of conflicts a body of more
+//! than the usual work has less ([`Body::weight`]). Once one is spent the body runs in direct mode under the locks, which are given
 //! back even if it panics.
 //!
 //! # Rules of a body

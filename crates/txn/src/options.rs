@@ -49,12 +49,24 @@ pub const REPAIR_FROM: Knob = Knob {
 /// Of protocols that repair: how much of a procedure a repair makes again at most. Who runs procedures obeys it.
 pub const REPAIR_SHARE_MAX: Knob = Knob {
     name: "repair_share_max",
-    unit: "% of the operations that the procedure has made",
+    unit: "% of the records and ranges that the procedure has touched",
     default: 50,
     min: 0,
     max: 100,
-    about: "how many operations a repair makes again at most; where more follow from what is stale, the procedure is run again whole",
+    about: "how much of what a procedure has touched a repair touches again at most; where more follows from what is stale, the procedure is run again whole",
     source: "ours: a repair saves the lookups of what it makes again, and holds the locks of hot records meanwhile; the paper repairs whatever it takes",
+};
+
+/// Of protocols that repair: whether repairs leave nothing as it was. Who runs procedures obeys it too.
+pub const REPAIR_ALL: Knob = Knob {
+    name: "repair_all",
+    unit: "0: no, 1: yes",
+    default: 0,
+    min: 0,
+    max: 1,
+    about: "whether a repair makes all operations again, not only those that follow what is stale, whatever `repair_share_max` says: to measure what that \
+            is worth",
+    source: "Wu and Tan, USENIX ATC 2016, figure 18: HTCC (-S)",
 };
 
 /// The options of a protocol: each knob as it was set, or its default.

@@ -39,15 +39,6 @@ impl Again {
         }
     }
 
-    /// How many they are, of so many.
-    fn count(&self, of: u64) -> u64 {
-        match self {
-            Again::Kept => 0,
-            Again::Some(iterations) => iterations.len() as u64,
-            Again::All => of,
-        }
-    }
-
     /// These too; whether they were not.
     fn add(&mut self, runs: Runs) -> bool {
         match (&mut *self, runs.iteration) {
@@ -71,6 +62,27 @@ type Touch = (u32, Option<usize>);
 /// Tells what runs of an operation touched: [`seriatim_txn::Repair::touched`].
 pub type Touched<'t> = &'t dyn Fn(u16, &mut dyn FnMut(u32, Option<usize>));
 
+/// What the runs of each operation touched, asked for once.
+struct Touches<'t> {
+    touched: Touched<'t>,
+    of: Vec<OnceCell<Vec<Touch>>>,
+}
+
+impl<'t> Touches<'t> {
+    /// Of so many operations.
+    fn new(operations: usize, touched: Touched<'t>) -> Touches<'t> {
+        Touches { touched, of: vec![OnceCell::new(); operations] }
+    }
+
+    fn of(&self, operation: usize) -> &[Touch] {
+        self.of[operation].get_or_init(|| {
+            let mut all = Vec::new();
+            (self.touched)(operation as u16, &mut |iteration, record| all.push((iteration, record)));
+            all
+        })
+    }
+}
+
 /// What is run again when runs of operations are stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repairs {
@@ -78,7 +90,7 @@ pub struct Repairs {
     steps: Vec<StepId>,
     /// For each operation: those that follow it.
     followers: Vec<Vec<(usize, Follow)>>,
-    /// Of the runs that were made, how many in a hundred a repair makes again at most.
+    /// Of a hundred records and ranges that runs touched, how many those touched that a repair makes again at most.
     share_max: u32,
 }
 
@@ -89,7 +101,7 @@ impl Repairs {
         Repairs { steps, followers, share_max: 100 }
     }
 
-    /// The same, where a repair makes so many of a hundred runs again at most: [`seriatim_txn::REPAIR_SHARE_MAX`].
+    /// The same, where what a repair makes again has touched so many of a hundred at most: [`seriatim_txn::REPAIR_SHARE_MAX`].
     #[must_use]
     pub fn up_to(self, share_max: u32) -> Repairs {
         Repairs { share_max, ..self }
@@ -107,18 +119,32 @@ impl Repairs {
 
     /// The runs of each operation that are made again when these are stale.
     pub fn after(&self, stale: &[Runs], touched: Touched<'_>) -> Box<[Again]> {
+        self.following(stale, &Touches::new(self.operations(), touched))
+    }
+
+    /// The same, if that is so much less than all that it pays.
+    fn worth_while(&self, stale: &[Runs], touched: Touched<'_>) -> Option<Box<[Again]>> {
+        let touches = Touches::new(self.operations(), touched);
+        let again = self.following(stale, &touches);
+        self.is_worth_while(&again, &touches).then_some(again)
+    }
+
+    /// Whether these runs have touched few enough of all that was touched: a scan is one run, however many rows it reads.
+    fn is_worth_while(&self, again: &[Again], touches: &Touches<'_>) -> bool {
+        let (mut made, mut all) = (0, 0);
+        for (operation, again) in again.iter().enumerate() {
+            let touched = touches.of(operation);
+            all += touched.len() as u64;
+            made += touched.iter().filter(|(iteration, _)| again.contains(*iteration)).count() as u64;
+        }
+        made * 100 <= all * u64::from(self.share_max)
+    }
+
+    fn following(&self, stale: &[Runs], touches: &Touches<'_>) -> Box<[Again]> {
         let mut again: Box<[Again]> = vec![Again::Kept; self.steps.len()].into();
         for &runs in stale {
             again[usize::from(runs.operation)].add(runs);
         }
-        let touches: Vec<OnceCell<Vec<Touch>>> = vec![OnceCell::new(); self.steps.len()];
-        let touches = |operation: usize| {
-            touches[operation].get_or_init(|| {
-                let mut all = Vec::new();
-                touched(operation as u16, &mut |iteration, record| all.push((iteration, record)));
-                all
-            })
-        };
         loop {
             let mut grown = false;
             for (first, followers) in self.followers.iter().enumerate() {
@@ -126,7 +152,7 @@ impl Repairs {
                     if again[first] == Again::Kept || again[then] == Again::All {
                         continue;
                     }
-                    for runs in following((first, &again[first]), then, follow, &touches) {
+                    for runs in following((first, &again[first]), then, follow, touches) {
                         grown |= again[then].add(runs);
                     }
                 }
@@ -139,23 +165,18 @@ impl Repairs {
 }
 
 /// The runs of `then` that follow those of `first`, `again` of which are made.
-fn following<'t>(
-    (first, again): (usize, &Again),
-    then: usize,
-    follow: Follow,
-    touches: &impl Fn(usize) -> &'t Vec<Touch>,
-) -> Vec<Runs> {
+fn following((first, again): (usize, &Again), then: usize, follow: Follow, touches: &Touches<'_>) -> Vec<Runs> {
     let (then, all) = (then as u16, vec![Runs::all(then as u16)]);
     match (follow, again) {
         (Follow::Iteration, Again::Some(iterations)) => iterations.iter().map(|at| Runs::one(then, *at)).collect(),
         (Follow::All | Follow::Iteration, _) => all,
         (Follow::Touching, _) => {
-            let made = touches(first).iter().filter(|(iteration, _)| again.contains(*iteration));
+            let made = touches.of(first).iter().filter(|(iteration, _)| again.contains(*iteration));
             // What is not known by its record may be any.
             let records: Option<BTreeSet<usize>> = made.map(|(_, record)| *record).collect();
             let Some(records) = records.filter(|records| !records.is_empty()) else { return all };
             let follows = |record: Option<usize>| record.is_none_or(|record| records.contains(&record));
-            let theirs = touches(usize::from(then)).iter().filter(|(_, record)| follows(*record));
+            let theirs = touches.of(usize::from(then)).iter().filter(|(_, record)| follows(*record));
             theirs.map(|(iteration, _)| Runs::one(then, *iteration)).collect()
         }
     }
@@ -223,13 +244,6 @@ impl<'p> Repairing<'p> {
         tx.note_repair(self.made.take());
     }
 
-    /// Whether these are few enough of the runs that the procedure consists of, as the last pass went.
-    fn is_worth_while(&self, again: &[Again]) -> bool {
-        let reached = || self.reached.iter().map(|reached| u64::from(reached.get()));
-        let made: u64 = again.iter().zip(reached()).map(|(again, reached)| again.count(reached)).sum();
-        made * 100 <= reached().sum::<u64>() * u64::from(self.repairs.share_max)
-    }
-
     /// The commit asks for these runs again: the next pass makes them, and those that follow them. `false` if there were too many repairs, or
     /// it would be little less than all: to begin anew is as cheap, and lets go of the locks.
     pub fn begin_repair(&mut self, stale: &[Runs], tx: &TxCore) -> bool {
@@ -237,10 +251,11 @@ impl<'p> Repairing<'p> {
             return false;
         }
         self.done += 1;
-        let again = self.repairs.after(stale, &|operation, visit| tx.touched(operation, visit));
-        if !self.is_worth_while(&again) {
+        let touched: Touched<'_> = &|operation, visit| tx.touched(operation, visit);
+        let Some(again) = self.repairs.worth_while(stale, touched) else {
+            tx.refuse_repair();
             return false;
-        }
+        };
         for (operation, again) in (0..).zip(&again) {
             match again {
                 Again::Kept => {}
@@ -256,10 +271,23 @@ impl<'p> Repairing<'p> {
     }
 }
 
+/// What a call met, for which keeping what a repair needs is or would have been worth while, or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Met {
+    /// No conflict.
+    #[default]
+    Nothing,
+    /// A conflict, which was repaired or could have been.
+    Conflict,
+    /// A conflict whose repair would have been little less than all.
+    Refused,
+}
+
 /// Whether calls of a procedure met conflicts lately, so that those that follow keep what a repair needs.
 ///
 /// The count rises with a call that met one and falls with one that did not, so that in the long run it rises if the share of the former is
-/// above [`seriatim_txn::REPAIR_FROM`], which the session passes in.
+/// above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A repair that was refused is no such conflict: keeping was in vain. Where
+/// these prevail, the count begins anew, so that it takes long until the next call keeps anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflicts(u32);
 
@@ -277,13 +305,16 @@ impl Conflicts {
         self.0 >= Conflicts::MOST / 2
     }
 
-    /// A call has ended, with a conflict or without.
+    /// A call has ended, and met this.
     #[inline]
-    pub fn called(&mut self, repair_from: u32, conflict: bool) {
-        self.0 = match conflict {
-            true => (self.0 + 100 - repair_from).min(Conflicts::MOST),
-            false => self.0.saturating_sub(repair_from),
+    pub fn called(&mut self, repair_from: u32, met: Met) {
+        self.0 = match met {
+            Met::Conflict => (self.0 + 100 - repair_from).min(Conflicts::MOST),
+            Met::Nothing | Met::Refused => self.0.saturating_sub(repair_from),
         };
+        if met == Met::Refused && !self.are_frequent() {
+            self.0 = 0;
+        }
     }
 }
 
@@ -329,10 +360,36 @@ mod tests {
         assert_eq!(of(&[(0, Some(1))]), Again::All, "nothing is known of it");
     }
 
+    #[test]
+    fn repairs_are_weighed_by_what_their_runs_touched() {
+        // Operation 0 has one run that scans, as many rows as this; 1 and 2 have two runs each, of which each touches one.
+        let worth_while = |scanned: usize, stale: &[Runs], share_max: u32| {
+            let touched: Touched<'_> = &|operation, visit| match operation {
+                0 => (0..scanned).for_each(|row| visit(0, Some(row))),
+                _ => (0..2).for_each(|iteration| visit(iteration, None)),
+            };
+            let followers = [vec![(2, Follow::All)], vec![(2, Follow::All)], Vec::new()];
+            Repairs::new((0..3).map(StepId).zip(followers)).up_to(share_max).worth_while(stale, touched)
+        };
+        let again = |again: [Again; 3]| Some(Box::from(again));
+        // Three of five runs, but of 104 rows four.
+        let tail = [Runs::all(1)];
+        assert_eq!(worth_while(100, &tail, 50), again([Again::Kept, Again::All, Again::All]));
+        assert_eq!(worth_while(100, &tail, 3), None);
+        assert_eq!(worth_while(4, &tail, 50), again([Again::Kept, Again::All, Again::All]));
+        assert_eq!(worth_while(3, &tail, 50), None);
+        // Of 104 rows those of one run, and the two that follow.
+        assert_eq!(worth_while(100, &[Runs::one(0, 0)], 99), again([some(&[0]), Again::Kept, Again::All]));
+        assert_eq!(worth_while(100, &[Runs::one(0, 0)], 98), None);
+        assert_eq!(worth_while(100, &[Runs::one(2, 1)], 1), again([Again::Kept, Again::Kept, some(&[1])]));
+        assert_eq!(worth_while(100, &[Runs::one(2, 1)], 0), None);
+    }
+
     /// Whether they are found frequent where one in so many calls meets one.
     fn frequent(repair_from: u32, one_in: u32) -> bool {
         let mut conflicts = Conflicts::new(repair_from);
-        (0..10_000).for_each(|call| conflicts.called(repair_from, call % one_in == 0));
+        let met = |call| if call % one_in == 0 { Met::Conflict } else { Met::Nothing };
+        (0..10_000).for_each(|call| conflicts.called(repair_from, met(call)));
         conflicts.are_frequent()
     }
 
@@ -347,9 +404,28 @@ mod tests {
     #[test]
     fn conflicts_stop_being_frequent_soon_after_the_last() {
         let mut conflicts = Conflicts::new(30);
-        (0..1000).for_each(|_| conflicts.called(30, true));
+        (0..1000).for_each(|_| conflicts.called(30, Met::Conflict));
         assert!(conflicts.are_frequent());
-        (0..100).for_each(|_| conflicts.called(30, false));
+        (0..100).for_each(|_| conflicts.called(30, Met::Nothing));
         assert!(!conflicts.are_frequent());
+    }
+
+    /// How many of 1000 calls keep what a repair needs, where each meets a conflict, and of so many repairs one is refused.
+    fn kept(repair_from: u32, one_in: u32) -> usize {
+        let mut conflicts = Conflicts::new(repair_from);
+        let mut call = |call: u32| {
+            let keeps = conflicts.are_frequent();
+            let met = if keeps && call % one_in == 0 { Met::Refused } else { Met::Conflict };
+            conflicts.called(repair_from, met);
+            keeps
+        };
+        (0..1000).filter(|&at| call(at)).count()
+    }
+
+    #[test]
+    fn where_repairs_are_refused_few_calls_keep_what_they_need() {
+        assert!(kept(30, 1) < 100, "{}", kept(30, 1));
+        assert!(kept(30, 4) > 900, "{}", kept(30, 4));
+        assert_eq!(kept(0, 1), 1000, "who wants it always has it");
     }
 }

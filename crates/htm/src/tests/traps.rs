@@ -185,6 +185,13 @@ fn trap_2_a_hopeless_region_falls_back_within_its_budgets() {
 }
 
 #[test]
+fn trap_2_long_bodies_have_less_of_conflicts_alone() {
+    for (weight, conflict) in [(0, 100), (1, 100), (2, 50), (40, 2), (101, 0)] {
+        assert_eq!(Budget::PAPER.for_weight(weight), Budget { conflict, ..Budget::PAPER });
+    }
+}
+
+#[test]
 fn trap_2_a_region_that_outgrows_the_processor_falls_back_after_ten() {
     let (htm, lock) = (emulated(SEED, 0), SpinLock::new());
     let words: Vec<_> = (0..600 * 8).map(|_| AtomicU64::new(0)).collect();

@@ -117,21 +117,19 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only(&HotClaim);
     }
-    // Who meets a locked record aborts again and again: a panic that left one behind would never end that.
-    let tid = abort_on_unwind("a commit", || {
-        loop {
-            state.installs.clear();
-            prepare(attempt, state);
-            match decide(attempt, state) {
-                Ok(tid) => break Ok(tid),
-                // What it can go on from is no failure of a record.
-                Err(conflict) => match attempt.go_on(true) {
-                    Ok(()) => {}
-                    Err(by) => break Err(refuted(attempt, conflict.by(by))),
-                },
-            }
+    let tid = loop {
+        state.installs.clear();
+        prepare(attempt, state);
+        // Who meets a locked record aborts again and again: a panic that left one behind would never end that.
+        let conflict = match abort_on_unwind("a commit", || decide(attempt, state)) {
+            Ok(tid) => break tid,
+            Err(conflict) => conflict,
+        };
+        // What it can go on from is no failure of a record.
+        if let Err(by) = attempt.go_on(true) {
+            return Err(refuted(attempt, conflict.by(by)));
         }
-    })?;
+    };
     let State { installs, .. } = state;
     for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
         attempt.base.moved(entry, install.place);

@@ -16,7 +16,7 @@ use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, HotRecord, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, REPAIR_FROM, REPAIR_SHARE_MAX, Redo, Requirements, RowBuffer, Table, VALIDATE,
+    ProtocolInfo, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX, Redo, Requirements, RowBuffer, Table, VALIDATE,
 };
 
 use crate::shared::gc;
@@ -62,17 +62,6 @@ const REPAIRS_MAX: Knob = Knob {
     max: 10_000,
     about: "how often a procedure's attempt is repaired, before it is run again as a whole; 0: never",
     source: "ours: the paper repairs until a hot record's lock cannot be had (Figure 4)",
-};
-
-/// Whether repairs leave nothing as it was.
-const REPAIR_ALL: Knob = Knob {
-    name: "repair_all",
-    unit: "0: no, 1: yes",
-    default: 0,
-    min: 0,
-    max: 1,
-    about: "whether a repair makes all operations again, not only those that follow what is stale: to measure what that is worth",
-    source: "Wu and Tan, USENIX ATC 2016, figure 18: HTCC (-S)",
 };
 
 const OPTIONS: [Knob; 16] = {

@@ -342,7 +342,10 @@ impl<O: Origin> Optimistic<O> {
         if TidWord(word.load(Ordering::Acquire)) == write.expected {
             return Some(false);
         }
-        let (now, newer) = newer::<O>(table, write.record).filter(|_| may)?;
+        if !may {
+            return None;
+        }
+        let (now, newer) = newer::<O>(table, write.record)?;
         let regardless = self.base.core.injects(Fault::RebaseRegardless);
         if !regardless && !self.merge(entry, newer) {
             return None;

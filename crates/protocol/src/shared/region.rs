@@ -36,13 +36,20 @@ const fn retries(name: &'static str, default: u32, about: &'static str, source: 
     Knob { name, unit: "aborts", default: default as u64, min: 1, max: 1_000_000, about, source }
 }
 
+/// Of conflicts.
+const fn by_weight(knob: Knob) -> Knob {
+    let unit = "aborts of a region of one record or range; of n an nth, and at least 1";
+    let source = "Wang et al., EuroSys 2014, §6.1, whose budget is not divided; ours by what the region touches, as a large one loses more with each";
+    Knob { unit, source, ..knob }
+}
+
 const BUDGET: Budget = Budget::PAPER;
-const CONFLICT_MAX: Knob = retries(
+const CONFLICT_MAX: Knob = by_weight(retries(
     "region_conflict_max",
     BUDGET.conflict,
     "aborts of a region by conflicts before it runs under the fallback locks",
     PAPER,
-);
+));
 const CAPACITY_MAX: Knob = retries(
     "region_capacity_max",
     BUDGET.capacity,
@@ -134,8 +141,11 @@ impl Conflict {
         self.failure.is_some()
     }
 
-    /// The same, with what refutes the attempt, where it looked for that.
+    /// The same, with what refutes the attempt, where it looked for that. What others hold locked has not changed yet.
     pub(crate) fn by(self, failure: Option<ValidationFailure>) -> Conflict {
+        if self.is_busy() {
+            return self;
+        }
         Conflict { failure: failure.or(self.failure), ..self }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use seriatim_engine::procedure::execution::Steps;
 use seriatim_engine::procedure::in_procedure;
 use seriatim_engine::procedure::reach;
-use seriatim_engine::procedure::repair::Conflicts;
+use seriatim_engine::procedure::repair::{Conflicts, Met};
 use seriatim_engine::{Body, Committed, Decided, Detached, Operations, Origin, Pending, Runner, Step, with_value};
 use seriatim_txn::{Mode, PartitionSet, Partitions};
 
@@ -131,7 +131,11 @@ impl Session {
         };
         if entry.strategy == CallStrategy::Repaired {
             let again = result.as_ref().map_or_else(TransactError::is_retryable, |committed| committed.attempts > 1);
-            conflicts.called(entry.repair_from, runner.tx.take_repaired() || again);
+            let met = match runner.tx.take_met() {
+                Met::Nothing if again => Met::Conflict,
+                met => met,
+            };
+            conflicts.called(entry.repair_from, met);
         }
         if let Err(error) = &mut result {
             in_procedure(error, P::NAME);

@@ -16,7 +16,7 @@ use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span, StepId};
 use seriatim_procedure::plan::{self, Chopping, Fragments, Kind, Options, Plan};
 use seriatim_procedure::show;
-use seriatim_txn::{Freshness, Knob, Mode, REPAIR_FROM, REPAIR_SHARE_MAX};
+use seriatim_txn::{Freshness, Knob, Mode, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX};
 
 use super::support::{CallByName, Erased};
 use super::{Declared, ExecutionMode, Procedures};
@@ -452,10 +452,14 @@ impl Database {
         let followers = steps
             .followers(&plan, |table| schema.table(&plan.tables[table].name).is_none_or(|table| table.cluster > 0));
         let steps_of = plan.operations.iter().map(|operation| StepId(operation.step as u16));
-        let option = |wanted: &Knob| self.engine().protocol_options().find(|(knob, _)| knob.name == wanted.name);
-        let percent = |knob: &Knob, otherwise| option(knob).map_or(otherwise, |(_, percent)| percent as u32);
-        let repairs = Repairs::new(steps_of.zip(followers)).up_to(percent(&REPAIR_SHARE_MAX, 100));
-        let repair_from = percent(&REPAIR_FROM, 0);
+        let option = |wanted: &Knob, otherwise| {
+            let mut options = self.engine().protocol_options();
+            options.find(|(knob, _)| knob.name == wanted.name).map_or(otherwise, |(_, value)| value as u32)
+        };
+        // A repair of all is no less than all.
+        let share_max = if option(&REPAIR_ALL, 0) == 1 { 100 } else { option(&REPAIR_SHARE_MAX, 100) };
+        let repairs = Repairs::new(steps_of.zip(followers)).up_to(share_max);
+        let repair_from = option(&REPAIR_FROM, 0);
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
         let reach = Reach::new(&plan, &declaration, self.engine());
         let plan = Arc::new(plan);

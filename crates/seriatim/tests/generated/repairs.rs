@@ -304,8 +304,26 @@ fn push_on(tx: &Tx, from: u32) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
+/// Adds up the cells, and notes the sum with what a link leads to.
+#[procedure]
+fn total(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    let mut sum = 0u64;
+    for cell in tx.scan::<Cells>(0..6)? {
+        sum += cell.n;
+    }
+    let link = tx.require::<Link>(id)?;
+    sum += u64::from(link.to);
+    tx.update::<Sum>(id, |noted| noted.n = sum)?;
+    Ok(sum)
+}
+
 fn open(builder: Builder) -> (Database, Session) {
-    let db = builder.check_plans(true).workers(4).open().expect("a valid setting");
+    open_unchecked(builder.check_plans(true))
+}
+
+/// The same, where not all calls are made so that they can be checked.
+fn open_unchecked(builder: Builder) -> (Database, Session) {
+    let db = builder.workers(4).open().expect("a valid setting");
     let cells = db.create::<Cells>().expect("a valid table");
     let entries = db.create::<Entry>().expect("a valid table");
     db.create::<Line>().expect("a valid table");
@@ -313,7 +331,8 @@ fn open(builder: Builder) -> (Database, Session) {
     let links = db.create::<Link>().expect("a valid table");
     let sums = db.create::<Sum>().expect("a valid table");
     let accounts = db.create::<Account>().expect("a valid table");
-    db.register(procedures![chase, mark, add_up, order, walk, wander, carry, push_on, book]).expect("sound procedures");
+    db.register(procedures![chase, mark, add_up, order, walk, wander, carry, push_on, book, total])
+        .expect("sound procedures");
     let mut session = db.session();
     let load = session.transact(|tx| {
         (0..6).try_for_each(|id| tx.insert(&cells, &Cells { id, n: u64::from(id) }))?;
@@ -453,8 +472,8 @@ fn repairs_give_and_leave_what_full_executions_do() {
     let seed = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rng::entropy);
     println!("seed {seed}");
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
-        for all in [0, 1] {
-            let repairs = compare(whatever_it_takes().htm(mode).protocol_option("repair_all", all), 1000, seed);
+        for builder in [whatever_it_takes(), Database::builder().protocol(NAME).protocol_option("repair_all", 1)] {
+            let repairs = compare(builder.htm(mode), 1000, seed);
             assert!(repairs > 100, "{repairs} repairs");
         }
         let repairs = compare(Database::builder().protocol(NAME).htm(mode), 1000, seed);
@@ -533,25 +552,88 @@ fn attempts_are_repaired_so_often_and_then_run_again_as_a_whole() {
     }
 }
 
+/// How many repairs and attempts a call takes before whose commit these rows of the cells change, of four that it marks.
+fn ends(options: &[(&str, u64)], changed: &[u32]) -> (u64, u32) {
+    let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent);
+    let (db, mut session) =
+        open(options.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value)));
+    let (cells, other, changed) = (db.table::<Cells>().expect("it is there"), db.clone(), changed.to_vec());
+    let change = move || {
+        let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
+        other.session().transact(change).expect("nobody holds a lock");
+    };
+    MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
+    let committed = session.call(mark, &vec![1, 2, 3, 4]).expect("it commits in the end");
+    (db.statistics().repairs, committed.attempts)
+}
+
 /// Where a repair would make most of a procedure again, it is run again as a whole.
 #[test]
 fn what_is_little_less_than_all_is_not_repaired() {
-    let ends = |share: u64, changed: &[u32]| {
-        let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent);
-        let (db, mut session) = open(builder.protocol_option("repair_share_max", share));
-        let (cells, other, changed) = (db.table::<Cells>().expect("it is there"), db.clone(), changed.to_vec());
-        let change = move || {
-            let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
-            other.session().transact(change).expect("nobody holds a lock");
-        };
-        MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
-        let committed = session.call(mark, &vec![1, 2, 3, 4]).expect("it commits in the end");
-        (db.statistics().repairs, committed.attempts)
-    };
+    let ends = |share: u64, changed: &[u32]| ends(&[("repair_share_max", share)], changed);
     // Two operations in each of four iterations.
     assert_eq!(ends(50, &[3]), (1, 1));
     assert_eq!(ends(50, &[1, 3]), (1, 1));
     assert_eq!(ends(50, &[1, 2, 3]), (0, 2));
     assert_eq!(ends(100, &[1, 2, 3, 4]), (1, 1));
     assert_eq!(ends(0, &[3]), (0, 2));
+}
+
+#[test]
+fn repairs_of_all_operations_are_made_whatever_they_are_of_all() {
+    assert_eq!(ends(&[("repair_all", 1)], &[3]), (1, 1));
+    assert_eq!(ends(&[("repair_all", 1), ("repair_share_max", 10)], &[3]), (1, 1));
+    assert_eq!(ends(&[("repair_all", 0), ("repair_share_max", 10)], &[3]), (0, 2));
+}
+
+/// For how many of 200 calls, each of which meets a conflict, the commit asks for a repair, and how many repairs are made.
+fn asked(call: fn(&mut Session) -> Result<(), TransactError>, change: fn(&Tx, &Database, u32)) -> (u32, u64) {
+    let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent).protocol_option("hot", 0);
+    let (db, mut session) = open_unchecked(builder);
+    REPAIRS.set(0);
+    for round in 0..200 {
+        let other = db.clone();
+        let changed = move || {
+            let change = |tx: &Tx| Ok(change(tx, &other, round));
+            other.session().transact(change).expect("nobody holds a lock");
+        };
+        MEANWHILE.set([Box::new(changed) as Box<dyn FnOnce()>].into());
+        call(&mut session).expect("it commits in the end");
+    }
+    (REPAIRS.get(), db.statistics().repairs)
+}
+
+/// What a repair needs is kept where conflicts are frequent and repairs are made.
+#[test]
+fn calls_keep_nothing_for_repairs_that_are_refused() {
+    let (asked_for, made) = asked(
+        |session| session.call(total, &0).map(drop),
+        |tx, db, round| tx.put(&db.table().expect("it is there"), &Link { id: 0, to: round }).expect("it is there"),
+    );
+    assert!(asked_for > 150 && made == u64::from(asked_for), "{asked_for} of 200 calls kept what a repair needs");
+    let (asked_for, made) = asked(
+        |session| session.call(order, &vec![0, 1, 2, 3, 4]).map(drop),
+        |tx, db, n| {
+            let cells = db.table().expect("it is there");
+            (0..5).for_each(|id| tx.put(&cells, &Cells { id, n: n.into() }).expect("it is there"));
+        },
+    );
+    assert!((1..20).contains(&asked_for) && made == 0, "{asked_for} of 200 calls kept what a repair needs");
+}
+
+/// A scan is one run, and as much work as it reads rows.
+#[test]
+fn a_wide_scan_is_kept_where_what_comes_behind_it_is_stale() {
+    let (db, mut session) = open(Database::builder().protocol(NAME).htm(HtmMode::Absent));
+    let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
+    let relink = move || {
+        let relink = |tx: &Tx| tx.put(&links, &Link { id: 0, to: 5 });
+        other.session().transact(relink).expect("nobody holds a lock");
+    };
+    MEANWHILE.set([Box::new(relink) as Box<dyn FnOnce()>].into());
+    let committed = session.call(total, &0).expect("it is repaired");
+    // Two of its three operations, which touch a row each; the scan reads six.
+    assert_eq!((committed.value, committed.attempts), (15 + 5, 1));
+    let statistics = db.statistics();
+    assert_eq!((statistics.repairs, statistics.runs_repaired), (1, 2));
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnType, ColumnUse, RowRef};
 use seriatim_store::Direction;
-use seriatim_txn::{Added, Addition, Runs, Updating};
+use seriatim_txn::{Added, Addition, Reason, Runs, Updating};
 
 use super::repairs::{asks, repair, run};
 use super::*;
@@ -176,6 +176,35 @@ fn what_passes_makes_no_record_hot() {
     assert_eq!(both(&cells, 0), [1, 6 * heat::FAILURES.default as i64]);
 }
 
+/// Who is in a commit's way has changed nothing yet: there is nothing to repair, and the locks of hot records are given back.
+#[test]
+fn what_others_hold_is_not_taken_for_changed() {
+    for mode in modes() {
+        let cells = cells(mode);
+        assert!(flip(&cells, 1, true));
+        let mut worker = noting(&cells);
+        run(&mut worker, 0, 0);
+        assert!(add(&cells, &mut worker, 1).is_ok());
+        assert_eq!(count(&cells, &mut worker, 0, 1), Ok(()));
+        let set = |with: fn(TidWord) -> TidWord| {
+            at(&cells, 0, |record| {
+                let word = record_header::tid_word(&cells.cells.record_layout, record);
+                word.store(with(TidWord(word.load(Ordering::Acquire))).0, Ordering::Release);
+            })
+        };
+        assert!(set(TidWord::locked).is_some());
+        let refused = worker.commit(&mut NoRedo);
+        assert!(
+            matches!(&refused, Err(OpError::Abort(cause)) if cause.reason == Reason::RecordLocked),
+            "{mode:?}: {refused:?}"
+        );
+        worker.abort();
+        assert!(set(TidWord::unlocked).is_some());
+        nothing_is_held(&cells);
+        assert_eq!(both(&cells, 0), [1, 0]);
+    }
+}
+
 #[test]
 fn runs_are_asked_for_that_cannot_go_on_and_notes_of_the_others_outlive_a_repair() {
     for mode in modes() {
@@ -205,6 +234,98 @@ fn runs_are_asked_for_that_cannot_go_on_and_notes_of_the_others_outlive_a_repair
         assert!(commit(&mut worker).is_ok());
         assert_eq!([1, 2, 3].map(|id| both(&cells, id)), [[10, 41], [100, 301], [1001, 7]]);
     }
+}
+
+/// What an attempt read of its own rows is noted of their entries, wherever these are after a repair.
+#[test]
+fn looks_at_own_rows_follow_their_entries() {
+    for mode in modes() {
+        let cells = cells(mode);
+        let mut worker = noting(&cells);
+        let first = |worker: &mut Of, seen: i64| {
+            run(worker, 0, 0);
+            assert_eq!(look(&cells, worker, 0, VALUE), Ok(seen));
+            assert_eq!(change(&cells, worker, 1, ColumnSet::of(VALUE)), Ok(()));
+        };
+        let then = |worker: &mut Of, sum: i64| {
+            run(worker, 1, 0);
+            assert_eq!(count(&cells, worker, 2, 1), Ok(()));
+            run(worker, 2, 0);
+            assert_eq!(look(&cells, worker, 2, SUM), Ok(sum));
+        };
+        first(&mut worker, 1);
+        then(&mut worker, 1);
+        changed(&cells, 0);
+        asks(&mut worker, &[Runs::one(0, 0)]);
+        // The entry of the sum takes the place of the one that leaves.
+        repair(&mut worker).forget(Runs::one(0, 0), true);
+        first(&mut worker, 2);
+        counted(&cells, 2, 10);
+        asks(&mut worker, &[Runs::one(1, 0)]);
+        (1..3).for_each(|operation| repair(&mut worker).forget(Runs::one(operation, 0), true));
+        then(&mut worker, 11);
+        assert!(commit(&mut worker).is_ok());
+        assert_eq!([1, 2].map(|id| both(&cells, id)), [[11, 0], [100, 11]]);
+    }
+}
+
+/// An update that was merged is the only one of its row no longer, when a run of the next pass updates it as well.
+#[test]
+fn an_update_that_was_merged_is_asked_for_where_another_is_built_on_it() {
+    for mode in modes() {
+        let cells = cells(mode);
+        let mut worker = noting(&cells);
+        run(&mut worker, 0, 0);
+        assert_eq!(look(&cells, &mut worker, 0, VALUE), Ok(1));
+        run(&mut worker, 1, 0);
+        assert_eq!(count(&cells, &mut worker, 1, 1), Ok(()));
+        counted(&cells, 1, 10);
+        changed(&cells, 0);
+        asks(&mut worker, &[Runs::one(0, 0)]);
+        repair(&mut worker).forget(Runs::one(0, 0), true);
+        run(&mut worker, 0, 0);
+        assert_eq!(look(&cells, &mut worker, 0, VALUE), Ok(2));
+        run(&mut worker, 2, 0);
+        assert_eq!(count(&cells, &mut worker, 1, 2), Ok(()));
+        counted(&cells, 1, 100);
+        asks(&mut worker, &[Runs::one(1, 0)]);
+        (1..3).for_each(|operation| repair(&mut worker).forget(Runs::one(operation, 0), true));
+        for (operation, units) in [(1, 1), (2, 2)] {
+            run(&mut worker, operation, 0);
+            assert_eq!(count(&cells, &mut worker, 1, units), Ok(()));
+        }
+        assert!(commit(&mut worker).is_ok());
+        assert_eq!(both(&cells, 1), [10, 113]);
+    }
+}
+
+/// An attempt that was rebased as often as it may be is repaired where it could go on.
+#[test]
+fn what_was_rebased_so_often_is_asked_for() {
+    let cells = cells(HtmMode::Absent);
+    let options = Options::new(&Htcc::INFO, &[("rebases_max".to_owned(), 2)]).expect("in range");
+    let protocol = Htcc::open(&options, &cells.environment);
+    let mut worker = protocol.worker(cells.environment.core().expect("a free slot"));
+    worker.attempt().bases.encourage();
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    run(&mut worker, 0, 0);
+    assert_eq!(look(&cells, &mut worker, 0, VALUE), Ok(1));
+    run(&mut worker, 1, 0);
+    assert_eq!(count(&cells, &mut worker, 1, 1), Ok(()));
+    for round in 0..3 {
+        counted(&cells, 1, 10);
+        changed(&cells, 0);
+        let stale = [Runs::one(0, 0), Runs::one(1, 0)];
+        let stale = if round < 2 { &stale[..1] } else { &stale };
+        asks(&mut worker, stale);
+        stale.iter().for_each(|&runs| repair(&mut worker).forget(runs, true));
+        run(&mut worker, 0, 0);
+        assert_eq!(look(&cells, &mut worker, 0, VALUE), Ok(2 + round));
+    }
+    run(&mut worker, 1, 0);
+    assert_eq!(count(&cells, &mut worker, 1, 1), Ok(()));
+    assert!(commit(&mut worker).is_ok());
+    assert_eq!(both(&cells, 1), [10, 31]);
 }
 
 /// Of two updates of a row the later is taken back in a repair: what others did meanwhile is in what is left, or that is asked for as well.
@@ -352,6 +473,23 @@ fn a_range_is_refuted_by_who_fills_what_a_dropped_run_has_linked() {
             }
             assert_eq!(seen, usize::from(fills), "{mode:?} {beside}");
             assert_eq!(both(&cells, 1), [10, 1]);
+        }
+    }
+}
+
+/// One that writes nothing has ended as well as others: its scan goes on no more.
+#[test]
+fn who_only_reads_has_looked_as_far_as_it_did() {
+    for mode in modes() {
+        for (most, passes) in [(1, true), (usize::MAX, false)] {
+            let cells = cells(mode);
+            inserted(&cells, 11);
+            inserted(&cells, 14);
+            let mut worker = noting(&cells);
+            assert_eq!(look(&cells, &mut worker, 0, VALUE), Ok(1));
+            assert_eq!(scan(&cells, &mut worker, (10, 20), most), most.min(2));
+            inserted(&cells, 12);
+            assert_eq!(commit(&mut worker).is_ok(), passes, "{mode:?}");
         }
     }
 }
