@@ -45,12 +45,12 @@ const WAIT_MAX: &str = "wait_max_us";
 const SNAPSHOTS: &str = "snapshot_interval_ms";
 
 /// Options of protocols that lock hot records and repair: which are hot, that those that are contended become so as soon as can be, and
-/// cold again, and that every call can be repaired, whatever it takes.
+/// cold again, and that every call can be repaired: whatever it takes where all are hot, else where that is worth while.
 const HOT: &str = "hot";
 /// All of them, and where one thread has several transactions it would wait for itself.
 const HOT_ALL: [(&str, u64); 4] = [(HOT, 2), ("lock_steps", 6), ("repair_from", 0), ("repair_share_max", 100)];
-const HOT_SOON: [(&str, u64); 5] =
-    [("hot_period", 1), ("hot_failures", 1), ("hot_failures_kept", 2), ("repair_from", 0), ("repair_share_max", 100)];
+const HOT_SOON: [(&str, u64); 4] =
+    [("hot_period", 1), ("hot_failures", 1), ("hot_failures_kept", 2), ("repair_from", 0)];
 
 impl Setting {
     /// A protocol on a back end, as it is by default.

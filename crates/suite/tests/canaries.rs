@@ -399,7 +399,7 @@ fn what_clients_see_of_hot_records_read_without_a_lock_convicts_them() {
 
 #[test]
 fn commits_that_go_on_regardless_are_caught_by_clients_and_sums() {
-    for protocol in ["dbx", "silo"] {
+    for protocol in ["dbx", "silo", "htcc"] {
         convicted_by_clients(DataModel::ListsInColumns, protocol, Fault::RebaseRegardless);
         caught_by_workload(protocol, Fault::RebaseRegardless, "tpcc", "3.3.2.1");
     }

@@ -97,7 +97,7 @@ pub struct Capabilities {
     /// transactions of which one overwrites what the other read, the former's TID is above the latter's.
     pub tid_order: bool,
     /// Transactions at columns of one row that are not of one group ([`Protocol::column_groups`]) do not conflict, unless one of them
-    /// inserts or deletes the row, or conflicts have been rare. Its histories are judged by groups, those of others by whole rows.
+    /// inserts or deletes the row, conflicts have been rare, or the protocol has found the row contended and locks it. Its histories are judged by groups, those of others by whole rows.
     pub column_groups: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,

@@ -415,7 +415,7 @@ mod tests {
         let mut conflicts = Conflicts::new(repair_from);
         let mut call = |call: u32| {
             let keeps = conflicts.are_frequent();
-            let met = if keeps && call % one_in == 0 { Met::Refused } else { Met::Conflict };
+            let met = if keeps && call.is_multiple_of(one_in) { Met::Refused } else { Met::Conflict };
             conflicts.called(repair_from, met);
             keeps
         };

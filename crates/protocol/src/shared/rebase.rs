@@ -253,8 +253,9 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Goes on from the newest row versions. True if there were newer ones, and what the attempt used is the same in all of them: its
-    /// commit can be tried again, unless that was done too often. Writes are merged where the attempt `commits`: not while it may still look at
-    /// rows that it wrote, or tell that a sum left its range.
+    /// commit can be tried again, unless that was done too often. Writes are merged where the attempt `commits`: not while its body runs,
+    /// which may still look at rows that it wrote, or tell that a sum left its range. (Runs that a repair makes again find what was merged: rows as they
+    /// would have written them.)
     #[cold]
     pub(crate) fn rebase(&mut self, commits: bool) -> bool {
         self.go_on(commits).is_ok()

@@ -1,7 +1,7 @@
 //! The write set: private row versions until commit, with savepoints.
 //!
 //! An entry's row version is never changed in place once handed out: every further update of the same row works on a
-//! new copy, so rows a transaction holds stay as they were read (until its commit, which may merge them into newer row versions), and a savepoint is a position in the list of replaced
+//! new copy, so rows a transaction holds stay as they were read (until a commit, be it one that asks for a repair, which may merge them into newer row versions), and a savepoint is a position in the list of replaced
 //! entries. Where a protocol repairs, each row version knows the run of an operation that made it, and those of an
 //! operation can be taken back.
 

@@ -587,14 +587,17 @@ fn repairs_of_all_operations_are_made_whatever_they_are_of_all() {
 }
 
 /// For how many of 200 calls, each of which meets a conflict, the commit asks for a repair, and how many repairs are made.
-fn asked(call: fn(&mut Session) -> Result<(), TransactError>, change: fn(&Tx, &Database, u32)) -> (u32, u64) {
+fn asked(
+    call: fn(&mut Session) -> Result<(), TransactError>,
+    change: fn(&Tx, &Database, u32) -> Result<(), Abort>,
+) -> (u32, u64) {
     let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent).protocol_option("hot", 0);
     let (db, mut session) = open_unchecked(builder);
     REPAIRS.set(0);
     for round in 0..200 {
         let other = db.clone();
         let changed = move || {
-            let change = |tx: &Tx| Ok(change(tx, &other, round));
+            let change = |tx: &Tx| change(tx, &other, round);
             other.session().transact(change).expect("nobody holds a lock");
         };
         MEANWHILE.set([Box::new(changed) as Box<dyn FnOnce()>].into());
@@ -608,14 +611,14 @@ fn asked(call: fn(&mut Session) -> Result<(), TransactError>, change: fn(&Tx, &D
 fn calls_keep_nothing_for_repairs_that_are_refused() {
     let (asked_for, made) = asked(
         |session| session.call(total, &0).map(drop),
-        |tx, db, round| tx.put(&db.table().expect("it is there"), &Link { id: 0, to: round }).expect("it is there"),
+        |tx, db, round| tx.put(&db.table().expect("it is there"), &Link { id: 0, to: round }),
     );
     assert!(asked_for > 150 && made == u64::from(asked_for), "{asked_for} of 200 calls kept what a repair needs");
     let (asked_for, made) = asked(
         |session| session.call(order, &vec![0, 1, 2, 3, 4]).map(drop),
         |tx, db, n| {
             let cells = db.table().expect("it is there");
-            (0..5).for_each(|id| tx.put(&cells, &Cells { id, n: n.into() }).expect("it is there"));
+            (0..5).try_for_each(|id| tx.put(&cells, &Cells { id, n: n.into() }))
         },
     );
     assert!((1..20).contains(&asked_for) && made == 0, "{asked_for} of 200 calls kept what a repair needs");
