@@ -197,7 +197,9 @@ fn one_thread_executes_many_transactions_that_are_decided_in_one_batch() {
                 .map(|_| {
                     let queued = Arc::clone(&queued);
                     executor.transact(move |_| {
-                        queued.iter().for_each(|barrier| drop(barrier.wait()));
+                        for barrier in queued.iter() {
+                            barrier.wait();
+                        }
                         Ok(())
                     })
                 })
@@ -210,7 +212,7 @@ fn one_thread_executes_many_transactions_that_are_decided_in_one_batch() {
             let closures: Vec<_> = closures.collect();
             let calls: Vec<_> = (32..64).map(|id| executor.call(add, (id, 1))).collect();
             queued[1].wait();
-            held.into_iter().for_each(|held| drop(held.wait().expect("it does nothing")));
+            held.into_iter().for_each(|held| assert_eq!(held.wait().expect("it does nothing").attempts, 1));
             closures.into_iter().for_each(|running| assert_eq!(running.wait().expect("its own row").attempts, 1));
             calls.into_iter().for_each(|running| assert_eq!(running.wait().expect("its own row").attempts, 1));
             let queue = db.statistics().since(&before).queue.expect("it is queued");
