@@ -154,6 +154,11 @@ impl<T> CountedVec<T> {
         self.items.retain(fits);
     }
 
+    /// Likewise; those that stay may be changed.
+    pub fn retain_mut(&mut self, fits: impl FnMut(&mut T) -> bool) {
+        self.items.retain_mut(fits);
+    }
+
     /// Drops all items, at the end of a transaction or before the next one.
     #[inline(always)]
     pub fn clear(&mut self) {

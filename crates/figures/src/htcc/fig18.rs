@@ -20,8 +20,8 @@ pub(crate) const FIGURE: Figure = Figure {
     paper_shows: "With 4 warehouses and 40 threads HTCC commits 1.2 million transactions a second, over 10 % more than without static analysis (-S: all \
                   operations of a refuted transaction run again) and over 40 % more than without the workset cache as well (-SC), which is 20 % ahead of \
                   OCC.",
-    here: "TPC-C's full mix. `repair_all=1` makes all operations again in a repair (-S), \
-           `repairs_max=0` runs a refuted transaction again as a whole (-SC). 4 warehouses on simulated cores, one on the machine's threads.",
+    here: "TPC-C's full mix. `repair_all=1` makes all operations again in a repair (-S), `repairs_max=0` runs a refuted transaction again as a \
+           whole (-SC). 4 warehouses on simulated cores, one on the machine's threads.",
     points: |setting| parts(setting, &PARTS),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[

@@ -73,6 +73,22 @@ impl Stage {
         self.open_with(self.bench.worker(), Mode::ReadOnly)
     }
 
+    /// One of its own that looks at a cell.
+    fn look_past(&mut self, key: u64) -> Option<i64> {
+        let mut open = self.snapshot();
+        let value = self.read(&mut open, key);
+        self.commit(open);
+        value
+    }
+
+    /// A transaction in each of so many epochs that changes a cell.
+    fn overwrite_by_epochs(&mut self, key: u64, epochs: u32) {
+        for _ in 0..epochs {
+            self.bench.environment.advance_epoch();
+            self.overwrite(key);
+        }
+    }
+
     /// What a scan of all sees.
     fn scan(&self, open: &mut Open) -> Vec<i64> {
         let mut scan = Scan::default();
@@ -641,18 +657,11 @@ fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
 fn a_snapshot_finds_what_was_replaced_while_nobody_read() {
     let mut stage = Stage::new();
     let oldest = stage.begin();
-    for _ in 0..40 {
-        stage.bench.environment.advance_epoch();
-        stage.overwrite(X);
-    }
-    let mut old = stage.snapshot();
-    assert_eq!(stage.read(&mut old, X), Some(10));
-    stage.commit(old);
+    stage.overwrite_by_epochs(X, 40);
+    assert_eq!(stage.look_past(X), Some(10));
     abort(oldest);
     stage.bench.pass_time();
-    let mut new = stage.snapshot();
-    assert_eq!(stage.read(&mut new, X), Some(50));
-    stage.commit(new);
+    assert_eq!(stage.look_past(X), Some(50));
 }
 
 /// A worker that is about to draw came online since the round of the horizon that is about to end: snapshots read below all that it may draw.
@@ -663,13 +672,8 @@ fn a_snapshot_beside_one_that_draws_finds_what_was_replaced_since() {
     let mut worker = stage.bench.worker();
     let drawing = worker.core().local.worker();
     stage.bench.protocol.under_way.begin(drawing);
-    for _ in 0..40 {
-        stage.bench.environment.advance_epoch();
-        stage.overwrite(X);
-    }
-    let mut old = stage.snapshot();
-    assert_eq!(stage.read(&mut old, X), Some(10));
-    stage.commit(old);
+    stage.overwrite_by_epochs(X, 40);
+    assert_eq!(stage.look_past(X), Some(10));
     stage.bench.protocol.under_way.end(drawing);
 }
 

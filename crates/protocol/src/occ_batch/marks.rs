@@ -23,7 +23,7 @@ use seriatim_base::thread::Touch;
 use seriatim_catalog::ColumnSet;
 use seriatim_memory::{CountedVec, Local, Options};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, OpError, Reason, Table};
+use seriatim_txn::{Core, OpError, Table};
 
 use crate::shared::access_locks::{AccessLocks, For};
 use crate::shared::origin::Origin;
@@ -140,14 +140,20 @@ impl AccessLocks for Marks {
     const ANNOUNCES: bool = true;
 
     #[inline]
-    fn look(&mut self, _: &mut Core, table: &Table, record: RecordPtr, _: For) -> Result<(TidWord, usize), OpError> {
+    fn look(
+        &mut self,
+        core: &mut Core,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize), OpError> {
         if self.waits {
             let word = mark(table, record);
             if Mark(word.load(Ordering::Relaxed)).concerns(self.used) {
                 self.wait(word);
             }
         }
-        record_header::settled_version(table, record).ok_or(OpError::execute(Reason::RecordLocked))
+        ().look(core, table, record, access)
     }
 
     #[inline(always)]

@@ -259,6 +259,13 @@ fn begin_waiting(bench: &Bench<OccBatch>) -> Held {
     held
 }
 
+/// One that is going to write X, and has been executed.
+fn begin_marking(bench: &Bench<OccBatch>) -> Held {
+    let mut held = Held::begin(bench).change(bench, X);
+    let _ = held.prepare();
+    held
+}
+
 /// The mark of a row's record.
 fn mark(bench: &Bench<OccBatch>, key: u64) -> u64 {
     let mut held = Held::begin(bench).read(bench, key);
@@ -300,8 +307,7 @@ fn a_mark_is_taken_off_with_the_decision() {
 #[test]
 fn a_mark_is_taken_off_when_its_transaction_is_refused() {
     let bench = batching(bench());
-    let mut writer = Held::begin(&bench).change(&bench, X);
-    let _ = writer.prepare();
+    let mut writer = begin_marking(&bench);
     writer.0.detach().expect("it holds").refuse();
     assert_eq!(mark(&bench, X), 0);
     writer.0.abort();
@@ -310,8 +316,7 @@ fn a_mark_is_taken_off_when_its_transaction_is_refused() {
 #[test]
 fn who_has_waited_for_long_enough_reads_what_is_there_and_commits_before_the_writer() {
     let bench = batching(bench());
-    let mut writer = Held::begin(&bench).change(&bench, X);
-    let _ = writer.prepare();
+    let mut writer = begin_marking(&bench);
     let mut reader = begin_waiting(&bench);
     assert_eq!(bench.read(&mut reader.0, X), Ok(Some(10)));
     let mut reader = reader.change(&bench, Y);
@@ -352,8 +357,7 @@ fn others_do_not_wait() {
 #[test]
 fn who_may_wait_is_not_who_comes_next() {
     let bench = batching(bench());
-    let mut writer = Held::begin(&bench).change(&bench, X);
-    let _ = writer.prepare();
+    let mut writer = begin_marking(&bench);
     let mut held = begin_waiting(&bench);
     let ends: [fn(&mut Held); 2] = [|held| drop(held.0.commit(&mut NoRedo)), |held| held.0.abort()];
     for ends in ends {
@@ -376,8 +380,7 @@ fn who_may_wait_is_not_who_comes_next() {
 fn without_storage_batching_nothing_is_marked_and_nobody_waits() {
     let mut bench = bench();
     bench.protocol.storage_batching = false;
-    let mut writer = Held::begin(&bench).change(&bench, X);
-    let _ = writer.prepare();
+    let writer = begin_marking(&bench);
     assert_eq!(mark(&bench, X), 0);
     let mut reader = begin_waiting(&bench).read(&bench, X);
     assert!(!reader.prepare().waited);

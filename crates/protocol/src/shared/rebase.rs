@@ -137,19 +137,13 @@ impl Bases {
 
     /// This entry was taken out of the write set, and what was the last is in its place.
     pub(crate) fn taken(&mut self, entry: usize, last: usize) {
-        let mut left = 0;
-        for at in 0..self.writes.len() {
-            let mut base = self.writes[at];
-            if base.entry as usize == entry {
-                continue;
-            }
+        self.writes.retain_mut(|base| {
+            let stays = base.entry as usize != entry;
             if base.entry as usize == last {
                 base.entry = entry as u32;
             }
-            self.writes[left] = base;
-            left += 1;
-        }
-        self.writes.truncate(left);
+            stays
+        });
     }
 
     /// A row version was taken back of this entry of the write set.
@@ -159,15 +153,8 @@ impl Bases {
 
     /// Entries of the read set leave it.
     pub(super) fn retain_reads(&mut self, stays: impl Fn(usize) -> bool) {
-        let (mut left, mut numbers) = (0, Renumbering::new(stays));
-        for at in 0..self.reads.len() {
-            let mut base = self.reads[at];
-            let Some(entry) = numbers.of(base.entry as usize) else { continue };
-            base.entry = entry as u32;
-            self.reads[left] = base;
-            left += 1;
-        }
-        self.reads.truncate(left);
+        let mut numbers = Renumbering::new(stays);
+        self.reads.retain_mut(|base| numbers.of(base.entry as usize).map(|entry| base.entry = entry as u32).is_some());
     }
 
     /// Nothing is noted but the update that made the only entry of the write set, of this row version.

@@ -1,7 +1,8 @@
 //! The write set at commit, without regions: locked by the lock bit of each TID word in address order, then installed or unlocked.
 //!
-//! Ordered locking cannot deadlock; who runs whole needs no order, since nobody else locks what it writes for longer than a look. Each wait is bounded all the same (promise d), and a record that changed since it was read ends the
-//! attempt at once: none of these protocols can write it any more.
+//! Ordered locking cannot deadlock; who runs whole needs no order, since nobody else locks what it writes for longer than a look. Each wait
+//! is bounded all the same (promise d), and a record that changed since it was read ends the attempt at once: none of these protocols can
+//! write it any more.
 
 use std::sync::atomic::Ordering;
 
