@@ -151,10 +151,11 @@ pub(crate) fn thresholds(restarts: u32) -> String {
     ["conflict", "capacity", "system", "held"].map(each).join(" ")
 }
 
-/// The options by which a protocol runs in comparisons. `silo-rows` and `dbx-rows` are the papers' protocols, which validate whole
+/// The options by which a protocol runs in comparisons. `silo-rows`, `dbx-rows` and `htcc-rows` are the papers' protocols, which validate whole
 /// rows, where ours go on from newer versions of rows of which the columns they used are the same.
 fn protocol_arguments(protocol: &str) -> String {
     match protocol.strip_suffix("-rows") {
+        Some("htcc") => format!("{SOON} --option rebases_max=0"),
         Some(protocol) => format!("--protocol {protocol} --option rebases_max=0"),
         None if protocol == "htcc" => SOON.to_owned(),
         // The paper's rule of what is in the way, which has more false conflicts than ours.
