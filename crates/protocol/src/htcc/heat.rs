@@ -10,6 +10,7 @@
 //! A flip changes the TID word of a record: of a cold one by a compare-and-swap from a word that is not locked, as a commit
 //! begins; of a hot one under its lock. So every transaction that saw the record before it, to read or to overwrite it, fails.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -125,16 +126,20 @@ impl Entry {
         let table = self.table.get();
         table.index.get(self.key.as_key(), core.local.pinned()).ok().map(|record| (table, record))
     }
+
+    fn report(&self) -> HotRecord {
+        let (key, failures) = (KeyBuf::from(self.key.as_key()), u64::from(self.failures));
+        HotRecord { table: self.table.get().id, key, failures, since: self.since }
+    }
 }
 
+/// What the helper keeps from one period to the next.
 #[derive(Debug, Default)]
-struct Lists {
-    /// The period in which the helper ran last.
+struct Helper {
+    /// The period in which it ran last.
     period: u64,
     /// Hot records.
     hot: Vec<Entry>,
-    /// Records whose count has reached the bound.
-    suspects: Vec<Entry>,
 }
 
 /// What decides which records are hot.
@@ -146,9 +151,14 @@ pub(crate) struct Heat {
     failures: u32,
     failures_kept: u32,
     records_max: usize,
-    /// As in the lists.
+    /// As the helper has it.
     period: AtomicU64,
-    lists: Mutex<Lists>,
+    /// Held for as long as it helps, and only tried for.
+    helper: Mutex<Helper>,
+    /// Records whose count has reached the bound.
+    suspects: Mutex<Vec<Entry>>,
+    /// The hot records, as it has left them.
+    reported: Mutex<Vec<HotRecord>>,
 }
 
 impl Heat {
@@ -167,7 +177,9 @@ impl Heat {
             failures_kept: options.get(&FAILURES_KEPT) as u32,
             records_max: options.get(&RECORDS_MAX) as usize,
             period: AtomicU64::new(0),
-            lists: Mutex::default(),
+            helper: Mutex::default(),
+            suspects: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
@@ -206,22 +218,14 @@ impl Heat {
         }
     }
 
-    /// Puts a record's key on the list; if the helper is at work, the next of as many failures does.
+    /// Puts a record's key on the list.
     #[cold]
     fn suspect(&self, table: &Table, record: RecordPtr, failures: u32) {
-        let Some(mut lists) = self.try_lists() else { return };
-        if lists.suspects.len() < self.records_max {
+        let mut suspects = locked(&self.suspects);
+        if suspects.len() < self.records_max {
             // SAFETY: key words of a linked record never change; the caller is online.
             let key = KeyBuf::from(unsafe { read_key(record, table.class) });
-            lists.suspects.push(Entry { table: table.into(), key, failures, since: Instant::now() });
-        }
-    }
-
-    fn try_lists(&self) -> Option<MutexGuard<'_, Lists>> {
-        match self.lists.try_lock() {
-            Ok(lists) => Some(lists),
-            Err(TryLockError::Poisoned(lists)) => Some(lists.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+            suspects.push(Entry { table: table.into(), key, failures, since: Instant::now() });
         }
     }
 
@@ -235,21 +239,26 @@ impl Heat {
 
     #[cold]
     fn flip(&self, core: &mut Core) {
-        let Some(mut lists) = self.try_lists() else { return };
+        let mut helper = match self.helper.try_lock() {
+            Ok(helper) => helper,
+            Err(TryLockError::Poisoned(helper)) => helper.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let period = self.period(core);
-        if lists.period == period {
+        if helper.period == period {
             return;
         }
-        lists.period = period;
+        helper.period = period;
         self.period.store(period, Ordering::Relaxed);
         core.local.enter();
-        let Lists { hot, suspects, .. } = &mut *lists;
+        let suspects = mem::take(&mut *locked(&self.suspects));
+        let hot = &mut helper.hot;
         hot.retain_mut(|entry| {
             let Some((table, record)) = entry.find(core) else { return false };
             entry.failures = failures(table, record).failures;
             self.stays_hot(core, table, record)
         });
-        for suspect in suspects.drain(..) {
+        for suspect in suspects {
             let found = suspect.find(core).filter(|_| hot.len() < self.records_max);
             if let Some((table, record)) = found.filter(|&(table, record)| heat(&core.htm, table, record)) {
                 // The next period may have begun, and counts anew.
@@ -258,6 +267,7 @@ impl Heat {
             }
         }
         core.local.leave();
+        *locked(&self.reported) = hot.iter().map(Entry::report).collect();
     }
 
     /// Makes a hot record cold if there were few failures; whether it is hot still.
@@ -275,18 +285,15 @@ impl Heat {
         }
     }
 
-    /// The hot records, as the helper has left them, where that is automatic. The helper does not wait for this, but comes by again.
+    /// The hot records, as the helper has left them, where that is automatic.
     pub(super) fn records(&self) -> Option<Vec<HotRecord>> {
-        if self.hot != Hot::Auto {
-            return None;
-        }
-        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let record = |Entry { key, failures, since, .. }: &Entry, table: &Table| {
-            let (key, failures) = (KeyBuf::from(key.as_key()), u64::from(*failures));
-            HotRecord { table: table.id, key, failures, since: *since }
-        };
-        Some(lists.hot.iter().map(|entry| record(entry, entry.table.get())).collect())
+        (self.hot == Hot::Auto).then(|| locked(&self.reported).clone())
     }
+}
+
+/// Of what is held for some instructions only, and stays whole whatever panics.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The failures of a record in the last period in which there were any.
