@@ -482,6 +482,13 @@ fn figures() -> Command {
                 .help("One figure, such as 13 or htcc/13; may be given several times"),
         )
         .arg(
+            Arg::new("redraw")
+                .long("redraw")
+                .action(ArgAction::SetTrue)
+                .help("Measure nothing: draw and judge again what DIR has, by whichever program it was measured")
+                .conflicts_with_all(["small", "cores", "seconds", "rounds", "seed"]),
+        )
+        .arg(
             Arg::new("cores")
                 .long("cores")
                 .value_name("KIND")

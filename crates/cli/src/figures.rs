@@ -10,7 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::clock::Instant;
 use seriatim_base::{say, talk, thread};
-use seriatim_figures::{Answer, Cores, Event, Job, Origin, Paper, Setting, Size, draw_all, find};
+use seriatim_figures::{
+    Answer, Cores, Event, Figure, Job, Origin, Paper, Setting, Size, Summary, draw_again, draw_all, find,
+};
 
 use crate::Failure;
 use crate::machine::{self, Machine};
@@ -24,33 +26,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let paper = Paper::ALL.into_iter().find(|paper| paper.name() == name);
     let figures = find(paper, &only).map_err(Failure::Usage)?;
     let Some(directory) = matches.get_one::<PathBuf>("out") else { unreachable!("clap requires it") };
-    let setting = Setting {
-        size: if matches.get_flag("small") { Size::Small } else { Size::Large },
-        processors: thread::processors(),
-        has_regions: seriatim::htm::detect().probe_commits,
-        seconds: matches.get_one::<f64>("seconds").copied(),
-        rounds: matches.get_one::<u32>("rounds").copied(),
-        seed: matches.get_one::<u64>("seed").copied().unwrap_or(1),
+    let summary = match matches.get_flag("redraw") {
+        true => draw_again(&figures, directory),
+        false => measure(matches, &figures, directory)?,
     };
-    let program = std::env::current_exe().map_err(|error| Failure::Run(format!("this program's file: {error}")))?;
-    let origin = origin(&program)?;
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} {msg}");
-    let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut tell = |event: Event<'_>| match event {
-        Event::PassedOver(line) => bar.suspend(|| talk!("{line}")),
-        Event::Failed { command, why } => bar.suspend(|| talk!("failed: {command}: {why}")),
-        Event::Next { done, of, figure, .. } => {
-            bar.set_length(of as u64);
-            bar.set_position(done as u64);
-            bar.set_message(figure.to_owned());
-        }
-    };
-    let named = matches.get_one::<String>("cores");
-    let cores = named.map(|name| if name == "real" { Cores::Real } else { Cores::Simulated });
-    let job = Job { figures: &figures, setting: &setting, cores, origin: &origin, directory };
-    let summary = draw_all(&job, &mut |arguments| point(&program, arguments), &mut tell);
-    bar.finish_and_clear();
     let summary = summary.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Failure::Usage(error.to_string()),
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::PermissionDenied => {
             Failure::Usage(format!("{error}: name a directory that can be written"))
         }
@@ -78,6 +59,41 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         0 => Ok(()),
         failed => Err(Failure::Run(format!("{failed} points failed: the figures are drawn without them"))),
     }
+}
+
+/// Measures the figures' points and draws them.
+fn measure(
+    matches: &ArgMatches,
+    figures: &[&'static Figure],
+    directory: &Path,
+) -> Result<std::io::Result<Summary>, Failure> {
+    let setting = Setting {
+        size: if matches.get_flag("small") { Size::Small } else { Size::Large },
+        processors: thread::processors(),
+        has_regions: seriatim::htm::detect().probe_commits,
+        seconds: matches.get_one::<f64>("seconds").copied(),
+        rounds: matches.get_one::<u32>("rounds").copied(),
+        seed: matches.get_one::<u64>("seed").copied().unwrap_or(1),
+    };
+    let program = std::env::current_exe().map_err(|error| Failure::Run(format!("this program's file: {error}")))?;
+    let origin = origin(&program)?;
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} {msg}");
+    let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut tell = |event: Event<'_>| match event {
+        Event::PassedOver(line) => bar.suspend(|| talk!("{line}")),
+        Event::Failed { command, why } => bar.suspend(|| talk!("failed: {command}: {why}")),
+        Event::Next { done, of, figure, .. } => {
+            bar.set_length(of as u64);
+            bar.set_position(done as u64);
+            bar.set_message(figure.to_owned());
+        }
+    };
+    let named = matches.get_one::<String>("cores");
+    let cores = named.map(|name| if name == "real" { Cores::Real } else { Cores::Simulated });
+    let job = Job { figures, setting: &setting, cores, origin: &origin, directory };
+    let summary = draw_all(&job, &mut |arguments| point(&program, arguments), &mut tell);
+    bar.finish_and_clear();
+    Ok(summary)
 }
 
 /// What measures: this program, by a checksum, since a revision may have been changed since.

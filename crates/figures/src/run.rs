@@ -94,10 +94,42 @@ pub fn draw_all(
         work.measure(figure)?;
     }
     let Work { home, mut summary, .. } = work;
-    for paper in Paper::ALL.into_iter().filter(|paper| job.figures.iter().any(|figure| figure.paper == *paper)) {
-        home.write(&format!("{}.md", paper.name()), &page::page(paper, &home))?;
+    summarize(job.figures, &home, &mut summary)?;
+    Ok(summary)
+}
+
+/// Draws and judges what the directory has of these figures, by whichever program it was measured, and measures nothing.
+///
+/// # Errors
+/// When the directory has none of them, or cannot be read or written.
+pub fn draw_again(figures: &[&'static Figure], directory: &Path) -> io::Result<Summary> {
+    let (home, mut summary) = (Home(directory), Summary::default());
+    let found: Vec<_> = figures.iter().filter_map(|figure| Some((*figure, home.measured(&figure.file())?))).collect();
+    if found.is_empty() {
+        let none = format!("{}: none of these figures was measured there", directory.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, none));
     }
-    for (figure, measured) in job.figures.iter().filter_map(|figure| Some((figure, home.measured(&figure.file())?))) {
+    for (figure, measured) in found {
+        for run in measured.points.iter().flat_map(|point| &point.runs) {
+            match run.answer {
+                Answer::Report(_) => (summary.measured, summary.reused) = (summary.measured + 1, summary.reused + 1),
+                Answer::NotHere(_) => summary.left_out += 1,
+                Answer::Failed(_) => summary.failed += 1,
+            }
+        }
+        keep(&home, figure, &measured)?;
+        draw(&home, figure, &measured)?;
+    }
+    summarize(figures, &home, &mut summary)?;
+    Ok(summary)
+}
+
+/// Writes the pages of the figures' papers, and counts what became of claims.
+fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary) -> io::Result<()> {
+    for paper in Paper::ALL.into_iter().filter(|paper| figures.iter().any(|figure| figure.paper == *paper)) {
+        home.write(&format!("{}.md", paper.name()), &page::page(paper, home))?;
+    }
+    for (figure, measured) in figures.iter().filter_map(|figure| Some((figure, home.measured(&figure.file())?))) {
         for verdict in verdicts(figure, &measured).into_iter().flat_map(|(_, verdicts)| verdicts) {
             match verdict.1 {
                 Verdict::Holds { .. } => summary.hold += 1,
@@ -106,7 +138,7 @@ pub fn draw_all(
             }
         }
     }
-    Ok(summary)
+    Ok(())
 }
 
 /// What is to be said of each claim of a figure, on each kind of cores that it has points for.
@@ -167,14 +199,12 @@ impl Work<'_> {
                 }
                 measured.points[at].runs.push(Run { command, answer });
                 if is_new {
-                    self.write(figure, &measured)?;
+                    keep(&self.home, figure, &measured)?;
                 }
             }
         }
-        self.write(figure, &measured)?;
-        let drawing = draw::draw(figure, &measured).map_err(|error| io::Error::other(error.to_string()))?;
-        self.home.write(&format!("{}.svg", figure.file()), &drawing)?;
-        Ok(())
+        keep(&self.home, figure, &measured)?;
+        draw(&self.home, figure, &measured)
     }
 
     fn answer(&mut self, command: &str, arguments: &[String], cores: Cores) -> Answer {
@@ -208,22 +238,29 @@ impl Work<'_> {
             }
         }
     }
+}
 
-    /// Writes a figure's file: what was measured, and what is shown and concluded of it.
-    fn write(&self, figure: &Figure, measured: &Measured) -> io::Result<()> {
-        let mut file = serde_json::to_value(measured).map_err(io::Error::other)?;
-        let fields = file.as_object_mut().ok_or_else(|| io::Error::other("a figure's file is an object"))?;
-        fields.insert("title".to_owned(), json!(figure.title));
-        fields.insert("paper_shows".to_owned(), json!(figure.paper_shows));
-        fields.insert("views".to_owned(), views(figure, measured));
-        let claims = verdicts(figure, measured).into_iter().map(|(says, verdicts)| {
-            let on = |cores| verdicts.iter().find(|verdict| verdict.0 == cores).map(|verdict| json!(verdict.1));
-            json!({ "says": says, "real": on(Cores::Real), "simulated": on(Cores::Simulated) })
-        });
-        fields.insert("claims".to_owned(), claims.collect());
-        self.home.write(&format!("{}.json", figure.file()), &format!("{file:#}\n"))?;
-        Ok(())
-    }
+/// Draws what was measured.
+fn draw(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()> {
+    let drawing = draw::draw(figure, measured).map_err(|error| io::Error::other(error.to_string()))?;
+    home.write(&format!("{}.svg", figure.file()), &drawing)?;
+    Ok(())
+}
+
+/// Writes a figure's file: what was measured, and what is shown and concluded of it.
+fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()> {
+    let mut file = serde_json::to_value(measured).map_err(io::Error::other)?;
+    let fields = file.as_object_mut().ok_or_else(|| io::Error::other("a figure's file is an object"))?;
+    fields.insert("title".to_owned(), json!(figure.title));
+    fields.insert("paper_shows".to_owned(), json!(figure.paper_shows));
+    fields.insert("views".to_owned(), views(figure, measured));
+    let claims = verdicts(figure, measured).into_iter().map(|(says, verdicts)| {
+        let on = |cores| verdicts.iter().find(|verdict| verdict.0 == cores).map(|verdict| json!(verdict.1));
+        json!({ "says": says, "real": on(Cores::Real), "simulated": on(Cores::Simulated) })
+    });
+    fields.insert("claims".to_owned(), claims.collect());
+    home.write(&format!("{}.json", figure.file()), &format!("{file:#}\n"))?;
+    Ok(())
 }
 
 /// The curves of all views.

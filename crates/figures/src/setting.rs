@@ -30,7 +30,7 @@ pub struct Scene {
 }
 
 /// How hot records are found within short runs: the default's rates, counted for a tenth of the time.
-const SOON: &str = "--protocol htcc --option hot_period=10 --option hot_failures=10 --option hot_failures_kept=1";
+const SOON: &str = "--protocol htcc --option hot_period=2 --option hot_failures=2 --option hot_failures_kept=1";
 
 impl Setting {
     fn is_small(&self) -> bool {
@@ -105,10 +105,10 @@ impl Setting {
         let (warmup, rest) = match (self.size, scene.cores) {
             (Size::Small, _) => (0.0, "--prefault 0"),
             (Size::Large, Cores::Real) => (0.5, "--no-check"),
-            (Size::Large, Cores::Simulated) => (0.2, "--no-check"),
+            (Size::Large, Cores::Simulated) => (0.03, "--no-check"),
         };
         // Virtual seconds: all cores' work is done by one thread.
-        let mut point = self.timed(part, series, x, scene, command, if self.is_small() { 0.002 } else { 0.2 });
+        let mut point = self.timed(part, series, x, scene, command, if self.is_small() { 0.002 } else { 0.03 });
         let more = format!("--warmup {warmup} {rest}");
         point.arguments.extend(more.split_whitespace().map(str::to_owned));
         point

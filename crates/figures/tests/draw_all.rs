@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use seriatim_figures::{Answer, Cores, Event, FIGURES, Job, Origin, Paper, Setting, Size, Summary, draw_all, find};
+use seriatim_figures::{
+    Answer, Cores, Event, FIGURES, Job, Origin, Paper, Setting, Size, Summary, draw_again, draw_all, find,
+};
 
 /// A directory that is removed at the end.
 struct Home(PathBuf);
@@ -276,4 +278,25 @@ fn one_kind_of_cores_is_measured_after_the_other() {
     let all = on(None);
     assert_eq!((all.asked.len(), all.summary.left_out), (0, 0));
     assert!(!home.text("htcc.md").contains("left to another run"));
+}
+
+#[test]
+fn what_was_measured_by_another_program_is_drawn_again_as_it_is() {
+    let home = Home::new("again");
+    let figures = find(None, &["htcc/13".to_owned()]).expect("there is one");
+    let nothing = draw_again(&figures, &home.0).expect_err("there is no directory");
+    assert_eq!(nothing.kind(), std::io::ErrorKind::NotFound, "{nothing}");
+    let told = drawn(&home, &["htcc/13"], "old", &large(), |arguments| report(rate(arguments, |_| 1.0)));
+    let (file, drawing) = (home.text("htcc-13.json"), home.text("htcc-13.svg"));
+    for name in ["htcc-13.svg", "htcc.md"] {
+        std::fs::remove_file(home.0.join(name)).expect("it was written");
+    }
+    std::fs::write(home.0.join("htcc-13.json"), file.replace("over 10 % ahead", "far ahead")).expect("it is there");
+    let summary = draw_again(&figures, &home.0).expect("it is there");
+    let Summary { hold, differ, .. } = told.summary;
+    assert!(hold + differ > 0 && summary.measured > 0, "{summary:?}");
+    assert_eq!((summary.hold, summary.differ, summary.failed), (hold, differ, 0));
+    assert_eq!(home.text("htcc-13.json"), file, "claims are those of today");
+    assert_eq!(home.text("htcc-13.svg"), drawing);
+    assert!(home.text("htcc.md").contains("old"), "the page says what measured");
 }
