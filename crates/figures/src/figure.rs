@@ -188,6 +188,57 @@ pub struct Claim {
     pub because: &'static str,
 }
 
+impl Claim {
+    /// Of the first view, whatever the number and the threads, until more is said.
+    #[must_use]
+    pub const fn new(says: &'static str, quantity: Quantity) -> Claim {
+        let (min, max) = (f64::NEG_INFINITY, f64::INFINITY);
+        Claim { says, view: 0, quantity, min, max, threads: 1, regions: false, because: "" }
+    }
+
+    /// The curves of this view decide.
+    #[must_use]
+    pub const fn of_view(self, view: usize) -> Claim {
+        Claim { view, ..self }
+    }
+
+    /// The number should be no less.
+    #[must_use]
+    pub const fn at_least(self, min: f64) -> Claim {
+        Claim { min, ..self }
+    }
+
+    /// The number should be no more.
+    #[must_use]
+    pub const fn at_most(self, max: f64) -> Claim {
+        Claim { max, ..self }
+    }
+
+    /// The number should lie between these, which it may be.
+    #[must_use]
+    pub const fn between(self, min: f64, max: f64) -> Claim {
+        Claim { min, max, ..self }
+    }
+
+    /// The paper says so from so many threads on.
+    #[must_use]
+    pub const fn from_threads(self, threads: usize) -> Claim {
+        Claim { threads, ..self }
+    }
+
+    /// It says something of regions.
+    #[must_use]
+    pub const fn about_regions(self) -> Claim {
+        Claim { regions: true, ..self }
+    }
+
+    /// Why it differs, where it does.
+    #[must_use]
+    pub const fn because(self, because: &'static str) -> Claim {
+        Claim { because, ..self }
+    }
+}
+
 /// A number computed of a view's curves.
 #[derive(Clone, Copy, Debug)]
 pub enum Quantity {

@@ -22,35 +22,16 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "over the same store, DBX is 13 % ahead of Silo",
-            view: 0,
-            quantity: Quantity::Ratio("dbx", "silo"),
-            min: 1.05,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: true,
-            because: super::SHARED_STORE,
-        },
-        Claim {
-            says: "regions cost less than 10 %",
-            view: 0,
-            quantity: Quantity::Ratio("dbx", "dbx without regions"),
-            min: 0.9,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "DBX scales with the workers",
-            view: 0,
-            quantity: Quantity::Scaling("dbx"),
-            min: 0.7,
-            max: f64::INFINITY,
-            threads: 2,
-            regions: true,
-            because: "",
-        },
+        Claim::new("over the same store, DBX is 13 % ahead of Silo", Quantity::Ratio("dbx", "silo"))
+            .at_least(1.05)
+            .about_regions()
+            .because(super::SHARED_STORE),
+        Claim::new("regions cost less than 10 %", Quantity::Ratio("dbx", "dbx without regions"))
+            .at_least(0.9)
+            .about_regions(),
+        Claim::new("DBX scales with the workers", Quantity::Scaling("dbx"))
+            .at_least(0.7)
+            .from_threads(2)
+            .about_regions(),
     ],
 };

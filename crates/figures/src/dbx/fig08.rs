@@ -19,25 +19,13 @@ pub(crate) const FIGURE: Figure = Figure {
     },
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "DBX grows with the workers up to eight",
-            view: 0,
-            quantity: Quantity::Scaling("dbx"),
-            min: 0.4,
-            max: f64::INFINITY,
-            threads: 8,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "DBX stays ahead of Silo",
-            view: 0,
-            quantity: Quantity::LeastRatio("dbx", "silo"),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: true,
-            because: super::SHARED_STORE,
-        },
+        Claim::new("DBX grows with the workers up to eight", Quantity::Scaling("dbx"))
+            .at_least(0.4)
+            .from_threads(8)
+            .about_regions(),
+        Claim::new("DBX stays ahead of Silo", Quantity::LeastRatio("dbx", "silo"))
+            .at_least(1.0)
+            .about_regions()
+            .because(super::SHARED_STORE),
     ],
 };

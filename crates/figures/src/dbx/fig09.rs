@@ -28,25 +28,13 @@ pub(crate) const FIGURE: Figure = Figure {
         View { title: "fallbacks", part: "", x: Axis::Number("threads"), shows: Shows::One(FALLBACKS) },
     ],
     claims: &[
-        Claim {
-            says: "single digits of percent of regions abort",
-            view: 0,
-            quantity: Quantity::Value("dbx"),
-            min: f64::NEG_INFINITY,
-            max: 10.0,
-            threads: 1,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "hardly a transaction takes a fallback lock",
-            view: 1,
-            quantity: Quantity::Value("dbx"),
-            min: f64::NEG_INFINITY,
-            max: 1.0,
-            threads: 1,
-            regions: true,
-            because: "Each page that a region touches first sends it to its locks: the paper's memory was touched before.",
-        },
+        Claim::new("single digits of percent of regions abort", Quantity::Value("dbx")).at_most(10.0).about_regions(),
+        Claim::new("hardly a transaction takes a fallback lock", Quantity::Value("dbx"))
+            .of_view(1)
+            .at_most(1.0)
+            .about_regions()
+            .because(
+                "Each page that a region touches first sends it to its locks: the paper's memory was touched before.",
+            ),
     ],
 };

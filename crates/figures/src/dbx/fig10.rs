@@ -32,35 +32,17 @@ pub(crate) const FIGURE: Figure = Figure {
         View { title: "runs under locks", part: "", x: Axis::Number("threads"), shows: Shows::One(FALLBACKS) },
     ],
     claims: &[
-        Claim {
-            says: "many transactions do not fit and take the lock",
-            view: 1,
-            quantity: Quantity::Value("naive"),
-            min: 30.0,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "whole transactions do not grow with the threads",
-            view: 0,
-            quantity: Quantity::Scaling("naive"),
-            min: f64::NEG_INFINITY,
-            max: 0.4,
-            threads: 8,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "DBX stays ahead of whole transactions",
-            view: 0,
-            quantity: Quantity::LeastRatio("dbx", "naive"),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 2,
-            regions: true,
-            because: "",
-        },
+        Claim::new("many transactions do not fit and take the lock", Quantity::Value("naive"))
+            .of_view(1)
+            .at_least(30.0)
+            .about_regions(),
+        Claim::new("whole transactions do not grow with the threads", Quantity::Scaling("naive"))
+            .at_most(0.4)
+            .from_threads(8)
+            .about_regions(),
+        Claim::new("DBX stays ahead of whole transactions", Quantity::LeastRatio("dbx", "naive"))
+            .at_least(1.0)
+            .from_threads(2)
+            .about_regions(),
     ],
 };

@@ -75,37 +75,10 @@ pub(crate) const FIGURE: Figure = Figure {
         },
     ],
     claims: &[
-        Claim {
-            says: "a transaction of one operation costs a fifth of the throughput",
-            view: 0,
-            quantity: Quantity::Ratio("dbx", BARE),
-            min: 0.7,
-            max: 1.0,
-            threads: 1,
-            regions: true,
-            because: "A transaction begins and ends, copies rows, and prepares its redo entries even for one operation: an update takes \
-                      some 2,000 instructions here, of which the lookup takes 360.",
-        },
-        Claim {
-            says: "both grow with the threads",
-            view: 0,
-            quantity: Quantity::Scaling("dbx"),
-            min: 0.7,
-            max: f64::INFINITY,
-            threads: 2,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "what a transaction costs is shared by its operations",
-            view: 1,
-            quantity: Quantity::Widening("dbx", BARE),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: false,
-            because: "",
-        },
+        Claim::new("a transaction of one operation costs a fifth of the throughput", Quantity::Ratio("dbx", BARE)).between(0.7, 1.0).about_regions().because("A transaction begins and ends, copies rows, and prepares its redo entries even for one operation: an update takes \
+                      some 2,000 instructions here, of which the lookup takes 360."),
+        Claim::new("both grow with the threads", Quantity::Scaling("dbx")).at_least(0.7).from_threads(2).about_regions(),
+        Claim::new("what a transaction costs is shared by its operations", Quantity::Widening("dbx", BARE)).of_view(1).at_least(1.0),
     ],
 };
 

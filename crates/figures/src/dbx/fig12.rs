@@ -17,25 +17,7 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| stores(setting, "--mix new-order"),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "the mixture is ahead of trees",
-            view: 0,
-            quantity: Quantity::LeastRatio(MIXED, ORDERED),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "trees alone grow with the threads",
-            view: 0,
-            quantity: Quantity::Scaling(ORDERED),
-            min: 0.5,
-            max: f64::INFINITY,
-            threads: 2,
-            regions: false,
-            because: "",
-        },
+        Claim::new("the mixture is ahead of trees", Quantity::LeastRatio(MIXED, ORDERED)).at_least(1.0),
+        Claim::new("trees alone grow with the threads", Quantity::Scaling(ORDERED)).at_least(0.5).from_threads(2),
     ],
 };

@@ -22,25 +22,7 @@ pub(crate) const FIGURE: Figure = Figure {
         View { title: "aborts", part: "", x: Axis::Number("threads"), shows: Shows::One(ABORTS) },
     ],
     claims: &[
-        Claim {
-            says: "snapshots commit 1.41 times as much",
-            view: 0,
-            quantity: Quantity::Ratio("dbx", "silo"),
-            min: 1.2,
-            max: f64::INFINITY,
-            threads: 8,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "snapshots abort far less",
-            view: 1,
-            quantity: Quantity::Ratio("dbx", "silo"),
-            min: f64::NEG_INFINITY,
-            max: 0.5,
-            threads: 2,
-            regions: false,
-            because: "",
-        },
+        Claim::new("snapshots commit 1.41 times as much", Quantity::Ratio("dbx", "silo")).at_least(1.2).from_threads(8),
+        Claim::new("snapshots abort far less", Quantity::Ratio("dbx", "silo")).of_view(1).at_most(0.5).from_threads(2),
     ],
 };

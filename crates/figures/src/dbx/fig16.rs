@@ -19,25 +19,14 @@ pub(crate) const FIGURE: Figure = Figure {
     },
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "durable DBX is 30 % ahead of durable Silo",
-            view: 0,
-            quantity: Quantity::Ratio("dbx", "silo"),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: true,
-            because: super::SHARED_STORE,
-        },
-        Claim {
-            says: "durability costs a part of the throughput, not most of it",
-            view: 0,
-            quantity: Quantity::Ratio("dbx", "dbx without durability"),
-            min: 0.6,
-            max: 1.02,
-            threads: 1,
-            regions: false,
-            because: "",
-        },
+        Claim::new("durable DBX is 30 % ahead of durable Silo", Quantity::Ratio("dbx", "silo"))
+            .at_least(1.1)
+            .about_regions()
+            .because(super::SHARED_STORE),
+        Claim::new(
+            "durability costs a part of the throughput, not most of it",
+            Quantity::Ratio("dbx", "dbx without durability"),
+        )
+        .between(0.6, 1.02),
     ],
 };

@@ -17,14 +17,7 @@ pub(crate) const FIGURE: Figure = Figure {
         by_threads(setting, &[("dbx", "dbx", group), ("silo", "silo", group)], |threads| threads)
     },
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(DURABLE) }],
-    claims: &[Claim {
-        says: "results of DBX are answered before those of Silo",
-        view: 0,
-        quantity: Quantity::Ratio("dbx", "silo"),
-        min: f64::NEG_INFINITY,
-        max: 0.8,
-        threads: 1,
-        regions: false,
-        because: "The paper compares two systems; here both protocols share epochs, logs and loggers.",
-    }],
+    claims: &[Claim::new("results of DBX are answered before those of Silo", Quantity::Ratio("dbx", "silo"))
+        .at_most(0.8)
+        .because("The paper compares two systems; here both protocols share epochs, logs and loggers.")],
 };

@@ -13,25 +13,7 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| super::restarts(setting, super::low_contention(setting)),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "HOCC(64) is 15 % ahead of OCC",
-            view: 0,
-            quantity: Quantity::Ratio("HOCC(64)", "occ"),
-            min: 1.05,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "more restarts cost nothing",
-            view: 0,
-            quantity: Quantity::Ratio("HOCC(64)", "HOCC(1)"),
-            min: 0.95,
-            max: f64::INFINITY,
-            threads: 1,
-            regions: true,
-            because: "",
-        },
+        Claim::new("HOCC(64) is 15 % ahead of OCC", Quantity::Ratio("HOCC(64)", "occ")).at_least(1.05).about_regions(),
+        Claim::new("more restarts cost nothing", Quantity::Ratio("HOCC(64)", "HOCC(1)")).at_least(0.95).about_regions(),
     ],
 };

@@ -13,25 +13,14 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| super::restarts(setting, super::high_contention),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "HOCC is far behind OCC",
-            view: 0,
-            quantity: Quantity::Ratio("HOCC(64)", "occ"),
-            min: f64::NEG_INFINITY,
-            max: 0.6,
-            threads: 16,
-            regions: true,
-            because: "A region that gives up takes the locks of its records and not one for all, so others go on.",
-        },
-        Claim {
-            says: "it does not depend on the restarts",
-            view: 0,
-            quantity: Quantity::Ratio("HOCC(64)", "HOCC(1)"),
-            min: 0.7,
-            max: 1.3,
-            threads: 2,
-            regions: true,
-            because: "",
-        },
+        Claim::new("HOCC is far behind OCC", Quantity::Ratio("HOCC(64)", "occ"))
+            .at_most(0.6)
+            .from_threads(16)
+            .about_regions()
+            .because("A region that gives up takes the locks of its records and not one for all, so others go on."),
+        Claim::new("it does not depend on the restarts", Quantity::Ratio("HOCC(64)", "HOCC(1)"))
+            .between(0.7, 1.3)
+            .from_threads(2)
+            .about_regions(),
     ],
 };

@@ -13,25 +13,10 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| super::restarts(setting, super::high_contention),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(ABORTS) }],
     claims: &[
-        Claim {
-            says: "aborts of OCC rise with the threads",
-            view: 0,
-            quantity: Quantity::Value("occ"),
-            min: 0.02,
-            max: f64::INFINITY,
-            threads: 2,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "many restarts lead to an abort for every other commit or more",
-            view: 0,
-            quantity: Quantity::Value("HOCC(64)"),
-            min: 0.4,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: true,
-            because: "",
-        },
+        Claim::new("aborts of OCC rise with the threads", Quantity::Value("occ")).at_least(0.02).from_threads(2),
+        Claim::new("many restarts lead to an abort for every other commit or more", Quantity::Value("HOCC(64)"))
+            .at_least(0.4)
+            .from_threads(40)
+            .about_regions(),
     ],
 };

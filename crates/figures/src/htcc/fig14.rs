@@ -23,65 +23,26 @@ pub(crate) const FIGURE: Figure = Figure {
         View { title: "aborts", part: "", x: Axis::Number("threads"), shows: Shows::One(ABORTS) },
     ],
     claims: &[
-        Claim {
-            says: "HTCC is ahead of all others",
-            view: 0,
-            quantity: Quantity::Lead("htcc-rows", &["occ", "silo-rows", "dbx-rows", "wait-die", "hto"]),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 2,
-            regions: false,
-            because: TWO_THREADS,
-        },
-        Claim {
-            says: "HTCC commits twice as much as SOCC",
-            view: 0,
-            quantity: Quantity::Ratio("htcc-rows", "silo-rows"),
-            min: 2.0,
-            max: f64::INFINITY,
-            threads: 16,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "HTCC commits six times as much as HOCC",
-            view: 0,
-            quantity: Quantity::Ratio("htcc-rows", "dbx-rows"),
-            min: 6.0,
-            max: f64::INFINITY,
-            threads: 16,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "OCC and wait-die locking are about equal",
-            view: 0,
-            quantity: Quantity::Ratio("occ", "wait-die"),
-            min: 0.8,
-            max: 1.25,
-            threads: 2,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "OCC is 10 % slower than SOCC",
-            view: 0,
-            quantity: Quantity::Ratio("occ", "silo-rows"),
-            min: 0.8,
-            max: 0.95,
-            threads: 2,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "HOCC does not scale",
-            view: 0,
-            quantity: Quantity::Scaling("dbx-rows"),
-            min: f64::NEG_INFINITY,
-            max: 0.5,
-            threads: 8,
-            regions: true,
-            because: "",
-        },
+        Claim::new(
+            "HTCC is ahead of all others",
+            Quantity::Lead("htcc-rows", &["occ", "silo-rows", "dbx-rows", "wait-die", "hto"]),
+        )
+        .at_least(1.0)
+        .from_threads(2)
+        .because(TWO_THREADS),
+        Claim::new("HTCC commits twice as much as SOCC", Quantity::Ratio("htcc-rows", "silo-rows"))
+            .at_least(2.0)
+            .from_threads(16),
+        Claim::new("HTCC commits six times as much as HOCC", Quantity::Ratio("htcc-rows", "dbx-rows"))
+            .at_least(6.0)
+            .from_threads(16)
+            .about_regions(),
+        Claim::new("OCC and wait-die locking are about equal", Quantity::Ratio("occ", "wait-die"))
+            .between(0.8, 1.25)
+            .from_threads(2),
+        Claim::new("OCC is 10 % slower than SOCC", Quantity::Ratio("occ", "silo-rows"))
+            .between(0.8, 0.95)
+            .from_threads(2),
+        Claim::new("HOCC does not scale", Quantity::Scaling("dbx-rows")).at_most(0.5).from_threads(8).about_regions(),
     ],
 };

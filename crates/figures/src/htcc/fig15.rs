@@ -30,25 +30,15 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: &[View { title: "", part: "", x: Axis::Number("warehouses"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "HTCC is at least 1.2 times as fast as SOCC throughout",
-            view: 0,
-            quantity: Quantity::LeastRatio("htcc-rows", "silo-rows"),
-            min: 1.2,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "HOCC catches up with SOCC as warehouses are added",
-            view: 0,
-            quantity: Quantity::Widening("dbx-rows", "silo-rows"),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: true,
-            because: "",
-        },
+        Claim::new(
+            "HTCC is at least 1.2 times as fast as SOCC throughout",
+            Quantity::LeastRatio("htcc-rows", "silo-rows"),
+        )
+        .at_least(1.2)
+        .from_threads(40),
+        Claim::new("HOCC catches up with SOCC as warehouses are added", Quantity::Widening("dbx-rows", "silo-rows"))
+            .at_least(1.1)
+            .from_threads(40)
+            .about_regions(),
     ],
 };

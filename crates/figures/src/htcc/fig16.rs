@@ -42,36 +42,14 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: &[View { title: "", part: "", x: Axis::Named(&NAMES), shows: Shows::Many("microseconds", places) }],
     claims: &[
-        Claim {
-            says: "the time of HTCC's slowest thousandth is below that of OCC's",
-            view: 0,
-            quantity: Quantity::Ratio("htcc-rows", "occ"),
-            min: f64::NEG_INFINITY,
-            max: 1.0,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "and below that of SOCC's",
-            view: 0,
-            quantity: Quantity::Ratio("htcc-rows", "silo-rows"),
-            min: f64::NEG_INFINITY,
-            max: 1.0,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "HOCC is slower than HTCC throughout",
-            view: 0,
-            quantity: Quantity::LeastRatio("dbx-rows", "htcc-rows"),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: true,
-            because: "",
-        },
+        Claim::new("the time of HTCC's slowest thousandth is below that of OCC's", Quantity::Ratio("htcc-rows", "occ"))
+            .at_most(1.0)
+            .from_threads(40),
+        Claim::new("and below that of SOCC's", Quantity::Ratio("htcc-rows", "silo-rows")).at_most(1.0).from_threads(40),
+        Claim::new("HOCC is slower than HTCC throughout", Quantity::LeastRatio("dbx-rows", "htcc-rows"))
+            .at_least(1.0)
+            .from_threads(40)
+            .about_regions(),
     ],
 };
 

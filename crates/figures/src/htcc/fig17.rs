@@ -25,35 +25,18 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| parts(setting, &SETS),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "hot warehouses and districts are ahead of the other sets",
-            view: 0,
-            quantity: Quantity::Lead("W+D", &["none", "W", "all"]),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 32,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "hot warehouses are ahead of none",
-            view: 0,
-            quantity: Quantity::Ratio("W", "none"),
-            min: 1.05,
-            max: f64::INFINITY,
-            threads: 32,
-            regions: true,
-            because: "",
-        },
-        Claim {
-            says: "all records hot is far below warehouses and districts",
-            view: 0,
-            quantity: Quantity::Ratio("all", "W+D"),
-            min: f64::NEG_INFINITY,
-            max: 0.9,
-            threads: 2,
-            regions: false,
-            because: "",
-        },
+        Claim::new(
+            "hot warehouses and districts are ahead of the other sets",
+            Quantity::Lead("W+D", &["none", "W", "all"]),
+        )
+        .at_least(1.0)
+        .from_threads(32),
+        Claim::new("hot warehouses are ahead of none", Quantity::Ratio("W", "none"))
+            .at_least(1.05)
+            .from_threads(32)
+            .about_regions(),
+        Claim::new("all records hot is far below warehouses and districts", Quantity::Ratio("all", "W+D"))
+            .at_most(0.9)
+            .from_threads(2),
     ],
 };

@@ -26,45 +26,15 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| parts(setting, &PARTS),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "static analysis is worth over 10 %",
-            view: 0,
-            quantity: Quantity::Ratio("htcc", "htcc -S"),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "repairs are worth over 40 %",
-            view: 0,
-            quantity: Quantity::Ratio("htcc", "htcc -SC"),
-            min: 1.4,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "hot records alone are worth about 20 % over OCC",
-            view: 0,
-            quantity: Quantity::Ratio("htcc -SC", "occ"),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "what repairs are worth grows with the threads",
-            view: 0,
-            quantity: Quantity::Widening("htcc", "htcc -SC"),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
+        Claim::new("static analysis is worth over 10 %", Quantity::Ratio("htcc", "htcc -S"))
+            .at_least(1.1)
+            .from_threads(40),
+        Claim::new("repairs are worth over 40 %", Quantity::Ratio("htcc", "htcc -SC")).at_least(1.4).from_threads(40),
+        Claim::new("hot records alone are worth about 20 % over OCC", Quantity::Ratio("htcc -SC", "occ"))
+            .at_least(1.1)
+            .from_threads(40),
+        Claim::new("what repairs are worth grows with the threads", Quantity::Widening("htcc", "htcc -SC"))
+            .at_least(1.0)
+            .from_threads(40),
     ],
 };

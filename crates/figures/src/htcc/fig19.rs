@@ -29,25 +29,11 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: &[View { title: "", part: "", x: Axis::Number("warehouses"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim {
-            says: "with the most warehouses validation and repairs cost little",
-            view: 0,
-            quantity: Quantity::Ratio("htcc (NV)", "htcc"),
-            min: 0.9,
-            max: 1.15,
-            threads: 2,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "they cost less as warehouses are added",
-            view: 0,
-            quantity: Quantity::Widening("htcc (NV)", "htcc"),
-            min: f64::NEG_INFINITY,
-            max: 1.0,
-            threads: 40,
-            regions: false,
-            because: "",
-        },
+        Claim::new("with the most warehouses validation and repairs cost little", Quantity::Ratio("htcc (NV)", "htcc"))
+            .between(0.9, 1.15)
+            .from_threads(2),
+        Claim::new("they cost less as warehouses are added", Quantity::Widening("htcc (NV)", "htcc"))
+            .at_most(1.0)
+            .from_threads(40),
     ],
 };

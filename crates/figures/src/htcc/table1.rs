@@ -48,26 +48,12 @@ pub(crate) const FIGURE: Figure = Figure {
         shows: Shows::Many("percent of aborts", places),
     }],
     claims: &[
-        Claim {
-            says: "most aborts are at WAREHOUSE where there are few",
-            view: 0,
-            quantity: Quantity::ValueAt("WAREHOUSE", 4.0),
-            min: 50.0,
-            max: 100.0,
-            threads: 80,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "nine of ten are at WAREHOUSE and DISTRICT",
-            view: 0,
-            quantity: Quantity::Sum(&["WAREHOUSE", "DISTRICT"]),
-            min: 80.0,
-            max: 100.0,
-            threads: 80,
-            regions: false,
-            because: "",
-        },
+        Claim::new("most aborts are at WAREHOUSE where there are few", Quantity::ValueAt("WAREHOUSE", 4.0))
+            .between(50.0, 100.0)
+            .from_threads(80),
+        Claim::new("nine of ten are at WAREHOUSE and DISTRICT", Quantity::Sum(&["WAREHOUSE", "DISTRICT"]))
+            .between(80.0, 100.0)
+            .from_threads(80),
     ],
 };
 

@@ -23,15 +23,10 @@ pub(crate) const FIGURE: Figure = Figure {
     claims: &[
         MORE_THROUGHPUT,
         STORAGE_IS_BEST,
-        Claim {
-            says: "and a shorter tail",
-            view: 1,
-            quantity: Quantity::Ratio("vc", "base"),
-            min: f64::NEG_INFINITY,
-            max: 1.0,
-            threads: 8,
-            regions: false,
-            because: ONE_DECIDES,
-        },
+        Claim::new("and a shorter tail", Quantity::Ratio("vc", "base"))
+            .of_view(1)
+            .at_most(1.0)
+            .from_threads(8)
+            .because(ONE_DECIDES),
     ],
 };

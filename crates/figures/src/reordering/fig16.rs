@@ -26,25 +26,12 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: VIEWS,
     claims: &[
-        Claim {
-            says: "at a skew of 0.9 rdeg costs next to no throughput",
-            view: 0,
-            quantity: Quantity::Ratio("rdeg", "mc"),
-            min: 0.9,
-            max: f64::INFINITY,
-            threads: 8,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "and has a shorter tail than mc",
-            view: 1,
-            quantity: Quantity::Ratio("rdeg", "mc"),
-            min: f64::NEG_INFINITY,
-            max: 1.0,
-            threads: 8,
-            regions: false,
-            because: "",
-        },
+        Claim::new("at a skew of 0.9 rdeg costs next to no throughput", Quantity::Ratio("rdeg", "mc"))
+            .at_least(0.9)
+            .from_threads(8),
+        Claim::new("and has a shorter tail than mc", Quantity::Ratio("rdeg", "mc"))
+            .of_view(1)
+            .at_most(1.0)
+            .from_threads(8),
     ],
 };

@@ -26,14 +26,7 @@ pub(crate) const FIGURE: Figure = Figure {
            order one batch is decided, so w1 has two under way.",
     points,
     views: VIEWS,
-    claims: &[Claim {
-        says: "at a skew of 0.9 four workers have more throughput than one",
-        view: 0,
-        quantity: Quantity::Ratio("w4", "w1"),
-        min: 1.0,
-        max: f64::INFINITY,
-        threads: 8,
-        regions: false,
-        because: "",
-    }],
+    claims: &[Claim::new("at a skew of 0.9 four workers have more throughput than one", Quantity::Ratio("w4", "w1"))
+        .at_least(1.0)
+        .from_threads(8)],
 };

@@ -42,27 +42,19 @@ const BATCH: (&str, &str) = ("batch", "--protocol occ-batch --option storage_bat
 const SR: (&str, &str) = ("sr", "--protocol occ-batch --option storage_batching=1 --option reorder=0");
 const SRVC: (&str, &str) = ("srvc", "--protocol occ-batch --option storage_batching=1");
 
-const MORE_THROUGHPUT: Claim = Claim {
-    says: "at a skew of 0.9 validator reordering has more throughput than no batching",
-    view: 0,
-    quantity: Quantity::Ratio("vc", "base"),
-    min: 1.0,
-    max: f64::INFINITY,
-    threads: 8,
-    regions: false,
-    because: ONE_DECIDES,
-};
+const MORE_THROUGHPUT: Claim = Claim::new(
+    "at a skew of 0.9 validator reordering has more throughput than no batching",
+    Quantity::Ratio("vc", "base"),
+)
+.at_least(1.0)
+.from_threads(8)
+.because(ONE_DECIDES);
 
-const STORAGE_IS_BEST: Claim = Claim {
-    says: "at a skew of 0.9 storage batching alone has more throughput than both",
-    view: 0,
-    quantity: Quantity::Ratio("sr", "srvc"),
-    min: 1.0,
-    max: f64::INFINITY,
-    threads: 8,
-    regions: false,
-    because: "without an order of its batch, who has read what another of it writes runs again",
-};
+const STORAGE_IS_BEST: Claim =
+    Claim::new("at a skew of 0.9 storage batching alone has more throughput than both", Quantity::Ratio("sr", "srvc"))
+        .at_least(1.0)
+        .from_threads(8)
+        .because("without an order of its batch, who has read what another of it writes runs again");
 
 /// The paper's base sends each decision to a validator, too.
 const ONE_DECIDES: &str = "without batches all threads decide, and with them one at a time";

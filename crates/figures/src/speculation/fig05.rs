@@ -22,75 +22,54 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| by_multi(setting, &CURVES),
     views: VIEWS,
     claims: &[
-        Claim {
-            says: "with 40 µs: at 50 % conflicts cost locking much",
-            view: super::DELAY_40,
-            quantity: Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
-            min: f64::NEG_INFINITY,
-            max: 0.7,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "with 40 µs: at 50 % speculation is far above locking where all conflict",
-            view: super::DELAY_40,
-            quantity: Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
-            min: 1.3,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "with 200 µs: at 50 % conflicts cost locking much",
-            view: super::DELAY_200,
-            quantity: Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
-            min: f64::NEG_INFINITY,
-            max: 0.7,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "with 200 µs: at 50 % speculation is far above locking where all conflict",
-            view: super::DELAY_200,
-            quantity: Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
-            min: 1.3,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "as in the paper: at 50 % conflicts cost locking much",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
-            min: f64::NEG_INFINITY,
-            max: 0.7,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "as in the paper: at 50 % speculation is far above locking where all conflict",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
-            min: 1.3,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "at 100 % locking is still above blocking where all conflict",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::Ratio("locking, 100 %", "blocking"),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
+        Claim::new(
+            "with 40 µs: at 50 % conflicts cost locking much",
+            Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
+        )
+        .of_view(super::DELAY_40)
+        .at_most(0.7)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 40 µs: at 50 % speculation is far above locking where all conflict",
+            Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
+        )
+        .of_view(super::DELAY_40)
+        .at_least(1.3)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 200 µs: at 50 % conflicts cost locking much",
+            Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
+        )
+        .of_view(super::DELAY_200)
+        .at_most(0.7)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 200 µs: at 50 % speculation is far above locking where all conflict",
+            Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
+        )
+        .of_view(super::DELAY_200)
+        .at_least(1.3)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "as in the paper: at 50 % conflicts cost locking much",
+            Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_most(0.7)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "as in the paper: at 50 % speculation is far above locking where all conflict",
+            Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_least(1.3)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "at 100 % locking is still above blocking where all conflict",
+            Quantity::Ratio("locking, 100 %", "blocking"),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_least(1.0)
+        .from_threads(super::ROLES),
     ],
 };

@@ -22,65 +22,47 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| by_multi(setting, &CURVES),
     views: VIEWS,
     claims: &[
-        Claim {
-            says: "without delay: at 20 %, aborts of a tenth cost speculation much",
-            view: super::NO_DELAY,
-            quantity: Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
-            min: f64::NEG_INFINITY,
-            max: 0.9,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "with 40 µs: at 20 %, aborts of a tenth cost speculation much",
-            view: super::DELAY_40,
-            quantity: Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
-            min: f64::NEG_INFINITY,
-            max: 0.9,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "as in the paper: at 20 %, aborts of a tenth cost speculation much",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
-            min: f64::NEG_INFINITY,
-            max: 0.9,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "at 20 % speculation with 3 % is not below locking",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::RatioAt("speculation, 3 %", "locking, 10 %", 20.0),
-            min: 1.0,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "at 50 % speculation with 10 % is below locking",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::RatioAt("speculation, 10 %", "locking, 10 %", 50.0),
-            min: f64::NEG_INFINITY,
-            max: 1.0,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "at 100 % speculation with 10 % is nearly as low as blocking",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::Ratio("speculation, 10 %", "blocking, 10 %"),
-            min: f64::NEG_INFINITY,
-            max: 1.5,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
+        Claim::new(
+            "without delay: at 20 %, aborts of a tenth cost speculation much",
+            Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
+        )
+        .of_view(super::NO_DELAY)
+        .at_most(0.9)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 40 µs: at 20 %, aborts of a tenth cost speculation much",
+            Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
+        )
+        .of_view(super::DELAY_40)
+        .at_most(0.9)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "as in the paper: at 20 %, aborts of a tenth cost speculation much",
+            Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_most(0.9)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "at 20 % speculation with 3 % is not below locking",
+            Quantity::RatioAt("speculation, 3 %", "locking, 10 %", 20.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_least(1.0)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "at 50 % speculation with 10 % is below locking",
+            Quantity::RatioAt("speculation, 10 %", "locking, 10 %", 50.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_most(1.0)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "at 100 % speculation with 10 % is nearly as low as blocking",
+            Quantity::Ratio("speculation, 10 %", "blocking, 10 %"),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_most(1.5)
+        .from_threads(super::ROLES),
     ],
 };

@@ -13,65 +13,44 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| by_multi(setting, &SCHEMES),
     views: VIEWS,
     claims: &[
-        Claim {
-            says: "without delay: at 50 % locking is above speculation",
-            view: super::NO_DELAY,
-            quantity: Quantity::RatioAt("locking", "speculation", 50.0),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "with 40 µs: at 50 % locking is above speculation",
-            view: super::DELAY_40,
-            quantity: Quantity::RatioAt("locking", "speculation", 50.0),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "with 200 µs: at 50 % locking is above speculation",
-            view: super::DELAY_200,
-            quantity: Quantity::RatioAt("locking", "speculation", 50.0),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "as in the paper: at 50 % locking is above speculation",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::RatioAt("locking", "speculation", 50.0),
-            min: 1.1,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "speculation is only slightly better than blocking",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::Ratio("speculation", "blocking"),
-            min: 1.0,
-            max: 1.4,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "locking is little affected by the share of these transactions",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::Between("locking", 20.0, 100.0),
-            min: 0.7,
-            max: f64::INFINITY,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
+        Claim::new(
+            "without delay: at 50 % locking is above speculation",
+            Quantity::RatioAt("locking", "speculation", 50.0),
+        )
+        .of_view(super::NO_DELAY)
+        .at_least(1.1)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 40 µs: at 50 % locking is above speculation",
+            Quantity::RatioAt("locking", "speculation", 50.0),
+        )
+        .of_view(super::DELAY_40)
+        .at_least(1.1)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 200 µs: at 50 % locking is above speculation",
+            Quantity::RatioAt("locking", "speculation", 50.0),
+        )
+        .of_view(super::DELAY_200)
+        .at_least(1.1)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "as in the paper: at 50 % locking is above speculation",
+            Quantity::RatioAt("locking", "speculation", 50.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_least(1.1)
+        .from_threads(super::ROLES),
+        Claim::new("speculation is only slightly better than blocking", Quantity::Ratio("speculation", "blocking"))
+            .of_view(super::AS_IN_THE_PAPER)
+            .between(1.0, 1.4)
+            .from_threads(super::ROLES),
+        Claim::new(
+            "locking is little affected by the share of these transactions",
+            Quantity::Between("locking", 20.0, 100.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_least(0.7)
+        .from_threads(super::ROLES),
     ],
 };

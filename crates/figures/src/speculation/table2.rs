@@ -32,35 +32,21 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| by_system(setting, "measure"),
     views: &[view("no delay", "none"), view("40 µs", "40"), view("200 µs", "200"), view("as in the paper", "paper")],
     claims: &[
-        Claim {
-            says: "undo makes a transaction longer, by 14 % in the paper",
-            view: super::NO_DELAY,
-            quantity: Quantity::Between("times", 0.0, 1.0),
-            min: 1.03,
-            max: 1.4,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
-        Claim {
-            says: "locks make transactions longer, by 13.2 % in the paper",
-            view: super::NO_DELAY,
-            quantity: Quantity::Value("l, percent"),
-            min: 5.0,
-            max: 30.0,
-            threads: super::ROLES,
-            regions: false,
-            because: "Transactions are shorter here, and locks are not.",
-        },
-        Claim {
-            says: "a transaction over two partitions takes 3.3 times as long as one on one",
-            view: super::AS_IN_THE_PAPER,
-            quantity: Quantity::Between("times", 0.0, 2.0),
-            min: 1.2,
-            max: 4.0,
-            threads: super::ROLES,
-            regions: false,
-            because: "",
-        },
+        Claim::new("undo makes a transaction longer, by 14 % in the paper", Quantity::Between("times", 0.0, 1.0))
+            .of_view(super::NO_DELAY)
+            .between(1.03, 1.4)
+            .from_threads(super::ROLES),
+        Claim::new("locks make transactions longer, by 13.2 % in the paper", Quantity::Value("l, percent"))
+            .of_view(super::NO_DELAY)
+            .between(5.0, 30.0)
+            .from_threads(super::ROLES)
+            .because("Transactions are shorter here, and locks are not."),
+        Claim::new(
+            "a transaction over two partitions takes 3.3 times as long as one on one",
+            Quantity::Between("times", 0.0, 2.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .between(1.2, 4.0)
+        .from_threads(super::ROLES),
     ],
 };
