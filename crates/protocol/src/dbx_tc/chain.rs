@@ -255,6 +255,10 @@ impl Late {
         let mut last = first;
         for write in self.writes.iter() {
             crate::step(Touch::Begin, std::ptr::null());
+            if attempt.base.core.injects(Fault::SnapshotAmidWindows) {
+                // Others have their turn between two pieces, on few processors too.
+                seriatim_base::thread::yield_now();
+            }
             let Some(note) = self.notes.iter().find(|note| note.record == write.record) else {
                 unreachable!("what is published late was noted");
             };
