@@ -32,9 +32,25 @@ pub enum Region {
     /// Stores a word in it, which others do not see before it commits.
     Store,
     /// Commits it: what was stored is to be seen before anybody takes another step.
-    Commit,
+    Commit {
+        /// Whether it decides a transaction, or publishes a piece of one.
+        decides: bool,
+    },
     /// Gives it up.
     Abort,
+}
+
+/// The cache lines that a region touched, each once however often it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkingSet {
+    /// Those that it loaded from.
+    pub read: usize,
+    /// Those that it stored to.
+    pub written: usize,
+    /// Both together.
+    pub lines: usize,
+    /// Whether it decided a transaction, or published a piece of one.
+    pub decides: bool,
 }
 
 /// Why a region cannot commit.
@@ -66,6 +82,8 @@ pub trait Machine {
     fn wake(&self, core: usize);
     /// The number of the core that runs.
     fn core(&self) -> Option<usize>;
+    /// Of the regions that the core has committed since it was asked last, in their order. It notes them from the first time on that it is asked.
+    fn working_sets(&self) -> Vec<WorkingSet>;
     /// The core's clock, in nanoseconds. `None`: no core runs.
     fn now(&self) -> Option<u64>;
 }
@@ -123,6 +141,11 @@ pub(crate) fn wake(core: usize) {
     if let Some(machine) = MACHINE.get() {
         machine.wake(core);
     }
+}
+
+/// As [`Machine::working_sets`], for who counts what transactions touch; none where no machine is in charge.
+pub fn working_sets() -> Vec<WorkingSet> {
+    MACHINE.get().map_or_else(Vec::new, |machine| machine.working_sets())
 }
 
 pub(crate) fn core() -> Option<usize> {

@@ -23,6 +23,7 @@ mod report;
 mod runner;
 mod simulated;
 mod upstream;
+mod working_sets;
 
 use std::process::ExitCode;
 

@@ -210,6 +210,10 @@ impl Report<'_> {
         }
         if let Some(simulated) = &self.measured.simulated {
             line("simulated", simulated::line(simulated));
+            let kinds = self.measured.kinds.iter().flat_map(|kind| kind.working_sets.lines(kind.name));
+            for (at, text) in kinds.enumerate() {
+                line(if at == 0 { "cache lines" } else { "" }, text);
+            }
         }
         line("memory", format!("{} MiB in use", statistics.memory_bytes >> 20));
         line("seed", self.plan.seed.to_string());
@@ -243,6 +247,7 @@ impl Report<'_> {
                     "committed": kind.committed, "user_aborted": kind.user_aborted,
                     "p50_us": microseconds(&kind.latency, 0.5), "p90_us": microseconds(&kind.latency, 0.9),
                     "p99_us": microseconds(&kind.latency, 0.99), "p999_us": microseconds(&kind.latency, 0.999),
+                    "working_sets": kind.working_sets.json(),
                 });
                 (kind.name.to_owned(), kind_report)
             })

@@ -14,6 +14,9 @@ use seriatim::clock::{Instant, thread_processor_time};
 use seriatim::{Batch, BatchStatistics, Database, Durability, Session, Statistics, TransactError, thread};
 use seriatim_workload::{Ending, LoadError, Outcome, Submitted, Terminal, Workload};
 
+use crate::simulated;
+use crate::working_sets::WorkingSets;
+
 pub(crate) const WARM_UP: u8 = 0;
 pub(crate) const MEASURE: u8 = 1;
 pub(crate) const STOP: u8 = 2;
@@ -48,6 +51,8 @@ pub(crate) struct Kind {
     pub(crate) user_aborted: u64,
     /// Nanoseconds until transactions were decided: of those that committed and of rollbacks that the workload asks for.
     pub(crate) latency: Histogram<u64>,
+    /// On simulated cores, what regions of those that committed touched.
+    pub(crate) working_sets: WorkingSets,
 }
 
 /// Epochs that the durable one was behind, as sampled once a second.
@@ -195,7 +200,11 @@ impl Part {
 
 fn kinds(workload: &dyn Workload) -> Vec<Kind> {
     let names = workload.kinds().iter();
-    names.map(|name| Kind { name, committed: 0, user_aborted: 0, latency: histogram() }).collect()
+    let kind = |name: &&'static str| {
+        let (latency, working_sets) = (histogram(), WorkingSets::default());
+        Kind { name, committed: 0, user_aborted: 0, latency, working_sets }
+    };
+    names.map(kind).collect()
 }
 
 /// What one thread runs on.
@@ -256,7 +265,12 @@ impl Client<'_> {
         let outcome = self.terminals[terminal].run_one(&mut self.session);
         let (now, before) = (Instant::now(), self.last);
         self.last = now;
+        // Also of what does not count: the next one's come after these.
+        let regions = simulated::working_sets();
         if self.measures {
+            if matches!(outcome.ending, Ending::Committed) {
+                self.part.kinds[outcome.kind].working_sets.count(&regions);
+            }
             self.part.count(outcome, now.since(before));
         } else {
             self.part.look(&outcome);
@@ -423,6 +437,7 @@ pub(crate) fn merge(mut measured: Measured, parts: Vec<Part>) -> Measured {
             sum.committed += kind.committed;
             sum.user_aborted += kind.user_aborted;
             sum.latency.add(kind.latency).expect("histograms of one layout");
+            sum.working_sets.add(&kind.working_sets);
         }
     }
     measured

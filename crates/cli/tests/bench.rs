@@ -96,7 +96,7 @@ fn ages_of_eventual_snapshots_are_reported_where_there_are_some() {
         let ran = run(&[&["--format", "json"], more].concat());
         serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
     };
-    let soon = ["--protocol", "dbx-tc", "--option", "snapshot_interval_ms=2"];
+    let soon = ["--protocol", "dbx-tc", "--option", "snapshot_interval_ms=2", "--option", "snapshot_wanted_min=0"];
     let own = report(&soon);
     let ages = &own["snapshots"];
     assert!(ages["taken"].as_u64().is_some_and(|taken| taken > 0), "{own}");

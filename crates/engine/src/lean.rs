@@ -113,6 +113,7 @@ macro_rules! for_each_lean_protocol {
     ($callback:path) => {
         $callback! {
             Dbx => seriatim_protocol::dbx::Dbx,
+            DbxTc => seriatim_protocol::dbx_tc::DbxTc,
             Silo => seriatim_protocol::silo::Silo,
             Partitioned => seriatim_protocol::partitioned::Partitioned,
         }
@@ -355,7 +356,7 @@ mod tests {
         for info in available_protocols() {
             let settings = Settings { protocol: info.name.to_owned(), ..Settings::default() };
             let is_lean = kind(settings.clone()).contains("Lean");
-            assert_eq!(is_lean, ["dbx", "silo", "partitioned"].contains(&info.name), "{}", info.name);
+            assert_eq!(is_lean, ["dbx", "dbx-tc", "silo", "partitioned"].contains(&info.name), "{}", info.name);
             let recorded = kind(Settings { record_history: true, ..settings });
             assert!(!recorded.contains("Lean"), "{}", info.name);
         }

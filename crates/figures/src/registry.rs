@@ -36,6 +36,7 @@ pub const FIGURES: &[&Figure] = &[
     &dbx_tc::fig13::FIGURE,
     &dbx_tc::fig14::FIGURE,
     &dbx_tc::fig15::FIGURE,
+    &dbx_tc::table1::FIGURE,
     &reordering::fig05::FIGURE,
     &reordering::fig06::FIGURE,
     &reordering::fig07::FIGURE,

@@ -80,6 +80,9 @@ pub unsafe trait Body {
     /// [`BodyError`] says what happens next.
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, BodyError>;
 
+    /// Whether a run of this decides a transaction, or publishes a piece of one: for those who count what such regions touch.
+    const DECIDES: bool = false;
+
     /// How many times a short body's work one run of this is. The [`Budget`](crate::Budget) of conflicts is divided
     /// by it, so that what these lose before the fallback is about the same for all bodies. Asked outside regions, and only after an abort.
     #[inline]

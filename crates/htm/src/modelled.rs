@@ -50,8 +50,8 @@ impl Modelled {
     }
 
     /// Makes all stores, if the region is not lost.
-    fn commit(&self) -> Result<(), Abort> {
-        tell(Region::Commit, std::ptr::null())?;
+    fn commit(&self, decides: bool) -> Result<(), Abort> {
+        tell(Region::Commit { decides }, std::ptr::null())?;
         for &(word, value) in &self.writes {
             // SAFETY: rule 3 of the crate: the body's words stay allocated until `run` returns.
             unsafe { &*word }.store(value, Ordering::Release);
@@ -83,7 +83,7 @@ impl Regions for Modelled {
         }));
         let ended = match ran {
             Ok(Ok(_)) if !self.holds() => Err(Abort::Conflict),
-            Ok(Ok(output)) => self.commit().map(|()| output),
+            Ok(Ok(output)) => self.commit(B::DECIDES).map(|()| output),
             Ok(Err(abort)) => Err(abort),
             Err(payload) => Err(payload.downcast::<Thrown>().map_or(Abort::Panicked, |thrown| thrown.0)),
         };

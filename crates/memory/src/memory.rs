@@ -188,6 +188,14 @@ impl Memory {
         }
     }
 
+    /// Snapshots are going to be taken again that need what commits of epochs after `whole` replace, after a time when nobody was to take
+    /// one ([`Memory::pass_snapshot`] of the last epoch of all). To be called before anything commits that such a snapshot does not show.
+    pub fn resume_snapshots(&self, whole: Epoch) {
+        if let Some(snapshots) = self.0.snapshots.get() {
+            snapshots.resume(whole);
+        }
+    }
+
     /// From now on keeps what is retired as a version until [`Local::horizon`] has passed the epoch that replaced it, and has the horizon
     /// wait for these readers. So memory comes back only if a helper moves the horizon ([`Memory::advance_horizon`]). Called at most once,
     /// before there are versions.

@@ -7,6 +7,10 @@
 //! Why it is safe: the new snapshot is there for readers before `pass` seals the counts. A reader's coming online and the seal each hold a
 //! fence (`quiescence`), so either the reader takes the new snapshot or a later one, or the seal finds it online.
 //!
+//! While nobody is to take a snapshot of the past, the epoch passed is the last of all: nothing is kept. Before some are to be taken again the
+//! horizon steps back ([`SnapshotHorizon::resume`]), which is right for this reason: they need only what is replaced by commits that come
+//! after that, and whoever so commits finds the horizon where it is then.
+//!
 //! Workers that are offline are not awaited. One that stays online holds this up, as it does the grace periods of all.
 
 use std::sync::Mutex;
@@ -42,6 +46,15 @@ impl SnapshotHorizon {
     pub(crate) fn epoch(&self) -> Epoch {
         // ORDERING: pairs with the release in `pass`: the accesses of readers of older snapshots are over.
         Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Snapshots that are taken from now on need what is replaced in epochs after `whole`, whatever was passed. Who awaits the end of older
+    /// ones goes on doing so.
+    pub(crate) fn resume(&self, whole: Epoch) {
+        let mut round = lock(&self.round);
+        round.noted = round.noted.min(whole);
+        // ORDERING: before the caller lets anything commit that they do not show; partner of the acquire in `epoch`.
+        self.epoch.fetch_min(whole.0, Ordering::Release);
     }
 
     /// Snapshots taken from now on need nothing that was replaced up to this epoch. Notes it, if those have gone offline whom the one
@@ -96,6 +109,29 @@ mod tests {
         late.leave();
         memory.pass_snapshot(Epoch(22));
         assert_eq!(local.released(), Some(Epoch(20)));
+    }
+
+    #[test]
+    fn nothing_is_kept_while_nobody_is_to_take_a_snapshot() {
+        let memory = memory(2);
+        memory.keep_snapshots();
+        let (mut reader, local) = (register(&memory), register(&memory));
+        memory.pass_snapshot(Epoch(4));
+        memory.pass_snapshot(Epoch(5));
+        reader.enter();
+        (0..3).for_each(|_| memory.pass_snapshot(Epoch(u64::MAX)));
+        assert_eq!(local.released(), Some(Epoch(5)), "it may have taken the last that was there");
+        memory.resume_snapshots(Epoch(8));
+        reader.leave();
+        assert_eq!(local.released(), Some(Epoch(5)));
+        memory.pass_snapshot(Epoch(9));
+        assert_eq!(local.released(), Some(Epoch(8)));
+        (0..2).for_each(|_| memory.pass_snapshot(Epoch(u64::MAX)));
+        assert_eq!(local.released(), Some(Epoch(u64::MAX)));
+        memory.resume_snapshots(Epoch(12));
+        assert_eq!(local.released(), Some(Epoch(12)));
+        memory.pass_snapshot(Epoch(14));
+        assert_eq!(local.released(), Some(Epoch(12)));
     }
 
     /// A version waits for both, the log and the snapshots; so does a place in a record.

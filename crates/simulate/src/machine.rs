@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use seriatim_base::simulated::{self, Lost, Region, Wait};
+use seriatim_base::simulated::{self, Lost, Region, Wait, WorkingSet};
 use seriatim_base::thread::{self, Touch};
 
 use crate::costs::{Costs, Counts, Step};
@@ -139,6 +139,8 @@ struct State {
     parked: Cell<bool>,
     /// Whether it was woken while it did not wait.
     woken: Cell<bool>,
+    /// Of the regions that it has committed; nothing until somebody asks.
+    working_sets: RefCell<Option<Vec<WorkingSet>>>,
 }
 
 /// What a core did last, for messages.
@@ -331,7 +333,14 @@ impl simulated::Machine for Cores {
                 self.take(at, core, Touch::Store, address);
                 self.regions.borrow_mut().access(at, line_of(address), true)?;
             }
-            Region::Commit => self.regions.borrow_mut().end(at)?,
+            Region::Commit { decides } => {
+                let mut regions = self.regions.borrow_mut();
+                let working_set = regions.working_set(at, decides);
+                regions.end(at)?;
+                if let Some(working_sets) = &mut *core.working_sets.borrow_mut() {
+                    working_sets.push(working_set);
+                }
+            }
             Region::Abort => {
                 // Why it is lost was said before, if it was.
                 let _ = self.regions.borrow_mut().end(at);
@@ -397,6 +406,11 @@ impl simulated::Machine for Cores {
         self.current.get()
     }
 
+    fn working_sets(&self) -> Vec<WorkingSet> {
+        let Some((_, core)) = self.running() else { return Vec::new() };
+        core.working_sets.borrow_mut().replace(Vec::new()).unwrap_or_default()
+    }
+
     fn now(&self) -> Option<u64> {
         self.running().map(|(_, core)| core.clock.get() / 1000)
     }
@@ -430,6 +444,10 @@ pub fn at<R>(time: Duration, body: impl FnOnce() -> R) -> R {
 
         fn core(&self) -> Option<usize> {
             None
+        }
+
+        fn working_sets(&self) -> Vec<WorkingSet> {
+            Vec::new()
         }
 
         fn now(&self) -> Option<u64> {
@@ -472,6 +490,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         resumes: Cell::new(None),
         parked: Cell::new(false),
         woken: Cell::new(false),
+        working_sets: RefCell::default(),
     };
     let signs = Arc::new(Signs::default());
     let cores = Cores {

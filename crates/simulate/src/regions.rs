@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use seriatim_base::simulated::Lost;
+use seriatim_base::simulated::{Lost, WorkingSet};
 
 use crate::lines::{CORES_MAX, Multiply};
 
@@ -99,6 +99,13 @@ impl Regions {
             }
         }
         open.lost.map_or(Ok(()), Err)
+    }
+
+    /// What a core's region has touched.
+    pub(crate) fn working_set(&self, core: usize, decides: bool) -> WorkingSet {
+        let Some(open) = &self.open[core] else { return WorkingSet::default() };
+        let written = open.sets.iter().map(|&lines| usize::from(lines)).sum();
+        WorkingSet { read: open.reads, written, lines: open.lines.len(), decides }
     }
 
     /// Ends a core's region; whether it may commit.
@@ -196,6 +203,10 @@ mod tests {
         for _ in 0..10_000 {
             assert_eq!((regions.access(0, 5, true), regions.access(0, 5, false)), (Ok(()), Ok(())));
         }
+        assert_eq!(regions.working_set(0, true), WorkingSet { read: 1, written: 1, lines: 1, decides: true });
+        regions.access(0, 6, false).expect("nobody is there");
+        assert_eq!(regions.working_set(0, false), WorkingSet { read: 2, written: 1, lines: 2, decides: false });
         assert_eq!(regions.end(0), Ok(()));
+        assert_eq!(regions.working_set(0, false), WorkingSet::default(), "there is none");
     }
 }

@@ -27,6 +27,9 @@ pub struct Setting {
     pub hot: bool,
     /// How often snapshots are made, in milliseconds, under a protocol that makes them every so often; 0: when they are taken.
     pub snapshots: u64,
+    /// Whether the protocol does what it does for others only while they want it: makes snapshots for readers, and publishes sums late. It
+    /// always does, if not.
+    pub adapts: bool,
 }
 
 /// Seeds the next order of a batch that is shuffled. [`matrix_of_threads`] sets it.
@@ -44,6 +47,9 @@ const WAIT_MAX: &str = "wait_max_us";
 /// The option of protocols that make snapshots every so often ([`Freshness::Eventual`]).
 const SNAPSHOTS: &str = "snapshot_interval_ms";
 
+/// Their options that say how much others have to want something, with values by which it comes and goes within a second.
+const ADAPTS: [(&str, u64); 2] = [("snapshot_wanted_min", 2), ("late_period", 2)];
+
 /// Options of protocols that lock hot records and repair: which are hot, that those that are contended become so as soon as can be, and
 /// cold again, and that every call can be repaired: whatever it takes where all are hot, else where that is worth while.
 const HOT: &str = "hot";
@@ -56,7 +62,16 @@ impl Setting {
     /// A protocol on a back end, as it is by default.
     pub fn new(protocol: &ProtocolInfo, htm: HtmMode) -> Setting {
         let strict = protocol.capabilities.strict;
-        Setting { protocol: protocol.name, htm, strict, queued: false, shuffled: false, hot: false, snapshots: 1 }
+        Setting {
+            protocol: protocol.name,
+            htm,
+            strict,
+            queued: false,
+            shuffled: false,
+            hot: false,
+            snapshots: 1,
+            adapts: false,
+        }
     }
 
     /// These protocols on a back end: not those that need regions where there are none.
@@ -93,6 +108,11 @@ impl Setting {
     /// The same with snapshots that are made when they are taken, if the protocol makes them every so often.
     pub fn with_snapshots_of_the_present(&self) -> Option<Setting> {
         self.makes_snapshots().then(|| Setting { snapshots: 0, ..self.clone() })
+    }
+
+    /// The same with snapshots that are made, and sums that are published late, now and then, if the protocol does either.
+    pub fn that_adapts(&self) -> Option<Setting> {
+        ADAPTS.iter().any(|(option, _)| self.has_option(option)).then(|| Setting { adapts: true, ..self.clone() })
     }
 
     fn makes_snapshots(&self) -> bool {
@@ -132,6 +152,10 @@ impl Setting {
         let builder = hot.iter().fold(builder, |builder, &(option, value)| builder.protocol_option(option, value));
         // Of a database that lives for a second, many.
         let builder = if self.makes_snapshots() { builder.protocol_option(SNAPSHOTS, self.snapshots) } else { builder };
+        let adapts = ADAPTS.iter().filter(|(option, _)| self.has_option(option));
+        let builder = adapts.fold(builder, |builder, &(option, value)| {
+            builder.protocol_option(option, if self.adapts { value } else { 0 })
+        });
         let builder = if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder };
         if !self.shuffled {
             return builder;
@@ -195,14 +219,18 @@ impl std::fmt::Display for Setting {
         let (shuffled, hot) =
             (if self.shuffled { ", shuffled" } else { "" }, if self.hot { " with all records hot" } else { "" });
         let is_present = self.snapshots == 0 && self.makes_snapshots();
-        let present = if is_present { " with snapshots of the present" } else { "" };
+        let present = match self.adapts {
+            _ if is_present => " with snapshots of the present",
+            false => "",
+            true => " as others want it",
+        };
         write!(f, "{}{hot}{present} on {}{queued}{shuffled}", self.protocol, self.htm)
     }
 }
 
 /// Every protocol of the registry on every back end on which it opens: emulated with random aborts, absent, and rtm where it works; or on the one that
 /// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
-/// the protocol holds transactions, and with snapshots of the present, where it makes them every so often.
+/// the protocol holds transactions, and with snapshots of the present, where it makes them every so often, and as others want it, where it does something for them.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let chosen = chosen();
@@ -210,7 +238,8 @@ pub fn matrix(seed: u64) -> Vec<Setting> {
     let hot = |htm: HtmMode| of(htm).filter_map(|setting| setting.all_hot());
     let queued = of(backends[0]).filter_map(|setting| setting.queued());
     let present = of(backends[0]).filter_map(|setting| setting.with_snapshots_of_the_present());
-    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm))).chain(queued).chain(present).collect()
+    let adapting = of(backends[0]).filter_map(|setting| setting.that_adapts());
+    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm))).chain(queued).chain(present).chain(adapting).collect()
 }
 
 /// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes

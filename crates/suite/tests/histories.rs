@@ -40,7 +40,16 @@ fn many_keys_splits_and_unlinks() {
 
 /// A protocol that claims to keep all columns apart, over one that keeps rows apart.
 fn grouped(htm: HtmMode) -> Setting {
-    Setting { protocol: GROUPED, htm, strict: true, queued: false, shuffled: false, hot: false, snapshots: 0 }
+    Setting {
+        protocol: GROUPED,
+        htm,
+        strict: true,
+        queued: false,
+        shuffled: false,
+        hot: false,
+        snapshots: 0,
+        adapts: false,
+    }
 }
 
 /// What holds by rows holds by columns: and so it does of what is recorded of them.

@@ -102,11 +102,24 @@ impl Environment {
         self.advance_snapshot();
     }
 
-    /// Makes a snapshot for those who read eventual ones, if there are some, and lets go of what only older ones need, as far as nobody
-    /// reads these.
+    /// For those who read eventual snapshots, if there are some: makes one and offers it, or withdraws what is offered, as they have wanted some
+    /// lately or not ([`Snapshots`](crate::Snapshots)); and lets go of what only older ones need, as far as nobody reads these.
     pub fn advance_snapshot(&self) {
-        if let Some(whole) = self.epochs.advance_snapshot(&self.htm, !self.injects(Fault::SnapshotAmidWindows)) {
-            self.memory.pass_snapshot(whole);
+        let Some(eventual) = self.epochs.snapshots().eventual() else { return };
+        let (_turn, is_wanted) = eventual.turn();
+        // Commits of epochs up to this one have read S, and have a number that is whole when S is advanced.
+        let over = Epoch(self.epochs.current().0.saturating_sub(1));
+        if is_wanted {
+            if !eventual.is_offered() {
+                self.memory.resume_snapshots(over);
+            }
+            let closes = !self.injects(Fault::SnapshotAmidWindows);
+            let whole = self.epochs.advance_snapshot(&self.htm, closes);
+            self.memory.pass_snapshot(whole.unwrap_or(over));
+        } else {
+            eventual.withdraw(over);
+            // Who comes online from now on reads what it makes itself.
+            self.memory.pass_snapshot(Epoch(u64::MAX));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{CacheAligned, Epoch};
+use seriatim_base::{CacheAligned, Epoch, WorkerId};
 use seriatim_htm::Htm;
 
 use crate::{Eventual, Snapshots, TakenSnapshot, Windows};
@@ -44,32 +44,40 @@ impl Epochs {
         htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1))
     }
 
-    /// Makes a snapshot of all that has committed for those who read eventual ones, if there are some, while no window is open (unless it
-    /// `closes` none, which is a deliberate fault): up to which epoch it has everything.
+    /// Makes a snapshot of all that has committed and offers it to those who read eventual ones, if there are some, while no window is open
+    /// (unless it `closes` none, which is a deliberate fault): up to which epoch it has everything. Memory keeps what it needs.
     pub fn advance_snapshot(&self, htm: &Htm, closes: bool) -> Option<Epoch> {
         let eventual = self.snapshots.eventual()?;
         let _closed = closes.then(|| self.windows.close());
-        Some(eventual.advance(htm, || self.current()))
+        let made = eventual.make(htm, || self.current());
+        eventual.offer(made, true);
+        Some(made.whole)
     }
 
-    /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest, or one that is made now, as
-    /// [`Epochs::advance_snapshot`] does.
+    /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest that is offered, or one that is made now,
+    /// and offered too. `None` where none is offered: then the caller makes one for itself.
     #[inline]
-    pub fn take_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
-        let newest = eventual.newest();
-        if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes, closes) }
+    pub fn take_snapshot(
+        &self,
+        eventual: &Eventual,
+        htm: &Htm,
+        (worker, includes): (WorkerId, Epoch),
+        closes: bool,
+    ) -> Option<TakenSnapshot> {
+        let newest = eventual.look(worker, includes)?;
+        Some(if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
     }
 
     #[cold]
     fn make_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
         let _closed = closes.then(|| self.windows.close());
-        let newest = eventual.newest();
         // Another may have made one while we waited for windows.
-        if newest.whole >= includes {
+        if let Some(newest) = eventual.newest().filter(|newest| newest.whole >= includes) {
             return newest;
         }
-        eventual.advance(htm, || self.current());
-        eventual.newest()
+        let made = eventual.make(htm, || self.current());
+        eventual.offer(made, false);
+        made
     }
 
     /// Snapshots of the past.

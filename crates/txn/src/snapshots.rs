@@ -12,13 +12,21 @@
 //! A reader loads the epoch before S, and the time before both; who makes a snapshot stores them the other way round. So what a reader has
 //! may be of an earlier snapshot than its S, which promises less, and never of a later one. Several may make snapshots at the same time:
 //! each adds one to S, and each S - 1 is whole.
+//!
+//! **Snapshots are offered while they are wanted.** For readers that come later, writers keep a version of each record and snapshot, in memory
+//! that is cold when it comes back: the dearest thing they do. So each worker counts its readers that are, or would be, content with what
+//! the helper made, and those that make one for themselves, as their session wants more. Unless there were enough of the first since the
+//! helper came last, and more than of the others, it *withdraws* the offer: S stands still, each reader makes a snapshot for itself, and
+//! what commits replace is kept for a grace period. Of the epoch there is a word then which says none. A reader looks at it when it is online, so memory that seals its
+//! counts after the withdrawal waits for all who take what was offered; and memory keeps what an offer needs before S is advanced for it
+//! ([`Memory::resume_snapshots`](seriatim_memory::Memory::resume_snapshots)).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{CacheAligned, Epoch};
+use seriatim_base::{CacheAligned, Epoch, WorkerId};
 use seriatim_htm::Htm;
 
 /// The eventual snapshots of a database; none, until a protocol that has them [allows](Snapshots::allow) it.
@@ -32,13 +40,35 @@ pub struct Eventual {
     number: Arc<CacheAligned<AtomicU64>>,
     newest: CacheAligned<Newest>,
     interval: Duration,
+    /// How many readers have to be content with an offer; 0: there always is one.
+    wanted_min: u64,
+    readers: Box<[CacheAligned<Readers>]>,
+    /// Of who makes or withdraws an offer: readers of the last turn.
+    turn: Mutex<Counted>,
 }
 
-/// Of the newest.
+/// Of the newest that is offered.
 #[derive(Debug)]
 struct Newest {
+    /// One more than the epoch up to which it has everything; zero: none is offered.
     whole: AtomicU64,
     made: AtomicU64,
+    /// The epoch up to which one would have everything that had been made when the helper came last.
+    would_have: AtomicU64,
+}
+
+/// Readers of a worker, which alone writes this.
+#[derive(Debug, Default)]
+struct Readers {
+    content: AtomicU64,
+    others: AtomicU64,
+}
+
+/// Readers of all workers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    content: u64,
+    others: u64,
 }
 
 /// A snapshot, as its reader has it.
@@ -53,12 +83,14 @@ pub struct TakenSnapshot {
 }
 
 impl Snapshots {
-    /// Snapshots are made from now on, by advancing `number`, every so often.
-    pub fn allow(&self, number: &Arc<CacheAligned<AtomicU64>>, interval: Duration) {
+    /// Snapshots are made from now on, by advancing `number`, every so often, while so many readers of the workers with ids below `workers`
+    /// want them; with 0, always.
+    pub fn allow(&self, number: &Arc<CacheAligned<AtomicU64>>, interval: Duration, wanted_min: u64, workers: usize) {
         self.0.get_or_init(|| {
-            let made = AtomicU64::new(Instant::now().nanoseconds());
-            let newest = CacheAligned(Newest { whole: AtomicU64::new(0), made });
-            Some(Eventual { number: Arc::clone(number), newest, interval })
+            let (made, would_have) = (AtomicU64::new(Instant::now().nanoseconds()), AtomicU64::new(0));
+            let newest = CacheAligned(Newest { whole: AtomicU64::new(u64::from(wanted_min == 0)), made, would_have });
+            let readers = (0..workers).map(|_| CacheAligned::default()).collect();
+            Some(Eventual { number: Arc::clone(number), newest, interval, wanted_min, readers, turn: Mutex::default() })
         });
     }
 
@@ -85,29 +117,76 @@ impl Eventual {
         self.interval
     }
 
-    /// The newest. The caller is online.
+    /// The newest that is offered, if one is. The caller is online.
     #[inline]
-    pub fn newest(&self) -> TakenSnapshot {
-        // ORDERING: each pairs with the release in `advance`, in the order that the module comment names.
+    pub fn newest(&self) -> Option<TakenSnapshot> {
+        // ORDERING: each pairs with the release in `offer`, in the order that the module comment names. The caller has come online with a
+        // fence: either it finds a withdrawal, or who withdrew finds it online.
         let made = self.newest.made.load(Ordering::Acquire);
-        let whole = Epoch(self.newest.whole.load(Ordering::Acquire));
+        let whole = Epoch(self.newest.whole.load(Ordering::Acquire).checked_sub(1)?);
         let number = self.number.load(Ordering::SeqCst) - 1;
         // ORDERING: partner of the fence between a commit's last lock and its load of S: a commit that has our number, or a lower one,
         // read S before it was advanced to what we loaded. So we see its records locked, or what it installed.
         fence(Ordering::SeqCst);
-        TakenSnapshot { number, whole, made }
+        Some(TakenSnapshot { number, whole, made })
     }
 
-    /// Makes one, while no window is open: up to which epoch it has everything.
-    pub(crate) fn advance(&self, htm: &Htm, epoch: impl FnOnce() -> Epoch) -> Epoch {
+    /// The newest that is offered, if one is; counts a reader of this worker that wants everything of the epochs up to `includes`.
+    #[inline]
+    pub(crate) fn look(&self, worker: WorkerId, includes: Epoch) -> Option<TakenSnapshot> {
+        let newest = self.newest();
+        if self.wanted_min > 0 {
+            let whole = newest.map_or_else(|| self.newest.would_have.load(Ordering::Relaxed), |newest| newest.whole.0);
+            let readers = &self.readers[usize::from(worker.0)];
+            let count = if includes.0 <= whole { &readers.content } else { &readers.others };
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        newest
+    }
+
+    /// Makes one, while no window is open. Who reads it makes it online, or takes it as it is [offered](Eventual::offer).
+    pub(crate) fn make(&self, htm: &Htm, epoch: impl FnOnce() -> Epoch) -> TakenSnapshot {
         let made = Instant::now().nanoseconds();
         let whole = Epoch(epoch().0.saturating_sub(1));
         // ORDERING: release, as who reads the advanced S reads an epoch no earlier than ours. Outside regions that have read it.
-        htm.outside(|| self.number.fetch_add(1, Ordering::SeqCst));
+        let number = htm.outside(|| self.number.fetch_add(1, Ordering::SeqCst));
+        // ORDERING: as in `newest`.
+        fence(Ordering::SeqCst);
+        TakenSnapshot { number, whole, made }
+    }
+
+    /// Those who come later may take this one, or a later one. `always`: if none is offered, too.
+    pub(crate) fn offer(&self, snapshot: TakenSnapshot, always: bool) {
         // Of several that are made at the same time, those of the latest.
-        self.newest.whole.fetch_max(whole.0, Ordering::Release);
-        self.newest.made.fetch_max(made, Ordering::Release);
-        whole
+        let later = |whole| (always || whole > 0).then_some(snapshot.whole.0.saturating_add(1).max(whole));
+        if self.newest.whole.fetch_update(Ordering::Release, Ordering::Relaxed, later).is_ok() {
+            self.newest.made.fetch_max(snapshot.made, Ordering::Release);
+        }
+    }
+
+    /// Nobody takes what was offered who comes online from now on. `would_have`: what one would have that were made now.
+    pub(crate) fn withdraw(&self, would_have: Epoch) {
+        self.newest.would_have.store(would_have.0, Ordering::Relaxed);
+        // ORDERING: sequentially consistent, before the seal of who may have found an offer.
+        self.newest.whole.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether one is offered.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.newest.whole.load(Ordering::Relaxed) > 0
+    }
+
+    /// The turn of who makes or withdraws an offer, one at a time; and whether readers have wanted one since the last.
+    pub(crate) fn turn(&self) -> (impl Sized + '_, bool) {
+        let mut turn: MutexGuard<'_, Counted> = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = Counted::default();
+        for readers in &self.readers {
+            now.content = now.content.wrapping_add(readers.content.load(Ordering::Relaxed));
+            now.others = now.others.wrapping_add(readers.others.load(Ordering::Relaxed));
+        }
+        let last = std::mem::replace(&mut *turn, now);
+        let (content, others) = (now.content.wrapping_sub(last.content), now.others.wrapping_sub(last.others));
+        (turn, self.wanted_min == 0 || content >= self.wanted_min && content > others)
     }
 }
 
@@ -118,9 +197,11 @@ mod tests {
     use super::*;
     use crate::Epochs;
 
-    fn epochs() -> (Epochs, Arc<CacheAligned<AtomicU64>>, Htm) {
+    const WORKER: WorkerId = WorkerId(1);
+
+    fn epochs(wanted_min: u64) -> (Epochs, Arc<CacheAligned<AtomicU64>>, Htm) {
         let (epochs, number) = (Epochs::default(), Arc::new(CacheAligned(AtomicU64::new(1))));
-        epochs.snapshots().allow(&number, Duration::from_millis(20));
+        epochs.snapshots().allow(&number, Duration::from_millis(20), wanted_min, 2);
         (epochs, number, Htm::new(HtmMode::Absent).expect("it is everywhere"))
     }
 
@@ -132,10 +213,10 @@ mod tests {
 
     #[test]
     fn the_newest_is_taken_unless_it_lacks_an_epoch() {
-        let (epochs, number, htm) = epochs();
+        let (epochs, number, htm) = epochs(0);
         let eventual = epochs.snapshots().eventual().expect("allowed");
         let take = |includes| {
-            let taken = epochs.take_snapshot(eventual, &htm, Epoch(includes), true);
+            let taken = epochs.take_snapshot(eventual, &htm, (WORKER, Epoch(includes)), true).expect("one is offered");
             (taken.number, taken.whole.0)
         };
         assert_eq!(take(0), (0, 0));
@@ -149,10 +230,41 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_older_than_what_ends_after_it_was_made() {
-        let (epochs, _, htm) = epochs();
+        let (epochs, _, htm) = epochs(0);
         let before = Instant::now().nanoseconds();
         epochs.advance_snapshot(&htm, true);
-        let made = epochs.snapshots().eventual().expect("allowed").newest().made;
+        let made = epochs.snapshots().eventual().expect("allowed").newest().expect("offered").made;
         assert!((before..=Instant::now().nanoseconds()).contains(&made));
+    }
+
+    /// Those that want more than there is do not count for an offer, and no offer outlives a turn without readers.
+    #[test]
+    fn an_offer_is_made_when_enough_readers_are_content_with_one() {
+        let (epochs, _, htm) = epochs(3);
+        let eventual = epochs.snapshots().eventual().expect("allowed");
+        let is_wanted = |content: u32, others: u32| {
+            let wants = |includes| epochs.take_snapshot(eventual, &htm, (WORKER, includes), true).is_some();
+            let taken =
+                (0..content).filter(|_| wants(Epoch(0))).count() + (0..others).filter(|_| wants(Epoch(9))).count();
+            assert_eq!(taken > 0, eventual.is_offered() && content + others > 0);
+            eventual.turn().1
+        };
+        assert!(!eventual.is_offered() && !is_wanted(2, 0) && !is_wanted(0, 9) && !is_wanted(4, 4) && is_wanted(4, 3));
+        epochs.advance_snapshot(&htm, true);
+        assert!(is_wanted(3, 0) && !is_wanted(0, 0) && !is_wanted(3, 5));
+        eventual.withdraw(Epoch(9));
+        assert!(!eventual.is_offered() && is_wanted(0, 3), "what is made now would have that epoch");
+    }
+
+    /// Who makes one for itself when an offer has been withdrawn does not renew it.
+    #[test]
+    fn a_withdrawn_offer_is_renewed_by_its_helper_alone() {
+        let (epochs, _, htm) = epochs(0);
+        let eventual = epochs.snapshots().eventual().expect("allowed");
+        eventual.withdraw(Epoch(0));
+        eventual.offer(eventual.make(&htm, || epochs.current()), false);
+        assert_eq!(eventual.newest(), None);
+        epochs.advance_snapshot(&htm, true);
+        assert!(eventual.newest().is_some_and(|newest| newest.number == 2));
     }
 }

@@ -4,14 +4,15 @@
 //! done. So whatever closes them, and each step of the epoch, lies before or after all of a window.
 //!
 //! A worker opens a window by a store to a word of its own, then looks whether somebody closes them; who closes them says so in the word
-//! that all share, then looks at the workers' words. All four are sequentially consistent, so one of the two finds the other.
+//! that all share, then looks at the workers' words. All four are sequentially consistent, so one of the two finds the other. Only those
+//! words are looked at whose workers have ever opened one: the first of all, as ids are given out from the lowest.
 //!
 //! No code of users runs in a window, and nobody in it waits for who closes them. So a closing takes as long as the windows that are
 //! open, some microseconds each, unless a thread is descheduled in one. A worker that waits to open a window is let in first, as far as a
 //! bounded wait goes, so that many who close do not keep it out.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use seriatim_base::{Backoff, CacheAligned, WorkerId};
 
@@ -25,6 +26,8 @@ pub struct Windows {
     by_worker: OnceLock<Box<[CacheAligned<AtomicU32>]>>,
     /// How many keep windows closed.
     closers: CacheAligned<AtomicU32>,
+    /// No worker whose id is not below this has ever opened one.
+    openers: CacheAligned<AtomicUsize>,
 }
 
 /// A window; it ends when this is dropped.
@@ -74,7 +77,13 @@ impl Windows {
     /// Without [`Windows::allow`] for it.
     pub fn open(&self, worker: WorkerId) -> Window<'_> {
         let by_worker = self.by_worker.get().map_or(&[][..], |by_worker| by_worker);
-        let own = &*by_worker[usize::from(worker.0)];
+        let at = usize::from(worker.0);
+        let own = &*by_worker[at];
+        if self.openers.load(Ordering::Relaxed) <= at {
+            // ORDERING: before the store and the load below, as all of these are sequentially consistent: who closes windows and is not
+            // found by that load finds this, and so the word.
+            self.openers.fetch_max(at + 1, Ordering::SeqCst);
+        }
         loop {
             own.store(OPEN, Ordering::SeqCst);
             if self.closers.load(Ordering::SeqCst) == 0 {
@@ -89,10 +98,11 @@ impl Windows {
     pub fn close(&self) -> Closed<'_> {
         let Some(by_worker) = self.by_worker.get() else { return Closed(None) };
         let mut patience = Backoff::new();
-        while by_worker.iter().any(|state| state.load(Ordering::Relaxed) == WAITING) && patience.wait() {}
+        let waits = |state: &CacheAligned<AtomicU32>| state.load(Ordering::Relaxed) == WAITING;
+        while by_worker[..self.openers.load(Ordering::Relaxed)].iter().any(waits) && patience.wait() {}
         self.closers.fetch_add(1, Ordering::SeqCst);
         let closed = Closed(Some(&self.closers));
-        for state in by_worker {
+        for state in &by_worker[..self.openers.load(Ordering::SeqCst)] {
             wait_while(|| state.load(Ordering::SeqCst) == OPEN);
         }
         closed

@@ -11,6 +11,7 @@ use clap::parser::ValueSource;
 use serde_json::{Map, Value, json};
 use seriatim::htm::{Backend, HtmMode};
 use seriatim::{Batch, BatchStatistics, Database, Durability, Executor, Statistics, thread};
+use seriatim_base::simulated::WorkingSet;
 use seriatim_base::talk;
 use seriatim_simulate::costs::Table;
 use seriatim_simulate::validation::{Verdict, judge};
@@ -18,6 +19,7 @@ use seriatim_simulate::{Core, Costs, Guard, Machine, Role, Step, Work};
 use seriatim_workload::Workload;
 
 use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
+use crate::working_sets::Region;
 use crate::{Failure, callers};
 
 /// The tables that come with the program, by the names of the machines they were measured on. The first is the default: it has costs of regions.
@@ -299,6 +301,12 @@ fn give_up(reason: String) {
 
 /// As of databases whose ticker is a thread.
 const EPOCH: Duration = Duration::from_millis(10);
+
+/// What the regions touched that the core has committed since it was asked last.
+pub(crate) fn working_sets() -> Vec<Region> {
+    let region = |set: WorkingSet| Region { lines: [set.read, set.written, set.lines], decides: set.decides };
+    seriatim_base::simulated::working_sets().into_iter().map(region).collect()
+}
 
 /// Runs `body` at this virtual time, in seconds.
 pub(crate) fn at<R>(seconds: f64, body: impl FnOnce() -> R) -> R {

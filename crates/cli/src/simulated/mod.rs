@@ -14,9 +14,9 @@ mod without;
 
 pub(crate) use arguments::command;
 #[cfg(feature = "simulate")]
-pub(crate) use cores::{AUTO, Simulation, at, roles};
+pub(crate) use cores::{AUTO, Simulation, at, roles, working_sets};
 #[cfg(not(feature = "simulate"))]
-pub(crate) use without::{AUTO, Simulation, at, roles, run};
+pub(crate) use without::{AUTO, Simulation, at, roles, run, working_sets};
 
 /// `seriatim simulate`.
 #[cfg(feature = "simulate")]

@@ -7,6 +7,7 @@ use seriatim_workload::Workload;
 
 use crate::Failure;
 use crate::runner::{Measured, Plan};
+use crate::working_sets::Region;
 
 fn refusal() -> Failure {
     Failure::Usage(
@@ -46,6 +47,10 @@ impl Simulation {
 
 pub(crate) fn roles<T>(_: f64, _: Vec<(String, Box<dyn FnOnce() -> T + Send>)>) -> Result<Vec<T>, Failure> {
     Err(refusal())
+}
+
+pub(crate) fn working_sets() -> [Region; 0] {
+    []
 }
 
 pub(crate) fn at<R>(_: f64, body: impl FnOnce() -> R) -> R {

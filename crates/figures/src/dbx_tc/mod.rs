@@ -12,6 +12,7 @@ pub(crate) mod fig12;
 pub(crate) mod fig13;
 pub(crate) mod fig14;
 pub(crate) mod fig15;
+pub(crate) mod table1;
 
 /// Simulated cores in the place of the paper's 1 to 8 hardware threads, and more.
 const CORES: [usize; 5] = [1, 2, 4, 8, 16];

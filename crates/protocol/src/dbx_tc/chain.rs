@@ -8,12 +8,16 @@
 //! 4. Publish each addition by itself, on top of whatever sum is there. It cannot fail: memory was taken when the row was updated, rows
 //!    are deleted and the columns used are changed only by what is not of the set, and who adds found room.
 //! 5. Where 2 did not hold: shut the window, close all windows, and publish everything at once, as dbx does.
+//!
+//! Where nobody else adds meanwhile steps cost more than they save. So a worker that has found no sum changed under it in its last procedures
+//! looks as in 2 without a window, and publishes everything at once, as dbx does. It may be refuted where a chain could not; then chains
+//! follow.
 
 use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, Tid, abort_on_unwind};
 use seriatim_catalog::{ColumnUse, Key};
 use seriatim_memory::CountedVec;
-use seriatim_store::RecordPtr;
+use seriatim_store::{RecordPtr, read_key};
 use seriatim_txn::{Before, Core, Fault, OpError, Outcome, Redo, RowPtr, Table};
 
 use super::State;
@@ -21,6 +25,7 @@ use crate::shared::numbered::Numbered;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::{self, newest, row};
 use crate::shared::record;
+use crate::shared::table_ref::TableRef;
 use crate::shared::writes::{Link, Write};
 
 /// How many additions are published in a window, so that those who wait for its end wait for a bounded time.
@@ -30,6 +35,7 @@ pub(super) const LATE_MAX: usize = 32;
 #[derive(Clone, Copy, Debug)]
 struct Note {
     record: RecordPtr,
+    table: TableRef,
     /// The row version that it came from.
     row_version: usize,
     columns: ColumnUse,
@@ -43,6 +49,10 @@ unsafe impl Send for Note {}
 pub(super) struct Late {
     /// Who may add to a sum at a time.
     adders: u32,
+    /// For how many procedures sums are published late after one had changed; 0: always.
+    period: u32,
+    /// Of those, how many are left.
+    left: u32,
     notes: CountedVec<Note>,
     /// Of those, what was taken out of the write set.
     writes: CountedVec<Write>,
@@ -51,9 +61,9 @@ pub(super) struct Late {
 }
 
 impl Late {
-    pub(super) fn new(core: &Core, adders: u32) -> Late {
+    pub(super) fn new(core: &Core, adders: u32, period: u32) -> Late {
         let (notes, writes) = (core.local.counted(LATE_MAX), core.local.counted(LATE_MAX));
-        Late { adders, notes, writes, is_unsure: false }
+        Late { adders, period, left: 0, notes, writes, is_unsure: false }
     }
 
     #[inline]
@@ -91,33 +101,46 @@ impl Late {
             return Ok(());
         }
         let row_version = record::row_version_of(table, before);
-        self.notes.try_push(Note { record, row_version, columns }).map_err(record::full)
+        self.notes.try_push(Note { record, table: table.into(), row_version, columns }).map_err(record::full)
+    }
+
+    /// Step 2 of one update: its entry in the write set, if it can be published late.
+    fn entry(&self, attempt: &Optimistic, note: &Note) -> Option<usize> {
+        let entry = attempt.base.writes.find(note.record)?;
+        let (write, table) = (attempt.base.writes.entries()[entry], note.table.get());
+        let is_one = write.link == Link::There && write.row_version != 0 && !write.expected.is_absent();
+        if !is_one || attempt.base.writes.row_versions(entry) != 1 || !table.commuting.allows(note.columns) {
+            return None;
+        }
+        let (_, newer) = newest(table, note.record)?;
+        if newer != note.row_version && !rebase::agree(table, note.row_version, newer, note.columns.used) {
+            return None;
+        }
+        let [base, newer, after] = [note.row_version, newer, write.row_version].map(|version| row(table, version));
+        let wire = table.wire.as_ref()?;
+        // SAFETY: row versions of the table, readable as we have been online since they were published.
+        unsafe { wire.rows.has_room(base, newer, after, note.columns.added, self.adders) }.then_some(entry)
+    }
+
+    /// Step 2 of all.
+    fn can_be_late(&self, attempt: &Optimistic) -> bool {
+        !self.is_unsure && self.notes.iter().all(|note| self.entry(attempt, note).is_some())
+    }
+
+    /// Whether somebody has changed a row since it was noted.
+    fn are_changed(&self) -> bool {
+        let is_changed =
+            |note: &Note| newest(note.table.get(), note.record).is_none_or(|(_, newer)| newer != note.row_version);
+        self.notes.iter().any(is_changed)
     }
 
     /// Step 2: takes what was noted out of the write set, but for the last of the writes. False if some of it cannot be published late;
     /// then all of it is where it was.
     fn take(&mut self, attempt: &mut Optimistic) -> bool {
-        let Late { adders, notes, writes, .. } = self;
-        let is_late = |attempt: &Optimistic, note: &Note| {
-            let entry = attempt.base.writes.find(note.record)?;
-            let write = attempt.base.writes.entries()[entry];
-            let table = write.table();
-            let is_one = write.link == Link::There && write.row_version != 0 && !write.expected.is_absent();
-            if !is_one || attempt.base.writes.row_versions(entry) != 1 || !table.commuting.allows(note.columns) {
-                return None;
-            }
-            let (_, newer) = newest(table, note.record)?;
-            if !rebase::agree(table, note.row_version, newer, note.columns.used) {
-                return None;
-            }
-            let [base, newer, after] = [note.row_version, newer, write.row_version].map(|version| row(table, version));
-            let wire = table.wire.as_ref()?;
-            // SAFETY: row versions of the table, readable as we have been online since they were published.
-            unsafe { wire.rows.has_room(base, newer, after, note.columns.added, *adders) }.then_some(entry)
-        };
-        if self.is_unsure || !notes.iter().all(|note| is_late(attempt, note).is_some()) {
+        if !self.can_be_late(attempt) {
             return false;
         }
+        let Late { notes, writes, .. } = self;
         for note in notes.iter() {
             let (Some(entry), last) = (attempt.base.writes.find(note.record), attempt.base.writes.entries().len() - 1)
             else {
@@ -150,11 +173,55 @@ impl Redo for Adds<'_> {
     }
 }
 
+/// Reports the updates of these sums as additions, and all else as it is.
+struct AddsTo<'a, 'r> {
+    notes: &'a [Note],
+    redo: &'r mut dyn Redo,
+}
+
+impl Redo for AddsTo<'_, '_> {
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
+        let is_it = |note: &Note| {
+            // SAFETY: key words of a linked record never change; the worker has been online since it noted the record.
+            note.table == TableRef::from(table) && unsafe { read_key(note.record, table.class) } == key
+        };
+        match self.notes.iter().any(is_it) {
+            true => Adds(self.redo).write(table, key, tid, before, after),
+            false => self.redo.write(table, key, tid, before, after),
+        }
+    }
+
+    fn listens(&self) -> bool {
+        self.redo.listens()
+    }
+}
+
 impl State {
+    /// Publishes everything at once while nobody else seems to add to the same sums; else see the steps above.
+    pub(super) fn commit_additions(
+        &mut self,
+        attempt: &mut Optimistic,
+        redo: &mut dyn Redo,
+    ) -> Result<Outcome, OpError> {
+        let State { numbered, late, .. } = self;
+        if late.period == 0 {
+            return self.commit_chain(attempt, redo);
+        }
+        if late.left == 0 && !late.are_changed() && late.can_be_late(attempt) {
+            let decided = numbered.commit(attempt, &mut AddsTo { notes: &late.notes, redo });
+            if decided.is_err() && late.are_changed() {
+                late.left = late.period;
+            }
+            return decided;
+        }
+        late.left = if late.are_changed() { late.period } else { late.left.saturating_sub(1) };
+        self.commit_chain(attempt, redo)
+    }
+
     /// See the steps above.
     #[cold]
     #[inline(never)]
-    pub(super) fn commit_chain(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+    fn commit_chain(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         let State { numbered, epochs, late, .. } = self;
         crate::step(Touch::Store, std::ptr::null());
         let core = &attempt.base.core;
@@ -188,6 +255,10 @@ impl Late {
         let mut last = first;
         for write in self.writes.iter() {
             crate::step(Touch::Begin, std::ptr::null());
+            if attempt.base.core.injects(Fault::SnapshotAmidWindows) {
+                // Others have their turn between two pieces, on few processors too.
+                seriatim_base::thread::yield_now();
+            }
             let Some(note) = self.notes.iter().find(|note| note.record == write.record) else {
                 unreachable!("what is published late was noted");
             };

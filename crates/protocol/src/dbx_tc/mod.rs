@@ -40,6 +40,7 @@ pub struct DbxTc {
     rebases_max: u32,
     /// Transactions that may publish at a time.
     workers: u32,
+    late_period: u32,
 }
 
 /// How often a snapshot is made for read-only transactions.
@@ -53,9 +54,31 @@ pub const SNAPSHOT_INTERVAL: Knob = Knob {
     source: "DBX-TC §4.2: every 20 ms",
 };
 
-const OPTIONS: [Knob; 6] = {
+/// How many want snapshots for some to be made.
+pub const SNAPSHOT_WANTED: Knob = Knob {
+    name: "snapshot_wanted_min",
+    unit: "read-only transactions in an interval; 0: none, snapshots are always made",
+    default: 64,
+    min: 0,
+    max: 1_000_000_000,
+    about: "how many have to be content with a snapshot that was there, and more than are not, for one to be made for all; else each makes one",
+    source: "ours: what writers keep for a snapshot costs them more than a few readers that make their own (docs/decisions/0022)",
+};
+
+/// When sums are published late.
+pub const LATE_PERIOD: Knob = Knob {
+    name: "late_period",
+    unit: "procedures of a worker that add to such sums; 0: all",
+    default: 64,
+    min: 0,
+    max: 1_000_000,
+    about: "for how many procedures sums are published after the rest once one had changed while it was being added to; else with the rest",
+    source: "ours: where nobody else adds, a region for each sum costs more than it saves (docs/decisions/0022)",
+};
+
+const OPTIONS: [Knob; 8] = {
     let [conflict, capacity, system, held] = region::KNOBS;
-    [conflict, capacity, system, held, REBASES_MAX, SNAPSHOT_INTERVAL]
+    [conflict, capacity, system, held, REBASES_MAX, SNAPSHOT_INTERVAL, SNAPSHOT_WANTED, LATE_PERIOD]
 };
 
 impl Protocol for DbxTc {
@@ -93,17 +116,20 @@ impl Protocol for DbxTc {
         match options.get(&SNAPSHOT_INTERVAL) {
             0 => environment.epochs.snapshots().make_when_taken(),
             interval => {
-                environment.epochs.snapshots().allow(snapshot.word(), Duration::from_millis(interval));
+                let (interval, wanted_min) = (Duration::from_millis(interval), options.get(&SNAPSHOT_WANTED));
+                let memory_workers = environment.memory.workers_max();
+                environment.epochs.snapshots().allow(snapshot.word(), interval, wanted_min, memory_workers);
                 environment.memory.keep_snapshots();
             }
         }
-        DbxTc { snapshot, budget, rebases_max: options.get(&REBASES_MAX) as u32, workers }
+        let [rebases_max, late_period] = [&REBASES_MAX, &LATE_PERIOD].map(|knob| options.get(knob) as u32);
+        DbxTc { snapshot, budget, rebases_max, workers, late_period }
     }
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
         let numbered = Numbered::new(&core, &self.snapshot);
-        let (late, epochs) = (Late::new(&core, self.workers), Arc::clone(&core.epochs));
+        let (late, epochs) = (Late::new(&core, self.workers, self.late_period), Arc::clone(&core.epochs));
         Worker::new(core, State { numbered, epochs, follows: false, late }).rebasing(self.rebases_max)
     }
 
@@ -148,7 +174,7 @@ impl Variant for State {
         self.follows = false;
         self.late.clear();
         let reading = (mode == Mode::ReadOnly).then(|| match self.epochs.snapshots().eventual() {
-            Some(eventual) => View::take_eventual(core, eventual),
+            Some(eventual) => View::take_eventual(core, eventual, &self.numbered.snapshot),
             None => {
                 let _closed = self.epochs.windows().close();
                 View::take(core, &self.numbered.snapshot)
@@ -195,7 +221,7 @@ impl Variant for State {
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         match self.follows {
             true if self.late.is_empty() => self.numbered.commit(attempt, redo),
-            true => self.commit_chain(attempt, redo),
+            true => self.commit_additions(attempt, redo),
             // It is none of the set: what it read may be half of a chain, unless this finds it unchanged now.
             false if self.numbered.reading.is_none() => {
                 let _closed = self.epochs.windows().close();

@@ -22,9 +22,18 @@ const OTHER: ColumnId = ColumnId(2);
 
 /// Cells of these sums, of which procedures change `other` and add to the sums.
 fn benches(values: &[i64]) -> impl Iterator<Item = Bench<DbxTc>> {
-    modes().into_iter().map(|mode| {
+    benches_with(values, [("snapshot_wanted_min", 0), ("late_period", 0)])
+}
+
+/// As [`benches`]; snapshots are offered while so many readers want them.
+fn benches_wanting(values: &[i64], wanted: u64) -> impl Iterator<Item = Bench<DbxTc>> {
+    benches_with(values, [("snapshot_wanted_min", wanted), ("late_period", 0)])
+}
+
+fn benches_with(values: &[i64], options: [(&str, u64); 2]) -> impl Iterator<Item = Bench<DbxTc>> {
+    modes().into_iter().map(move |mode| {
         let further = [ColumnDef::new("other", ColumnType::I64), ColumnDef::new("fixed", ColumnType::U64).immutable()];
-        let bench = Bench::<DbxTc>::of(mode, &["id"], further).with_rows(values);
+        let bench = Bench::<DbxTc>::with_options(mode, &["id"], further, options).with_rows(values);
         bench.cells.commuting.set(ColumnSet::of(SUM), [SUM, OTHER].into_iter().collect::<ColumnSet>().complement());
         bench
     })
@@ -335,8 +344,15 @@ fn shown(bench: &Bench<DbxTc>, reader: &mut Worker, ids: u64) -> (Vec<Option<i64
 /// in whatever epoch, and whatever is collected meanwhile.
 #[test]
 fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
-    for bench in benches(&[10, 11, 12, 13]) {
+    let values = [10, 11, 12, 13];
+    // Also after a time without offers, in which nothing was kept.
+    for (bench, wanted) in
+        benches(&values).map(|bench| (bench, 0)).chain(benches_wanting(&values, 2).map(|bench| (bench, 2)))
+    {
         bench.environment.advance_epoch();
+        (0..4).for_each(|_| bench.environment.advance_snapshot());
+        (0..wanted).for_each(|_| assert_eq!(bench.read(&mut reader(&bench), 0), Ok(Some(10))));
+        bench.environment.advance_snapshot();
         let mut worker = bench.worker();
         for round in 0..20 {
             change(&bench, &mut worker, 0, 100 + round);
@@ -361,6 +377,7 @@ fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
         let before = (vec![Some(10), Some(11), Some(12), Some(13), None], vec![10, 11, 12, 13]);
         let mut early = reader(&bench);
         assert_eq!(shown(&bench, &mut early, 5), before);
+        // Made anew, or withdrawn.
         bench.environment.advance_epoch();
         for _ in 0..4 {
             bench.environment.advance_snapshot();
@@ -457,5 +474,105 @@ fn writers_keep_one_version_of_a_record_for_each_snapshot() {
             worker.core().local.collect();
         }
         assert!(bench.environment.memory.in_use_bytes() <= bytes, "what no snapshot needs is let go of");
+    }
+}
+
+/// Where no reader wants a snapshot none is made, and what was replaced goes after its grace period.
+#[test]
+fn while_no_snapshots_are_wanted_writers_keep_nothing_for_them() {
+    for bench in benches_wanting(&[0, 0], 2) {
+        let (mut worker, mut bytes) = (bench.worker(), usize::MAX);
+        for turn in 0..10 {
+            for round in 0..100 {
+                change(&bench, &mut worker, 0, 100 * turn + round);
+            }
+            bench.environment.advance_epoch();
+            (0..4).for_each(|_| worker.core().local.collect());
+            let now = bench.environment.memory.in_use_bytes();
+            assert!(turn < 4 || now <= bytes, "{bytes} bytes were in use, and now {now}");
+            bytes = now;
+            // One is not enough for an offer, and is shown what has committed.
+            assert_eq!(bench.read(&mut reader(&bench), 0), Ok(Some(100 * turn + 99)));
+        }
+    }
+}
+
+/// Offers come and go, and whoever has taken one goes on reading it.
+#[test]
+fn an_offer_is_taken_by_those_who_come_while_it_stands() {
+    for bench in benches_wanting(&[0], 2) {
+        let mut worker = bench.worker();
+        let value =
+            |reader: &mut Worker| bench.read(reader, 0).expect("a snapshot does not fail").expect("it is there");
+        bench.environment.advance_epoch();
+        let mut kept = Vec::new();
+        for round in 1..6 {
+            (0..2).for_each(|_| assert_eq!(value(&mut reader(&bench)), 2 * round - 2));
+            bench.environment.advance_snapshot();
+            change(&bench, &mut worker, 0, 2 * round - 1);
+            let mut early = reader(&bench);
+            assert_eq!(value(&mut early), 2 * round - 2, "it was offered before");
+            kept.push((early, 2 * round - 2));
+            (0..2).for_each(|_| bench.environment.advance_epoch());
+            change(&bench, &mut worker, 0, 2 * round);
+            worker.core().local.collect();
+            for (early, shown) in &mut kept {
+                assert_eq!(value(early), *shown);
+            }
+        }
+    }
+}
+
+/// The TIDs say whether a sum was published with the rest.
+#[test]
+fn sums_are_published_late_for_a_while_after_others_were_found_to_add_to_them() {
+    const PERIOD: u64 = 3;
+    for bench in benches_with(&[0, 0], [("snapshot_wanted_min", 0), ("late_period", PERIOD)]) {
+        let (mut sum, mut worker) = (0, procedure(&bench));
+        let mut is_late = |meets: bool| {
+            worker.abort();
+            worker.begin(Mode::ReadWrite, Priority::NONE);
+            worker.pieces().expect("it has them").follow();
+            add(&bench, &mut worker, 1, 5);
+            touch(&bench, &mut worker, 0);
+            if meets {
+                let mut other = procedure(&bench);
+                add(&bench, &mut other, 1, 100);
+                commit(&mut other);
+            }
+            let tids = commit(&mut worker);
+            worker.begin(Mode::ReadWrite, Priority::NONE);
+            sum += 5 + 100 * i64::from(meets);
+            assert_eq!(bench.state(&[1]), [sum]);
+            tids[0] != tids[1]
+        };
+        assert!(!is_late(false) && is_late(true));
+        for _ in 0..PERIOD {
+            assert!(is_late(false));
+        }
+        assert!(!is_late(false) && is_late(true));
+    }
+}
+
+/// Published with the rest, an addition is one all the same: others that are published later take their places around it.
+#[test]
+fn a_sum_that_is_published_with_the_rest_is_reported_as_added_to() {
+    #[derive(Default)]
+    struct Added(Vec<u64>);
+    impl Redo for Added {
+        fn write(&mut self, _: &Table, _: Key<'_>, _: Tid, _: Option<Before>, _: Option<RowPtr>) {}
+
+        fn add(&mut self, _: &Table, key: Key<'_>, _: Tid, _: Before, _: RowPtr) {
+            let Key::Word8(key) = key else { panic!("a key of one word") };
+            self.0.push(key);
+        }
+    }
+    for bench in benches_with(&[0, 0, 0], [("snapshot_wanted_min", 0), ("late_period", 3)]) {
+        let (mut worker, mut added) = (procedure(&bench), Added::default());
+        [1, 2].into_iter().for_each(|id| add(&bench, &mut worker, id, 5));
+        touch(&bench, &mut worker, 0);
+        assert!(matches!(worker.commit(&mut added), Ok(Outcome::Committed(_))));
+        added.0.sort_unstable();
+        assert_eq!(added.0, [1, 2]);
     }
 }

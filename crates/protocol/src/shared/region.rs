@@ -325,6 +325,7 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
 // lives as long as the database, and so does what `Rules::now` reads.
 unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
     type Output = Tid;
+    const DECIDES: bool = true;
 
     #[inline]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Tid, BodyError> {

@@ -52,6 +52,17 @@ impl<P: Protocol> Bench<P> {
 
     /// As [`Bench::empty`], with further columns.
     pub(crate) fn of(mode: HtmMode, key: &[&'static str], further: impl IntoIterator<Item = ColumnDef>) -> Bench<P> {
+        // Eventual snapshots are there from the first, whether readers want them or not, and sums are published late, whoever adds.
+        Bench::<P>::with_options(mode, key, further, [("snapshot_wanted_min", 0), ("late_period", 0)])
+    }
+
+    /// As [`Bench::of`], with these options of the protocol, as far as it has them.
+    pub(crate) fn with_options<const N: usize>(
+        mode: HtmMode,
+        key: &[&'static str],
+        further: impl IntoIterator<Item = ColumnDef>,
+        options: [(&str, u64); N],
+    ) -> Bench<P> {
         let htm = Htm::new(mode).expect("the mode is always available");
         let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
         let environment = Environment::new(htm, memory, Budget::default());
@@ -69,7 +80,11 @@ impl<P: Protocol> Bench<P> {
         table.wire = Some(Box::new(Wire { layout: LayoutId(0), rows: RowWire::new(&cells, &table.layout) }));
         let cells = table;
         let value = cells.layout.places[key.len()];
-        let protocol = P::open(&seriatim_txn::Options::default(), &environment);
+        let has = |name: &str| P::INFO.options.iter().any(|knob| knob.name == name);
+        let given = options.iter().filter(|(name, _)| has(name)).map(|(name, value)| ((*name).to_owned(), *value));
+        let given: Vec<(String, u64)> = given.collect();
+        let options = seriatim_txn::Options::new(&P::INFO, &given).expect("its own");
+        let protocol = P::open(&options, &environment);
         drop(core);
         Bench { protocol, environment, cells, value }
     }

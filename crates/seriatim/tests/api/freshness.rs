@@ -13,10 +13,16 @@ struct Counter {
     n: u64,
 }
 
+/// The option that says how many have to want a snapshot for one to be made for all.
+const WANTED: &str = "snapshot_wanted_min";
+
 /// Of each protocol a database whose helpers do not work by themselves, and whether its snapshots are made every so often.
 fn each(mut test: impl FnMut(&Database, &Handle<Counter>, bool)) {
     for protocol in available_protocols().iter().filter(|protocol| !protocol.requirements.plan) {
-        let db = Database::builder().protocol(protocol.name).step_helpers(true).open().expect("it opens");
+        let builder = Database::builder().protocol(protocol.name).step_helpers(true);
+        let is_offered = protocol.options.iter().any(|knob| knob.name == WANTED);
+        let builder = if is_offered { builder.protocol_option(WANTED, 0) } else { builder };
+        let db = builder.open().expect("it opens");
         let counters = db.create::<Counter>().expect("new");
         db.session().transact(|tx| tx.insert(&counters, &Counter { id: 0, n: 0 })).expect("alone");
         // Others whose age is bounded are as old as the oldest transaction under way, and here there is none.

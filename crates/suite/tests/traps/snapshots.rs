@@ -234,7 +234,8 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
 fn a_stale_snapshot_is_serializable_and_the_strict_judge_notices_it() {
     // Others are as old as the oldest transaction under way: here there is none.
     for protocol in protocols().iter().filter(|protocol| protocol.capabilities.snapshots == Freshness::Eventual) {
-        let db = Database::builder().protocol(protocol.name).htm(HtmMode::Absent);
+        let db =
+            Database::builder().protocol(protocol.name).htm(HtmMode::Absent).protocol_option("snapshot_wanted_min", 0);
         let db = db.step_helpers(true).record_history(true).open().expect("a database");
         let cells = db.create::<Cell>().expect("a table");
         let (mut writer, mut reader) = (db.session(), db.session());

@@ -77,11 +77,17 @@ impl View {
         View { snapshot, durable: core.shown_epoch(), whole: None }
     }
 
-    /// The newest eventual snapshot, or one that is made now if that lacks something that the caller wants to be shown.
+    /// The newest eventual snapshot that is offered, or one that is made now if that lacks something that the caller wants to be shown; where
+    /// none is offered, one of the present.
     #[inline]
-    pub(crate) fn take_eventual(core: &mut Core, eventual: &Eventual) -> View {
+    pub(crate) fn take_eventual(core: &mut Core, eventual: &Eventual, number: &super::SnapshotNumber) -> View {
         let closes = !core.injects(Fault::SnapshotAmidWindows);
-        let mut taken = core.epochs.take_snapshot(eventual, &core.htm, core.includes, closes);
+        let wanted = (core.local.worker(), core.includes);
+        let Some(mut taken) = core.epochs.take_snapshot(eventual, &core.htm, wanted, closes) else {
+            core.snapshot_made = None;
+            let _closed = closes.then(|| core.epochs.windows().close());
+            return View::take(core, number);
+        };
         if core.injects(Fault::UnwholeSnapshot) {
             taken.number += 1;
         }
