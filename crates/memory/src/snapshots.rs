@@ -53,7 +53,8 @@ impl SnapshotHorizon {
     pub(crate) fn resume(&self, whole: Epoch) {
         let mut round = lock(&self.round);
         round.noted = round.noted.min(whole);
-        // ORDERING: before the caller lets anything commit that they do not show; partner of the acquire in `epoch`.
+        // ORDERING: before the caller advances S: a commit that has a number which they do not show has loaded S with acquire, or in a region,
+        // before it looks where this is.
         self.epoch.fetch_min(whole.0, Ordering::Release);
     }
 

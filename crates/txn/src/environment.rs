@@ -107,8 +107,14 @@ impl Environment {
     pub fn advance_snapshot(&self) {
         let Some(eventual) = self.epochs.snapshots().eventual() else { return };
         let (_turn, is_wanted) = eventual.turn();
+        // An offer that is renewed begins with an epoch: what was deleted in those before, and may have been freed when nothing was kept, is not
+        // later than what it shows.
+        let current = match is_wanted && !eventual.is_offered() {
+            true => self.epochs.advance(&self.htm),
+            false => self.epochs.current(),
+        };
         // Commits of epochs up to this one have read S, and have a number that is whole when S is advanced.
-        let over = Epoch(self.epochs.current().0.saturating_sub(1));
+        let over = Epoch(current.0.saturating_sub(1));
         if is_wanted {
             if !eventual.is_offered() {
                 self.memory.resume_snapshots(over);

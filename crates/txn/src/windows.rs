@@ -79,9 +79,9 @@ impl Windows {
         let by_worker = self.by_worker.get().map_or(&[][..], |by_worker| by_worker);
         let at = usize::from(worker.0);
         let own = &*by_worker[at];
-        if self.openers.load(Ordering::Relaxed) <= at {
-            // ORDERING: before the store and the load below, as all of these are sequentially consistent: who closes windows and is not
-            // found by that load finds this, and so the word.
+        if self.openers.load(Ordering::SeqCst) <= at {
+            // ORDERING: before the store and the load below, as all of these are sequentially consistent, the load above too: who closes
+            // windows and is not found by that load finds this, and so the word.
             self.openers.fetch_max(at + 1, Ordering::SeqCst);
         }
         loop {

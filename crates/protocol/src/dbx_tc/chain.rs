@@ -232,7 +232,7 @@ impl State {
             return numbered.commit(attempt, redo);
         }
         // From its first step to its last it must go on, or never have been.
-        let first = match abort_on_unwind("a chain", || numbered.publish(attempt, redo)) {
+        let first = match abort_on_unwind("a chain", || numbered.publish(attempt, &mut AddsTo { notes: &late.notes, redo })) {
             Ok(tid) => tid,
             Err(error) => {
                 for write in late.writes.iter() {

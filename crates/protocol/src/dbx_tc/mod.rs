@@ -10,7 +10,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim_base::Tid;
+use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_htm::Budget;
 use seriatim_memory::Pinned;
@@ -120,6 +120,10 @@ impl Protocol for DbxTc {
                 let memory_workers = environment.memory.workers_max();
                 environment.epochs.snapshots().allow(snapshot.word(), interval, wanted_min, memory_workers);
                 environment.memory.keep_snapshots();
+                if options.get(&SNAPSHOT_WANTED) > 0 {
+                    // Nothing is offered yet, and nobody is about.
+                    (0..2).for_each(|_| environment.memory.pass_snapshot(Epoch(u64::MAX)));
+                }
             }
         }
         let [rebases_max, late_period] = [&REBASES_MAX, &LATE_PERIOD].map(|knob| options.get(knob) as u32);

@@ -497,6 +497,35 @@ fn while_no_snapshots_are_wanted_writers_keep_nothing_for_them() {
     }
 }
 
+/// What was deleted and freed while nothing was kept is not followed by readers of an offer that is renewed before the epoch has ended.
+#[test]
+fn what_was_freed_between_two_offers_is_not_looked_for() {
+    for bench in benches_wanting(&[10, 11, 12], 2) {
+        let mut worker = bench.worker();
+        let wanted = || (0..2).for_each(|_| drop(bench.read(&mut reader(&bench), 0)));
+        bench.environment.advance_epoch();
+        wanted();
+        bench.environment.advance_snapshot();
+        delete(&bench, &mut worker, 1);
+        for _ in 0..4 {
+            worker.core().local.collect();
+            worker.collect_garbage(usize::MAX);
+        }
+        worker.core().local.enter();
+        let linked = bench.cells.index.get(Key::Word8(1), worker.core().local.pinned()).is_ok();
+        worker.core().local.leave();
+        assert!(!linked, "it is noted, and unlinked");
+        (0..3).for_each(|_| bench.environment.advance_snapshot());
+        (0..4).for_each(|_| worker.core().local.collect());
+        wanted();
+        bench.environment.advance_snapshot();
+        assert_eq!(shown(&bench, &mut reader(&bench), 3), (vec![Some(10), None, Some(12)], vec![10, 12]));
+        // It is an offer: what comes now is not in it.
+        change(&bench, &mut worker, 0, 100);
+        assert_eq!(bench.read(&mut reader(&bench), 0), Ok(Some(10)));
+    }
+}
+
 /// Offers come and go, and whoever has taken one goes on reading it.
 #[test]
 fn an_offer_is_taken_by_those_who_come_while_it_stands() {
