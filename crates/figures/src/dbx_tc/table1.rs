@@ -75,7 +75,7 @@ pub(crate) const FIGURE: Figure = Figure {
             ..claim(
                 "a Payment touches less than a third of a New-Order",
                 Quantity::Between("all", NEW_ORDER, PAYMENT),
-                0.0,
+                f64::NEG_INFINITY,
                 0.35,
             )
         },
@@ -91,13 +91,13 @@ pub(crate) const FIGURE: Figure = Figure {
         claim(
             "chopped, a Payment's first piece is smaller than the whole",
             Quantity::RatioAt("first piece", "all", PAYMENT),
-            0.0,
+            f64::NEG_INFINITY,
             0.9,
         ),
         claim(
             "what is published late is smaller than the rest",
             Quantity::RatioAt("a late piece", "first piece", PAYMENT),
-            0.0,
+            f64::NEG_INFINITY,
             0.7,
         ),
     ],
