@@ -320,10 +320,12 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
 }
 
 #[test]
-fn snapshots_that_are_not_whole_are_caught_by_books() {
+fn snapshots_that_are_not_whole_are_caught_by_books_and_by_their_histories() {
     for fault in [Fault::SnapshotAmidWindows, Fault::UnwholeSnapshot] {
-        let mut said = (0..10).map(|_| caught_under_load(Alarm::Books(Judge::Auditors), "dbx-tc", fault));
-        assert!(said.any(|said| said.contains("its accounts")), "nobody noticed {fault:?}");
+        for (judge, verdict) in [(Judge::Auditors, "its accounts"), (Judge::Checker, " (G")] {
+            let mut said = (0..10).map(|_| caught_under_load(Alarm::Books(judge), "dbx-tc", fault));
+            assert!(said.any(|said| said.contains(verdict)), "{judge:?} did not notice {fault:?}");
+        }
     }
 }
 
