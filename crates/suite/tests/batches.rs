@@ -176,7 +176,7 @@ fn sessions_of_one_batch_decide_at_the_same_time_and_in_its_order() {
         for (what, _, writes, reads) in PAIRS {
             for bodies in [[writes, reads], [reads, writes]] {
                 let builder =
-                    builder.clone().protocol_option("batch_max", 2).protocol_option("batch_wait_us", 10_000_000);
+                    builder.clone().protocol_option("batch_max", 2).protocol_option("batch_wait_us", 1_000_000);
                 let (db, tables) = open(builder);
                 let before = db.statistics();
                 let (db, tables, both_are_open) = (&db, &tables, &Barrier::new(2));
