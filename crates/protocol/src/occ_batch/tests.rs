@@ -426,7 +426,7 @@ fn edges_are_those_between_who_reads_and_who_writes() {
     let bench = wide();
     let writer = Held::begin(&bench).changing(&bench, X, ColumnSet::of(VALUE).into());
     let reader = |own| Held::begin(&bench).using(&bench, X, ColumnSet::of(VALUE)).adding(&bench, own);
-    let mut batch = vec![writer, reader(1), reader(2), Held::begin(&bench).adding(&bench, 3)];
+    let mut batch = [writer, reader(1), reader(2), Held::begin(&bench).adding(&bench, 3)];
     let prepared: Vec<Prepared> = batch.iter_mut().map(Held::prepare).collect();
     let order = |options: &Options| {
         let (batching, settings) = (validator::batching(options), validator::settings(options));
