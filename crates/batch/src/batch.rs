@@ -39,6 +39,9 @@ pub struct Member {
 pub struct Decided {
     /// Those that commit, in this order.
     pub order: Vec<usize>,
+    /// Of those that commit, each that read with each that writes what it read: they come in that order. Two that no path of these joins are in
+    /// nobody's way in either order, or at the same time.
+    pub edges: Vec<(usize, usize)>,
     /// Those that abort, because they are in conflict with others of the batch; ascending.
     pub aborted: Vec<usize>,
     /// Those that abort in any order, because they saw older versions than others of the batch; ascending.
@@ -102,13 +105,20 @@ impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
             fates[vertex as usize] = Fate::Aborts;
         }
         let mut order = order::readers_first(&graph, |transaction| fates[transaction as usize] == Fate::Commits);
+        let commits = |transaction: &u32| fates[*transaction as usize] == Fate::Commits;
+        let mut edges = Vec::new();
+        for reader in (0..self.len() as u32).filter(commits) {
+            let writers = graph.after.of(reader).iter().copied().filter(commits);
+            edges.extend(writers.map(|writer| (reader as usize, writer as usize)));
+        }
+        graph.look(edges.len());
         let those = |fate| (0..self.len()).filter(|&at| fates[at] == fate).collect::<Vec<_>>();
         let (aborted, stale) = (those(Fate::Aborts), those(Fate::Stale));
         assert_eq!(order.len() + aborted.len() + stale.len(), self.len(), "without those that abort there is no cycle");
         if fault::is_injected(Fault::AbortedKept) {
             order.extend(&aborted);
         }
-        Decided { order, aborted, stale, looked: graph.looked() }
+        Decided { order, edges, aborted, stale, looked: graph.looked() }
     }
 
     fn id(&mut self, resource: R) -> u32 {

@@ -1,5 +1,5 @@
-//! The queue of decisions: transactions that have been executed wait in it and are decided in batches, one by one, in an order that is
-//! chosen for the batch.
+//! The queue of decisions: transactions that have been executed wait in it and are decided in batches, in an order that is
+//! chosen for the batch: one by one, or at the same time where the order says that they are not in each other's way.
 //!
 //! No thread of its own: the first caller leads, decides the batch while the others sleep, and hands the lead to one that waits by
 //! then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody: it pays an allocation and three locks.
@@ -12,7 +12,8 @@
 //! 1. *Preparation*: it is full, or has waited long enough, or nobody else has a transaction open. What is stale by now is sorted out.
 //! 2. *Reordering*: the validator orders the rest and leaves some out. Those that are refused know ([`Turn::refuse`]), and nobody waits for what they
 //!    were going to write. Several batches can be in this stage at the same time.
-//! 3. *Validation*: one batch at a time, while others are in the stages before it. A further leader takes full batches only. Each transaction is decided, in that order. Those that were refused are told last, so that they
+//! 3. *Validation*: one batch at a time, while others are in the stages before it. A further leader takes full batches only. Each transaction is decided, in that order; by the thread that waits for it, when those before it by
+//!    an edge are decided, if the validator says so (`round`). What is stale is sorted out in the same way. Those that were refused are told last, so that they
 //!    see what the others have written when they run again.
 //!
 //! Who has been refused too often is not queued any more: it is executed and decided while nothing else is ([`Queue::hold`]), so that nothing
@@ -23,8 +24,8 @@
 //! caller never sleeps while nobody leads and no batch is under way.
 //!
 //! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not return before
-//! its frame is done. Until then only the leader of its batch touches it, but for its state and thread; that leader's last access sets the
-//! state. Before it is in a batch, whoever has the lock of the queue may tell its caller to lead; there is one lead, and it is given up
+//! its frame is done. Until then only the leader of its batch touches it, but for its state, its thread and what it is told to join, or its caller when that has claimed
+//! a piece of a round (`round`); the leader's last access sets the state. Before it is in a batch, whoever has the lock of the queue may tell its caller to lead; there is one lead, and it is given up
 //! under the lock when the batch is taken out, so no other leader has the entry of one that was told and has not led yet.
 
 use std::cell::UnsafeCell;
@@ -35,14 +36,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::abort_on_unwind;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
+use seriatim_base::{Backoff, abort_on_unwind};
 use seriatim_txn::{Batching, Cause, Ordered, Phase, Prepared, Reason, Validator};
 
 use crate::pool::Pool;
 use crate::statistics::QueueStatistics;
 use crate::{OpenError, Settings};
+use round::{Claim, Round};
 use turns::Turns;
 
 /// How batches of decisions are made.
@@ -71,9 +73,9 @@ impl Default for QueueSettings {
 const GATHER_SLICE: Duration = Duration::from_micros(100);
 
 /// What ordering a batch takes on simulated cores, for each access of its transactions and for each vertex or edge of the graph that is
-/// looked at: `seriatim bench reorder` with each algorithm, θ 0.5 and 0.9, both footprints, takes some 10 ns and 5 ns for these on an AMD EPYC,
-/// within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table of costs takes 10.5 there.
-const ACCESS_NANOSECONDS: u64 = 25;
+/// looked at: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24 accesses of YCSB's transactions, in batches of 4 and 8, on an AMD EPYC, and
+/// `seriatim bench reorder` some 5 ns for each vertex or edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table of costs takes 10.5 there.
+const ACCESS_NANOSECONDS: u64 = 38;
 const LOOK_NANOSECONDS: u64 = 12;
 
 /// A transaction that was found stale by the order of its batch.
@@ -87,6 +89,8 @@ pub(crate) struct Queue {
     validator: Option<Box<dyn Validator>>,
     /// Batches that a validator orders at the same time, at most; 0 without one.
     workers: usize,
+    /// Whether callers do their parts of a batch's work at the same time.
+    is_parallel: bool,
     /// Restarts after which a transaction is executed while nothing is decided.
     patience: u32,
     turns: Turns,
@@ -172,6 +176,25 @@ enum Decision {
     Submitted(Box<dyn Submitted>, Thread),
 }
 
+impl Decision {
+    /// Who waits for it.
+    fn caller(&self) -> Option<Thread> {
+        match self {
+            // SAFETY: the access rule: the caller waits, or is this thread.
+            Decision::Awaited(head, _) => Some(unsafe { head.as_ref() }.caller.clone()),
+            Decision::Submitted(..) => None,
+        }
+    }
+
+    /// The head of its caller, if that waits for it and is not the one that has this head.
+    fn of_another(&self, own: Option<NonNull<Head>>) -> Option<NonNull<Head>> {
+        match self {
+            Decision::Awaited(head, _) if Some(*head) != own => Some(*head),
+            _ => None,
+        }
+    }
+}
+
 /// What is done with the frame of a head.
 struct Awaited {
     recheck: unsafe fn(NonNull<Head>) -> Result<Option<Prepared>, Cause>,
@@ -206,12 +229,41 @@ pub enum Advance {
 struct Head {
     state: AtomicU8,
     caller: Thread,
+    /// The round that it is told to join. Written before that is told.
+    joins: Mutex<Option<Joins>>,
+    /// What it found when it looked whether its transaction is stale.
+    rechecked: Mutex<Option<Rechecked>>,
 }
+
+/// A round, the caller's place there, and what it does: [`RECHECKS`] or [`DECIDES`].
+struct Joins {
+    round: Arc<Round>,
+    at: usize,
+    what: u8,
+}
+
+/// Whether a transaction can still commit: what was prepared, if it is different now.
+type Rechecked = Result<Option<Prepared>, Cause>;
 
 const WAITING: u8 = 0;
 /// Its caller is to lead.
 const LEADS: u8 = 1;
 const DONE: u8 = 2;
+/// Its caller is to look whether its transaction is stale, unless the leader does.
+const RECHECKS: u8 = 3;
+/// Its caller is to make the decision, likewise.
+const DECIDES: u8 = 4;
+
+/// For how many steps of [`Backoff`] who waits for others to make decisions stays awake, where the end is near: 63 pauses and some
+/// yields, in which a decision or two are made.
+const AWAKE_STEPS: u32 = Backoff::SPINS + 10;
+
+/// Waits a little: awake for [`AWAKE_STEPS`], then asleep until it is unparked.
+fn settle(awake: &mut Backoff) {
+    if !awake.wait() {
+        thread::park();
+    }
+}
 
 /// The stack frame of a caller.
 #[repr(C)]
@@ -236,12 +288,45 @@ impl Head {
         caller.unpark();
     }
 
-    /// Sleeps until told.
-    fn wait(&self) -> u8 {
+    /// Tells the caller to join a round, at this place, and for what.
+    ///
+    /// # Safety
+    /// The caller waits, and nobody has claimed its piece of the round.
+    unsafe fn join(head: NonNull<Head>, round: &Arc<Round>, at: usize, what: u8) {
+        // SAFETY: the caller's promise.
+        let joins = unsafe { &head.as_ref().joins };
+        *joins.lock().unwrap_or_else(PoisonError::into_inner) = Some(Joins { round: Arc::clone(round), at, what });
+        // SAFETY: as above.
+        unsafe { Head::tell(head, what) };
+    }
+
+    /// Sleeps until told something else than this.
+    fn wait(&self, known: u8) -> u8 {
+        let mut awake = Backoff::bounded(AWAKE_STEPS);
         loop {
+            // ORDERING: pairs with the release in `tell`.
             match self.state.load(Ordering::Acquire) {
-                WAITING => thread::park(),
-                told => return told,
+                told if told != known => return told,
+                _ => settle(&mut awake),
+            }
+        }
+    }
+
+    /// The round that the caller was told to join last, if it has not joined it. Told of one, it may find the next.
+    fn joins(&self) -> Option<Joins> {
+        self.joins.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Joins {
+    /// Waits for the turn of the caller's piece; whether that is the caller's to do.
+    fn claim(&self) -> bool {
+        let mut awake = Backoff::bounded(AWAKE_STEPS);
+        loop {
+            match self.round.claim(self.at) {
+                Claim::Own => return true,
+                Claim::Taken => return false,
+                Claim::Early => settle(&mut awake),
             }
         }
     }
@@ -280,13 +365,22 @@ impl<T: Turn> Frame<T> {
     unsafe fn decide(head: NonNull<Head>, refused: Option<Cause>) {
         // SAFETY: the caller's promise, and the access rule.
         let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
-        // SAFETY: it is taken once, as a frame is decided once.
-        let turn = unsafe { ManuallyDrop::take(&mut *frame.turn.get()) };
-        let result = catch_unwind(AssertUnwindSafe(|| turn.decide(refused)));
-        // SAFETY: the access rule.
-        unsafe { *frame.result.get() = Some(result) };
+        // SAFETY: the caller's promise.
+        unsafe { frame.make(refused) };
         // SAFETY: it was not told before; the frame is not used any more.
         unsafe { Head::tell(head, DONE) };
+    }
+
+    /// Makes its decision.
+    ///
+    /// # Safety
+    /// It is not decided, and this thread leads its batch, or has claimed the decision.
+    unsafe fn make(&self, refused: Option<Cause>) {
+        // SAFETY: it is taken once, as a frame is decided once.
+        let turn = unsafe { ManuallyDrop::take(&mut *self.turn.get()) };
+        let result = catch_unwind(AssertUnwindSafe(|| turn.decide(refused)));
+        // SAFETY: the access rule.
+        unsafe { *self.result.get() = Some(result) };
     }
 }
 
@@ -308,6 +402,7 @@ impl Queue {
             settings,
             validator: None,
             workers: 0,
+            is_parallel: true,
             patience: u32::MAX,
             turns: Turns::default(),
             pool: None,
@@ -342,9 +437,10 @@ impl Queue {
     pub(crate) fn open(settings: QueueSettings, validator: Option<Box<dyn Validator>>, pool: &Arc<Pool>) -> Queue {
         let validator = validator.filter(|_| settings.order.is_none());
         let workers = validator.as_ref().map_or(0, |validator| validator.batching().workers);
+        let is_parallel = validator.as_ref().is_some_and(|validator| validator.batching().parallel);
         let patience = validator.as_ref().map_or(u32::MAX, |validator| validator.batching().patience);
         let (pool, turns) = (Some(Arc::clone(pool)), Turns::default());
-        Queue { settings, validator, workers, patience, turns, pool, state: Mutex::default() }
+        Queue { settings, validator, workers, is_parallel, patience, turns, pool, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -384,17 +480,38 @@ impl Queue {
 
     /// Has the decision made, by this thread or by another, when its place in the order has come: what it answers.
     pub(crate) fn decide<T: Turn<Result: Send>>(&self, prepared: Prepared, turn: T) -> T::Result {
-        let head = Head { state: AtomicU8::new(WAITING), caller: thread::current() };
+        let head = Head {
+            state: AtomicU8::new(WAITING),
+            caller: thread::current(),
+            joins: Mutex::default(),
+            rechecked: Mutex::default(),
+        };
         let frame = Frame { head, turn: UnsafeCell::new(ManuallyDrop::new(turn)), result: UnsafeCell::new(None) };
         // Nothing here unwinds: the frame would be gone while others use it.
         abort_on_unwind("a queue of decisions", || {
-            let decision = Decision::Awaited(NonNull::from(&frame).cast(), Frame::<T>::AWAITED);
-            let mut leads = self.enter(prepared, decision, true);
-            while leads || frame.head.wait() == LEADS {
-                // Its own decision is in the batch, or behind as many of threads that submit.
-                frame.head.state.store(WAITING, Ordering::Relaxed);
-                self.lead(true);
-                leads = false;
+            let own: NonNull<Head> = NonNull::from(&frame).cast();
+            let leads = self.enter(prepared, Decision::Awaited(own, Frame::<T>::AWAITED), true);
+            let mut told = if leads { LEADS } else { frame.head.wait(WAITING) };
+            while told != DONE {
+                if told == LEADS {
+                    // Its own decision is in the batch, or behind as many of threads that submit.
+                    frame.head.state.store(WAITING, Ordering::Relaxed);
+                    self.lead(true, Some(own));
+                    told = frame.head.wait(WAITING);
+                    continue;
+                }
+                if let Some(joins) = frame.head.joins().filter(Joins::claim) {
+                    if joins.what == DECIDES {
+                        // SAFETY: it is claimed.
+                        unsafe { frame.make(None) };
+                        return joins.round.done(joins.at);
+                    }
+                    // SAFETY: it is claimed.
+                    let rechecked = unsafe { Frame::<T>::recheck(own) };
+                    *frame.head.rechecked.lock().unwrap_or_else(PoisonError::into_inner) = Some(rechecked);
+                    joins.round.done(joins.at);
+                }
+                told = frame.head.wait(told);
             }
         });
         match frame.result.into_inner().expect("a decision that is done has a result") {
@@ -407,7 +524,7 @@ impl Queue {
     /// does not panic. A full batch that nobody decides is decided now; else somebody decides it by `Queue::advance`.
     pub(crate) fn submit(&self, prepared: Prepared, turn: impl Turn<Result = ()> + 'static) {
         if self.enter(prepared, Decision::Submitted(Box::new(turn), thread::current()), false) {
-            abort_on_unwind("a queue of decisions", || self.lead(false));
+            abort_on_unwind("a queue of decisions", || self.lead(false, None));
         }
     }
 
@@ -428,7 +545,7 @@ impl Queue {
         }
         state.led = true;
         drop(state);
-        abort_on_unwind("a queue of decisions", || self.lead(false));
+        abort_on_unwind("a queue of decisions", || self.lead(false, None));
         Advance::Decided
     }
 
@@ -487,8 +604,8 @@ impl Queue {
         self.pool.as_ref().is_none_or(|pool| pool.busy() > state.waiting.len())
     }
 
-    /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch.
-    fn lead(&self, gather: bool) {
+    /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch. The thread's own decision, if it waits for one, has this head.
+    fn lead(&self, gather: bool, own: Option<NonNull<Head>>) {
         let QueueSettings { batch_max, wait, order } = self.settings;
         let mut state = self.state();
         if gather && !wait.is_zero() {
@@ -511,9 +628,9 @@ impl Queue {
             (Some(order), _) => {
                 let (prepared, decisions) = split(batch);
                 let order = self.contain(|| Ordered { order: order(&prepared), ..Ordered::default() });
-                self.validate(prepared.len(), decisions, Vec::new(), order);
+                self.validate(decisions, Vec::new(), order, own);
             }
-            (None, Some(validator)) => self.order_and_validate(batch, &**validator),
+            (None, Some(validator)) => self.order_and_validate(batch, &**validator, own),
             (None, None) => {
                 self.state().unordered -= 1;
                 batch.into_iter().for_each(|entry| entry.decision.make(None));
@@ -525,16 +642,17 @@ impl Queue {
     }
 
     /// The stages of a batch that a validator orders.
-    fn order_and_validate(&self, mut batch: Vec<Entry>, validator: &dyn Validator) {
+    fn order_and_validate(&self, mut batch: Vec<Entry>, validator: &dyn Validator, own: Option<NonNull<Head>>) {
         if batch.len() == 1 {
             // The decision alone says whether it is stale.
             let (_, decisions) = split(batch);
-            return self.validate(1, decisions, Vec::new(), Ordered::default());
+            return self.validate(decisions, Vec::new(), Ordered::default(), own);
         }
         let began = Instant::now();
         let (mut fresh, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
-        for mut entry in batch.drain(..) {
-            match entry.decision.recheck() {
+        let rechecked = self.recheck(&mut batch, own);
+        for (entry, rechecked) in batch.into_iter().zip(rechecked) {
+            match rechecked {
                 Ok(None) => fresh.push(entry),
                 Ok(Some(prepared)) => fresh.push(Entry { prepared, ..entry }),
                 Err(cause) => refused.push((entry.decision, cause)),
@@ -557,7 +675,25 @@ impl Queue {
         counted.left_out += ordered.left_out.len() as u64;
         counted.order_time += began.elapsed();
         drop(state);
-        self.validate(prepared.len(), decisions, refused, ordered);
+        self.validate(decisions, refused, ordered, own);
+    }
+
+    /// Whether each of a batch is stale by now. Those that wait for it look themselves, at the same time.
+    fn recheck(&self, batch: &mut [Entry], own: Option<NonNull<Head>>) -> Vec<Rechecked> {
+        let others: Vec<_> = batch.iter().map(|entry| entry.decision.of_another(own)).collect();
+        if !self.is_parallel || others.iter().all(Option::is_none) {
+            return batch.iter_mut().map(|entry| entry.decision.recheck()).collect();
+        }
+        let round = Round::new(batch.iter().map(|entry| entry.decision.caller()), []);
+        let mut own: Vec<Option<Rechecked>> = batch.iter().map(|_| None).collect();
+        lead(round, &others, RECHECKS, |at| own[at] = Some(batch[at].decision.recheck()));
+        let of_caller = |head: NonNull<Head>| {
+            // SAFETY: its caller waits: it has not been told of its decision.
+            let rechecked = unsafe { &head.as_ref().rechecked };
+            rechecked.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
+        let found = own.into_iter().zip(others).map(|(own, head)| own.or_else(|| of_caller(head?)));
+        found.map(|rechecked| rechecked.expect("a piece is done by its caller or by the leader")).collect()
     }
 
     /// What chooses an order chose; nothing if it panics.
@@ -571,22 +707,41 @@ impl Queue {
     }
 
     /// Decides a batch, which has been ordered, in this order, and those that it does not name as they came, when no other batch is being decided.
+    /// Where the order says which come before which, others may be decided at the same time.
     fn validate(
         &self,
-        size: usize,
         mut decisions: Vec<Option<Decision>>,
         refused: Vec<(Decision, Cause)>,
         ordered: Ordered,
+        own: Option<NonNull<Head>>,
     ) {
         let mut state = self.state();
         state.unordered -= 1;
         // The next one can be ordered while this one is decided.
         self.hand_on(state);
-        let turn = self.turns.take(false);
-        for at in ordered.order.into_iter().chain(0..size) {
+        let Ordered { order, edges, .. } = ordered;
+        let mut places = vec![usize::MAX; decisions.len()];
+        let mut sequence = Vec::with_capacity(decisions.len());
+        for at in order.into_iter().chain(0..places.len()) {
             if let Some(decision) = decisions.get_mut(at).and_then(Option::take) {
-                decision.make(None);
+                places[at] = sequence.len();
+                sequence.push(Some(decision));
             }
+        }
+        let others = sequence.iter().map(|decision| decision.as_ref().and_then(|decision| decision.of_another(own)));
+        let others: Vec<Option<NonNull<Head>>> = others.collect();
+        let is_joined = others.iter().any(Option::is_some);
+        let round = edges.filter(|_| is_joined).map(|edges| {
+            let place = |at: usize| places.get(at).copied().unwrap_or(usize::MAX);
+            let edges = edges.into_iter().map(|(first, second)| (place(first), place(second)));
+            Round::new(sequence.iter().map(|decision| decision.as_ref().and_then(Decision::caller)), edges)
+        });
+        let turn = self.turns.take(false);
+        match round {
+            Some(round) => lead(round, &others, DECIDES, |at| {
+                sequence[at].take().expect("it is decided once").make(None);
+            }),
+            None => sequence.into_iter().flatten().for_each(|decision| decision.make(None)),
         }
         self.turns.end(turn);
         refused.into_iter().for_each(|(decision, cause)| decision.make(Some(cause)));
@@ -637,6 +792,19 @@ impl Queue {
     }
 }
 
+/// Has a round done by these callers and by this thread, which does its pieces by `work`.
+fn lead(round: Round, callers: &[Option<NonNull<Head>>], what: u8, work: impl FnMut(usize)) {
+    let round = Arc::new(round);
+    let comes: Vec<bool> = callers.iter().map(Option::is_some).collect();
+    for (at, head) in callers.iter().enumerate() {
+        if let Some(head) = head {
+            // SAFETY: it waits for its decision: nobody has claimed its piece, as it was not told and this thread has not.
+            unsafe { Head::join(*head, &round, at, what) };
+        }
+    }
+    round.lead(&comes, work);
+}
+
 /// What an order is told of a batch, and what it orders.
 fn split(batch: Vec<Entry>) -> (Vec<Prepared>, Vec<Option<Decision>>) {
     batch.into_iter().map(|entry| (entry.prepared, Some(entry.decision))).unzip()
@@ -680,6 +848,7 @@ impl Decision {
     }
 }
 
+mod round;
 mod turns;
 
 #[cfg(test)]

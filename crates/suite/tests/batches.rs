@@ -169,6 +169,41 @@ fn who_reads_and_who_writes_both_commit_at_once_whichever_came_first() {
     }
 }
 
+/// Each by a session of its own, which makes the decision itself: readers before writers, whichever came first.
+#[test]
+fn sessions_of_one_batch_decide_at_the_same_time_and_in_its_order() {
+    for builder in builders() {
+        for (what, _, writes, reads) in PAIRS {
+            for bodies in [[writes, reads], [reads, writes]] {
+                let builder =
+                    builder.clone().protocol_option("batch_max", 2).protocol_option("batch_wait_us", 1_000_000);
+                let (db, tables) = open(builder);
+                let before = db.statistics();
+                let (db, tables, both_are_open) = (&db, &tables, &Barrier::new(2));
+                let attempts = thread::scope(|scope| {
+                    let run = |body: Body| {
+                        scope.spawn(move || {
+                            let has_met = Cell::new(false);
+                            let committed = db.session().transact(|tx| {
+                                if !has_met.replace(true) {
+                                    both_are_open.wait();
+                                }
+                                body(tx, tables)
+                            });
+                            committed.expect("attempts enough").attempts
+                        })
+                    };
+                    bodies.map(run).map(|session| session.join().expect("no panic"))
+                });
+                let counted = db.statistics().since(&before);
+                assert_eq!(attempts, [1, 1], "{what}: {counted:?}");
+                let queue = counted.queue.expect("decisions are queued");
+                assert_eq!((queue.decisions, queue.batches), (2, 1), "{what}");
+            }
+        }
+    }
+}
+
 /// Whoever read runs again if the writer came first.
 #[test]
 fn without_reordering_a_batch_is_decided_as_it_came() {

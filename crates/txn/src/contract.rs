@@ -606,6 +606,9 @@ pub struct Batching {
     pub wait: Duration,
     /// Batches that are ordered at the same time, at most.
     pub workers: usize,
+    /// Whether the threads that wait for a batch do their parts of its work at the same time: each looks whether its transaction is stale, and decides
+    /// it when those before it by [`Ordered::edges`] are decided.
+    pub parallel: bool,
     /// Restarts after which a transaction is executed and decided by itself, while nothing else is decided.
     pub patience: u32,
 }
@@ -615,6 +618,8 @@ pub struct Batching {
 pub struct Ordered {
     /// Those that are to commit, in this order.
     pub order: Vec<usize>,
+    /// Of `order`, pairs of which the first is to be decided before the second: others may be decided at the same time. `None`: one by one.
+    pub edges: Option<Vec<(usize, usize)>>,
     /// Those that are in conflict with others of the batch in every order.
     pub left_out: Vec<usize>,
     /// Those that saw older versions than others of the batch.

@@ -72,10 +72,32 @@ pub(super) fn replay(state: &State, batch: &[Executed], order: &[usize]) -> Resu
     Ok(())
 }
 
-/// Whether a decision is one: each transaction once, and those that commit in a serial order.
+/// Another order that the edges allow: of those that may come next, the one that is last in the order comes first.
+fn latest_first(decided: &Decided) -> Vec<usize> {
+    let mut left = decided.order.clone();
+    let mut order = Vec::new();
+    let may_come =
+        |at: usize, left: &[usize]| !decided.edges.iter().any(|&(first, second)| second == at && left.contains(&first));
+    while let Some(next) = left.iter().rposition(|&at| may_come(at, &left)) {
+        order.push(left.remove(next));
+    }
+    order
+}
+
+/// Whether a decision is one: each transaction once, and those that commit in a serial order; edges that run forward in it, and allow no other
+/// order that is not serial.
 pub(super) fn judge(state: &State, batch: &[Executed], decided: &Decided) -> Result<(), String> {
     let mut all = [&decided.order[..], &decided.aborted, &decided.stale].concat();
     replay(state, batch, &decided.order)?;
+    let place = |at: usize| decided.order.iter().position(|&other| other == at);
+    if let Some(edge) = decided.edges.iter().find(|(first, second)| place(*first) >= place(*second)) {
+        return Err(format!("{edge:?} does not run forward: {decided:?}"));
+    }
+    let other = latest_first(decided);
+    if other.len() < decided.order.len() {
+        return Err(format!("edges on a cycle: {decided:?}"));
+    }
+    replay(state, batch, &other)?;
     all.sort_unstable();
     match all.into_iter().eq(0..batch.len()) {
         true => Ok(()),

@@ -120,7 +120,8 @@ fn a_reader_and_a_writer_both_commit() {
             for settings in all_settings() {
                 let decided = TELLING.tell(&state, &batch).reorder(&settings);
                 let order = vec![reader_at, 1 - reader_at];
-                let expected = Decided { order, looked: decided.looked, ..Decided::default() };
+                let edges = vec![(reader_at, 1 - reader_at)];
+                let expected = Decided { order, edges, looked: decided.looked, ..Decided::default() };
                 assert_eq!(decided, expected, "{pair:?}, {settings:?}");
                 assert_eq!(judge(&state, &batch, &decided), Ok(()));
             }
@@ -157,7 +158,8 @@ fn what_saw_an_older_version_than_another_is_stale_and_in_nobodys_way() {
     for settings in all_settings() {
         let decided = batch.reorder(&settings);
         // Without the first, nobody writes y. The third does not know that x is at 2.
-        assert_eq!(decided, Decided { order: vec![1, 2], aborted: vec![], stale: vec![0], looked: decided.looked });
+        let (order, edges, stale, looked) = (vec![1, 2], vec![(1, 2)], vec![0], decided.looked);
+        assert_eq!(decided, Decided { order, edges, aborted: vec![], stale, looked });
     }
 }
 

@@ -1,7 +1,7 @@
 //! That each decision is made once, in the order that was chosen, by one leader at a time, and that nobody waits for a leader that is not there.
 
 use std::ops::Bound;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Barrier, mpsc};
 
 use seriatim_catalog::{ColumnDef, ColumnType, ColumnUse, Key, RowWriter, TableDef};
@@ -133,7 +133,7 @@ struct Meets(Barrier);
 
 impl Validator for Meets {
     fn batching(&self) -> Batching {
-        Batching { batch_max: 2, wait: Duration::ZERO, workers: 2, patience: 7 }
+        Batching { batch_max: 2, wait: Duration::ZERO, workers: 2, parallel: true, patience: 7 }
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
@@ -185,7 +185,7 @@ struct OrdersOne {
 
 impl Validator for OrdersOne {
     fn batching(&self) -> Batching {
-        Batching { batch_max: 2, wait: Duration::ZERO, workers: 1, patience: 7 }
+        Batching { batch_max: 2, wait: Duration::ZERO, workers: 1, parallel: true, patience: 7 }
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
@@ -236,7 +236,7 @@ struct Refuses;
 
 impl Validator for Refuses {
     fn batching(&self) -> Batching {
-        Batching { batch_max: 3, wait: LONG, workers: 1, patience: 7 }
+        Batching { batch_max: 3, wait: LONG, workers: 1, parallel: true, patience: 7 }
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
@@ -351,6 +351,112 @@ fn decisions_of_many_threads_are_made_once_each_and_never_two_at_a_time() {
     assert_eq!(sum.0.into_inner(), THREADS * ROUNDS * (ROUNDS - 1) / 2);
     assert_eq!(queue.statistics().decisions, THREADS * ROUNDS);
     assert!(!queue.state().led && queue.state().waiting.is_empty());
+}
+
+/// Orders batches as they came, with these edges.
+#[derive(Debug)]
+struct Knows(Vec<(usize, usize)>);
+
+impl Validator for Knows {
+    fn batching(&self) -> Batching {
+        Batching { batch_max: 64, wait: LONG, workers: 1, parallel: true, patience: 7 }
+    }
+
+    fn order(&self, batch: &[Prepared]) -> Ordered {
+        // By what they write, as that is their number.
+        let mut order: Vec<usize> = (0..batch.len()).collect();
+        order.sort_by_key(|&at| batch[at].writes[0]);
+        let edges = self.0.iter().map(|&(first, second)| {
+            let at = |number: usize| order.get(number).copied().unwrap_or(usize::MAX);
+            (at(first), at(second))
+        });
+        Ordered { edges: Some(edges.collect()), order, ..Ordered::default() }
+    }
+}
+
+/// A queue whose batches have so many decisions, with these edges between their numbers.
+fn knowing(batch_max: usize, edges: Vec<(usize, usize)>) -> Queue {
+    Queue { validator: Some(Box::new(Knows(edges))), workers: 1, ..Queue::new(settings(batch_max, LONG)) }
+}
+
+/// What is told to the queue of the decision of this number.
+fn number(at: usize) -> Prepared {
+    Prepared { writes: vec![at], ..Prepared::default() }
+}
+
+#[test]
+fn decisions_without_an_edge_between_them_are_made_at_the_same_time() {
+    const CALLERS: usize = 3;
+    let (queue, inside) = (knowing(CALLERS, Vec::new()), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let callers: [_; CALLERS] = std::array::from_fn(|at| {
+            let (queue, inside) = (&queue, &inside);
+            scope.spawn(move || {
+                queue.decide(number(at), || {
+                    inside.fetch_add(1, Relaxed);
+                    let since = Instant::now();
+                    while inside.load(Relaxed) < CALLERS && since.elapsed() < Duration::from_secs(20) {
+                        thread::yield_now();
+                    }
+                    inside.load(Relaxed)
+                })
+            })
+        });
+        assert_eq!(callers.map(|caller| caller.join().expect("nobody panics")), [CALLERS; CALLERS]);
+    });
+    assert_eq!((queue.statistics().decisions, queue.statistics().batches), (CALLERS as u64, 1));
+}
+
+/// Of batches with random edges, decided by callers and by threads that submit: those that run backward, or to nobody, are passed over.
+#[test]
+fn a_decision_is_made_when_those_before_it_have_been_made() {
+    const SEED: u64 = 15;
+    println!("seed {SEED}");
+    let mut rng = seriatim_base::Rng::from_seed(SEED);
+    for round in 0..300 {
+        let size = 2 + rng.below(7) as usize;
+        let submitted = if round % 3 == 0 { rng.below(size as u64) as usize } else { 0 };
+        let mut draw = || rng.below(size as u64 + 1) as usize;
+        let edges: Vec<(usize, usize)> = (0..2 * size).map(|_| (draw(), draw())).collect();
+        let queue = knowing(size, edges.clone());
+        let (clock, times) = (AtomicUsize::new(1), (0..size).map(|_| Mutex::new(None)).collect::<Vec<_>>());
+        let (clock, times) = (Arc::new(clock), Arc::new(times));
+        let decision = |at: usize| {
+            let (clock, times) = (Arc::clone(&clock), Arc::clone(&times));
+            move || {
+                let begun = clock.fetch_add(1, SeqCst);
+                (0..at % 4).for_each(|_| thread::yield_now());
+                let made = (begun, clock.fetch_add(1, SeqCst));
+                assert_eq!(times[at].lock().expect("nobody panics").replace(made), None);
+            }
+        };
+        (0..submitted).for_each(|at| queue.submit(number(at), decision(at)));
+        thread::scope(|scope| {
+            for at in submitted..size {
+                let (queue, decision) = (&queue, decision(at));
+                scope.spawn(move || queue.decide(number(at), decision));
+            }
+        });
+        let times: Vec<(usize, usize)> =
+            times.iter().map(|times| times.lock().expect("nobody panics").expect("each is made")).collect();
+        for &(first, second) in edges.iter().filter(|(first, second)| first < second && *second < size) {
+            assert!(times[first].1 < times[second].0, "round {round}: {second} before {first}: {times:?}");
+        }
+        assert_eq!(queue.statistics().decisions, size as u64);
+    }
+}
+
+#[test]
+fn a_panic_among_decisions_that_are_made_at_the_same_time_is_that_of_its_caller() {
+    let queue = knowing(4, vec![(0, 1), (1, 2)]);
+    let outcomes = thread::scope(|scope| {
+        let run = |n: usize| {
+            let queue = &queue;
+            scope.spawn(move || queue.decide(number(n), || if n == 1 { panic!("deliberately") } else { n }))
+        };
+        [0, 1, 2, 3].map(run).map(|caller| caller.join().ok())
+    });
+    assert_eq!(outcomes, [Some(0), None, Some(2), Some(3)]);
 }
 
 #[test]

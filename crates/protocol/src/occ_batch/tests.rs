@@ -419,3 +419,23 @@ fn who_waits_reads_what_was_waited_for() {
     }
     assert!(met > 20, "of 200 readers {met} met the writer");
 }
+
+/// Whoever comes before whom is said, and of others nothing: these can be decided at the same time.
+#[test]
+fn edges_are_those_between_who_reads_and_who_writes() {
+    let bench = wide();
+    let writer = Held::begin(&bench).changing(&bench, X, ColumnSet::of(VALUE).into());
+    let reader = |own| Held::begin(&bench).using(&bench, X, ColumnSet::of(VALUE)).adding(&bench, own);
+    let mut batch = [writer, reader(1), reader(2), Held::begin(&bench).adding(&bench, 3)];
+    let prepared: Vec<Prepared> = batch.iter_mut().map(Held::prepare).collect();
+    let order = |options: &Options| {
+        let (batching, settings) = (validator::batching(options), validator::settings(options));
+        Orders { batching, reorders: true, settings, faults: Faults::default() }.order(&prepared)
+    };
+    let edges = order(&Options::default()).edges.map(|mut edges| {
+        edges.sort_unstable();
+        edges
+    });
+    assert_eq!(edges, Some(vec![(1, 0), (2, 0)]));
+    batch.iter_mut().for_each(|held| held.0.abort());
+}
