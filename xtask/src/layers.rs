@@ -11,7 +11,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
     ("tests and tooling", &["suite", "fuzz", "figures", "bench", "simulate", "workload"]),
-    ("services", &["server", "client", "middle-tier", "wire", "postgres"]),
+    ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
     ("placement", &["transport", "replica", "partition"]),
