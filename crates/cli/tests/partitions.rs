@@ -139,6 +139,9 @@ fn simulated_cores_repeat_a_run_in_builds_that_have_them() {
     let one = report(&arguments);
     assert_eq!(one, report(&arguments));
     assert_eq!(one["simulated"]["cores"], 11, "{one}");
+    let declared = ["--simulate-cores", "--workload", "tpcc", "--scale", "small", "--remote", "10", "--delay", "20"];
+    let one = report(&[&declared[..], &["--seconds", "0.004", "--warmup", "0.001"]].concat());
+    assert!(one["committed_multi"].as_u64() > Some(0) && one["consistency"] == "passed", "{one}");
 }
 
 #[test]

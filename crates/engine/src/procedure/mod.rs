@@ -1,5 +1,6 @@
 //! Procedures on the untyped core: how they are run, and the interpreter.
 
+pub mod divided;
 pub mod execution;
 pub mod fragment;
 pub mod gate;

@@ -12,6 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
 use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
+pub use seriatim_engine::procedure::divided::{Call, Fragment, Lock, Reply, Undivided};
+use seriatim_engine::procedure::divided::{copy, value_of};
 use seriatim_engine::procedure::fragment::{Division, Part, Spread};
 use seriatim_engine::procedure::reach::Arguments;
 pub use seriatim_engine::procedure::undo::Undo;
@@ -26,95 +28,19 @@ use super::registry::Entry;
 use super::{Declared, Pack, Schedule};
 use crate::{Database, Session, TransactError, Tx};
 
-/// A call of a procedure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// Its number in the set.
-    pub procedure: u16,
-    /// Its arguments, as bytes.
-    pub arguments: Vec<u8>,
-    /// By round: the partitions in which it has something to do, a bit for each.
-    pub rounds: Vec<u64>,
-}
-
-impl Call {
-    /// All partitions that it needs, a bit for each; one at least.
-    pub fn partitions(&self) -> u64 {
-        self.rounds.iter().fold(0, |all, round| all | round)
-    }
-}
-
-/// What a partition is to do for a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fragment {
-    /// The procedure's number in the set.
-    pub procedure: u16,
-    /// The arguments of the call, as bytes.
-    pub arguments: Vec<u8>,
-    /// The round; none of a call that needs this partition only.
-    pub round: Option<u32>,
-    /// What the rounds before found, all of them one after another.
-    pub found: Vec<u8>,
-}
-
-/// What a fragment found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// The procedure's result, as bytes: nothing was left for others.
-    Output(Vec<u8>),
-    /// What its operations found.
-    Found(Vec<u8>),
-}
-
-/// What a fragment locks: rows, or all rows of a table that have the value which names the partition. Equal bytes are the same thing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lock {
-    /// What.
-    pub what: Vec<u8>,
-    /// Whether it may be changed.
-    pub exclusive: bool,
-}
-
-/// Procedures that cannot be divided, each with the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undivided(pub Vec<(String, String)>);
-
-impl fmt::Display for Undivided {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("the database has no partitions: open it with Builder::partitions");
-        }
-        for (at, (procedure, reason)) in self.0.iter().enumerate() {
-            let separator = if at == 0 { "" } else { "; " };
-            write!(f, "{separator}procedure {procedure} cannot be divided by partition: {reason}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Undivided {}
-
 /// A call went wrong that was divided as its plan says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Unsound(String);
-
-impl fmt::Display for Unsound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unsound {}
-
 fn unsound(what: impl Into<String>) -> TransactError {
-    TransactError::User(Box::new(Unsound(what.into())))
+    TransactError::User(what.into().into())
 }
+
+/// What came of a fragment.
+type Ran = Result<(Reply, Undo), TransactError>;
 
 /// What is compiled for each procedure.
 #[derive(Clone, Copy)]
 pub(crate) struct Compiled {
     spread: fn(&Entry, &Division, &Partitions, &[u8]) -> Result<Spread, TransactError>,
-    run: fn(&mut Runner, &Entry, &Job<'_>) -> Result<(Reply, Undo), TransactError>,
+    run: fn(&mut Runner, &Entry, &Job<'_>) -> Ran,
     visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<(), TransactError>,
 }
 
@@ -157,7 +83,7 @@ fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Res
     Ok(())
 }
 
-fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result<(Reply, Undo), TransactError> {
+fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
     let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
@@ -175,7 +101,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
             return Ok(());
         };
         let part = Part::new(job.division, job.partitions, job.at, round, &job.fragment.found)
-            .map_err(|error| core.abort(Unsound(error.to_string())))?;
+            .map_err(|error| core.abort(error))?;
         let tx = Tx::of_mut(core);
         let output = match P::scheduled(tx, handles, &arguments, &mut Schedule::of_part(&part)) {
             Ok(output) => Some(output),
@@ -183,7 +109,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
             Err(abort) => return Err(abort),
         };
         let is_whole = part.is_whole();
-        let made = part.into_made().map_err(|fault| core.abort(Unsound(fault)))?;
+        let made = part.into_made().map_err(|fault| core.abort(fault))?;
         reply = Some(output.filter(|_| is_whole).map_or(Reply::Found(made), |output| packed(&output)));
         Ok(())
     };
@@ -287,12 +213,21 @@ impl Divided {
     /// # Errors
     /// A table is not there; the partition function fails; no memory.
     pub fn fill(&self, from: &Database, at: usize) -> Result<(), TransactError> {
-        copy(from, &self.database, &|definition, row| {
+        copy(from.engine(), self.database.engine(), &|definition, row| {
             let Some(column) = definition.partition_column() else { return Ok(true) };
             let value = value_of(&row[column.index()]);
             let found = value.and_then(|value| self.partitions.of_value(&value).ok());
             found.map(|found| found == at).ok_or_else(|| unsound(format!("a row of {} is nowhere", definition.name)))
         })
+    }
+
+    /// Copies the rows of a partition's database, this one, into another that is to have all; of what is everywhere only if `everywhere`.
+    ///
+    /// # Errors
+    /// A table is not there, or has such a row already; no memory.
+    pub fn pour(&self, to: &Database, everywhere: bool) -> Result<(), TransactError> {
+        let wanted = |table: &TableDef, _: &[Value]| Ok(everywhere || table.partition_column().is_some());
+        copy(self.database.engine(), to.engine(), &wanted)
     }
 
     fn procedure(&self, number: u16) -> Result<&Procedure, TransactError> {
@@ -378,75 +313,18 @@ impl Divided {
             let is_here = |value: &PartitionValue| self.partitions.of_value(value).is_ok_and(|found| found == at);
             if is_due(operation) {
                 let here = place.values.iter().filter(|value| is_here(value));
-                locks.extend(here.map(|value| Lock { what: of_value(table, value), exclusive }));
+                locks.extend(here.map(|value| Lock::of_value(table, value, exclusive)));
             }
         }
         let mut row = |operation: usize, low: Bound<Key<'_>>, _: Bound<Key<'_>>| {
             let found = of[operation].filter(|(table, _)| self.by_rows[usize::from(*table)] && is_due(operation));
             let (Some((table, exclusive)), Bound::Included(key)) = (found, low) else { return };
             if division.is_at(operation, &self.partitions, key, at) {
-                locks.push(Lock { what: of_row(table, key), exclusive });
+                locks.push(Lock::of_row(table, key, exclusive));
             }
         };
         (entry.compiled.visit)(entry, &fragment.arguments, &mut row)
     }
-}
-
-/// The value by which a row is placed.
-fn value_of(value: &Value) -> Option<PartitionValue> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Bool(value) => PartitionValue::Integer((*value).into()),
-        Value::Int(number) | Value::Timestamp(number) | Value::Decimal { units: number, .. } => {
-            PartitionValue::Integer((*number).into())
-        }
-        Value::UInt(number) => PartitionValue::Integer((*number).into()),
-        Value::Float(number) => (*number).into(),
-        Value::Text(text) => PartitionValue::Bytes(text.clone().into_bytes()),
-        Value::Bytes(bytes) => PartitionValue::Bytes(bytes.clone()),
-    })
-}
-
-/// Copies those rows of all tables of a database that are wanted into another that has these tables, while nobody else uses either.
-///
-/// # Errors
-/// What `wanted` reports; a table is not there, or has such a row already; no memory.
-pub fn copy(
-    from: &Database,
-    to: &Database,
-    wanted: &dyn Fn(&TableDef, &[Value]) -> Result<bool, TransactError>,
-) -> Result<(), TransactError> {
-    let mut session = to.session();
-    let missing = |error: crate::SchemaError| unsound(error.to_string());
-    for name in from.table_names() {
-        let (read, written) = (from.open_dyn(&name).map_err(missing)?, to.open_dyn(&name).map_err(missing)?);
-        from.engine().each_row(&read, &mut |mut rows| {
-            let keeps = rows.iter().map(|row| wanted(read.definition(), row)).collect::<Result<Vec<_>, _>>()?;
-            let mut keeps = keeps.into_iter();
-            rows.retain(|_| keeps.next().unwrap_or(false));
-            session.transact(|tx| rows.iter().try_for_each(|row| tx.insert_dyn(&written, row))).map(drop)
-        })?;
-    }
-    Ok(())
-}
-
-fn of_value(table: u16, value: &PartitionValue) -> Vec<u8> {
-    let mut what = table.to_be_bytes().to_vec();
-    match value {
-        PartitionValue::Integer(number) => what.extend(number.to_be_bytes()),
-        PartitionValue::Bytes(bytes) => what.extend_from_slice(bytes),
-    }
-    what
-}
-
-fn of_row(table: u16, key: Key<'_>) -> Vec<u8> {
-    let mut what = table.to_be_bytes().to_vec();
-    match key {
-        Key::Word8(word) => what.extend(word.to_be_bytes()),
-        Key::Word16(words) => what.extend(words.to_be_bytes()),
-        Key::Bytes(bytes) => what.extend_from_slice(bytes),
-    }
-    what
 }
 
 /// A result of a procedure that came as bytes.

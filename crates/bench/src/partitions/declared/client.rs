@@ -55,8 +55,11 @@ impl Clients<Declared> for Threadful<'_> {
 
     fn ask(&mut self, client: usize) -> Call {
         let Client { terminal, started } = &mut self.clients[client];
-        let begun = terminal.start_one(&mut self.through);
-        let carried = self.through.carry().expect("a terminal calls procedures of its workload");
+        let mut begun = terminal.start_one(&mut self.through);
+        let Some(carried) = self.through.carry() else {
+            let outcome = Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop()));
+            panic!("a terminal has called nothing: {outcome:?}");
+        };
         *started = Some((begun, carried.ended));
         carried.call.unwrap_or_else(|error| panic!("a call cannot be divided: {error}"))
     }

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::procedure::divided::{Fragment, Reply, Undo, copy};
+use seriatim::procedure::divided::{Fragment, Reply, Undo};
 use seriatim::{Database, TransactError};
 use seriatim_base::thread;
 use seriatim_participant::{Caller, Fragments, Participant, Program};
@@ -110,9 +110,10 @@ impl Partition for Costly {
     }
 }
 
-/// A database of so many partitions, without rows. Its helpers run where its owner lets them.
-fn declared(workload: &dyn Workload, partitions: u32) -> Result<Database, String> {
-    let builder = Database::builder().partitions(partitions as usize).step_helpers(true).workers(4);
+/// A database of so many partitions, for so many sessions at a time, without rows. Its helpers run where its owner lets them.
+fn declared(workload: &dyn Workload, partitions: u32, sessions: u32) -> Result<Database, String> {
+    let workers = sessions as usize + 1;
+    let builder = Database::builder().partitions(partitions as usize).step_helpers(true).workers(workers);
     let database = builder.open().map_err(|error| error.to_string())?;
     workload.declare(&database).map_err(|error| error.to_string())?;
     Ok(database)
@@ -125,7 +126,8 @@ impl Plan {
     /// It cannot be loaded, or one of its procedures not be divided.
     pub fn of(plan: &super::Plan, workload: Box<dyn Workload>, threads: usize) -> Result<Plan, String> {
         let (workload, partitions): (Arc<dyn Workload>, _) = (workload.into(), plan.transport.partitions);
-        let caller = declared(&*workload, partitions)?;
+        // Each thread of clients and the coordinator.
+        let caller = declared(&*workload, partitions, plan.transport.ports + 1)?;
         let caller = Arc::new(Caller::new(caller.divide().map_err(|undivided| undivided.to_string())?));
         let loaded = Database::in_memory().map_err(|error| error.to_string())?;
         workload.load(&loaded, &Loading { threads, ..Loading::default() }).map_err(|error| error.to_string())?;
@@ -134,7 +136,7 @@ impl Plan {
     }
 
     fn partition(&self, id: PartitionId) -> Result<Costly, String> {
-        let divided = declared(&*self.workload, self.transport.partitions)?.divide();
+        let divided = declared(&*self.workload, self.transport.partitions, 1)?.divide();
         let divided = divided.map_err(|undivided| undivided.to_string())?;
         divided.fill(&self.loaded, id.0 as usize).map_err(|error| error.to_string())?;
         Ok(Costly { participant: Participant::new(divided, id, true), costs: self.store })
@@ -180,11 +182,10 @@ impl Plan {
         let union = Database::in_memory().map_err(|error| error.to_string())?;
         self.workload.declare(&union).map_err(|error| error.to_string())?;
         for (at, partition) in ends.partitions().enumerate() {
-            let database = partition.participant.divided().database();
+            let divided = partition.participant.divided();
             // What is everywhere is taken from the first.
-            copy(database, &union, &|table, _| Ok(at == 0 || table.partition_column().is_some()))
-                .map_err(|error| error.to_string())?;
-            database.check_structure()?;
+            divided.pour(&union, at == 0).map_err(|error| error.to_string())?;
+            divided.database().check_structure()?;
         }
         let report = self.workload.consistency(&union).map_err(|error| error.to_string())?;
         match report.violations().first() {
