@@ -6,7 +6,7 @@
 //!
 //! - [`Participant`] is the [`Partition`]: it runs fragments, each in a transaction of its own that is committed at once, and takes them back by
 //!   other transactions, from what they replaced;
-//! - [`Program`] is the [`Procedure`]: rounds of fragments, and the result from what they found.
+//! - [`Program`] is the [`Procedure`](seriatim_partition::Procedure): rounds of fragments, and the result from what they found.
 //!
 //! Invariant: work and replies are plain data. Aborts are the errors themselves, with the user's types, so they stay in one process as yet.
 //!
