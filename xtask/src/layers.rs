@@ -11,7 +11,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
     ("tests and tooling", &["suite", "fuzz", "figures", "bench", "simulate", "workload"]),
-    ("services", &["server", "client", "middle-tier", "wire", "postgres"]),
+    ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
     ("placement", &["transport", "replica", "partition"]),
@@ -48,7 +48,7 @@ const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
 /// Folders whose Rust, without files that are compiled for tests only, stays within so many lines: (folder, lines, why).
 const LINES_MAX: &[(&str, usize, &str)] = &[(
     "crates/seriatim/src",
-    5_520,
+    6_050,
     "the public crate is what types add; what needs no row type belongs to engine, which compiles once and not once a user",
 )];
 

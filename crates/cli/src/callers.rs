@@ -74,7 +74,7 @@ pub(crate) fn serve(
     phase: &AtomicU8,
     count: &AtomicU64,
 ) -> Part {
-    let client = ExecutorClient { executor, session: db.session() };
+    let client = ExecutorClient::new(executor, db.session());
     let ended = Arc::new(Ended { list: Mutex::default(), owner: thread::current() });
     let seat = |(at, terminals)| Seat::new(terminals, Waker::from(Arc::new(Notice { at, ended: Arc::clone(&ended) })));
     let seats = seats.into_iter().enumerate().map(seat).collect();

@@ -1,5 +1,5 @@
-//! `seriatim bench partitions`: the microbenchmark of partitions with one owner each. Its report has the fields of workloads' where they say the
-//! same.
+//! `seriatim bench partitions`: partitions with one owner each, under the microbenchmark, TPC-C in plain arrays, or the declared procedures of
+//! any workload that can be divided. Its report has the fields of workloads' where they say the same.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 use seriatim_base::{say, talk};
-use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, model as bench, on_threads, tpcc};
+use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, declared, model as bench, on_threads, tpcc};
 use seriatim_partition::Scheme;
 use seriatim_partition::model::{self, Recommendation, Times};
 use seriatim_transport::Counts;
+use seriatim_workload::{Entry, WORKLOADS};
 
 use crate::args::{format, is_json, number, seconds};
 use crate::machine::{self, Machine};
@@ -108,8 +109,13 @@ pub(crate) fn system(command: Command) -> Command {
         ))
 }
 
-/// Which workload, and what the second one has.
-fn workload() -> [Arg; 6] {
+/// The one that has arrays for rows, and code of its own for transactions: what the papers' figures are drawn with.
+const ARRAYS: &str = "tpcc-arrays";
+/// The microbenchmark.
+const KEYS_ALONE: &str = "twelve-key";
+
+/// Which workload, and what only some have.
+fn workload() -> [Arg; 7] {
     let percent = |name, default, help| {
         let between = |text: &str| match text.parse() {
             Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
@@ -117,14 +123,16 @@ fn workload() -> [Arg; 6] {
         };
         number(name, "PERCENT", default, help).value_parser(between)
     };
+    let declared = WORKLOADS.iter().map(|entry| entry.name).filter(|name| *name != KEYS_ALONE);
     [
         number(
             "workload",
             "W",
-            "twelve-key",
-            "The microbenchmark, or TPC-C with its warehouses divided over the partitions",
+            KEYS_ALONE,
+            "The microbenchmark over a hash table; the declared procedures of a workload, over a database for each partition; or \
+             TPC-C by transactions of its own over plain arrays, in one round",
         )
-        .value_parser(["twelve-key", "tpcc"]),
+        .value_parser(PossibleValuesParser::new([KEYS_ALONE, ARRAYS].into_iter().chain(declared))),
         number("warehouses", "N", "4", "Of TPC-C: warehouses; each client has one of them, in turn")
             .value_parser(value_parser!(u16).range(1..=256)),
         number("transactions", "T", "full", "Of TPC-C: all five, or New-Order alone")
@@ -133,26 +141,80 @@ fn workload() -> [Arg; 6] {
         percent("remote-payments", "15", "Of TPC-C: payments by a customer of another warehouse"),
         number("scale", "S", "spec", "Of TPC-C: the specification's rows, or a hundredth of them")
             .value_parser(["spec", "small"]),
+        Arg::new("set").long("set").value_name("OPTION=VALUE").action(ArgAction::Append).help(
+            "Of a workload with declared procedures: one of the options that `seriatim bench WORKLOAD --help` shows; may be given \
+             several times",
+        ),
     ]
 }
 
-/// What only the one workload has, or the other: refused where it has no use.
-fn check_workload(matches: &ArgMatches) -> Result<bool, Failure> {
-    let is_tpcc = matches.get_one::<String>("workload").is_some_and(|name| name == "tpcc");
-    let others: &[&str] = if is_tpcc {
-        &["multi", "conflicts", "aborts", "rounds", "undo", "history"]
-    } else {
-        &["warehouses", "transactions", "remote", "remote-payments", "scale"]
+/// What is run.
+enum Which {
+    Keys,
+    Arrays,
+    Declared(&'static Entry),
+}
+
+/// What only one workload has, or another: refused where it has no use.
+fn check_workload(matches: &ArgMatches) -> Result<Which, Failure> {
+    let name = matches.get_one::<String>("workload").map_or(KEYS_ALONE, String::as_str);
+    let which = match name {
+        KEYS_ALONE => Which::Keys,
+        ARRAYS => Which::Arrays,
+        _ => Which::Declared(Entry::find(name).map_err(Failure::usage)?),
+    };
+    let of_keys = ["multi", "conflicts", "aborts", "rounds", "undo", "history"];
+    let of_tpcc = ["warehouses", "transactions", "remote", "remote-payments", "scale"];
+    let others: Vec<&str> = match &which {
+        Which::Keys => of_tpcc.into_iter().chain(["set"]).collect(),
+        Which::Arrays => of_keys.into_iter().chain(["set"]).collect(),
+        Which::Declared(entry) if entry.name == "tpcc" => of_keys.to_vec(),
+        Which::Declared(_) => of_keys.into_iter().chain(of_tpcc).collect(),
     };
     let is_given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    if let Some(name) = others.iter().find(is_given) {
-        let of = if is_tpcc { "tpcc" } else { "twelve-key" };
-        return Err(Failure::Usage(format!("workload {of} has no --{name}")));
+    if let Some(other) = others.iter().find(is_given) {
+        return Err(Failure::Usage(format!("workload {name} has no --{other}")));
     }
-    if is_tpcc && matches.get_one::<String>("scheme").is_some_and(|name| name == "auto") {
-        return Err(Failure::Usage("the model knows the workload twelve-key: name a scheme for tpcc".to_owned()));
+    let is_auto = matches.get_one::<String>("scheme").is_some_and(|name| name == "auto");
+    match which {
+        Which::Arrays | Which::Declared(_) if is_auto => {
+            Err(Failure::Usage(format!("the model knows the workload {KEYS_ALONE}: name a scheme for {name}")))
+        }
+        which => Ok(which),
     }
-    Ok(is_tpcc)
+}
+
+/// The declared procedures of a workload, as the arguments ask for it and the plan says of all else.
+fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<declared::Plan, Failure> {
+    let mut values = entry.values(plan.seed);
+    let mut set = |name: &str, value: &str| values.set(name, value).map_err(Failure::usage);
+    if entry.name == "tpcc" {
+        let text = |name: &str| matches.get_one::<String>(name).map_or("", String::as_str);
+        let warehouses = matches.get_one::<u16>("warehouses").copied().unwrap_or(1);
+        set("warehouses", &warehouses.to_string())?;
+        set("mix", text("transactions"))?;
+        set("remote", &real(matches, "remote").to_string())?;
+        set("remote-payments", &real(matches, "remote-payments").to_string())?;
+        set("scale", text("scale"))?;
+    }
+    for given in matches.get_many::<String>("set").into_iter().flatten() {
+        let Some((name, value)) = given.split_once('=') else {
+            return Err(Failure::Usage(format!("--set {given}: write OPTION=VALUE")));
+        };
+        set(name, value)?;
+    }
+    let workload = (entry.open)(&values).map_err(Failure::usage)?;
+    declared::Plan::of(plan, workload, 2).map_err(Failure::Run)
+}
+
+/// Runs it.
+fn measure_declared(plan: &declared::Plan, is_simulated: bool) -> Result<Measured, Failure> {
+    if !is_simulated {
+        return declared::on_threads(plan).map_err(Failure::Run);
+    }
+    let roles = plan.roles().map_err(Failure::Run)?;
+    let given = simulated::roles((plan.warmup + plan.length).as_secs_f64(), roles)?;
+    plan.finish(given).map_err(Failure::Run)
 }
 
 /// TPC-C, as the arguments ask for it and the plan says of all else.
@@ -182,8 +244,8 @@ pub(crate) fn command() -> Command {
     let schemes = Scheme::ALL.map(Scheme::name).into_iter().chain(["auto"]);
     let command = Command::new("partitions")
         .about(
-            "Twelve keys a transaction over partitions with one owner each, at one of them or six at each of two, or TPC-C; whether \
-             all that was answered is there is checked",
+            "Transactions over partitions with one owner each: twelve keys at one of them or six at each of two, or a workload's declared \
+             procedures; whether all that was answered is there is checked",
         )
         .arg(
             number(
@@ -311,7 +373,7 @@ fn recommended(plan: &Plan, is_simulated: bool) -> Result<(Recommendation, Times
 
 /// `seriatim bench partitions`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
-    let (is_simulated, is_tpcc) = (matches.get_flag("simulate-cores"), check_workload(matches)?);
+    let (is_simulated, which) = (matches.get_flag("simulate-cores"), check_workload(matches)?);
     let scheme = matches.get_one::<String>("scheme").and_then(|name| Scheme::named(name));
     let mut plan = plan(matches, scheme.unwrap_or(Scheme::Blocking), seed, is_simulated)?;
     let mut chosen = None;
@@ -323,17 +385,17 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
             "times": crate::model::times(&times), "recommended": crate::model::recommendation(&recommended),
         }));
     }
-    let of_tpcc = is_tpcc.then(|| tpcc_plan(matches, &plan));
-    let measured = match &of_tpcc {
-        Some(plan) => measure_tpcc(plan, is_simulated)?,
-        None => measure(&plan, is_simulated)?,
+    let (measured, several) = match &which {
+        Which::Keys => (measure(&plan, is_simulated)?, "two"),
+        Which::Arrays => (measure_tpcc(&tpcc_plan(matches, &plan), is_simulated)?, "several"),
+        Which::Declared(entry) => (measure_declared(&declared_plan(entry, matches, &plan)?, is_simulated)?, "several"),
     };
     if !is_json(matches) {
-        return Ok(say!("{}", words(&plan, &measured, if is_tpcc { "several" } else { "two" }))?);
+        return Ok(say!("{}", words(&plan, &measured, several))?);
     }
     let mut report = frame(&plan, matches, is_simulated);
-    if let Some(tpcc) = &of_tpcc {
-        report["options"] = options_of_tpcc(tpcc, matches);
+    if !matches!(which, Which::Keys) {
+        report["options"] = options_of_workload(&plan, &which, matches);
     }
     if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), results(&plan, &measured)) {
         fields.extend(more);
@@ -397,16 +459,28 @@ pub(crate) fn frame(plan: &Plan, matches: &ArgMatches, is_simulated: bool) -> Va
     })
 }
 
-/// What reports of TPC-C say was asked for.
-fn options_of_tpcc(plan: &tpcc::Plan, matches: &ArgMatches) -> Value {
+/// What reports say was asked for of what is no microbenchmark.
+fn options_of_workload(plan: &Plan, which: &Which, matches: &ArgMatches) -> Value {
     let text = |name: &str| matches.get_one::<String>(name);
-    json!({
-        "workload": "tpcc", "scheme": text("scheme"), "warehouses": plan.warehouses, "transactions": text("transactions"),
-        "remote": plan.remote, "remote-payments": plan.remote_payments, "scale": text("scale"),
-        "delay": real(matches, "delay"), "work": real(matches, "work"), "partitions": plan.transport.partitions,
-        "clients": plan.clients, "client-threads": plan.transport.ports, "batch": plan.transport.batch_max,
-        "keep-records": plan.transport.records,
-    })
+    let is_tpcc = match which {
+        Which::Declared(entry) => entry.name == "tpcc",
+        Which::Keys | Which::Arrays => true,
+    };
+    let mut options = json!({
+        "workload": text("workload"), "scheme": text("scheme"), "delay": real(matches, "delay"), "work": real(matches, "work"),
+        "partitions": plan.transport.partitions, "clients": plan.clients, "client-threads": plan.transport.ports,
+        "batch": plan.transport.batch_max, "keep-records": plan.transport.records,
+        "set": matches.get_many::<String>("set").into_iter().flatten().collect::<Vec<_>>(),
+    });
+    if let (true, Some(fields)) = (is_tpcc, options.as_object_mut()) {
+        let warehouses = matches.get_one::<u16>("warehouses");
+        let of_tpcc = json!({
+            "warehouses": warehouses, "transactions": text("transactions"), "remote": real(matches, "remote"),
+            "remote-payments": real(matches, "remote-payments"), "scale": text("scale"),
+        });
+        fields.extend(of_tpcc.as_object().cloned().unwrap_or_default());
+    }
+    options
 }
 
 /// What came of a run.

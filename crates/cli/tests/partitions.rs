@@ -41,14 +41,28 @@ fn a_run_under_every_scheme_reports_what_was_done_and_has_a_serial_order() {
 #[test]
 fn tpcc_runs_under_every_scheme_and_is_consistent() {
     for scheme in ["blocking", "local-speculation", "speculation", "locking"] {
-        for transactions in ["full", "new-order"] {
-            let tpcc = ["--workload", "tpcc", "--scale", "small", "--remote", "10", "--transactions", transactions];
+        for (workload, transactions) in
+            [("tpcc", "full"), ("tpcc", "new-order"), ("tpcc-arrays", "full"), ("tpcc-arrays", "new-order")]
+        {
+            let tpcc = ["--workload", workload, "--scale", "small", "--remote", "10", "--transactions", transactions];
             let report = report(&[&["--scheme", scheme], &tpcc[..], &SHORT].concat());
-            assert_eq!((&report["options"]["workload"], &report["consistency"]), (&"tpcc".into(), &"passed".into()));
+            assert_eq!((&report["options"]["workload"], &report["consistency"]), (&workload.into(), &"passed".into()));
             let number = |at: &str| report[at].as_u64().unwrap_or_else(|| panic!("{at}: {report}"));
             assert!(number("committed") > number("committed_multi") && number("committed_multi") > 0, "{report}");
         }
     }
+}
+
+#[test]
+fn declared_procedures_of_other_workloads_run_and_what_cannot_be_divided_says_why() {
+    let ycsb = ["--workload", "ycsb", "--set", "records=1000", "--partitions", "3"];
+    let report = report(&[&ycsb[..], &SHORT].concat());
+    assert_eq!((&report["options"]["workload"], &report["consistency"]), (&"ycsb".into(), &"passed".into()));
+    assert!(report["committed"].as_u64() > Some(100), "{report}");
+    let output = partitions(&[&["--workload", "smallbank"][..], &SHORT].concat());
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{talk}");
+    assert!(talk.contains("procedure balance cannot be divided by partition: the partition of"), "{talk}");
 }
 
 /// Without a number of threads as many as there are partitions and processors own them.
@@ -99,6 +113,10 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["--clients", "0"], "1..="),
         (&["--workload", "tpcc", "--multi", "0.1"], "workload tpcc has no --multi"),
         (&["--warehouses", "4"], "workload twelve-key has no --warehouses"),
+        (&["--workload", "tpcc-arrays", "--set", "theta=1"], "workload tpcc-arrays has no --set"),
+        (&["--workload", "ycsb", "--warehouses", "2"], "workload ycsb has no --warehouses"),
+        (&["--workload", "ycsb", "--set", "theta"], "write OPTION=VALUE"),
+        (&["--workload", "ycsb", "--set", "tables=1"], "option"),
         (&["--workload", "tpcc", "--scheme", "auto"], "name a scheme for tpcc"),
         (&["--workload", "tpcc", "--remote", "101"], "from 0 to 100"),
     ] {
@@ -121,6 +139,9 @@ fn simulated_cores_repeat_a_run_in_builds_that_have_them() {
     let one = report(&arguments);
     assert_eq!(one, report(&arguments));
     assert_eq!(one["simulated"]["cores"], 11, "{one}");
+    let declared = ["--simulate-cores", "--workload", "tpcc", "--scale", "small", "--remote", "10", "--delay", "20"];
+    let one = report(&[&declared[..], &["--seconds", "0.004", "--warmup", "0.001"]].concat());
+    assert!(one["committed_multi"].as_u64() > Some(0) && one["consistency"] == "passed", "{one}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, TableId};
-use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::Plan;
@@ -442,6 +442,18 @@ impl Engine {
         let queue = self.inner.queue.as_ref().filter(|_| self.inner.gate.is_none());
         let batch_max = queue.map_or(1, Queue::batch_max);
         batch_max.min(self.inner.options.workers / threads).max(1)
+    }
+
+    /// Shows all rows of a table, which nobody changes meanwhile, some dozens at a time.
+    ///
+    /// # Errors
+    /// What `see` reports; no worker.
+    pub fn each_row(
+        &self,
+        table: &DynHandle,
+        see: &mut dyn FnMut(Vec<Vec<Value>>) -> Result<(), TransactError>,
+    ) -> Result<(), TransactError> {
+        durability::copy_rows(&self.inner, &table.set, see)
     }
 
     /// The partitions of the database, if its protocol has some.

@@ -72,6 +72,11 @@ pub struct Committed<R> {
 }
 
 impl<R> Committed<R> {
+    /// What was committed in partitions with databases of their own. Its receipt is of none that is open here, and opens nothing.
+    pub fn elsewhere(value: R) -> Committed<R> {
+        Committed { value, receipt: Receipt { tid: Tid::ZERO, database: u64::MAX }, attempts: 1 }
+    }
+
     /// The body's value.
     pub fn into_value(self) -> R {
         self.value
@@ -96,7 +101,7 @@ pub fn with_value<R>(committed: Committed<()>, value: Option<R>) -> Committed<R>
 
 /// One attempt, which has begun: the body and the commit.
 #[inline(always)]
-fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&TxCore) -> Result<R, Abort>) -> Result<(R, Tid), Failure> {
+fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&mut TxCore) -> Result<R, Abort>) -> Result<(R, Tid), Failure> {
     match catch_unwind(AssertUnwindSafe(|| body(tx))) {
         Ok(Ok(value)) => match tx.commit() {
             Ok(tid) => Ok((value, tid)),
@@ -113,7 +118,7 @@ fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&TxCore) -> Result<R, Abort>
 fn attempt_whole<R>(
     (whole, noted): &mut (Whole, RegionStatistics),
     tx: &mut TxCore,
-    body: &mut dyn FnMut(&TxCore) -> Result<R, Abort>,
+    body: &mut dyn FnMut(&mut TxCore) -> Result<R, Abort>,
 ) -> Result<(R, Tid), Failure> {
     // Those of the attempt before: a worker has the counts, and when this attempt has ended it has none.
     let counted = whole.statistics();
@@ -326,6 +331,17 @@ impl Runner {
         mode: Mode,
         origin: Origin,
         mut body: impl FnMut(&TxCore) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.run_mut(mode, origin, |tx| body(tx))
+    }
+
+    /// As [`Runner::run`], of a body that may want the transaction for itself. It leaves it open.
+    #[inline]
+    pub(crate) fn run_mut<R>(
+        &mut self,
+        mode: Mode,
+        origin: Origin,
+        mut body: impl FnMut(&mut TxCore) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
         self.tx.renew();

@@ -58,6 +58,7 @@ use crate::parking::{Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::repair::Met;
+use crate::procedure::undo::Undo;
 use crate::procedure::watch::{self, Accessed};
 use crate::queue::{Queue, Turn};
 use crate::record::Log;
@@ -138,6 +139,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// Whether accesses are noted to be checked against a plan, and those noted.
     pub(crate) watching: Cell<bool>,
     pub(crate) accessed: RefCell<Vec<Accessed>>,
+    /// What the attempt replaces, if that is noted; then it is also watched.
+    pub(crate) undo: RefCell<Option<Undo>>,
     /// Whether procedures fetch ahead.
     prefetching: Cell<bool>,
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
@@ -699,6 +702,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             failed_key: RefCell::new(None),
             watching: Cell::new(false),
             accessed: RefCell::default(),
+            undo: RefCell::default(),
             prefetching: Cell::new(inner.options.prefetch),
             user: RefCell::new(None),
             dependency: Cell::default(),
@@ -1060,6 +1064,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline(never)]
     fn follow(&self, set: &TableSet, key: Key<'_>, update: Update, dirty: ColumnSet) -> Result<(), Abort> {
         let Update { rows: Updating { before, after }, position, .. } = update;
+        if let Some(undo) = &mut *self.undo.borrow_mut() {
+            undo.updated(set, key, before, dirty);
+        }
         let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
         self.watch_row(access, Some(after.as_ptr()), dirty);
         let maintained = self.maintain(set, key, Some(before), Some(after), dirty);
@@ -1132,7 +1139,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     fn add_unless_overflow(&self, set: &TableSet, key: Key<'_>, addition: Addition) -> Result<Added, Abort> {
         let columns = addition.columns();
-        if set.cluster.is_on() || set.indexes.iter().any(|index| index.columns.intersects(columns.either())) {
+        let is_update = || set.indexes.iter().any(|index| index.columns.intersects(columns.either()));
+        let is_noted = || self.watching.get() && self.undo.borrow().is_some();
+        if set.cluster.is_on() || is_noted() || is_update() {
             let mut added = Added::Missing;
             self.change_at(set, key, columns, |mut writer| {
                 added = addition.write(&set.layout, &mut writer);
@@ -1171,6 +1180,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
             before
         };
         self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
+        if self.watching.get()
+            && let (Some(before), Some(undo)) = (before, &mut *self.undo.borrow_mut())
+        {
+            undo.deleted(set, key, before);
+        }
         if before.is_some() {
             self.maintain(set, key, before, None, ColumnSet::ALL)?;
         }

@@ -22,6 +22,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         // A value of a variant is taken apart as a datum.
         _ => TokenStream::new(),
     };
+    let (pack, unpack) = packed(input, &library);
     let (to, from) = match &input.data {
         Data::Struct(record) => {
             let (to, from) = (to_record(&text, &record.fields, &library), from_record(&record.fields, &library));
@@ -85,7 +86,66 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
 
             #part
         }
+
+        #[automatically_derived]
+        impl #library::Pack for #name {
+            fn pack(&self, out: &mut ::std::vec::Vec<u8>) {
+                let _ = &out;
+                #pack
+            }
+
+            fn unpack(bytes: &mut &[u8]) -> ::core::result::Result<Self, #library::EvaluationError> {
+                let _ = &bytes;
+                #unpack
+            }
+        }
     })
+}
+
+/// The bodies of `pack` and `unpack`: the fields in order, of an enum after the number of the variant.
+fn packed(input: &DeriveInput, library: &TokenStream) -> (TokenStream, TokenStream) {
+    let name = &input.ident;
+    let pack = |fields: &Fields| {
+        let names = fields.iter().enumerate().map(|(at, field)| format_ident!("field_{}", at, span = field.span()));
+        quote!(#(#library::Pack::pack(#names, out);)*)
+    };
+    let unpack = |fields: &Fields| {
+        let each = fields.iter().map(|field| {
+            let ty = &field.ty;
+            let value = quote!(<#ty as #library::Pack>::unpack(bytes)?);
+            match &field.ident {
+                Some(name) => quote!(#name: #value),
+                None => value,
+            }
+        });
+        match fields {
+            Fields::Named(_) => quote!({ #(#each),* }),
+            Fields::Unnamed(_) => quote!((#(#each),*)),
+            Fields::Unit => TokenStream::new(),
+        }
+    };
+    match &input.data {
+        Data::Struct(record) => {
+            let (names, pack, unpack) = (pattern(&record.fields), pack(&record.fields), unpack(&record.fields));
+            (quote!(let #name #names = self; #pack), quote!(::core::result::Result::Ok(#name #unpack)))
+        }
+        Data::Enum(choice) => {
+            let to = choice.variants.iter().enumerate().map(|(at, variant)| {
+                let (ident, names, pack) = (&variant.ident, pattern(&variant.fields), pack(&variant.fields));
+                quote!(#name::#ident #names => { #library::pack::pack_count(#at, out); #pack })
+            });
+            let from = choice.variants.iter().enumerate().map(|(at, variant)| {
+                let (ident, unpack) = (&variant.ident, unpack(&variant.fields));
+                quote!(#at => ::core::result::Result::Ok(#name::#ident #unpack),)
+            });
+            let malformed = quote!(::core::result::Result::Err(#library::pack::malformed()));
+            (
+                quote!(match self { #(#to)* }),
+                quote!(match #library::pack::unpack_count(bytes)? { #(#from)* _ => #malformed }),
+            )
+        }
+        Data::Union(_) => (TokenStream::new(), TokenStream::new()),
+    }
 }
 
 /// Where the library is found: as `#[data(crate = path)]` says.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use seriatim_catalog::Timestamp;
 
+use crate::Pack;
+
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Datum {
@@ -248,7 +250,7 @@ impl std::error::Error for EvaluationError {}
     label = "not `Data`",
     note = "a struct or enum can `#[derive(Data)]`; scalars of columns, Option, Vec, arrays and tuples of them are `Data`"
 )]
-pub trait Data: Sized {
+pub trait Data: Pack {
     /// The value as a datum.
     fn to_datum(&self) -> Datum;
 

@@ -15,6 +15,7 @@ pub mod interpret;
 pub mod ir;
 pub mod methods;
 mod names;
+pub mod pack;
 pub mod plan;
 mod pure;
 pub mod show;
@@ -22,4 +23,5 @@ mod value;
 pub mod visit;
 
 pub use datum::{Data, Datum, EvaluationError, IntegerType};
+pub use pack::Pack;
 pub use pure::Pure;

@@ -2,15 +2,16 @@
 //!
 //! A terminal calls its procedures by a `CallMode`: `Now` waits for each result, `Later` leaves it outstanding until it
 //! is durable, and `InExecutor` has a thread of an executor run it. The terminal's code is the same; only what is left outstanding is put
-//! on the heap.
+//! on the heap. What an executor is given can also be carried to owners of partitions ([`ExecutorClient::of_owners`]).
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use crate::Report;
+use seriatim::procedure::divided::{self, Call, Divided};
 use seriatim::procedure::{Declared, RegisterError};
 use seriatim::{Committed, Database, Executor, Pending, SchemaError, Session, Timestamp, TransactError, clock};
 
@@ -75,13 +76,65 @@ pub trait Terminal: Send {
     fn start_one(&mut self, client: &mut ExecutorClient) -> Started;
 }
 
-/// What terminals call through that have an executor run their transactions.
+/// What terminals call through that do not run their transactions themselves.
 #[derive(Debug)]
 pub struct ExecutorClient {
-    /// Runs their transactions.
-    pub executor: Arc<Executor>,
+    runs: Runs,
     /// For what a terminal looks up before its first transaction.
-    pub session: Session,
+    session: Session,
+}
+
+/// Who runs them.
+#[derive(Debug)]
+enum Runs {
+    Executor(Arc<Executor>),
+    /// Owners of partitions, to whom somebody else carries the call that is here.
+    Owners(Arc<Divided>, Option<Carried>),
+}
+
+/// A call that is to be carried to owners of partitions.
+#[derive(Debug)]
+pub struct Carried {
+    /// What is called.
+    pub call: Result<Call, TransactError>,
+    /// Where its result is awaited.
+    pub ended: Arc<Awaited>,
+}
+
+/// The result of a carried call, as bytes, when it is there.
+#[derive(Debug, Default)]
+pub struct Awaited(Mutex<Option<Result<Vec<u8>, TransactError>>>);
+
+impl Awaited {
+    /// The call has ended. Who awaits it is not woken: it is polled by who has carried it.
+    pub fn end(&self, result: Result<Vec<u8>, TransactError>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    }
+
+    fn take(&self) -> Poll<Result<Vec<u8>, TransactError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl ExecutorClient {
+    /// Has an executor run them.
+    pub fn new(executor: Arc<Executor>, session: Session) -> ExecutorClient {
+        ExecutorClient { runs: Runs::Executor(executor), session }
+    }
+
+    /// Has the owners of partitions run them: what is started is taken and carried there by [`ExecutorClient::carry`]. The session is of a
+    /// database without rows.
+    pub fn of_owners(divided: Arc<Divided>, session: Session) -> ExecutorClient {
+        ExecutorClient { runs: Runs::Owners(divided, None), session }
+    }
+
+    /// The call that was started last, of which nobody has been told yet.
+    pub fn carry(&mut self) -> Option<Carried> {
+        match &mut self.runs {
+            Runs::Executor(_) => None,
+            Runs::Owners(_, carried) => carried.take(),
+        }
+    }
 }
 
 /// How a terminal calls a procedure.
@@ -167,7 +220,7 @@ impl CallMode for Later {
     }
 }
 
-/// Has a thread of an executor run it.
+/// Has a thread of an executor run it, or owners of partitions.
 pub(crate) enum InExecutor {}
 
 impl CallMode for InExecutor {
@@ -182,9 +235,21 @@ impl CallMode for InExecutor {
         books: &Arc<B>,
         end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
     ) -> Started {
-        let running = client.executor.call(procedure, arguments.clone());
         let books = Arc::clone(books);
-        Started { kind, ending: Box::pin(async move { end(&books, running.await) }) }
+        let (divided, carried) = match &mut client.runs {
+            Runs::Owners(divided, carried) => (divided, carried),
+            Runs::Executor(executor) => {
+                let running = executor.call(procedure, arguments.clone());
+                return Started { kind, ending: Box::pin(async move { end(&books, running.await) }) };
+            }
+        };
+        let ended = Arc::new(Awaited::default());
+        *carried = Some(Carried { call: divided.call(procedure, arguments), ended: Arc::clone(&ended) });
+        let ending = async move {
+            let result = std::future::poll_fn(|_| ended.take()).await;
+            end(&books, result.and_then(|bytes| divided::output(procedure, &bytes)).map(Committed::elsewhere))
+        };
+        Started { kind, ending: Box::pin(ending) }
     }
 
     fn session(client: &mut ExecutorClient) -> &mut Session {

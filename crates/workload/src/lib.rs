@@ -25,7 +25,9 @@ pub mod twelve_key;
 mod wrapping;
 pub mod ycsb;
 
-pub use contract::{Ending, ExecutorClient, LoadError, Loading, Outcome, Started, Submitted, Terminal, Workload};
+pub use contract::{
+    Awaited, Carried, Ending, ExecutorClient, LoadError, Loading, Outcome, Started, Submitted, Terminal, Workload,
+};
 pub use missing::Missing;
 pub use registry::{Entry, Knob, Misuse, Sizes, Values, WORKLOADS};
 pub use report::{Report, Rule, Violation};

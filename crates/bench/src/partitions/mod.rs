@@ -14,6 +14,7 @@ mod check;
 mod client;
 mod clients;
 pub mod costs;
+pub mod declared;
 pub mod model;
 mod program;
 mod roles;
@@ -187,7 +188,7 @@ impl Plan {
     pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
         let ends = Ends::of(given);
         let ordered = check::check(self, &ends)?;
-        let measured = ends.measured(self.length.as_secs_f64(), |told| &told.counted);
+        let measured = ends.measured(self.length.as_secs_f64(), ends.fragments(), |told| &told.counted);
         Ok(Measured { ordered, ..measured })
     }
 }

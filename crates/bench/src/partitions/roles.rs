@@ -114,13 +114,20 @@ impl<A: Application, T> Ends<A, T> {
 }
 
 impl<R: Rows, A: Application<Partition = Undoable<R>>, T> Ends<A, T> {
-    /// What came of the run.
-    pub(super) fn measured(&self, seconds: f64, counted: impl Fn(&T) -> &Counted) -> Measured {
+    /// Fragments that ran to their end, and those of them that were taken back.
+    pub(super) fn fragments(&self) -> [u64; 2] {
+        [0, 1].map(|of| self.partitions().map(|partition| partition.fragments[of]).sum())
+    }
+}
+
+impl<A: Application, T> Ends<A, T> {
+    /// What came of the run, in which so many fragments ran and were taken back.
+    pub(super) fn measured(&self, seconds: f64, fragments: [u64; 2], counted: impl Fn(&T) -> &Counted) -> Measured {
         let mut measured = Measured {
             seconds,
             owners: self.owners.iter().map(|end| end.counts).collect(),
             coordinator: self.coordinator.as_ref().map(|end| end.counts),
-            fragments: [0, 1].map(|of| self.partitions().map(|partition| partition.fragments[of]).sum()),
+            fragments,
             ..Measured::default()
         };
         for of in self.told.iter().map(counted) {

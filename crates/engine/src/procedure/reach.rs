@@ -43,6 +43,26 @@ pub struct Reach {
     constants: Vec<i128>,
     /// By operation: whose keys the footprint tells, if they are asked for. Empty if none is.
     told: Vec<Option<Told>>,
+    /// By operation: which of the above names its partition; empty if there is one that none of them does.
+    by: Vec<By>,
+}
+
+/// What names the partition of an operation: it needs none, or one of [`Reach::parts`], [`Reach::constants`], [`Reach::told`].
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Nothing,
+    Part(usize),
+    Constant(usize),
+    Told(usize),
+}
+
+/// Where an operation of a call may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// In these partitions.
+    pub partitions: PartitionSet,
+    /// The values that name them; none of one that needs no partition.
+    pub values: Vec<PartitionValue>,
 }
 
 /// A table, or an index of it by its position.
@@ -81,26 +101,90 @@ impl Reach {
                 reach.everywhere = Some(format!("the table of {} is gone", plan.label(id)));
                 return reach;
             };
-            match known(plan, declaration, id, &set) {
-                Ok(Known::Nowhere) => {}
+            let by = match known(plan, declaration, id, &set) {
+                Ok(Known::Nowhere) => By::Nothing,
                 Ok(Known::Part(path)) => {
                     let column =
                         set.definition.partition_column().map(|column| &set.definition.columns[column.index()]);
                     let part = column.map(|column| (path, column.ty));
-                    reach.parts.extend(part.filter(|part| !reach.parts.contains(part)));
+                    reach
+                        .parts
+                        .extend(part.iter().filter(|part| !reach.parts.contains(part)).cloned().collect::<Vec<_>>());
+                    let at = part.and_then(|part| reach.parts.iter().position(|known| *known == part));
+                    at.map_or(By::Nothing, By::Part)
                 }
-                Ok(Known::Constant(number)) => reach.constants.push(number),
+                Ok(Known::Constant(number)) => {
+                    reach.constants.push(number);
+                    By::Constant(reach.constants.len() - 1)
+                }
                 Ok(Known::Told(by)) => {
                     reach.told.resize(plan.operations.len(), None);
                     reach.told[by] = Some(Told { index: plan.operations[by].index, set });
+                    By::Told(by)
                 }
                 Err(why) => {
                     reach.everywhere = Some(why);
                     return reach;
                 }
-            }
+            };
+            reach.by.push(by);
         }
         reach
+    }
+
+    /// Where each operation of a call with these arguments may run.
+    ///
+    /// # Errors
+    /// The partition function fails on a value; or the arguments do not tell one.
+    pub fn places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
+        let untold = |what: &str| TransactError::NoPartition { table: String::new(), key: what.to_owned() };
+        let of_value = |value: PartitionValue| match partitions.of_value(&value) {
+            Ok(partition) => Ok(Place { partitions: PartitionSet::one(partition), values: vec![value] }),
+            Err(_) => Err(untold(&shown(&value))),
+        };
+        let told = self.told_places(arguments, partitions)?;
+        let place = |by: &By| match *by {
+            By::Nothing => Ok(Place::default()),
+            By::Constant(at) => of_value(PartitionValue::Integer(self.constants[at])),
+            By::Told(at) => Ok(told[at].clone()),
+            By::Part(at) => {
+                let (path, ty) = &self.parts[at];
+                match arguments.part(path).and_then(|part| value(part, *ty)) {
+                    Some(Some(value)) => of_value(value),
+                    Some(None) => Ok(Place::default()),
+                    None => Err(untold("a value that the arguments do not have")),
+                }
+            }
+        };
+        self.by.iter().map(place).collect()
+    }
+
+    /// Where operations may run whose keys the footprint tells.
+    fn told_places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
+        let mut places = vec![Place::default(); self.told.len()];
+        if places.is_empty() {
+            return Ok(places);
+        }
+        let mut failed = None;
+        let mut visit = |operation: usize, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {
+            let Some(told) = self.told.get(operation).and_then(Option::as_ref) else { return };
+            let Placement::Value(at) = told.placement() else { return };
+            let value = match (low, high) {
+                (Bound::Included(low), Bound::Included(high)) if low == high => at.value(low),
+                _ => at.value_between(low, high),
+            };
+            let place = &mut places[operation];
+            match value.as_ref().map(|value| partitions.of_value(value)) {
+                Some(Ok(partition)) => place.partitions = place.partitions.union(PartitionSet::one(partition)),
+                _ => failed = Some(told.set.definition.name.to_string()),
+            }
+            place.values.extend(value.filter(|value| !place.values.contains(value)));
+        };
+        let told = catch_unwind(AssertUnwindSafe(|| arguments.visit(&mut visit)));
+        match (told, failed) {
+            (Ok(()), None) => Ok(places),
+            (_, table) => Err(TransactError::NoPartition { table: table.unwrap_or_default(), key: "a key".to_owned() }),
+        }
     }
 
     /// The partitions of a call with these arguments.

@@ -51,11 +51,27 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return None;
         }
         cold_path();
-        Some(self.note_access(kind, set, target, keys()))
+        self.note_access(kind, set, target, keys)
     }
 
     #[cold]
-    fn note_access(&self, kind: Kind, set: &TableSet, target: Target, keys: KeysSeen) -> usize {
+    fn note_access(
+        &self,
+        kind: Kind,
+        set: &TableSet,
+        target: Target,
+        keys: impl FnOnce() -> KeysSeen,
+    ) -> Option<usize> {
+        if let Some(undo) = &mut *self.undo.borrow_mut() {
+            // Updates and deletions are noted where the row before is at hand.
+            if kind == Kind::Insert
+                && let KeysSeen::One(key) = keys()
+            {
+                undo.inserted(set, key.as_key());
+            }
+            return None;
+        }
+        let keys = keys();
         let index = match target {
             Target::Rows => None,
             Target::Index(at) => Some(set.definition.indexes[at].name.to_string()),
@@ -63,7 +79,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let table = set.definition.name.to_string();
         let mut accessed = self.accessed.borrow_mut();
         accessed.push(Accessed { kind, table, index, keys, rows: Vec::new(), set: ColumnSet::EMPTY });
-        accessed.len() - 1
+        Some(accessed.len() - 1)
     }
 
     /// Notes a row that an access gave out, and what an update set in it.

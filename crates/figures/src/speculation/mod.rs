@@ -102,7 +102,7 @@ fn by_scheme_and_process<T>(setting: &Setting, all: &[T], what: impl Fn(&T) -> (
             let system = fewer.iter().fold(system.to_owned(), |system, (of, here)| system.replace(of, here));
             for (series, scheme) in SCHEMES {
                 let command = format!(
-                    "bench partitions --workload tpcc {scale} {scheme} --warehouses {warehouses} {kinds} {shares} {system}"
+                    "bench partitions --workload tpcc-arrays {scale} {scheme} --warehouses {warehouses} {kinds} {shares} {system}"
                 );
                 points.push(point(setting, (cores, part, &seconds), series, x, &command));
             }

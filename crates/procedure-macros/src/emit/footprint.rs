@@ -31,7 +31,8 @@ pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>) -> TokenStrea
     }
 }
 
-fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> TokenStream {
+/// Visits the keys of an operation.
+pub(super) fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> TokenStream {
     let (library, handles, visit) = (library(), own("handles"), own("visit"));
     let (table, row) = (table_field(operation.table), &procedure.tables[operation.table]);
     let id = operation.id.0;

@@ -15,7 +15,7 @@ use seriatim_procedure::visit;
 
 use super::expressions::{Code, checked, typed};
 use super::straight::Emitter as Straight;
-use super::{bind_arguments, library, own, slot};
+use super::{bind_arguments, footprint, library, own, slot};
 use crate::escape;
 use crate::known::Known;
 use crate::tree::{
@@ -38,8 +38,9 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
     kept_by(&procedure.body, &mut kept);
     let names: Vec<Ident> = kept.iter().map(|(_, operation)| results(*operation)).collect();
     let ids = kept.iter().map(|(step, operation)| ids(*step, *operation));
+    let keys = Code { slots: slots.clone(), in_slice: true, ..Code::new(procedure) };
     let straight = Straight::plain(procedure, Code { slots, ..Code::new(procedure) });
-    let emitter = Emitter { procedure, straight, rows: Rows::of(procedure) };
+    let emitter = Emitter { procedure, straight, keys, rows: Rows::of(procedure) };
     let (rows, body) = (emitter.rows.definitions(), emitter.block(&procedure.body));
     quote! {
         const SCHEDULES: bool = true;
@@ -70,7 +71,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
                         return ::core::result::Result::Ok(#output);
                     }
                     (#library::Next::Done, ::core::option::Option::None) => {
-                        ::core::unreachable!("the last pass reaches the end")
+                        return ::core::result::Result::Err(#schedule.unfinished(#tx));
                     }
                     (#library::Next::Keep | #library::Next::Repeat, _) => {}
                 }
@@ -123,10 +124,21 @@ fn step_id(step: StepId) -> TokenStream {
     quote!(#library::ir::StepId(#step))
 }
 
+fn number(operation: OperationId) -> TokenStream {
+    let (library, operation) = (library(), operation.0);
+    quote!(#library::ir::OperationId(#operation))
+}
+
 /// A step that is an operation, and its number.
 fn ids(step: StepId, operation: OperationId) -> TokenStream {
-    let (library, step, operation) = (library(), step_id(step), operation.0);
-    quote!(#step, #library::ir::OperationId(#operation))
+    let (step, operation) = (step_id(step), number(operation));
+    quote!(#step, #operation)
+}
+
+/// Tells the schedule that an iteration of a loop begins.
+fn iterates(step: &Step) -> TokenStream {
+    let (schedule, id) = (own("schedule"), step_id(step.id));
+    quote!(#schedule.iterates(#id);)
 }
 
 /// The columns that are kept of each table's rows: those that the body reads.
@@ -167,6 +179,20 @@ impl Rows {
             quote! {
                 struct #name<#(#types),*> { #(#columns: #types,)* }
 
+                impl<#(#types: #library::Pack),*> #library::Pack for #name<#(#types),*> {
+                    fn pack(&self, out: &mut ::std::vec::Vec<u8>) {
+                        let _ = &out;
+                        #(#library::Pack::pack(&self.#columns, out);)*
+                    }
+
+                    fn unpack(
+                        bytes: &mut &[u8],
+                    ) -> ::core::result::Result<Self, #library::EvaluationError> {
+                        let _ = &bytes;
+                        ::core::result::Result::Ok(#name { #(#columns: #library::Pack::unpack(bytes)?,)* })
+                    }
+                }
+
                 impl<#(#types: #library::support::Kept),*> #name<#(#types),*> {
                     #(
                         #[inline(always)]
@@ -193,6 +219,8 @@ struct Emitter<'p> {
     procedure: &'p Procedure,
     /// Emits what is as in straight code.
     straight: Straight<'p>,
+    /// What computes keys ahead of an operation.
+    keys: Code<'p>,
     rows: Rows,
 }
 
@@ -214,6 +242,20 @@ impl<'p> Emitter<'p> {
     fn due(&self, step: &Step, inner: TokenStream) -> TokenStream {
         let (schedule, id) = (own("schedule"), step_id(step.id));
         quote!(if #schedule.due(#id) { #inner })
+    }
+
+    /// What a step that is an operation does when its turn has come, where its rows are.
+    fn here(&self, step: &Step, operation: &Operation, inner: TokenStream) -> TokenStream {
+        let (library, schedule, visit) = (library(), own("schedule"), own("visit"));
+        let (ids, touch) = (ids(step.id, operation.id), footprint::touch(self.procedure, &self.keys, operation));
+        let keys = quote! {
+            |#visit: &mut dyn ::core::ops::FnMut(#library::Touch<'_>)|
+                -> ::core::result::Result<(), #library::checked::Overflow> {
+                #touch
+                ::core::result::Result::Ok(())
+            }
+        };
+        self.due(step, quote!(if #schedule.here(#ids, #keys) { #inner }))
     }
 
     /// Empty slots for what a pattern binds, and the steps that fill them.
@@ -264,12 +306,13 @@ impl<'p> Emitter<'p> {
                 let Some(pattern) = bind else {
                     let run = self.run(operation);
                     let call = self.straight.operation(operation);
-                    let (schedule, ids) = (own("schedule"), ids(step.id, operation.id));
-                    return quote!(if #schedule.enters(#ids) { #run let _ = #call; });
+                    let (schedule, ids, id) = (own("schedule"), ids(step.id, operation.id), number(operation.id));
+                    let once = quote!(if #schedule.enters(#ids) { #run let _ = #call; #schedule.noted(#id); });
+                    return self.here(step, operation, once);
                 };
                 let (value, (empty, fill)) = (self.result(step, operation), self.slots(pattern));
                 let (pattern, ty) = (self.pattern(pattern), typed(pattern));
-                let inner = self.due(step, quote!(let #pattern #ty = #value; #fill));
+                let inner = self.here(step, operation, quote!(let #pattern #ty = #value; #fill));
                 quote!(#empty #inner)
             }
             StepKind::If { condition, then, otherwise } => {
@@ -294,7 +337,8 @@ impl<'p> Emitter<'p> {
             }
             StepKind::For { pattern, over, body } => {
                 let (pattern, over, body) = (self.pattern(pattern), self.expression(over), self.block(body));
-                self.due(step, quote!(for #pattern in #over { #body }))
+                let iterates = iterates(step);
+                self.due(step, quote!(for #pattern in #over { #iterates #body }))
             }
             StepKind::ForEach { row, operation, body } => {
                 let (ident, scan, results) =
@@ -302,6 +346,7 @@ impl<'p> Emitter<'p> {
                 let (run, over, keep) =
                     (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
                 let (schedule, ids, body) = (own("schedule"), ids(step.id, operation.id), self.block(body));
+                let (tx, id, iterates) = (&self.procedure.tx, number(operation.id), iterates(step));
                 let inner = quote! {
                     let mut #scan = if #schedule.enters(#ids) {
                         #run
@@ -313,12 +358,13 @@ impl<'p> Emitter<'p> {
                         if #scan.is_some() {
                             #run
                         }
-                        #library::support::following(&mut #scan, &#results, #keep)?
+                        #library::support::following(#tx, #schedule, #id, &mut #scan, &#results, #keep)?
                     } {
+                        #iterates
                         #body
                     }
                 };
-                self.due(step, inner)
+                self.here(step, operation, inner)
             }
             StepKind::Scope((), inner) => {
                 let inner = self.block(inner);
@@ -344,14 +390,15 @@ impl<'p> Emitter<'p> {
 
     /// What precedes the calls of an operation: it tells the schedule which they belong to.
     fn run(&self, operation: &Operation) -> TokenStream {
-        let (library, schedule, tx, id) = (library(), own("schedule"), &self.procedure.tx, operation.id.0);
-        quote!(#schedule.operation(#tx, #library::ir::OperationId(#id));)
+        let (schedule, tx, id) = (own("schedule"), &self.procedure.tx, number(operation.id));
+        quote!(#schedule.operation(#tx, #id);)
     }
 
     /// The result of an operation: of this pass, or of an earlier one.
     fn result(&self, step: &Step, operation: &'p Operation) -> TokenStream {
         let (library, schedule, results) = (library(), own("schedule"), results(operation.id));
-        let ids = ids(step.id, operation.id);
+        let tx = &self.procedure.tx;
+        let (ids, id, kept_name) = (ids(step.id, operation.id), number(operation.id), own("kept"));
         let (run, call, keep) =
             (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
         let kept = match &operation.kind {
@@ -368,9 +415,17 @@ impl<'p> Emitter<'p> {
             (match #schedule.enters(#ids) {
                 true => {
                     #run
-                    #results.keep(#kept)
+                    let #kept_name = #results.keep(#kept);
+                    {
+                        use #library::support::{Carry as _, CarryNot as _};
+                        (&#library::support::Carried(#kept_name)).note(#schedule, #id);
+                    }
+                    #kept_name
                 }
-                false => #results.again(),
+                false => {
+                    use #library::support::{CarryBack as _, CarryNotBack as _};
+                    (&#library::support::Carried(&#results)).recall(#tx, #schedule, #id)?
+                }
             })
         };
         match &operation.kind {

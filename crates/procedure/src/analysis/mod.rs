@@ -15,8 +15,10 @@
 //! repair    which runs of operations run again when others are stale
 //! late      whether pieces could fail after the first: takes nobody's word
 //! fragments a plan by partition
+//! availability what a fragment can run without the results of others
 //! ```
 
+mod availability;
 mod chop;
 mod commuting;
 mod flow;
@@ -31,6 +33,7 @@ mod schema;
 mod steps;
 mod symbols;
 
+pub use availability::{Availability, Exit, Needs};
 pub use chop::{ChopError, chop};
 pub use commuting::{Agreement, adds_once, agreements};
 pub use flow::Flow;

@@ -4,7 +4,6 @@
 //! others write, no allocation. The registry is asked at a session's first call of a procedure only.
 
 use std::any::TypeId;
-use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use seriatim_engine::procedure::execution::Steps;
@@ -17,7 +16,7 @@ use seriatim_txn::{Mode, PartitionSet, Partitions};
 use super::check::{self, PlanChecker};
 use super::registry::{CallStrategy, Entry, Registry};
 use super::schedule::run_with_checker;
-use super::{Data, Datum, Declared, EvaluationError, Keys, Schedule};
+use super::{Data, Datum, Declared, EvaluationError, Schedule};
 use crate::{Abort, Session, TransactError, Tx};
 
 /// The procedures a session has called, by type.
@@ -294,9 +293,9 @@ impl Entry {
 }
 
 /// A procedure's body with what it is called with.
-struct Straight<'c, P: Declared> {
-    handles: &'c P::Handles,
-    arguments: &'c P::Arguments,
+pub(crate) struct Straight<'c, P: Declared> {
+    pub(crate) handles: &'c P::Handles,
+    pub(crate) arguments: &'c P::Arguments,
 }
 
 impl<P: Declared> Body for Straight<'_, P> {
@@ -314,10 +313,7 @@ impl<P: Declared> reach::Arguments for Straight<'_, P> {
     }
 
     fn visit(&self, visit: &mut reach::Visit<'_>) {
-        P::footprint(self.handles, self.arguments, &mut |touch| match touch.keys {
-            Keys::One(key) => visit(touch.operation.index(), Bound::Included(key), Bound::Included(key)),
-            Keys::Range(low, high) => visit(touch.operation.index(), low, high),
-        });
+        P::footprint(self.handles, self.arguments, &mut |touch| touch.bounds(visit));
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) mod check;
 #[cfg(test)]
 mod columns;
 mod declared;
+pub mod divided;
 mod interpret;
 mod kept;
 mod mutate;
@@ -62,7 +63,9 @@ mod values;
 pub use seriatim_engine::procedure::ExecutionMode as Shape;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
-pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, plan, show};
+pub use seriatim_procedure::{
+    Data, Datum, EvaluationError, IntegerType, Pack, Pure, checked, ir, methods, pack, plan, show,
+};
 
 pub use seriatim_procedure_macros::{procedure, pure};
 

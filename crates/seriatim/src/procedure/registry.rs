@@ -18,6 +18,7 @@ use seriatim_procedure::plan::{self, Chopping, Fragments, Kind, Options, Plan};
 use seriatim_procedure::show;
 use seriatim_txn::{Freshness, Knob, Mode, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX};
 
+use super::divided::Compiled;
 use super::support::{CallByName, Erased};
 use super::{Declared, ExecutionMode, Procedures};
 use crate::{Database, SchemaError};
@@ -40,7 +41,7 @@ pub(crate) struct Entry {
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
     /// Its code follows a schedule, so that it can run in parts.
-    follows_schedule: bool,
+    pub(crate) follows_schedule: bool,
     /// [`seriatim_txn::REPAIR_FROM`], as the database has it.
     pub(crate) repair_from: u32,
     pub(crate) declaration: ir::Procedure,
@@ -50,6 +51,8 @@ pub(crate) struct Entry {
     pub(crate) columns: Box<[ColumnUse]>,
     pub(crate) call_by_name: CallByName,
     pub(crate) interpret_by_name: CallByName,
+    /// For fragments of it.
+    pub(crate) compiled: Compiled,
 }
 
 impl Entry {
@@ -460,7 +463,7 @@ impl Database {
         let share_max = if option(&REPAIR_ALL, 0) == 1 { 100 } else { option(&REPAIR_SHARE_MAX, 100) };
         let repairs = Repairs::new(steps_of.zip(followers)).up_to(share_max);
         let repair_from = option(&REPAIR_FROM, 0);
-        let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
+        let Erased { name, id, call_by_name, interpret_by_name, compiled, .. } = *procedure;
         let reach = Reach::new(&plan, &declaration, self.engine());
         let plan = Arc::new(plan);
         Ok(Entry {
@@ -481,6 +484,7 @@ impl Database {
             columns,
             call_by_name,
             interpret_by_name,
+            compiled,
         })
     }
 }

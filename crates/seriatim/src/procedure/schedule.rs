@@ -25,7 +25,8 @@
 //!
 //! The modes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
 //! [`Outcome::Repair`] and makes the runs of operations again that follow what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
-//! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain does not begin again: a piece that
+//! commit for each piece of the chopping (DBX-TC §3); *part* is one pass of the steps that run in one partition, in one round, without a
+//! commit (Speculation §3.1): operations are there in [`Schedule::here`], and what other fragments found is [recalled](Schedule::recalled). Once the first piece is visible the chain does not begin again: a piece that
 //! met a conflict is run again, up to [`REPEATS_MAX`] times, and registration has proved that the procedure itself cannot end it.
 //! What still can (too many conflicts, its age, no worker) leaves a committed transaction without its result
 //! ([`TransactError::Unfinished`](crate::TransactError)): pieces after the first only read.
@@ -36,12 +37,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use seriatim_base::{Rng, Tid};
 use seriatim_engine::procedure::execution::{Passes, Steps};
+use seriatim_engine::procedure::fragment::Part;
 use seriatim_engine::procedure::repair::{Again, Repairing};
 use seriatim_engine::{Committed, Failure, Origin, Runner, TxCore, pause};
+use seriatim_procedure::Pack;
+use seriatim_procedure::checked::Overflow;
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
 
 use super::check::PlanChecker;
+use super::support::Results;
+use super::touch::Touch;
 use crate::{Abort, RetryPolicy, TransactError, Tx};
 
 /// What follows a pass.
@@ -71,6 +77,8 @@ enum ScheduleState<'p> {
     Whole(Option<Repairing<'p>>),
     /// Those of the current piece.
     Pieces { passes: &'p Passes, current: u16, retry: RetryPolicy, rng: &'p mut Rng },
+    /// Those that run in one partition, in one round.
+    Part(&'p Part<'p>),
 }
 
 /// How often the pieces of one chain after the first are run again.
@@ -94,12 +102,24 @@ impl<'p> Schedule<'p> {
         Schedule { state, committed: None, repeated: 0, checker }
     }
 
+    /// Of a fragment.
+    pub(crate) fn of_part(part: &'p Part<'p>) -> Schedule<'p> {
+        Schedule { state: ScheduleState::Part(part), committed: None, repeated: 0, checker: None }
+    }
+
+    /// Whether it is of a fragment.
+    #[inline]
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self.state, ScheduleState::Part(_))
+    }
+
     /// Whether this step runs in this pass; of a repaired operation, whether any run of it does.
     #[inline]
     pub fn runs(&self, step: StepId) -> bool {
         match &self.state {
             ScheduleState::Whole(repairing) => repairing.as_ref().is_none_or(|repairing| repairing.runs(step)),
             ScheduleState::Pieces { passes, current, .. } => passes.of(step) == *current,
+            ScheduleState::Part(_) => true,
         }
     }
 
@@ -109,6 +129,77 @@ impl<'p> Schedule<'p> {
         match &self.state {
             ScheduleState::Whole(_) => true,
             ScheduleState::Pieces { passes, current, .. } => passes.of(step) <= *current,
+            ScheduleState::Part(part) => part.due(step),
+        }
+    }
+
+    /// An operation whose turn has come: whether its result is here, or will be when it has run. `keys` visits its keys.
+    #[inline]
+    pub fn here(
+        &self,
+        step: StepId,
+        operation: OperationId,
+        mut keys: impl FnMut(&mut dyn FnMut(Touch<'_>)) -> Result<(), Overflow>,
+    ) -> bool {
+        let ScheduleState::Part(part) = &self.state else { return true };
+        part.here(step, operation, &mut |visit| keys(&mut |touch| touch.bounds(visit)))
+    }
+
+    /// An iteration of a loop begins.
+    #[inline]
+    pub fn iterates(&self, step: StepId) {
+        if let ScheduleState::Part(part) = &self.state {
+            part.iterates(step);
+        }
+    }
+
+    /// An operation has run whose result nobody wants.
+    #[inline]
+    pub fn noted(&self, operation: OperationId) {
+        self.carries(operation, &());
+    }
+
+    /// An operation has run and found this.
+    #[inline]
+    pub fn carries(&self, operation: OperationId, result: &impl Pack) {
+        if let ScheduleState::Part(part) = &self.state {
+            part.note(operation, result);
+        }
+    }
+
+    /// An operation has run and found what cannot be told to other fragments.
+    #[inline]
+    pub fn carries_not(&self, operation: OperationId) {
+        if let ScheduleState::Part(part) = &self.state {
+            part.note_not(operation);
+        }
+    }
+
+    /// The result of an operation that does not run now.
+    ///
+    /// # Errors
+    /// Another fragment gave what is no such result.
+    #[inline]
+    pub fn recalled<'r, T: Pack>(
+        &self,
+        tx: &Tx,
+        operation: OperationId,
+        results: &'r Results<T>,
+    ) -> Result<&'r T, Abort> {
+        let ScheduleState::Part(part) = &self.state else { return Ok(results.again()) };
+        let result = part.recall(operation).map_err(|error| tx.abort(error))?;
+        Ok(results.keep(result))
+    }
+
+    /// The last pass has not reached the end.
+    #[cold]
+    pub fn unfinished(&self, tx: &Tx) -> Abort {
+        match &self.state {
+            ScheduleState::Part(part) => {
+                part.leave();
+                tx.abort("a fragment is not the whole procedure")
+            }
+            _ => unreachable!("the last pass reaches the end"),
         }
     }
 
@@ -127,6 +218,7 @@ impl<'p> Schedule<'p> {
     pub fn enters(&self, step: StepId, operation: OperationId) -> bool {
         match &self.state {
             ScheduleState::Whole(Some(repairing)) => repairing.enters(operation),
+            ScheduleState::Part(part) => part.enters(),
             _ => self.runs(step),
         }
     }
@@ -166,6 +258,8 @@ impl<'p> Schedule<'p> {
                 self.commit_or_repair(tx.core_mut())
             }
             ScheduleState::Pieces { .. } => self.piece(tx, body),
+            // Who runs it commits it, or does not.
+            ScheduleState::Part(_) => body(tx, self).map(|()| Next::Done),
         }
     }
 

@@ -12,9 +12,12 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use seriatim_catalog::Table;
 use seriatim_engine::procedure::repair::Again;
+use seriatim_procedure::Pack;
+use seriatim_procedure::ir::OperationId;
 
-use crate::Abort;
+use super::Schedule;
 use crate::scan::{Limit, Steps};
+use crate::{Abort, Tx};
 
 /// Results that the first chunk holds; each next one holds twice as many.
 const FIRST: usize = 4;
@@ -105,13 +108,85 @@ impl<T> Results<T> {
 /// # Errors
 /// A conflict.
 #[inline]
-pub fn following<'r, T: Table, L: Limit, K>(
+pub fn following<'r, T: Table, L: Limit, K: Pack>(
+    tx: &Tx,
+    schedule: &Schedule<'_>,
+    operation: OperationId,
     scan: &mut Option<Steps<'_, T, L>>,
     results: &'r Results<Option<K>>,
     keep: impl FnOnce(T::Row<'_>) -> K,
 ) -> Result<Option<&'r K>, Abort> {
     let step = scan.as_mut().map(|scan| || Ok(scan.next()?.map(keep)));
-    step_or_again(step, results)
+    if !schedule.is_part() {
+        return step_or_again(step, results);
+    }
+    let row = match step {
+        None => schedule.recalled(tx, operation, results)?,
+        Some(step) => {
+            let row = results.keep(step()?);
+            schedule.carries(operation, row);
+            row
+        }
+    };
+    Ok(row.as_ref())
+}
+
+/// What an operation found, or its results, on the way to other fragments and from them. Not all can go it: what an update gives may refer
+/// to arguments. Which it is, the compiler finds out: it takes the first of the traits that the type has.
+pub struct Carried<V>(pub V);
+
+/// What can be carried.
+pub trait Carry {
+    /// An operation has found it.
+    fn note(&self, schedule: &Schedule<'_>, operation: OperationId);
+}
+
+impl<T: Pack> Carry for Carried<&T> {
+    fn note(&self, schedule: &Schedule<'_>, operation: OperationId) {
+        schedule.carries(operation, self.0);
+    }
+}
+
+/// What can be carried, on its way back.
+pub trait CarryBack<'r, T> {
+    /// The result of an operation that does not run now.
+    ///
+    /// # Errors
+    /// Another fragment gave what is no such result.
+    fn recall(&self, tx: &Tx, schedule: &Schedule<'_>, operation: OperationId) -> Result<&'r T, Abort>;
+}
+
+impl<'r, T: Pack> CarryBack<'r, T> for Carried<&'r Results<T>> {
+    fn recall(&self, tx: &Tx, schedule: &Schedule<'_>, operation: OperationId) -> Result<&'r T, Abort> {
+        schedule.recalled(tx, operation, self.0)
+    }
+}
+
+/// What cannot.
+pub trait CarryNot {
+    /// As [`Carry::note`].
+    fn note(&self, schedule: &Schedule<'_>, operation: OperationId);
+}
+
+impl<T> CarryNot for &Carried<&T> {
+    fn note(&self, schedule: &Schedule<'_>, operation: OperationId) {
+        schedule.carries_not(operation);
+    }
+}
+
+/// What cannot, on its way back.
+pub trait CarryNotBack<'r, T> {
+    /// As [`CarryBack::recall`], of an earlier pass only.
+    ///
+    /// # Errors
+    /// None.
+    fn recall(&self, tx: &Tx, schedule: &Schedule<'_>, operation: OperationId) -> Result<&'r T, Abort>;
+}
+
+impl<'r, T> CarryNotBack<'r, T> for &Carried<&'r Results<T>> {
+    fn recall(&self, _: &Tx, _: &Schedule<'_>, _: OperationId) -> Result<&'r T, Abort> {
+        Ok(self.0.again())
+    }
 }
 
 /// The result of a step, to be kept; without one, the next that was.

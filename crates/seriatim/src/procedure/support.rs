@@ -9,6 +9,7 @@ use seriatim_engine::{TxCore, unless_failed};
 use seriatim_procedure::ir;
 use seriatim_txn::OnExists;
 
+use super::divided::Compiled;
 pub use super::kept::*;
 pub use super::slots::*;
 pub use super::values::*;
@@ -31,6 +32,7 @@ pub struct Erased {
     pub(crate) handles: MakeHandles,
     pub(crate) call_by_name: CallByName,
     pub(crate) interpret_by_name: CallByName,
+    pub(crate) compiled: Compiled,
 }
 
 impl Erased {
@@ -47,6 +49,7 @@ impl Erased {
             },
             call_by_name: call::by_name::<P>,
             interpret_by_name: interpret::by_name::<P>,
+            compiled: Compiled::of::<P>(),
         }
     }
 }

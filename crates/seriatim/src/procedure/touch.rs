@@ -3,6 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use seriatim_catalog::{Key, KeyBuf, KeyPrefix, Table, TableKey};
+use seriatim_engine::procedure::reach;
 use seriatim_procedure::ir::OperationId;
 
 use crate::tx::encode_bounds;
@@ -43,6 +44,15 @@ type Visit<'v> = &'v mut dyn FnMut(Touch<'_>);
 
 /// What generated footprints are made of: each encodes a key or range and visits it.
 impl Touch<'_> {
+    /// Tells who asks for bounds: one key is both.
+    pub(crate) fn bounds(&self, visit: &mut reach::Visit<'_>) {
+        let operation = self.operation.index();
+        match self.keys {
+            Keys::One(key) => visit(operation, Bound::Included(key), Bound::Included(key)),
+            Keys::Range(low, high) => visit(operation, low, high),
+        }
+    }
+
     /// Visits one key of a table.
     pub fn key<T: Table>(operation: OperationId, access: Access, table: &Handle<T>, key: &T::Key, visit: Visit<'_>) {
         key.encode(|key| {

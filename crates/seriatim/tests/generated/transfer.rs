@@ -1,6 +1,6 @@
 //! A transfer between accounts.
 
-use seriatim::procedure::Declared;
+use seriatim::procedure::{Declared, Procedures};
 use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, TransactError, Tx, procedure, procedures, pure,
 };
@@ -36,7 +36,7 @@ fn fee(amount: Money) -> Money {
 
 /// Moves money; the rest of the first account.
 #[procedure]
-fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> {
+pub(crate) fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> {
     let account = tx.require::<Account>(from)?;
     if account.balance < amount {
         return Err(tx.abort(Insufficient));
@@ -70,17 +70,35 @@ fn bank() -> Database {
 
 pub(crate) fn open(builder: Builder) -> (Database, Session) {
     let db = builder.open().expect("a database");
-    let accounts = db.create::<Account>().expect("a valid table");
-    let open = |id| Account { id, balance: Money::from_units(10_000), transfers: 0 };
-    db.session().transact(|tx| (1..=3).try_for_each(|id| tx.insert(&accounts, &open(id)))).expect("no conflict");
-    db.register(procedures![transfer]).expect("a sound procedure");
+    create(&db);
+    load(&db);
+    db.register(set()).expect("a sound procedure");
     let session = db.session();
     (db, session)
 }
 
+pub(crate) fn set() -> Procedures {
+    procedures![transfer]
+}
+
+pub(crate) fn create(db: &Database) {
+    db.create::<Account>().expect("a valid table");
+}
+
+pub(crate) fn load(db: &Database) {
+    let accounts = db.table::<Account>().expect("it is there");
+    let open = |id| Account { id, balance: Money::from_units(10_000), transfers: 0 };
+    db.session().transact(|tx| (1..=3).try_for_each(|id| tx.insert(&accounts, &open(id)))).expect("no conflict");
+}
+
+/// Random arguments.
+pub(crate) fn any_of(rng: &mut Rng, run: impl FnOnce((u64, u64, Money))) {
+    run((1 + rng.below(3), 1 + rng.below(4), Money::from_units(rng.below(60_00) as i64)));
+}
+
 /// Runs it on random arguments.
 pub(crate) fn any(rng: &mut Rng, run: &mut impl Run) {
-    run.run(transfer, &(1 + rng.below(3), 1 + rng.below(4), Money::from_units(rng.below(60_00) as i64)));
+    any_of(rng, |arguments| run.run(transfer, &arguments));
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl Plan {
         let ends = Ends::of(given);
         ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
         check::check(self, &ends)?;
-        Ok(ends.measured(self.length.as_secs_f64(), |told| &told.counted))
+        Ok(ends.measured(self.length.as_secs_f64(), ends.fragments(), |told| &told.counted))
     }
 
     /// A warehouse's own source of randomness for its rows.

@@ -1,0 +1,204 @@
+//! A workload's declared procedures over partitions with one owner each: any workload of the registry whose procedures can be divided.
+//!
+//! The workload is loaded into one database, which is divided: each partition's database gets its rows and the tables that are everywhere. Each
+//! client is a terminal of the workload; what it calls is carried to owners as fragments of the procedures that it would call in a session.
+//!
+//! Invariant, which each run is checked by: what partitions hold together is what the workload's consistency conditions say of one database, by what its
+//! terminals were told; no transaction fails that should not; and nothing is left under way.
+
+mod client;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim::procedure::divided::{Fragment, Reply, Undo};
+use seriatim::{Database, TransactError};
+use seriatim_base::thread;
+use seriatim_participant::{Caller, Fragments, Participant, Program};
+use seriatim_partition::{LockMode, Partition, PartitionId, TransactionId};
+use seriatim_transport::Application;
+use seriatim_workload::{Loading, Workload};
+
+use super::roles::{self, Ends};
+use super::store::spend;
+use super::{Measured, StoreCosts};
+
+pub use client::Told;
+
+/// Partitions of databases, and their procedures.
+#[derive(Debug)]
+pub struct Declared;
+
+impl Application for Declared {
+    type Partition = Costly;
+    type Procedure = Program;
+}
+
+/// What to run.
+#[derive(Clone)]
+pub struct Plan {
+    /// Scheme, partitions, delay, batches and costs.
+    pub transport: seriatim_transport::Options,
+    /// What is run.
+    pub workload: Arc<dyn Workload>,
+    /// Clients, each a terminal with one transaction under way.
+    pub clients: u32,
+    /// What fragments cost simulated cores, beside what their accesses do; further work for each.
+    pub store: StoreCosts,
+    /// Runs before the measurement.
+    pub warmup: Duration,
+    /// Is measured.
+    pub length: Duration,
+    /// Determines what is asked for.
+    pub seed: u64,
+    /// Who calls.
+    caller: Arc<Caller>,
+    /// What is divided.
+    loaded: Database,
+}
+
+/// What a role gives back.
+pub type Gives = roles::Gives<Declared, Told>;
+
+/// A partition whose fragments take longer.
+pub struct Costly {
+    participant: Participant,
+    costs: StoreCosts,
+}
+
+impl Costly {
+    /// Work for so many keys is for a fragment.
+    fn spend(&self) {
+        thread::work(self.costs.fragment);
+        spend(self.costs.more * super::KEYS as u32);
+    }
+}
+
+impl Partition for Costly {
+    type Work = Fragment;
+    type Reply = Reply;
+    type Abort = TransactError;
+    type Undo = Undo;
+    type Key = Vec<u8>;
+
+    fn execute(&mut self, id: TransactionId, work: &Fragment) -> Result<(Reply, Undo), TransactError> {
+        self.spend();
+        let done = self.participant.execute(id, work)?;
+        thread::work(self.costs.undo * done.1.len() as u32);
+        Ok(done)
+    }
+
+    fn execute_without_undo(&mut self, id: TransactionId, work: &Fragment) -> Result<Reply, TransactError> {
+        self.spend();
+        self.participant.execute_without_undo(id, work)
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        self.participant.undo(undo);
+    }
+
+    fn forget(&mut self, undo: Undo) {
+        self.participant.forget(undo);
+    }
+
+    fn footprint(&self, work: &Fragment, locks: &mut Vec<(Vec<u8>, LockMode)>) {
+        let before = locks.len();
+        self.participant.footprint(work, locks);
+        thread::work(self.costs.lock * (locks.len() - before) as u32);
+    }
+}
+
+/// A database of so many partitions, for so many sessions at a time, without rows. Its helpers run where its owner lets them.
+fn declared(workload: &dyn Workload, partitions: u32, sessions: u32) -> Result<Database, String> {
+    let workers = sessions as usize + 1;
+    let builder = Database::builder().partitions(partitions as usize).step_helpers(true).workers(workers);
+    let database = builder.open().map_err(|error| error.to_string())?;
+    workload.declare(&database).map_err(|error| error.to_string())?;
+    Ok(database)
+}
+
+impl Plan {
+    /// This workload, loaded, under what a plan of the microbenchmark says of all else.
+    ///
+    /// # Errors
+    /// It cannot be loaded, or one of its procedures not be divided.
+    pub fn of(plan: &super::Plan, workload: Box<dyn Workload>, threads: usize) -> Result<Plan, String> {
+        let (workload, partitions): (Arc<dyn Workload>, _) = (workload.into(), plan.transport.partitions);
+        // Each thread of clients and the coordinator.
+        let caller = declared(&*workload, partitions, plan.transport.ports + 1)?;
+        let caller = Arc::new(Caller::new(caller.divide().map_err(|undivided| undivided.to_string())?));
+        let loaded = Database::in_memory().map_err(|error| error.to_string())?;
+        workload.load(&loaded, &Loading { threads, ..Loading::default() }).map_err(|error| error.to_string())?;
+        let super::Plan { transport, clients, store, warmup, length, seed, .. } = plan.clone();
+        Ok(Plan { transport, workload, clients, store, warmup, length, seed, caller, loaded })
+    }
+
+    fn partition(&self, id: PartitionId) -> Result<Costly, String> {
+        let divided = declared(&*self.workload, self.transport.partitions, 1)?.divide();
+        let divided = divided.map_err(|undivided| undivided.to_string())?;
+        divided.fill(&self.loaded, id.0 as usize).map_err(|error| error.to_string())?;
+        Ok(Costly { participant: Participant::new(divided, id, true), costs: self.store })
+    }
+
+    /// The roles. Partitions are filled before they run.
+    ///
+    /// # Errors
+    /// A partition cannot be filled.
+    pub fn roles(&self) -> Result<Vec<roles::Role<Gives>>, String> {
+        let filled = (0..self.transport.partitions).map(|id| self.partition(PartitionId(id)));
+        let filled: Vec<_> = filled.collect::<Result<_, _>>()?;
+        let filled = std::sync::Mutex::new(filled.into_iter().map(Some).collect::<Vec<_>>());
+        let plan = self.clone();
+        let make = move |id: PartitionId| {
+            let mut filled = filled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // Another life begins with the rows that were loaded.
+            let first = filled[id.0 as usize].take();
+            first.unwrap_or_else(|| plan.partition(id).unwrap_or_else(|what| panic!("{what}")))
+        };
+        let plan = self.clone();
+        Ok(roles::roles::<Declared, Told>(&self.transport, make, move |port, number| {
+            client::serve(&plan, port, number)
+        }))
+    }
+
+    /// What came of it, if all is as it must be.
+    ///
+    /// # Errors
+    /// What is not.
+    pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
+        let ends = Ends::of(given);
+        ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
+        self.check(&ends)?;
+        let fragments: Vec<Fragments> = ends.partitions().map(|partition| partition.participant.fragments()).collect();
+        let sum = |of: fn(&Fragments) -> u64| fragments.iter().map(of).sum();
+        let fragments = [sum(|of| of.ran), sum(|of| of.undone)];
+        Ok(ends.measured(self.length.as_secs_f64(), fragments, |told| &told.counted))
+    }
+
+    /// The workload's conditions, of what all partitions hold together.
+    fn check(&self, ends: &Ends<Declared, Told>) -> Result<(), String> {
+        let union = Database::in_memory().map_err(|error| error.to_string())?;
+        self.workload.declare(&union).map_err(|error| error.to_string())?;
+        for (at, partition) in ends.partitions().enumerate() {
+            let divided = partition.participant.divided();
+            // What is everywhere is taken from the first.
+            divided.pour(&union, at == 0).map_err(|error| error.to_string())?;
+            divided.database().check_structure()?;
+        }
+        let report = self.workload.consistency(&union).map_err(|error| error.to_string())?;
+        match report.violations().first() {
+            None => Ok(()),
+            Some(violation) => Err(format!("the partitions together: {violation}")),
+        }
+    }
+}
+
+/// Runs a plan on threads.
+///
+/// # Errors
+/// What is not as it must be, or that a role panicked.
+pub fn on_threads(plan: &Plan) -> Result<Measured, String> {
+    plan.finish(roles::on_threads(plan.roles()?)?)
+}

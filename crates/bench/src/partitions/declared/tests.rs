@@ -1,0 +1,46 @@
+//! Runs of registered workloads on threads and on simulated cores.
+
+use std::time::Duration;
+
+use seriatim_partition::Scheme;
+use seriatim_workload::Entry;
+
+use super::*;
+
+/// A workload with these values of its knobs, under a plan of the microbenchmark with a role on a core each.
+fn plan(scheme: Scheme, workload: &str, knobs: &[(&str, &str)], partitions: u32, seed: u64) -> Plan {
+    let entry = Entry::find(workload).expect("it is registered");
+    let mut values = entry.values(seed);
+    knobs.iter().for_each(|(name, value)| values.set(name, value).expect("a knob"));
+    let workload = (entry.open)(&values).expect("valid values");
+    let mut of = super::super::Plan::new(scheme, 4).with_clients(12, 4);
+    of.transport.partitions = partitions;
+    of.transport.tick = Duration::from_micros(200);
+    of.length = Duration::from_millis(120);
+    of.seed = seed;
+    Plan::of(&of, workload, 1).expect("it can be loaded and divided")
+}
+
+const TPCC: [(&str, &str); 4] = [("scale", "small"), ("warehouses", "4"), ("remote", "10"), ("remote-payments", "40")];
+
+#[test]
+fn tpcc_as_declared_keeps_its_conditions_under_every_scheme() {
+    for (scheme, partitions) in Scheme::ALL.into_iter().zip([2, 3, 2, 4]) {
+        let measured = on_threads(&plan(scheme, "tpcc", &TPCC, partitions, 7));
+        let measured = measured.unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        assert!(measured.committed > 20 && measured.committed_multi > 5, "{}: {measured:?}", scheme.name());
+    }
+}
+
+#[test]
+fn other_workloads_run_without_a_line_of_their_own() {
+    let twelve_key = [("partitions", "3"), ("clients", "12"), ("multi", "40"), ("abort", "10"), ("rounds", "2")];
+    for scheme in Scheme::ALL {
+        for (workload, knobs, both) in [("twelve-key", &twelve_key[..], true), ("ycsb", &[("records", "1000")], false)]
+        {
+            let measured = on_threads(&plan(scheme, workload, knobs, 3, 11));
+            let measured = measured.unwrap_or_else(|what| panic!("{workload}, {}: {what}", scheme.name()));
+            assert!(measured.committed > 50 && (measured.committed_multi > 5 || !both), "{workload}: {measured:?}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What callers and partitions tell each other of divided procedures, as plain data: see `seriatim::procedure::divided`.
+
+use std::fmt;
+
+use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
+
+use crate::{Engine, SchemaError, TransactError};
+
+/// A call of a procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Its number in the set.
+    pub procedure: u16,
+    /// Its arguments, as bytes.
+    pub arguments: Vec<u8>,
+    /// By round: the partitions in which it has something to do, a bit for each.
+    pub rounds: Vec<u64>,
+}
+
+impl Call {
+    /// All partitions that it needs, a bit for each; one at least.
+    pub fn partitions(&self) -> u64 {
+        self.rounds.iter().fold(0, |all, round| all | round)
+    }
+}
+
+/// What a partition is to do for a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// The procedure's number in the set.
+    pub procedure: u16,
+    /// The arguments of the call, as bytes.
+    pub arguments: Vec<u8>,
+    /// The round; none of a call that needs this partition only.
+    pub round: Option<u32>,
+    /// What the rounds before found, all of them one after another.
+    pub found: Vec<u8>,
+}
+
+/// What a fragment found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The procedure's result, as bytes: nothing was left for others.
+    Output(Vec<u8>),
+    /// What its operations found.
+    Found(Vec<u8>),
+}
+
+/// What a fragment locks: rows, or all rows of a table that have the value which names the partition. Equal bytes are the same thing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lock {
+    /// What.
+    pub what: Vec<u8>,
+    /// Whether it may be changed.
+    pub exclusive: bool,
+}
+
+/// Procedures that cannot be divided, each with the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undivided(pub Vec<(String, String)>);
+
+impl fmt::Display for Undivided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("the database has no partitions: open it with Builder::partitions");
+        }
+        for (at, (procedure, reason)) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}procedure {procedure} cannot be divided by partition: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Undivided {}
+
+/// The value by which a row is placed.
+pub fn value_of(value: &Value) -> Option<PartitionValue> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(value) => PartitionValue::Integer((*value).into()),
+        Value::Int(number) | Value::Timestamp(number) | Value::Decimal { units: number, .. } => {
+            PartitionValue::Integer((*number).into())
+        }
+        Value::UInt(number) => PartitionValue::Integer((*number).into()),
+        Value::Float(number) => (*number).into(),
+        Value::Text(text) => PartitionValue::Bytes(text.clone().into_bytes()),
+        Value::Bytes(bytes) => PartitionValue::Bytes(bytes.clone()),
+    })
+}
+
+/// Whether a row of a table is to be copied.
+pub type Wanted<'w> = dyn Fn(&TableDef, &[Value]) -> Result<bool, TransactError> + 'w;
+
+/// Copies those rows of all tables of a database that are wanted into another that has these tables, while nobody else uses either.
+///
+/// # Errors
+/// What `wanted` reports; a table is not there, or has such a row already; no memory.
+pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), TransactError> {
+    let mut runner = to.runner();
+    let missing = |error: SchemaError| TransactError::User(Box::new(error));
+    for name in from.table_names() {
+        let (read, written) = (from.open_dyn(&name).map_err(missing)?, to.open_dyn(&name).map_err(missing)?);
+        from.each_row(&read, &mut |mut rows| {
+            let keeps = rows.iter().map(|row| wanted(read.definition(), row)).collect::<Result<Vec<_>, _>>()?;
+            let mut keeps = keeps.into_iter();
+            rows.retain(|_| keeps.next().unwrap_or(false));
+            runner.transact(|tx| rows.iter().try_for_each(|row| tx.insert_dyn(&written, row))).map(drop)
+        })?;
+    }
+    Ok(())
+}
+
+impl Lock {
+    /// On all rows of a table, by its number, with this value of the column that names the partition.
+    pub fn of_value(table: u16, value: &PartitionValue, exclusive: bool) -> Lock {
+        let mut what = table.to_be_bytes().to_vec();
+        match value {
+            PartitionValue::Integer(number) => what.extend(number.to_be_bytes()),
+            PartitionValue::Bytes(bytes) => what.extend_from_slice(bytes),
+        }
+        Lock { what, exclusive }
+    }
+
+    /// On a row.
+    pub fn of_row(table: u16, key: Key<'_>, exclusive: bool) -> Lock {
+        let mut what = table.to_be_bytes().to_vec();
+        match key {
+            Key::Word8(word) => what.extend(word.to_be_bytes()),
+            Key::Word16(words) => what.extend(words.to_be_bytes()),
+            Key::Bytes(bytes) => what.extend_from_slice(bytes),
+        }
+        Lock { what, exclusive }
+    }
+}

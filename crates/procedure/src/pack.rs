@@ -1,0 +1,418 @@
+//! Values of procedures as bytes: what calls and results of fragments carry from one partition to another.
+//!
+//! The bytes say nothing of types: who reads them knows the type, as both ends have the same set of procedures. Numbers are little-endian
+//! and of their width, lengths and variants are variable-length integers. What is not such bytes is refused, and nothing is allocated for a
+//! length that the bytes do not have.
+
+use std::mem::size_of;
+
+use seriatim_catalog::wire::{read_varint, write_varint};
+use seriatim_catalog::{Bytes, Decimal, Text, Timestamp};
+
+use crate::{Datum, EvaluationError, IntegerType};
+
+/// A value that can be written as bytes and read again. `#[derive(Data)]` implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a type of values in procedures",
+    label = "not `Data`",
+    note = "a struct or enum can `#[derive(Data)]`; scalars of columns, Option, Vec, arrays and tuples of them are `Data`"
+)]
+pub trait Pack: Sized {
+    /// Appends the value.
+    fn pack(&self, out: &mut Vec<u8>);
+
+    /// Takes a value off the front.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn unpack(bytes: &mut &[u8]) -> Result<Self, EvaluationError>;
+}
+
+/// The value that these bytes are.
+///
+/// # Errors
+/// If they are none, or more.
+pub fn unpack_all<T: Pack>(mut bytes: &[u8]) -> Result<T, EvaluationError> {
+    let value = T::unpack(&mut bytes)?;
+    if bytes.is_empty() { Ok(value) } else { Err(malformed()) }
+}
+
+/// What bytes are that hold no value of the type that was asked for.
+#[cold]
+pub fn malformed() -> EvaluationError {
+    EvaluationError::Type("bytes that are not a value of the procedure's type".to_owned())
+}
+
+/// Appends a length, or the number of a variant.
+pub fn pack_count(count: usize, out: &mut Vec<u8>) {
+    write_varint(out, count as u64);
+}
+
+/// Takes one off the front.
+///
+/// # Errors
+/// If there is none.
+pub fn unpack_count(bytes: &mut &[u8]) -> Result<usize, EvaluationError> {
+    read_varint(bytes).ok().and_then(|count| usize::try_from(count).ok()).ok_or_else(malformed)
+}
+
+/// Takes so many bytes off the front.
+///
+/// # Errors
+/// If there are fewer.
+pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], EvaluationError> {
+    let (taken, rest) = bytes.split_at_checked(count).ok_or_else(malformed)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+macro_rules! number {
+    ($($type:ty),+) => {$(
+        impl Pack for $type {
+            #[inline]
+            fn pack(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            #[inline]
+            fn unpack(bytes: &mut &[u8]) -> Result<$type, EvaluationError> {
+                let taken = take(bytes, size_of::<$type>())?;
+                taken.try_into().map(<$type>::from_le_bytes).map_err(|_| malformed())
+            }
+        }
+    )+};
+}
+
+number!(i8, i16, i32, i64, i128, u8, u16, u32, u64, usize, f64);
+
+impl Pack for bool {
+    fn pack(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<bool, EvaluationError> {
+        match take(bytes, 1)? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(malformed()),
+        }
+    }
+}
+
+impl<const S: u32> Pack for Decimal<S> {
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.units().pack(out);
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Decimal<S>, EvaluationError> {
+        i64::unpack(bytes).map(Decimal::from_units)
+    }
+}
+
+impl Pack for Timestamp {
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.microseconds().pack(out);
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Timestamp, EvaluationError> {
+        i64::unpack(bytes).map(Timestamp::from_microseconds)
+    }
+}
+
+fn pack_bytes(value: &[u8], out: &mut Vec<u8>) {
+    pack_count(value.len(), out);
+    out.extend_from_slice(value);
+}
+
+fn unpack_bytes<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], EvaluationError> {
+    let count = unpack_count(bytes)?;
+    take(bytes, count)
+}
+
+fn unpack_str<'b>(bytes: &mut &'b [u8]) -> Result<&'b str, EvaluationError> {
+    std::str::from_utf8(unpack_bytes(bytes)?).map_err(|_| malformed())
+}
+
+impl<const N: usize> Pack for Text<N> {
+    fn pack(&self, out: &mut Vec<u8>) {
+        pack_bytes(self.as_str().as_bytes(), out);
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Text<N>, EvaluationError> {
+        Text::new(unpack_str(bytes)?).map_err(|error| EvaluationError::Type(error.to_string()))
+    }
+}
+
+impl<const N: usize> Pack for Bytes<N> {
+    fn pack(&self, out: &mut Vec<u8>) {
+        pack_bytes(self, out);
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Bytes<N>, EvaluationError> {
+        Bytes::new(unpack_bytes(bytes)?).map_err(|error| EvaluationError::Type(error.to_string()))
+    }
+}
+
+macro_rules! text {
+    ($($type:ty),+) => {$(
+        impl Pack for $type {
+            fn pack(&self, out: &mut Vec<u8>) {
+                pack_bytes(self.as_bytes(), out);
+            }
+
+            fn unpack(bytes: &mut &[u8]) -> Result<$type, EvaluationError> {
+                unpack_str(bytes).map(Into::into)
+            }
+        }
+    )+};
+}
+
+text!(String, Box<str>);
+
+impl Pack for Box<[u8]> {
+    fn pack(&self, out: &mut Vec<u8>) {
+        pack_bytes(self, out);
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Box<[u8]>, EvaluationError> {
+        unpack_bytes(bytes).map(Into::into)
+    }
+}
+
+impl<T: Pack> Pack for Box<T> {
+    fn pack(&self, out: &mut Vec<u8>) {
+        (**self).pack(out);
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Box<T>, EvaluationError> {
+        T::unpack(bytes).map(Box::new)
+    }
+}
+
+impl<T: Pack> Pack for Option<T> {
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.is_some().pack(out);
+        if let Some(value) = self {
+            value.pack(out);
+        }
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Option<T>, EvaluationError> {
+        bool::unpack(bytes)?.then(|| T::unpack(bytes)).transpose()
+    }
+}
+
+impl<T: Pack> Pack for Vec<T> {
+    fn pack(&self, out: &mut Vec<u8>) {
+        pack_count(self.len(), out);
+        self.iter().for_each(|value| value.pack(out));
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Vec<T>, EvaluationError> {
+        let count = unpack_count(bytes)?;
+        // Room for what there can be: a value takes a byte, or the list is of values that take none.
+        let mut list = Vec::with_capacity(count.min(bytes.len()));
+        for _ in 0..count {
+            let before = bytes.len();
+            list.push(T::unpack(bytes)?);
+            if bytes.len() == before && list.len() > NOTHINGS_MAX {
+                return Err(malformed());
+            }
+        }
+        Ok(list)
+    }
+}
+
+/// Elements that take no bytes, of a list: more are a mistake.
+const NOTHINGS_MAX: usize = 1 << 20;
+
+impl<T: Pack, const N: usize> Pack for [T; N] {
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|value| value.pack(out));
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<[T; N], EvaluationError> {
+        let list = (0..N).map(|_| T::unpack(bytes)).collect::<Result<Vec<T>, _>>()?;
+        list.try_into().map_err(|_| malformed())
+    }
+}
+
+macro_rules! tuple {
+    ($(($($name:ident $at:tt)*))+) => {$(
+        impl<$($name: Pack),*> Pack for ($($name,)*) {
+            fn pack(&self, _out: &mut Vec<u8>) {
+                $(self.$at.pack(_out);)*
+            }
+
+            fn unpack(_bytes: &mut &[u8]) -> Result<Self, EvaluationError> {
+                Ok(($($name::unpack(_bytes)?,)*))
+            }
+        }
+    )+};
+}
+
+tuple! {
+    ()
+    (A 0)
+    (A 0 B 1)
+    (A 0 B 1 C 2)
+    (A 0 B 1 C 2 D 3)
+    (A 0 B 1 C 2 D 3 E 4)
+    (A 0 B 1 C 2 D 3 E 4 F 5)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
+}
+
+const INTEGERS: [IntegerType; 9] = [
+    IntegerType::I8,
+    IntegerType::I16,
+    IntegerType::I32,
+    IntegerType::I64,
+    IntegerType::U8,
+    IntegerType::U16,
+    IntegerType::U32,
+    IntegerType::U64,
+    IntegerType::Usize,
+];
+
+/// How deep data may lie in each other: bytes from anywhere do not exhaust the stack.
+const DEPTH_MAX: usize = 64;
+
+impl Pack for Datum {
+    fn pack(&self, out: &mut Vec<u8>) {
+        match self {
+            Datum::Bool(value) => (0u8, *value).pack(out),
+            Datum::Integer(number, ty) => {
+                let ty = ty.map(|ty| INTEGERS.iter().position(|known| *known == ty).unwrap_or(0) as u8);
+                (1u8, *number, ty).pack(out);
+            }
+            Datum::Float(value) => (2u8, *value).pack(out),
+            Datum::Decimal { units, scale } => (3u8, *units, *scale).pack(out),
+            Datum::Timestamp(microseconds) => (4u8, *microseconds).pack(out),
+            Datum::Text(text) => {
+                out.push(5);
+                text.pack(out);
+            }
+            Datum::Bytes(bytes) => {
+                out.push(6);
+                pack_bytes(bytes, out);
+            }
+            Datum::Option(value) => {
+                out.push(7);
+                value.pack(out);
+            }
+            Datum::Tuple(values) => {
+                out.push(8);
+                values.pack(out);
+            }
+            Datum::List(values) => {
+                out.push(9);
+                values.pack(out);
+            }
+            Datum::Record { name, fields } => {
+                out.push(10);
+                pack_bytes(name.as_bytes(), out);
+                pack_count(fields.len(), out);
+                for (name, value) in fields {
+                    pack_bytes(name.as_bytes(), out);
+                    value.pack(out);
+                }
+            }
+        }
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Result<Datum, EvaluationError> {
+        datum(bytes, DEPTH_MAX)
+    }
+}
+
+fn datum(bytes: &mut &[u8], depth: usize) -> Result<Datum, EvaluationError> {
+    let deeper = depth.checked_sub(1).ok_or_else(malformed)?;
+    let list = |bytes: &mut &[u8]| {
+        let count = unpack_count(bytes)?;
+        (0..count).map(|_| datum(bytes, deeper)).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(match u8::unpack(bytes)? {
+        0 => Datum::Bool(bool::unpack(bytes)?),
+        1 => {
+            let (number, ty) = <(i128, Option<u8>)>::unpack(bytes)?;
+            let ty = ty.map(|at| INTEGERS.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
+            Datum::Integer(number, ty)
+        }
+        2 => Datum::Float(f64::unpack(bytes)?),
+        3 => Datum::Decimal { units: i64::unpack(bytes)?, scale: u8::unpack(bytes)? },
+        4 => Datum::Timestamp(i64::unpack(bytes)?),
+        5 => Datum::Text(String::unpack(bytes)?),
+        6 => Datum::Bytes(unpack_bytes(bytes)?.to_vec()),
+        7 => Datum::Option(bool::unpack(bytes)?.then(|| datum(bytes, deeper).map(Box::new)).transpose()?),
+        8 => Datum::Tuple(list(bytes)?),
+        9 => Datum::List(list(bytes)?),
+        10 => {
+            let name = unpack_str(bytes)?.into();
+            let count = unpack_count(bytes)?;
+            let field = |_| Ok((unpack_str(bytes)?.into(), datum(bytes, deeper)?));
+            Datum::Record { name, fields: (0..count).map(field).collect::<Result<Vec<_>, EvaluationError>>()? }
+        }
+        _ => return Err(malformed()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use super::*;
+    use crate::Data;
+
+    fn packed<T: Pack>(value: &T) -> Vec<u8> {
+        let mut out = Vec::new();
+        value.pack(&mut out);
+        out
+    }
+
+    /// Comes back, and none of its beginnings does.
+    fn returns<T: Pack + PartialEq + Debug>(value: T) {
+        let bytes = packed(&value);
+        assert_eq!(unpack_all::<T>(&bytes), Ok(value));
+        for cut in 0..bytes.len() {
+            assert!(unpack_all::<T>(&bytes[..cut]).is_err(), "{cut} of {bytes:?}");
+        }
+        assert!(unpack_all::<T>(&[&bytes[..], &[0]].concat()).is_err(), "more than {bytes:?}");
+    }
+
+    #[test]
+    fn values_survive_the_way_to_bytes_and_back_whole_only() {
+        returns((i8::MIN, i16::MIN, i32::MIN, i64::MIN, u8::MAX, u16::MAX, u32::MAX, u64::MAX, usize::MAX));
+        returns((true, -1.5f64, Decimal::<2>::from_units(-5), Timestamp::from_microseconds(7)));
+        returns((Text::<4>::literal("aé"), Bytes::<3>::new(&[0, 255]).expect("it fits"), "text".to_owned()));
+        returns((Some(1u8), None::<u8>, Some(None::<u8>), Box::<str>::from("kept"), Box::<[u8]>::from([1, 2])));
+        returns((vec![[1u16, 2], [3, 4]], Box::new(1u8)));
+        assert_eq!(unpack_all::<()>(&[]), Ok(()));
+        assert_eq!(unpack_all::<Vec<()>>(&packed(&vec![(); 3])), Ok(vec![(); 3]));
+    }
+
+    #[test]
+    fn data_do_too() {
+        let list = Datum::List(vec![Datum::Integer(-1, None), 7u64.to_datum(), Datum::Bytes(vec![0, 255])]);
+        let pair =
+            Datum::Tuple(vec![true.to_datum(), Datum::Float(0.5), Datum::NONE, Some("text".to_owned()).to_datum()]);
+        let more = [("d", Decimal::<2>::ONE.to_datum()), ("t", Datum::Timestamp(5)), ("l", list), ("p", pair)];
+        returns(Datum::record("R", more));
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused_and_costs_nothing() {
+        assert!(unpack_all::<bool>(&[2]).is_err());
+        assert!(unpack_all::<Text<2>>(&packed(&"abc".to_owned())).is_err(), "it does not fit");
+        assert!(unpack_all::<String>(&[1, 0xff]).is_err(), "it is no text");
+        assert!(unpack_all::<Vec<u8>>(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
+        assert!(unpack_all::<Vec<()>>(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
+        assert!(unpack_all::<Datum>(&[11]).is_err());
+        assert!(unpack_all::<Datum>(&[1; 40]).is_err(), "no such integer");
+        assert!(unpack_all::<Datum>(&[&[7, 1].repeat(100)[..], &[0, 1]].concat()).is_err(), "too deep");
+    }
+}

@@ -1,0 +1,336 @@
+//! The registered procedures of a database, divided by partition: for partitions that have a database each, and an owner that is sent
+//! fragments (Jones, Abadi, Madden, SIGMOD 2010; decision record 23).
+//!
+//! Each partition has a database of its own, with the same tables, procedures and number of partitions, and its rows alone, beside the tables that are
+//! everywhere. Who calls has such a database too, without rows. What is told from one to the other is plain data: a [`Call`] is the procedure's
+//! number in the set and its arguments as bytes, a [`Fragment`] that and what earlier rounds found. What runs where is said in
+//! `seriatim_engine::procedure::fragment`.
+
+use std::fmt;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+
+use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
+pub use seriatim_engine::procedure::divided::{Call, Fragment, Lock, Reply, Undivided};
+use seriatim_engine::procedure::divided::{copy, value_of};
+use seriatim_engine::procedure::fragment::{Division, Part, Spread};
+use seriatim_engine::procedure::reach::Arguments;
+pub use seriatim_engine::procedure::undo::Undo;
+use seriatim_engine::{Body, Runner, TxCore};
+use seriatim_procedure::analysis;
+use seriatim_procedure::pack::unpack_all;
+use seriatim_procedure::plan::Kind;
+use seriatim_txn::{PartitionSet, Partitions};
+
+use super::call::{Straight, unfit};
+use super::registry::Entry;
+use super::{Declared, Pack, Schedule};
+use crate::{Database, Session, TransactError, Tx};
+
+/// A call went wrong that was divided as its plan says.
+fn unsound(what: impl Into<String>) -> TransactError {
+    TransactError::User(what.into().into())
+}
+
+/// What came of a fragment.
+type Ran = Result<(Reply, Undo), TransactError>;
+
+/// What is compiled for each procedure.
+#[derive(Clone, Copy)]
+pub(crate) struct Compiled {
+    spread: fn(&Entry, &Division, &Partitions, &[u8]) -> Result<Spread, TransactError>,
+    run: fn(&mut Runner, &Entry, &Job<'_>) -> Ran,
+    visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<(), TransactError>,
+}
+
+type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
+
+/// What is to be run of a procedure.
+struct Job<'j> {
+    division: &'j Division,
+    partitions: &'j Partitions,
+    /// Where; nowhere to put together what was found.
+    at: Option<usize>,
+    fragment: &'j Fragment,
+    undo: bool,
+}
+
+impl Compiled {
+    pub(crate) fn of<P: Declared>() -> Compiled {
+        Compiled { spread: spread::<P>, run: run::<P>, visit: visit::<P> }
+    }
+}
+
+fn arguments<P: Declared>(bytes: &[u8]) -> Result<P::Arguments, TransactError> {
+    unpack_all(bytes).map_err(|error| unfit::<P>(&error))
+}
+
+fn spread<P: Declared>(
+    entry: &Entry,
+    division: &Division,
+    partitions: &Partitions,
+    bytes: &[u8],
+) -> Result<Spread, TransactError> {
+    let arguments = arguments::<P>(bytes)?;
+    let straight = Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments };
+    division.call(&entry.reach, &straight, partitions)
+}
+
+fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), TransactError> {
+    let arguments = arguments::<P>(bytes)?;
+    Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments }.visit(visit);
+    Ok(())
+}
+
+fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
+    let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
+    runner.tx.name_procedure(P::NAME);
+    let mut reply = None;
+    let packed = |output: &P::Output| {
+        let mut bytes = Vec::new();
+        output.pack(&mut bytes);
+        Reply::Output(bytes)
+    };
+    let mut body = |core: &mut TxCore| {
+        let Some(round) = job.fragment.round else {
+            let body = Straight::<P> { handles, arguments: &arguments };
+            // What is compiled for the worker notes nothing.
+            let output = if job.undo { body.run(&*core)? } else { core.run_body(&body)? };
+            reply = Some(packed(&output));
+            return Ok(());
+        };
+        let part = Part::new(job.division, job.partitions, job.at, round, &job.fragment.found)
+            .map_err(|error| core.abort(error))?;
+        let tx = Tx::of_mut(core);
+        let output = match P::scheduled(tx, handles, &arguments, &mut Schedule::of_part(&part)) {
+            Ok(output) => Some(output),
+            Err(_) if part.is_left() => None,
+            Err(abort) => return Err(abort),
+        };
+        let is_whole = part.is_whole();
+        let made = part.into_made().map_err(|fault| core.abort(fault))?;
+        reply = Some(output.filter(|_| is_whole).map_or(Reply::Found(made), |output| packed(&output)));
+        Ok(())
+    };
+    let reach = job.at.map_or(PartitionSet::NONE, PartitionSet::one);
+    // A panic of the procedure's own is a failure, and nothing of it stays.
+    let ran = catch_unwind(AssertUnwindSafe(|| runner.run_alone(reach, job.undo, &mut body)));
+    let undo = ran.map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        unsound(format!("procedure {} panicked: {text}", P::NAME))
+    })??;
+    let reply = reply.ok_or_else(|| unsound("a fragment without a reply"))?;
+    Ok((reply, undo))
+}
+
+/// A procedure of the set.
+struct Procedure {
+    entry: Arc<Entry>,
+    division: Division,
+    /// By operation: the number of its table, if it is locked, and whether it changes it.
+    locks: Vec<Option<(u16, bool)>>,
+}
+
+/// The procedures of a database, divided by partition.
+pub struct Divided {
+    database: Database,
+    partitions: Arc<Partitions>,
+    procedures: Vec<Procedure>,
+    /// By number of table: whether rows of it are locked one by one.
+    by_rows: Vec<bool>,
+}
+
+impl fmt::Debug for Divided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.procedures.iter().map(|procedure| procedure.entry.name)).finish()
+    }
+}
+
+impl Database {
+    /// Divides the registered procedures by partition. Databases of the same tables, procedures, order of registration and number of
+    /// partitions are divided alike.
+    ///
+    /// # Errors
+    /// Procedures that cannot be divided, with the reasons: the arguments do not tell their partitions, data say how many rounds they have;
+    /// or the database has no partitions.
+    pub fn divide(&self) -> Result<Divided, Undivided> {
+        let Some(partitions) = self.engine().partitions() else { return Err(Undivided(Vec::new())) };
+        let entries = self.procedures().read().unwrap_or_else(PoisonError::into_inner).entries.clone();
+        let schema = self.engine().schema();
+        let (mut procedures, mut refused) = (Vec::new(), Vec::new());
+        let (mut tables, mut by_rows): (Vec<Arc<str>>, Vec<bool>) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let plan = &entry.plan;
+            let fragments = analysis::fragments(plan, &schema);
+            let in_parts = entry.follows_schedule;
+            let division = Division::new(plan, &entry.declaration, &fragments, &entry.reach, in_parts, self.engine());
+            let division = match division {
+                Ok(division) => division,
+                Err(reason) => {
+                    refused.push((entry.name.to_owned(), reason));
+                    continue;
+                }
+            };
+            let touches = plan.footprint().touches;
+            let locks = plan.operations.iter().enumerate().map(|(id, operation)| {
+                division.round(id)?;
+                let name = &plan.tables[operation.table].name;
+                let table = tables.iter().position(|known| known == name).unwrap_or_else(|| {
+                    tables.push(Arc::clone(name));
+                    by_rows.push(true);
+                    tables.len() - 1
+                });
+                let changes_indexes = operation.accesses.iter().any(|of| of.index.is_some() && of.changes());
+                let is_row = touches[id].known && operation.kind != Kind::Scan && operation.index.is_none();
+                by_rows[table] &= is_row && !changes_indexes;
+                Some((table as u16, operation.changes()))
+            });
+            let locks = locks.collect();
+            procedures.push(Procedure { entry, division, locks });
+        }
+        match refused.is_empty() {
+            true => Ok(Divided { database: self.clone(), partitions, procedures, by_rows }),
+            false => Err(Undivided(refused)),
+        }
+    }
+}
+
+impl Divided {
+    /// How many partitions there are.
+    pub fn partitions(&self) -> usize {
+        self.partitions.count()
+    }
+
+    /// The database whose procedures these are.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Fills the tables of the database, which are empty, with those rows of another that belong to this partition.
+    ///
+    /// # Errors
+    /// A table is not there; the partition function fails; no memory.
+    pub fn fill(&self, from: &Database, at: usize) -> Result<(), TransactError> {
+        copy(from.engine(), self.database.engine(), &|definition, row| {
+            let Some(column) = definition.partition_column() else { return Ok(true) };
+            let value = value_of(&row[column.index()]);
+            let found = value.and_then(|value| self.partitions.of_value(&value).ok());
+            found.map(|found| found == at).ok_or_else(|| unsound(format!("a row of {} is nowhere", definition.name)))
+        })
+    }
+
+    /// Copies the rows of a partition's database, this one, into another that is to have all; of what is everywhere only if `everywhere`.
+    ///
+    /// # Errors
+    /// A table is not there, or has such a row already; no memory.
+    pub fn pour(&self, to: &Database, everywhere: bool) -> Result<(), TransactError> {
+        let wanted = |table: &TableDef, _: &[Value]| Ok(everywhere || table.partition_column().is_some());
+        copy(self.database.engine(), to.engine(), &wanted)
+    }
+
+    fn procedure(&self, number: u16) -> Result<&Procedure, TransactError> {
+        let known = || self.procedures.iter().map(|procedure| procedure.entry.name.to_owned()).collect();
+        let found = self.procedures.get(usize::from(number));
+        found.ok_or_else(|| TransactError::UnknownProcedure { name: format!("number {number}"), known: known() })
+    }
+
+    /// A call of a procedure with these arguments.
+    ///
+    /// # Errors
+    /// It is not of the set; its arguments do not tell its partitions.
+    pub fn call<P: Declared>(&self, _procedure: P, arguments: &P::Arguments) -> Result<Call, TransactError> {
+        let of = |procedure: &Procedure| procedure.entry.id == std::any::TypeId::of::<P>();
+        let number = self.procedures.iter().position(of).unwrap_or(usize::from(u16::MAX)) as u16;
+        let Procedure { entry, division, .. } = self.procedure(number)?;
+        let straight = Straight::<P> { handles: entry.handles::<P>(), arguments };
+        let spread = division.call(&entry.reach, &straight, &self.partitions)?;
+        let mut bytes = Vec::new();
+        arguments.pack(&mut bytes);
+        let rounds = spread.rounds.iter().map(|round| round.bits()).collect();
+        Ok(Call { procedure: number, arguments: bytes, rounds })
+    }
+
+    /// Runs a fragment in the database of a partition, of which this is a session, and commits. With `undo` it can be taken back.
+    ///
+    /// # Errors
+    /// Those of the procedure. Nothing of the fragment stays.
+    pub fn run(
+        &self,
+        session: &mut Session,
+        at: usize,
+        fragment: &Fragment,
+        undo: bool,
+    ) -> Result<(Reply, Undo), TransactError> {
+        let Procedure { entry, division, .. } = self.procedure(fragment.procedure)?;
+        let job = Job { division, partitions: &self.partitions, at: Some(at), fragment, undo };
+        (entry.compiled.run)(&mut session.runner, entry, &job)
+    }
+
+    /// Takes a fragment back, of a partition of whose database this is a session. What ran after it has been taken back before.
+    ///
+    /// # Errors
+    /// A row is not as the fragment left it; no memory.
+    pub fn undo(&self, session: &mut Session, at: usize, undo: &Undo) -> Result<(), TransactError> {
+        session.runner.undo(self.database.engine(), PartitionSet::one(at), undo)
+    }
+
+    /// The result of a call that has run in all its partitions, of what they found; `session` is of any database of the procedures.
+    ///
+    /// # Errors
+    /// The procedure's own abort; that something of it has not run anywhere.
+    pub fn put_together(&self, session: &mut Session, call: &Call, found: Vec<u8>) -> Result<Vec<u8>, TransactError> {
+        let Procedure { entry, division, .. } = self.procedure(call.procedure)?;
+        let Call { procedure, arguments, .. } = call.clone();
+        let fragment = Fragment { procedure, arguments, round: Some(0), found };
+        let job = Job { division, partitions: &self.partitions, at: None, fragment: &fragment, undo: false };
+        match (entry.compiled.run)(&mut session.runner, entry, &job)? {
+            (Reply::Output(output), _) => Ok(output),
+            (Reply::Found(_), _) => {
+                Err(unsound(format!("something of procedure {} has not run in any partition", entry.name)))
+            }
+        }
+    }
+
+    /// What a fragment locks at a partition. What keys are not told before they run is locked by the value that names the partition, and so is
+    /// all of a table of which that holds for one operation of the set.
+    ///
+    /// # Errors
+    /// The bytes of its arguments are none.
+    pub fn locks(&self, at: usize, fragment: &Fragment, locks: &mut Vec<Lock>) -> Result<(), TransactError> {
+        let Procedure { entry, division, locks: of } = self.procedure(fragment.procedure)?;
+        let spread = (entry.compiled.spread)(entry, division, &self.partitions, &fragment.arguments)?;
+        let is_due = |operation: usize| match (division.round(operation), fragment.round) {
+            (Some(_), None) => true,
+            (Some(of), Some(round)) => of == round,
+            (None, _) => false,
+        };
+        for (operation, place) in spread.places.iter().enumerate() {
+            let Some((table, exclusive)) = of[operation].filter(|(table, _)| !self.by_rows[usize::from(*table)]) else {
+                continue;
+            };
+            let is_here = |value: &PartitionValue| self.partitions.of_value(value).is_ok_and(|found| found == at);
+            if is_due(operation) {
+                let here = place.values.iter().filter(|value| is_here(value));
+                locks.extend(here.map(|value| Lock::of_value(table, value, exclusive)));
+            }
+        }
+        let mut row = |operation: usize, low: Bound<Key<'_>>, _: Bound<Key<'_>>| {
+            let found = of[operation].filter(|(table, _)| self.by_rows[usize::from(*table)] && is_due(operation));
+            let (Some((table, exclusive)), Bound::Included(key)) = (found, low) else { return };
+            if division.is_at(operation, &self.partitions, key, at) {
+                locks.push(Lock::of_row(table, key, exclusive));
+            }
+        };
+        (entry.compiled.visit)(entry, &fragment.arguments, &mut row)
+    }
+}
+
+/// A result of a procedure that came as bytes.
+///
+/// # Errors
+/// They are none of it.
+pub fn output<P: Declared>(_procedure: P, bytes: &[u8]) -> Result<P::Output, TransactError> {
+    unpack_all(bytes).map_err(|error| unfit::<P>(&error))
+}

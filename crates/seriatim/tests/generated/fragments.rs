@@ -1,0 +1,497 @@
+//! Fragments of procedures, in partitions that have a database each, do what the procedures do in one database that has all rows; and
+//! what is taken back leaves nothing behind.
+
+use std::fmt::Debug;
+
+use seriatim::procedure::Declared;
+use seriatim::procedure::divided::{Call, Divided, Fragment, Lock, Reply, Undo, output};
+use seriatim::{Abort, Data, Database, Rng, Session, Table, Text, TransactError, Tx, procedure, procedures, pure};
+
+use super::run::{agree, seed};
+use super::transfer;
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "shop", key(id), ordered)]
+struct Shop {
+    id: u32,
+    sold: i64,
+    next: u32,
+    motto: String,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "shelf", key(shop, ware), ordered, index(name = "by_label", columns(shop, label), ordered, unique))]
+struct Shelf {
+    shop: u32,
+    ware: u32,
+    left: i32,
+    label: Text<8>,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "line", key(shop, number, at), cluster(shop, number))]
+struct Line {
+    shop: u32,
+    number: u32,
+    at: u8,
+    label: Text<8>,
+    price: i64,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "price", key(ware), replicated, ordered)]
+struct Price {
+    ware: u32,
+    price: i64,
+}
+
+#[derive(Data, Clone, Debug, PartialEq)]
+struct Wanted {
+    shop: u32,
+    ware: u32,
+    count: i32,
+}
+
+#[derive(Data, Clone, Debug, PartialEq)]
+struct NoSuchWare(u32);
+
+impl std::fmt::Display for NoSuchWare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for NoSuchWare {}
+
+#[pure]
+fn motto(old: &str, number: u32) -> String {
+    format!("{number} {old}").chars().take(40).collect()
+}
+
+/// As New-Order: an order here, of wares from anywhere; what they were called there is written here.
+#[procedure]
+fn order(tx: &Tx, shop: u32, wanted: &[Wanted]) -> Result<(u32, i64, Vec<i32>), Abort> {
+    let number = tx.update::<Shop>(shop, |shop| {
+        let number = shop.next;
+        shop.next = number + 1;
+        shop.motto = motto(shop.motto, number);
+        number
+    })?;
+    let mut sum = 0i64;
+    let mut left = Vec::new();
+    let mut at = 0u8;
+    for line in wanted {
+        let price = tx.get::<Price>(line.ware)?;
+        let Some(price) = price else { return Err(tx.abort(NoSuchWare(line.ware))) };
+        if line.count == 5 && price.price > 3 {
+            break;
+        }
+        let taken = tx.update_if::<Shelf>((line.shop, line.ware), |shelf| {
+            shelf.left -= line.count;
+            (shelf.left, Text::<8>::truncated(shelf.label))
+        })?;
+        let Some((now, label)) = taken else { continue };
+        left.push(now);
+        let cost = price.price * i64::from(line.count);
+        sum += cost;
+        tx.insert(Line { shop, number, at, label, price: cost })?;
+        at += 1;
+    }
+    tx.update::<Shop>(shop, |shop| shop.sold += sum)?;
+    Ok((number, sum, left))
+}
+
+/// Moves wares between two shops, by keys that are known; nothing is needed from one for the other.
+#[procedure]
+fn move_wares(tx: &Tx, from: u32, to: u32, ware: u32, count: i32) -> Result<(i32, i32), Abort> {
+    let here = tx.update::<Shelf>((from, ware), |shelf| {
+        shelf.left -= count;
+        shelf.left
+    })?;
+    let there = tx.update::<Shelf>((to, ware), |shelf| {
+        shelf.left += count;
+        shelf.left
+    })?;
+    Ok((here, there))
+}
+
+/// What is found at one decides what is done at the other, and what is written there how it ends.
+#[procedure]
+fn close(tx: &Tx, shop: u32, heir: u32) -> Result<(u32, bool, u64), Abort> {
+    let mut moved = 0u32;
+    let mut all = 0i32;
+    for shelf in tx.prefix::<Shelf>((shop,))? {
+        if shelf.left <= 0 {
+            continue;
+        }
+        if moved == 3 {
+            break;
+        }
+        moved += 1;
+        all += shelf.left;
+    }
+    let gone = tx.delete_if::<Shelf>((shop, 0))?;
+    let lines = tx.prefix::<Line>((shop, 0)).count()?;
+    if moved == 0 {
+        return Ok((0, gone, lines));
+    }
+    let heir_sold = tx.update::<Shop>(heir, |row| {
+        row.sold += i64::from(all);
+        row.sold
+    })?;
+    if heir_sold > 400 {
+        return Err(tx.abort("the heir has too much"));
+    }
+    tx.update::<Shop>(shop, |row| row.sold -= heir_sold)?;
+    Ok((moved, gone, lines))
+}
+
+/// By another key, in one partition: deletes what it finds and inserts it again under another.
+#[procedure]
+fn relabel(tx: &Tx, shop: u32, label: Text<8>, ware: u32) -> Result<Option<i32>, Abort> {
+    let found = tx.get_by::<Shelf>(Shelf::BY_LABEL, (shop, label))?;
+    let Some(found) = found else { return Ok(None) };
+    let (old, left) = (found.ware, found.left);
+    tx.delete::<Shelf>((shop, old))?;
+    tx.insert(Shelf { shop, ware, left, label })?;
+    Ok(Some(left))
+}
+
+/// Looks at rows of two shops one after the other, and ends early.
+#[procedure]
+fn compare(tx: &Tx, one: u32, other: u32) -> Result<i64, Abort> {
+    let first = tx.require::<Shop>(one)?;
+    let second = tx.get::<Shop>(other)?;
+    let Some(second) = second else { return Ok(first.sold) };
+    let difference = first.sold - second.sold;
+    Ok(difference)
+}
+
+/// Each iteration needs the one before, wherever that was: as many rounds as there are wares.
+#[procedure]
+fn endless(tx: &Tx, wanted: &[Wanted]) -> Result<u32, Abort> {
+    let mut count = 0u32;
+    for line in wanted {
+        let left = tx.update::<Shelf>((line.shop, line.ware), |shelf| {
+            shelf.left -= line.count;
+            shelf.left
+        })?;
+        if left < 0 {
+            break;
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Its arguments do not tell where it goes.
+#[procedure]
+fn follow(tx: &Tx, shop: u32) -> Result<i64, Abort> {
+    let row = tx.require::<Shop>(shop)?;
+    let next = tx.require::<Shop>(row.next)?;
+    Ok(next.sold)
+}
+
+#[test]
+fn what_cannot_be_divided_is_refused_with_the_reason() {
+    let db = declare(2);
+    db.register(procedures![endless, follow]).expect("sound procedures");
+    let refused = db.divide().expect_err("two of them cannot").to_string();
+    assert!(refused.contains("procedure endless cannot be divided by partition: how many rounds"), "{refused}");
+    assert!(refused.contains("procedure follow cannot be divided by partition: the partition of"), "{refused}");
+    assert!(!refused.contains("procedure order"), "{refused}");
+    let db = Database::in_memory().expect("a database");
+    assert!(db.divide().expect_err("it has no partitions").to_string().contains("Builder::partitions"));
+}
+
+const SHOPS: u64 = 7;
+const WARES: u64 = 5;
+
+fn declare(partitions: usize) -> Database {
+    let db = Database::builder().partitions(partitions).workers(4).open().expect("a valid number");
+    db.create::<Shop>().expect("a valid table");
+    db.create::<Shelf>().expect("a valid table");
+    db.create::<Line>().expect("a valid table");
+    db.create::<Price>().expect("a valid table");
+    transfer::create(&db);
+    db.register(procedures![order, move_wares, close, relabel, compare]).expect("sound procedures");
+    db.register(transfer::set()).expect("sound procedures");
+    db
+}
+
+fn load(db: &Database) {
+    let (shops, shelves) = (db.table::<Shop>().expect("it is there"), db.table::<Shelf>().expect("it is there"));
+    let prices = db.table::<Price>().expect("it is there");
+    let load = db.session().transact(|tx| {
+        for id in 0..SHOPS as u32 {
+            tx.insert(&shops, &Shop { id, sold: 0, next: 0, motto: format!("shop {id}") })?;
+            for ware in 0..WARES as u32 {
+                let label = Text::truncated(&format!("w{ware}"));
+                tx.insert(&shelves, &Shelf { shop: id, ware, left: 20, label })?;
+            }
+        }
+        (0..WARES as u32).try_for_each(|ware| tx.insert(&prices, &Price { ware, price: 1 + i64::from(ware) }))
+    });
+    load.expect("nobody is about");
+    transfer::load(db);
+}
+
+/// Rows of tables that are not everywhere, in order; those of replicated tables apart.
+fn contents(db: &Database) -> (Vec<String>, Vec<String>) {
+    let (all, everywhere) = super::run::contents(db).into_iter().partition(|row| !row.starts_with("price "));
+    (all, everywhere)
+}
+
+/// A database with all rows, and partitions.
+struct Parts {
+    whole: (Database, Session),
+    divided: Vec<(Divided, Session)>,
+    caller: (Divided, Session),
+    rng: Rng,
+    /// Calls over several partitions; in several rounds; that ended in an abort; fragments taken back.
+    met: [u32; 4],
+}
+
+/// What one attempt of a call left to be taken back.
+type Done = Vec<(usize, Undo)>;
+
+impl Parts {
+    fn new(partitions: usize, seed: u64) -> Parts {
+        let whole = declare(partitions);
+        load(&whole);
+        let one = |at| {
+            let db = declare(partitions);
+            let divided = db.divide().expect("all can be divided");
+            divided.fill(&whole, at).expect("an empty database");
+            (divided, db.session())
+        };
+        let divided = (0..partitions).map(one).collect();
+        let caller = declare(partitions);
+        let session = caller.session();
+        let caller = (caller.divide().expect("all can be divided"), session);
+        let session = whole.session();
+        Parts { whole: (whole, session), divided, caller, rng: Rng::from_seed(!seed), met: [0; 4] }
+    }
+
+    fn attempt<P: Declared>(
+        &mut self,
+        procedure: P,
+        arguments: &P::Arguments,
+        done: &mut Done,
+    ) -> Result<P::Output, TransactError> {
+        let call = self.caller.0.call(procedure, arguments)?;
+        let (count, several) = (call.rounds.len(), call.partitions().count_ones() > 1);
+        self.met[0] += u32::from(several);
+        self.met[1] += u32::from(several && count > 1);
+        let (mut found, mut result) = (Vec::new(), None);
+        for round in 0..if several { count } else { 1 } {
+            let (mut here, before) = (if several { call.rounds[round] } else { call.partitions() }, found.clone());
+            while here != 0 {
+                let at = here.trailing_zeros() as usize;
+                here &= here - 1;
+                let round = several.then_some(round as u32);
+                let (procedure, arguments) = (call.procedure, call.arguments.clone());
+                let fragment = Fragment { procedure, arguments, round, found: before.clone() };
+                let (divided, session) = &mut self.divided[at];
+                let mut locks = Vec::new();
+                divided.locks(at, &fragment, &mut locks)?;
+                check_locks(&locks);
+                let (reply, undo) = divided.run(session, at, &fragment, true)?;
+                done.push((at, undo));
+                match reply {
+                    Reply::Found(more) => found.extend(more),
+                    Reply::Output(bytes) => result = Some(bytes),
+                }
+            }
+        }
+        let result = match result {
+            Some(result) => result,
+            None => self.caller.0.put_together(&mut self.caller.1, &call, found)?,
+        };
+        output(procedure, &result)
+    }
+
+    fn undo(&mut self, done: Done) {
+        for (at, undo) in done.into_iter().rev() {
+            let (divided, session) = &mut self.divided[at];
+            divided.undo(session, at, &undo).expect("it is as it was left");
+            self.met[3] += 1;
+        }
+    }
+
+    fn contents(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let (_, everywhere) = contents(&self.whole.0);
+        for (divided, _) in &self.divided {
+            let (rows, own) = contents(divided.database());
+            assert_eq!(own, everywhere);
+            all.extend(rows);
+        }
+        all.sort();
+        all
+    }
+
+    fn run<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
+    where
+        P::Arguments: Debug,
+        P::Output: Debug + PartialEq,
+    {
+        let told = format!("{}{arguments:?}", P::NAME);
+        let before = self.contents();
+        let mut done = Done::new();
+        if self.rng.below(3) == 0 {
+            let _ = self.attempt(procedure, arguments, &mut done);
+            self.undo(std::mem::take(&mut done));
+            assert_eq!(self.contents(), before, "after {told} was taken back");
+        }
+        let got = self.attempt(procedure, arguments, &mut done);
+        let wanted = self.whole.1.call(procedure, arguments).map(|done| done.value);
+        if got.is_err() {
+            self.met[2] += 1;
+            self.undo(done);
+        }
+        agree(&got, &wanted, &told);
+        let mut of_whole = contents(&self.whole.0).0;
+        of_whole.sort();
+        assert_eq!(self.contents(), of_whole, "after {told}");
+    }
+
+    fn any(&mut self) {
+        let mut rng = self.rng.fork();
+        draw(&mut rng, self);
+    }
+}
+
+/// What is done with a call that was drawn.
+trait Drawn {
+    fn call<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
+    where
+        P::Arguments: Debug,
+        P::Output: Debug + PartialEq;
+}
+
+impl Drawn for Parts {
+    fn call<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
+    where
+        P::Arguments: Debug,
+        P::Output: Debug + PartialEq,
+    {
+        self.run(procedure, arguments);
+    }
+}
+
+/// Draws a procedure and arguments.
+fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
+    let shop = |rng: &mut Rng| rng.below(SHOPS) as u32;
+    match rng.below(8) {
+        0..3 => {
+            let near = shop(rng);
+            let one = |rng: &mut Rng| {
+                let shop = if rng.below(2) == 0 { near } else { shop(rng) };
+                let ware = rng.below(WARES + 1).min(rng.below(40)) as u32;
+                Wanted { shop, ware, count: rng.below(6) as i32 }
+            };
+            let wanted = (0..rng.below(5)).map(|_| one(rng)).collect();
+            drawn.call(order, &(near, wanted));
+        }
+        3 => drawn.call(move_wares, &(shop(rng), shop(rng), rng.below(WARES) as u32, rng.below(4) as i32)),
+        4 => drawn.call(close, &(shop(rng), shop(rng))),
+        5 => {
+            let label = Text::truncated(&format!("w{}", rng.below(WARES)));
+            drawn.call(relabel, &(shop(rng), label, rng.below(WARES + 2) as u32));
+        }
+        6 => drawn.call(compare, &(shop(rng), rng.below(SHOPS + 1) as u32)),
+        _ => transfer::any_of(rng, |arguments| drawn.call(transfer::transfer, &arguments)),
+    }
+}
+
+/// A lock names a table at least.
+fn check_locks(locks: &[Lock]) {
+    assert!(locks.iter().all(|lock| lock.what.len() > 2), "{locks:?}");
+}
+
+#[test]
+fn fragments_in_their_partitions_do_what_the_procedure_does_in_one_database() {
+    let seed = seed("fragments_in_their_partitions_do_what_the_procedure_does_in_one_database");
+    let mut all = [0; 4];
+    for partitions in 1..=4 {
+        let mut parts = Parts::new(partitions, seed);
+        (0..150).for_each(|_| parts.any());
+        (0..4).for_each(|at| all[at] += parts.met[at]);
+    }
+    eprintln!("over several partitions, in several rounds, aborted, taken back: {all:?}");
+    assert!(all.iter().all(|met| *met > 30), "{all:?}");
+}
+
+/// A partition with all rows, and calls of it.
+struct Alone {
+    divided: Divided,
+    session: Session,
+    drawn: Option<(Fragment, String)>,
+}
+
+impl Drawn for Alone {
+    fn call<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
+    where
+        P::Arguments: Debug,
+        P::Output: Debug + PartialEq,
+    {
+        let Call { procedure, arguments: bytes, .. } = self.divided.call(procedure, arguments).expect("they tell it");
+        let fragment = Fragment { procedure, arguments: bytes, round: None, found: Vec::new() };
+        self.drawn = Some((fragment, format!("{}{arguments:?}", P::NAME)));
+    }
+}
+
+impl Alone {
+    fn new() -> Alone {
+        let (whole, db) = (declare(1), declare(1));
+        load(&whole);
+        let divided = db.divide().expect("all can be divided");
+        divided.fill(&whole, 0).expect("an empty database");
+        Alone { divided, session: db.session(), drawn: None }
+    }
+
+    fn draw(&mut self, rng: &mut Rng) -> (Fragment, String) {
+        draw(rng, self);
+        self.drawn.take().expect("one is drawn")
+    }
+
+    fn run(&mut self, fragment: &Fragment) -> Result<(Reply, Undo), String> {
+        self.divided.run(&mut self.session, 0, fragment, true).map_err(|error| error.to_string())
+    }
+
+    fn locks(&self, fragment: &Fragment) -> Vec<Lock> {
+        let mut locks = Vec::new();
+        self.divided.locks(0, fragment, &mut locks).expect("its arguments are sound");
+        locks
+    }
+}
+
+/// Promise (c) of a partition, and (e): what does not conflict by its locks may stay when another is taken back, and never was aware of it.
+#[test]
+fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back() {
+    let seed = seed("fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back");
+    let mut rng = Rng::from_seed(seed);
+    let (mut both, mut one) = (Alone::new(), Alone::new());
+    let mut met = 0;
+    for _ in 0..1500 {
+        let ((first, told), (second, too)) = (both.draw(&mut rng), both.draw(&mut rng));
+        let (held, wanted) = (both.locks(&first), both.locks(&second));
+        let conflict = |lock: &Lock| held.iter().any(|at| at.what == lock.what && (at.exclusive || lock.exclusive));
+        if wanted.iter().any(conflict) {
+            continue;
+        }
+        let Ok((_, undo)) = both.run(&first) else { continue };
+        let got = both.run(&second).map(|(reply, _)| reply);
+        both.divided.undo(&mut both.session, 0, &undo).expect("it is as it was left");
+        let alone = one.run(&second).map(|(reply, _)| reply);
+        assert_eq!(got, alone, "{too} after {told}");
+        assert_eq!(
+            contents(both.divided.database()),
+            contents(one.divided.database()),
+            "{told} taken back after {too}"
+        );
+        met += u32::from(!undo.is_empty());
+    }
+    assert!(met > 100, "{met}");
+}
