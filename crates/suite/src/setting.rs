@@ -229,8 +229,9 @@ impl std::fmt::Display for Setting {
 }
 
 /// Every protocol of the registry on every back end on which it opens: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot. On the first back end also with queued decisions, where
-/// the protocol holds transactions, and with snapshots of the present, where it makes them every so often, and as others want it, where it does something for them.
+/// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot, and those that do something for others
+/// also as these want it. On the first back end also with queued decisions, where the protocol holds transactions, and with snapshots of the present, where it
+/// makes them every so often.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let chosen = chosen();
@@ -238,8 +239,8 @@ pub fn matrix(seed: u64) -> Vec<Setting> {
     let hot = |htm: HtmMode| of(htm).filter_map(|setting| setting.all_hot());
     let queued = of(backends[0]).filter_map(|setting| setting.queued());
     let present = of(backends[0]).filter_map(|setting| setting.with_snapshots_of_the_present());
-    let adapting = of(backends[0]).filter_map(|setting| setting.that_adapts());
-    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm))).chain(queued).chain(present).chain(adapting).collect()
+    let adapting = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_adapts());
+    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm)).chain(adapting(htm))).chain(queued).chain(present).collect()
 }
 
 /// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes
@@ -257,7 +258,7 @@ pub fn matrix_of_threads(seed: u64) -> Vec<Setting> {
 pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     let (mut emulated, mut settings): (Vec<_>, Vec<_>) =
         matrix(seed).into_iter().partition(|setting| matches!(setting.htm, HtmMode::Emulated(_)) && given().is_none());
-    emulated.retain(|setting| !setting.hot && setting.commits_in_regions());
+    emulated.retain(|setting| !setting.hot && !setting.adapts && setting.commits_in_regions());
     Rng::from_seed(seed).shuffle(&mut emulated);
     settings.extend(emulated.into_iter().take(2));
     settings

@@ -232,15 +232,16 @@ impl State {
             return numbered.commit(attempt, redo);
         }
         // From its first step to its last it must go on, or never have been.
-        let first = match abort_on_unwind("a chain", || numbered.publish(attempt, &mut AddsTo { notes: &late.notes, redo })) {
-            Ok(tid) => tid,
-            Err(error) => {
-                for write in late.writes.iter() {
-                    attempt.base.writes.push(*write);
+        let first =
+            match abort_on_unwind("a chain", || numbered.publish(attempt, &mut AddsTo { notes: &late.notes, redo })) {
+                Ok(tid) => tid,
+                Err(error) => {
+                    for write in late.writes.iter() {
+                        attempt.base.writes.push(*write);
+                    }
+                    return Err(error);
                 }
-                return Err(error);
-            }
-        };
+            };
         let tid = abort_on_unwind("a chain", || late.publish(attempt, numbered, first, redo));
         drop(window);
         attempt.bases.clear();
