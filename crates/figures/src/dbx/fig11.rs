@@ -75,10 +75,20 @@ pub(crate) const FIGURE: Figure = Figure {
         },
     ],
     claims: &[
-        Claim::new("a transaction of one operation costs a fifth of the throughput", Quantity::Ratio("dbx", BARE)).between(0.7, 1.0).about_regions().because("A transaction begins and ends, copies rows, and prepares its redo entries even for one operation: an update takes \
-                      some 2,000 instructions here, of which the lookup takes 360."),
-        Claim::new("both grow with the threads", Quantity::Scaling("dbx")).at_least(0.7).from_threads(2).about_regions(),
-        Claim::new("what a transaction costs is shared by its operations", Quantity::Widening("dbx", BARE)).of_view(1).at_least(1.0),
+        Claim::new("a transaction of one operation costs a fifth of the throughput", Quantity::Ratio("dbx", BARE))
+            .between(0.7, 1.0)
+            .about_regions()
+            .because(
+                "A transaction begins and ends, copies rows, and prepares its redo entries even for one operation: \
+                 an update takes some 2,000 instructions here, of which the lookup takes 360.",
+            ),
+        Claim::new("both grow with the threads", Quantity::Scaling("dbx"))
+            .at_least(0.7)
+            .from_threads(2)
+            .about_regions(),
+        Claim::new("what a transaction costs is shared by its operations", Quantity::Widening("dbx", BARE))
+            .of_view(1)
+            .at_least(1.0),
     ],
 };
 

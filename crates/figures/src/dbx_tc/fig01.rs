@@ -44,9 +44,25 @@ pub(crate) const FIGURE: Figure = Figure {
         by_contention("run under the lock", Shows::One(FALLBACKS)),
     ],
     claims: &[
-        Claim::new("of regions that write 7 lines at random most abort", Quantity::ValueAt("written at random", 448.0)).between(90.0, 100.0).about_regions().because("Seven lines do not fill the 8 to 12 lines of a set, so the cache is not why; what the paper's array met besides is not said."),
-        Claim::new("what does not fit grows faster than its size at random places: 28 KiB of the 48 that the cache has are too much", Quantity::ValueAt("written at random", 28672.0)).between(90.0, 100.0).about_regions(),
+        Claim::new("of regions that write 7 lines at random most abort", Quantity::ValueAt("written at random", 448.0))
+            .between(90.0, 100.0)
+            .about_regions()
+            .because(
+                "Seven lines do not fill the 8 to 12 lines of a set, so the cache is not why; what the paper's \
+                 array met besides is not said.",
+            ),
+        Claim::new(
+            "what does not fit grows faster than its size at random places: 28 KiB of the 48 that the cache has \
+             are too much",
+            Quantity::ValueAt("written at random", 28672.0),
+        )
+        .between(90.0, 100.0)
+        .about_regions(),
         Claim::new("many transactions take the lock", Quantity::Value("low")).of_view(2).at_least(30.0).about_regions(),
-        Claim::new("little contention is no better than much", Quantity::Ratio("low", "high")).of_view(1).at_most(1.1).from_threads(2).about_regions(),
+        Claim::new("little contention is no better than much", Quantity::Ratio("low", "high"))
+            .of_view(1)
+            .at_most(1.1)
+            .from_threads(2)
+            .about_regions(),
     ],
 };

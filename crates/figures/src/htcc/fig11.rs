@@ -17,7 +17,7 @@ pub(crate) const FIGURE: Figure = Figure {
             .at_most(0.6)
             .from_threads(16)
             .about_regions()
-            .because("A region that gives up takes the locks of its records and not one for all, so others go on."),
+            .because(super::NO_GLOBAL_LOCK),
         Claim::new("it does not depend on the restarts", Quantity::Ratio("HOCC(64)", "HOCC(1)"))
             .between(0.7, 1.3)
             .from_threads(2)

@@ -17,6 +17,7 @@ pub(crate) const FIGURE: Figure = Figure {
         Claim::new("many restarts lead to an abort for every other commit or more", Quantity::Value("HOCC(64)"))
             .at_least(0.4)
             .from_threads(40)
-            .about_regions(),
+            .about_regions()
+            .because(super::NO_GLOBAL_LOCK),
     ],
 };

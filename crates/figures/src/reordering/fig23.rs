@@ -41,7 +41,25 @@ pub(crate) const FIGURE: Figure = Figure {
         View { title: "tail", part: "", x: X, shows: Shows::One(TAIL) },
     ],
     claims: &[
-        Claim::new("at a skew of 0.99 batches by thread have more throughput than the best protocol without", Quantity::Lead("by_thread", &["silo", "tictoc", "dbx", "cicada"])).at_least(1.0).from_threads(8).because("nearly all of a batch write the hottest record, and run one after another on one thread; without batches they hold it for their commit only"),
-        Claim::new("at a skew of 0.99 reordering has more throughput than the best protocol without", Quantity::Lead("occ-batch", &["silo", "tictoc", "dbx", "cicada"])).at_least(1.0).from_threads(8).because("every write builds on a read of its row here: of all who write a row, one in a batch commits; and one thread at a time decides"),
+        Claim::new(
+            "at a skew of 0.99 batches by thread have more throughput than the best protocol without",
+            Quantity::Lead("by_thread", &["silo", "tictoc", "dbx", "cicada"]),
+        )
+        .at_least(1.0)
+        .from_threads(8)
+        .because(
+            "nearly all of a batch write the hottest record, and run one after another on one thread; without \
+                 batches they hold it for their commit only",
+        ),
+        Claim::new(
+            "at a skew of 0.99 reordering has more throughput than the best protocol without",
+            Quantity::Lead("occ-batch", &["silo", "tictoc", "dbx", "cicada"]),
+        )
+        .at_least(1.0)
+        .from_threads(8)
+        .because(
+            "every write builds on a read of its row here: of all who write a row, one in a batch commits; and \
+                 one thread at a time decides",
+        ),
     ],
 };

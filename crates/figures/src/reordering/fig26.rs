@@ -48,7 +48,13 @@ pub(crate) const FIGURE: Figure = Figure {
         View { title: "latency", part: "", x: X, shows: Shows::One(LATENCY) },
     ],
     claims: &[
-        Claim::new("with many clients reordering has more throughput", Quantity::Ratio("reorder", "alone")).at_least(1.0).from_threads(8).because("on few processors a process more costs more than the aborts that it saves: PostgreSQL's clients wait for each other's row locks"),
+        Claim::new("with many clients reordering has more throughput", Quantity::Ratio("reorder", "alone"))
+            .at_least(1.0)
+            .from_threads(8)
+            .because(
+                "on few processors a process more costs more than the aborts that it saves: PostgreSQL's clients \
+                 wait for each other's row locks",
+            ),
         claim("and fewer aborts", 1, Quantity::Ratio("reorder", "alone"), 0.5, ""),
         claim("and less latency", 2, Quantity::Ratio("reorder", "alone"), 1.0, "as of throughput"),
     ],

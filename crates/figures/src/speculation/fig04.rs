@@ -13,16 +13,83 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| by_multi(setting, &SCHEMES),
     views: VIEWS,
     claims: &[
-        Claim::new("without delay: at 20 % blocking is far below speculation", Quantity::RatioAt("blocking", "speculation", 20.0)).of_view(super::NO_DELAY).at_most(0.8).from_threads(super::ROLES),
-        Claim::new("without delay: at 20 % speculation is at least as fast as locking", Quantity::RatioAt("speculation", "locking", 20.0)).of_view(super::NO_DELAY).at_least(1.0).from_threads(super::ROLES),
-        Claim::new("with 40 µs: at 20 % blocking is far below speculation", Quantity::RatioAt("blocking", "speculation", 20.0)).of_view(super::DELAY_40).at_most(0.8).from_threads(super::ROLES),
-        Claim::new("with 40 µs: at 20 % speculation is at least as fast as locking", Quantity::RatioAt("speculation", "locking", 20.0)).of_view(super::DELAY_40).at_least(1.0).from_threads(super::ROLES),
-        Claim::new("with 200 µs: at 20 % blocking is far below speculation", Quantity::RatioAt("blocking", "speculation", 20.0)).of_view(super::DELAY_200).at_most(0.8).from_threads(super::ROLES),
-        Claim::new("with 200 µs: at 20 % speculation is at least as fast as locking", Quantity::RatioAt("speculation", "locking", 20.0)).of_view(super::DELAY_200).at_least(1.0).from_threads(super::ROLES),
-        Claim::new("as in the paper: at 20 % blocking is far below speculation", Quantity::RatioAt("blocking", "speculation", 20.0)).of_view(super::AS_IN_THE_PAPER).at_most(0.8).from_threads(super::ROLES),
-        Claim::new("as in the paper: at 20 % speculation is at least as fast as locking", Quantity::RatioAt("speculation", "locking", 20.0)).of_view(super::AS_IN_THE_PAPER).at_least(1.0).from_threads(super::ROLES),
-        Claim::new("the coordinator is full at 100 %: locking is 45 % above speculation", Quantity::Ratio("locking", "speculation")).of_view(super::AS_IN_THE_PAPER).at_least(1.2).from_threads(super::ROLES).because("The coordinator is full where a message costs it much: 92 µs a transaction in the paper, some 2 µs here, beside transactions of 64 µs."),
-        Claim::new("without delay the coordinator is full at 100 %: locking is above speculation", Quantity::Ratio("locking", "speculation")).of_view(super::NO_DELAY).at_least(1.2).from_threads(super::ROLES),
-        Claim::new("at 0 % all schemes are equal", Quantity::RatioAt("locking", "blocking", 0.0)).of_view(super::AS_IN_THE_PAPER).between(0.95, 1.05).from_threads(super::ROLES),
+        Claim::new(
+            "without delay: at 20 % blocking is far below speculation",
+            Quantity::RatioAt("blocking", "speculation", 20.0),
+        )
+        .of_view(super::NO_DELAY)
+        .at_most(0.8)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "without delay: at 20 % speculation is at least as fast as locking",
+            Quantity::RatioAt("speculation", "locking", 20.0),
+        )
+        .of_view(super::NO_DELAY)
+        .at_least(1.0)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 40 µs: at 20 % blocking is far below speculation",
+            Quantity::RatioAt("blocking", "speculation", 20.0),
+        )
+        .of_view(super::DELAY_40)
+        .at_most(0.8)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 40 µs: at 20 % speculation is at least as fast as locking",
+            Quantity::RatioAt("speculation", "locking", 20.0),
+        )
+        .of_view(super::DELAY_40)
+        .at_least(1.0)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 200 µs: at 20 % blocking is far below speculation",
+            Quantity::RatioAt("blocking", "speculation", 20.0),
+        )
+        .of_view(super::DELAY_200)
+        .at_most(0.8)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "with 200 µs: at 20 % speculation is at least as fast as locking",
+            Quantity::RatioAt("speculation", "locking", 20.0),
+        )
+        .of_view(super::DELAY_200)
+        .at_least(1.0)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "as in the paper: at 20 % blocking is far below speculation",
+            Quantity::RatioAt("blocking", "speculation", 20.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_most(0.8)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "as in the paper: at 20 % speculation is at least as fast as locking",
+            Quantity::RatioAt("speculation", "locking", 20.0),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_least(1.0)
+        .from_threads(super::ROLES),
+        Claim::new(
+            "the coordinator is full at 100 %: locking is 45 % above speculation",
+            Quantity::Ratio("locking", "speculation"),
+        )
+        .of_view(super::AS_IN_THE_PAPER)
+        .at_least(1.2)
+        .from_threads(super::ROLES)
+        .because(
+            "The coordinator is full where a message costs it much: 92 µs a transaction in the paper, some 2 \
+                 µs here, beside transactions of 64 µs.",
+        ),
+        Claim::new(
+            "without delay the coordinator is full at 100 %: locking is above speculation",
+            Quantity::Ratio("locking", "speculation"),
+        )
+        .of_view(super::NO_DELAY)
+        .at_least(1.2)
+        .from_threads(super::ROLES),
+        Claim::new("at 0 % all schemes are equal", Quantity::RatioAt("locking", "blocking", 0.0))
+            .of_view(super::AS_IN_THE_PAPER)
+            .between(0.95, 1.05)
+            .from_threads(super::ROLES),
     ],
 };
