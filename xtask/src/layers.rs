@@ -308,7 +308,8 @@ mod tests {
         let (full, line) = ("let x = 1;\n".repeat(most), "let x = 1;\n");
         assert_eq!(lines(&Tree::of(&[(&code, &full), (&others, &full), (&format!("{folder}/README.md"), &full)])), []);
         let over = Tree::of(&[(&code, &full), (&format!("{folder}/scan/mod.rs"), line)]);
-        assert_one(&lines(&over), &["crates/seriatim/src: 5521 lines", "at most 5520", "belongs to engine"]);
+        let (found, bound) = (format!("{folder}: {} lines", most + 1), format!("at most {most}"));
+        assert_one(&lines(&over), &[&found, &bound, "belongs to engine"]);
         // Not those of tests, wherever they are declared.
         let declares = format!("{}#[cfg(test)]\nmod tests;\n", "let x = 1;\n".repeat(most - 2));
         for (parent, tests) in [("tx.rs", "tx/tests.rs"), ("lib.rs", "tests.rs"), ("scan/mod.rs", "scan/tests.rs")] {
