@@ -55,7 +55,9 @@ impl SnapshotHorizon {
         round.noted = round.noted.min(whole);
         // ORDERING: before the caller advances S: a commit that has a number which they do not show has loaded S with acquire, or in a region,
         // before it looks where this is.
-        self.epoch.fetch_min(whole.0, Ordering::Release);
+        // Whoever changes it holds the lock.
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        self.epoch.store(epoch.min(whole.0), Ordering::Release);
     }
 
     /// Snapshots taken from now on need nothing that was replaced up to this epoch. Notes it, if those have gone offline whom the one
