@@ -15,11 +15,11 @@
 //! (a) A fragment depends on the rows of its partition and its work alone: procedures draw nothing and know no time. (b) What fails is rolled back, as
 //! any transaction is. (c) Rows are put back write by write; under `locking` rows of others' footprints are not among them. (d) Panics of procedures are
 //! caught where they run; one of the database is none of theirs, and ends the owner. (e) The footprint is that of the arguments, with a lock on all rows of a
-//! table in the partition's value where they do not tell keys.
+//! table in the partition's value where they do not tell keys, and on everything where the footprint ends early or panics.
 
 mod program;
 
-use seriatim::procedure::divided::{Divided, Fragment, Reply, Undo};
+use seriatim::procedure::divided::{Divided, Fragment, Lock, Reply, Undo};
 use seriatim::{Session, TransactError};
 use seriatim_partition::{LockMode, Partition, PartitionId, TransactionId};
 
@@ -101,8 +101,10 @@ impl Partition for Participant {
 
     fn footprint(&self, work: &Fragment, locks: &mut Vec<(Vec<u8>, LockMode)>) {
         let mut all = Vec::new();
-        // Arguments that are none fail where the fragment runs, before it touches anything.
-        let _ = self.divided.locks(self.at, work, &mut all);
+        // Arguments that are none fail where the fragment runs. Until then it has what has not been told.
+        if self.divided.locks(self.at, work, &mut all).is_err() {
+            all = vec![Lock::of_all(true)];
+        }
         let mode = |exclusive| if exclusive { LockMode::Exclusive } else { LockMode::Shared };
         locks.extend(all.into_iter().map(|lock| (lock.what, mode(lock.exclusive))));
     }

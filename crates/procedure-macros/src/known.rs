@@ -54,6 +54,8 @@ struct Slicer<'f> {
     variables: &'f [Variable],
     /// What is settled, without what the slice cannot bind.
     known: Known,
+    /// Whether the innermost loop has a jump out of an iteration that the slice does not follow.
+    skips: bool,
 }
 
 /// How much is known of the way to a step.
@@ -74,7 +76,7 @@ pub(crate) fn slice<'t>(
 ) -> Vec<Node<'t>> {
     let Some(first) = steps.first() else { return Vec::new() };
     let region = first.id.index()..steps.iter().map(end).max().unwrap_or_default();
-    let mut slicer = Slicer { wanted, variables: &procedure.variables, known: flow.settled(&region) };
+    let mut slicer = Slicer { wanted, variables: &procedure.variables, known: flow.settled(&region), skips: false };
     let mut nodes = slicer.steps(steps, PathConditions { to_end: true, to_loop: false });
     prune(&mut nodes, &mut Known::new(), false);
     nodes
@@ -115,7 +117,10 @@ impl Slicer<'_> {
                 false => self.leaves_out(pattern),
             },
             StepKind::LetElse { pattern, value, otherwise } => {
-                let jump = otherwise.0.last().and_then(jump);
+                let jump = match otherwise.0.split_last() {
+                    Some((last, before)) if !before.iter().any(skips) => jump(last),
+                    _ => None,
+                };
                 let follows = match jump {
                     Some(Jump::End) => path.to_end,
                     Some(_) => path.to_loop,
@@ -123,7 +128,10 @@ impl Slicer<'_> {
                 };
                 match self.knows(value) && follows {
                     true => nodes.push(Node::Let(step, jump)),
-                    false => self.leaves_out(pattern),
+                    false => {
+                        self.skips |= matches!(jump, None | Some(Jump::Break | Jump::Continue));
+                        self.leaves_out(pattern);
+                    }
                 }
             }
             StepKind::Operation { operation, .. } => self.operation(operation, nodes),
@@ -151,25 +159,34 @@ impl Slicer<'_> {
                 }
             }
             StepKind::For { pattern, over, body } => {
+                let skips = std::mem::replace(&mut self.skips, false);
                 // A list that the loop takes for itself is not looked at before.
                 let takes =
                     matches!(&*over.kind, ExpressionKind::Variable(list) if !self.variables[list.index()].borrowed);
                 if self.knows(over) && !takes {
-                    let inside = self.steps(&body.0, PathConditions { to_end: path.to_end, to_loop: true });
+                    let mut inside = self.steps(&body.0, PathConditions { to_end: path.to_end, to_loop: true });
+                    if self.skips {
+                        // It may pass by the other jumps of the loop.
+                        inside = self.steps(&body.0, PathConditions { to_end: false, to_loop: false });
+                    }
                     nodes.push(Node::For(pattern, over, inside));
                 } else {
                     self.leaves_out(pattern);
                     self.perhaps(&body.0, nodes);
                 }
+                self.skips = skips;
             }
             StepKind::Scope((), inner) => nodes.push(Node::Scope(self.steps(&inner.0, path))),
             StepKind::ForEach { operation, body, .. } => {
+                let skips = self.skips;
                 self.operation(operation, nodes);
                 self.perhaps(&body.0, nodes);
+                self.skips = skips;
             }
             StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => match jump(step) {
                 Some(Jump::End) if path.to_end => nodes.push(Node::Jump(Jump::End)),
                 Some(inner) if path.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
+                Some(Jump::Break | Jump::Continue) => self.skips = true,
                 _ => {}
             },
             StepKind::Declare(_) | StepKind::Assign { .. } | StepKind::Yield(_) => {}
@@ -186,6 +203,12 @@ impl Slicer<'_> {
             nodes.push(Node::Touch(operation));
         }
     }
+}
+
+/// Whether a step may go out of the iteration that it is in.
+fn skips(step: &Step) -> bool {
+    let inside = || visit::blocks(step).into_iter().flat_map(|block| &block.0).any(skips);
+    matches!(step.kind, StepKind::Break | StepKind::Continue) || inside()
 }
 
 fn jump(step: &Step) -> Option<Jump> {
@@ -380,6 +403,21 @@ mod tests {
             "let row = tx.require::<T>(a)?; for line in list { if row.flag { break; } tx.delete::<T>(line.id)?; }
             let Some(x) = first(list) else { return Ok(a) }; tx.delete::<T>(x)?; if a > 3 { return Ok(a); } Ok(a)";
         assert_eq!(sliced(body), "0 for{1} let-else-End 2");
+    }
+
+    #[test]
+    fn jumps_that_data_may_pass_by_are_not_followed() {
+        // Where a row says `continue`, or `break`, the known jump is not come to.
+        let body = "let row = tx.require::<T>(a)?;
+            for line in list { if row.flag { continue; } if line.id == a { break; } tx.delete::<T>(line.id)?; } Ok(a)";
+        assert_eq!(sliced(body), "0 for{1}");
+        let body = "let row = tx.require::<T>(a)?;
+            for line in list { if line.id == a { return Ok(a); } tx.delete::<T>(line.id)?; if row.flag { break; } }
+            tx.delete::<T>(a)?; Ok(a)";
+        assert_eq!(sliced(body), "0 for{1} 2");
+        let body = "for line in list { let row = tx.get::<T>(line.id)?; let Some(row) = row else { continue };
+            for other in list { if other.id == a { break; } tx.delete::<T>(other.id)?; } } Ok(a)";
+        assert_eq!(sliced(body), "for{0 for{if{Break|} 1}}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub enum Reply {
     Found(Vec<u8>),
 }
 
-/// What a fragment locks: rows, or all rows of a table that have the value which names the partition. Equal bytes are the same thing.
+/// What a fragment locks: rows, all rows of a table that have the value which names the partition, or everything. Equal bytes are the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lock {
     /// What.
@@ -112,6 +112,12 @@ pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), Trans
 }
 
 impl Lock {
+    /// On everything of a partition. Whoever knows all that it locks besides shares it.
+    pub fn of_all(exclusive: bool) -> Lock {
+        // All others begin with the number of a table.
+        Lock { what: Vec::new(), exclusive }
+    }
+
     /// On all rows of a table, by its number, with this value of the column that names the partition.
     pub fn of_value(table: u16, value: &PartitionValue, exclusive: bool) -> Lock {
         let mut what = table.to_be_bytes().to_vec();

@@ -2,7 +2,7 @@
 //!
 //! An operation's partition is known if
 //! 1. the value that names it is a part of the arguments: it is read from there; or
-//! 2. the arguments tell the whole key, as the footprint does, for each iteration; or
+//! 2. the arguments tell the whole key, and the generated footprint visits it, for each iteration; or
 //! 3. another operation is known by 2 that runs whenever this one does, with the same value.
 //!
 //! Reads of what every partition has need none. A procedure with any other operation has all partitions, and registration says why. What
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use seriatim_catalog::{ColumnType, Key, PartitionValue};
 use seriatim_procedure::Datum;
-use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::ir::{OperationId, Procedure};
 use seriatim_procedure::plan::{Operation, Plan, Symbol};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
 
@@ -26,7 +26,8 @@ pub trait Arguments {
     fn part(&self, path: &[Arc<str>]) -> Option<Datum>;
 
     /// Calls `visit` for each access whose keys the arguments tell: with the operation, and the bounds of its keys.
-    fn visit(&self, visit: &mut Visit<'_>);
+    /// Whether those are all: it may end early, where it computes what the call may not come to.
+    fn visit(&self, visit: &mut Visit<'_>) -> bool;
 }
 
 /// Is told an operation, and the bounds of its keys.
@@ -37,6 +38,8 @@ pub type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
 pub struct Reach {
     /// Why its calls have all of them, if they do.
     pub everywhere: Option<String>,
+    /// By operation: whether the footprint tells all its keys, if it comes to its end.
+    is_told: Vec<bool>,
     /// Parts of the arguments, by the names of fields, that name partitions by a value of this type.
     parts: Vec<(Vec<Arc<str>>, ColumnType)>,
     /// Constants that do.
@@ -92,16 +95,19 @@ enum Known {
 }
 
 impl Reach {
-    /// Of a procedure with this plan, whose tables are there.
-    pub fn new(plan: &Plan, declaration: &Procedure, engine: &Engine) -> Reach {
-        let mut reach = Reach::default();
+    /// Of a procedure with this plan, whose tables are there. `visited` are the operations whose keys [`Arguments::visit`] has.
+    pub fn new(plan: &Plan, declaration: &Procedure, visited: &[OperationId], engine: &Engine) -> Reach {
+        let touches = plan.footprint().touches.into_iter();
+        let is_told = |id: usize| visited.iter().any(|visited| visited.index() == id);
+        let is_told = touches.enumerate().map(|(id, touch)| touch.known && is_told(id)).collect();
+        let mut reach = Reach { is_told, ..Reach::default() };
         for id in 0..plan.operations.len() {
             let operation = &plan.operations[id];
             let Some(set) = engine.find(&plan.tables[operation.table].name) else {
                 reach.everywhere = Some(format!("the table of {} is gone", plan.label(id)));
                 return reach;
             };
-            let by = match known(plan, declaration, id, &set) {
+            let by = match known(plan, declaration, &reach.is_told, id, &set) {
                 Ok(Known::Nowhere) => By::Nothing,
                 Ok(Known::Part(path)) => {
                     let column =
@@ -130,6 +136,11 @@ impl Reach {
             reach.by.push(by);
         }
         reach
+    }
+
+    /// Whether the footprint of a call tells all keys of an operation, if it comes to its end.
+    pub fn is_told(&self, operation: usize) -> bool {
+        self.is_told[operation]
     }
 
     /// Where each operation of a call with these arguments may run.
@@ -181,10 +192,15 @@ impl Reach {
             place.values.extend(value.filter(|value| !place.values.contains(value)));
         };
         let told = catch_unwind(AssertUnwindSafe(|| arguments.visit(&mut visit)));
-        match (told, failed) {
-            (Ok(()), None) => Ok(places),
-            (_, table) => Err(TransactError::NoPartition { table: table.unwrap_or_default(), key: "a key".to_owned() }),
+        if let Some(table) = failed {
+            return Err(TransactError::NoPartition { table, key: "a key".to_owned() });
         }
+        if !told.unwrap_or(false) {
+            // What it had still to tell may be anywhere.
+            let all = (0..partitions.count()).fold(PartitionSet::NONE, |all, at| all.union(PartitionSet::one(at)));
+            places.iter_mut().for_each(|place| place.partitions = all);
+        }
+        Ok(places)
     }
 
     /// The partitions of a call with these arguments.
@@ -236,14 +252,14 @@ impl Reach {
         // A pure function that panics does so where the procedure runs, if it gets there.
         let told = catch_unwind(AssertUnwindSafe(|| arguments.visit(&mut visit)));
         match (told, all) {
-            (Err(_), _) => Ok(PartitionSet::ALL),
-            (Ok(()), all) => all.map_err(|table| TransactError::NoPartition { table, key: "a key".to_owned() }),
+            (Err(_) | Ok(false), _) => Ok(PartitionSet::ALL),
+            (Ok(true), all) => all.map_err(|table| TransactError::NoPartition { table, key: "a key".to_owned() }),
         }
     }
 }
 
 /// How the partition of an operation follows from the arguments; or why it does not.
-fn known(plan: &Plan, declaration: &Procedure, id: usize, set: &TableSet) -> Result<Known, String> {
+fn known(plan: &Plan, declaration: &Procedure, told: &[bool], id: usize, set: &TableSet) -> Result<Known, String> {
     let operation = &plan.operations[id];
     let everywhere = |index: &usize| matches!(set.indexes[*index].table.placement, Placement::Everywhere);
     let written = operation.accesses.iter().filter(|access| access.changes());
@@ -266,7 +282,7 @@ fn known(plan: &Plan, declaration: &Procedure, id: usize, set: &TableSet) -> Res
     {
         return Ok(Known::Constant(number));
     }
-    let is_told = |id: usize| plan.footprint().touches[id].known && has_place(&plan.operations[id], set);
+    let is_told = |id: usize| told[id] && has_place(&plan.operations[id], set);
     let same = |other: &Operation| other.table == operation.table && other.partition.as_ref() == Some(symbol);
     let tells = |other: &usize| {
         let found = &plan.operations[*other];

@@ -1,4 +1,4 @@
-//! `Declared::footprint`: the accesses whose keys depend on the arguments alone.
+//! `Declared::footprint`: the accesses whose keys depend on the arguments alone; and which operations' these are.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,7 +10,7 @@ use super::{bind_arguments, index_field, library, own, table_field};
 use crate::known;
 use crate::tree::{KeyRange, Operation, OperationKind, Procedure, Source};
 
-/// The function.
+/// The function, and the operations that it visits.
 pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>) -> TokenStream {
     let (library, handles, arguments, visit) = (library(), own("handles"), own("arguments"), own("visit"));
     let lets = bind_arguments(procedure);
@@ -18,15 +18,20 @@ pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>) -> TokenStrea
     let look =
         SliceEmitter::closure(procedure, &nodes, Reach::Whole, &|code, operation| touch(procedure, code, operation));
     let lets = (!nodes.is_empty()).then_some(lets);
+    let mut visited = Vec::new();
+    known::operations(&nodes, &mut |operation| visited.push(operation.id.0));
     quote! {
+        const TOLD: &'static [#library::ir::OperationId] = &[#(#library::ir::OperationId(#visited)),*];
+
         #[allow(unused_variables)]
         fn footprint(
             #handles: &Self::Handles,
             #arguments: &Self::Arguments,
             #visit: &mut dyn ::core::ops::FnMut(#library::Touch<'_>),
-        ) {
+        ) -> bool {
             #lets
-            #look
+            // Where it ends early, the steps themselves say why.
+            (#look).is_ok()
         }
     }
 }

@@ -69,12 +69,21 @@ impl<'p> Plan<'p> {
         self.flow.map(|flow| known::slice(self.procedure, flow, steps, &wanted)).unwrap_or_default()
     }
 
+    /// A slice that fetches. Where it ends early, the steps themselves say why.
+    fn look(&self, nodes: &[Node<'_>], reach: Reach) -> TokenStream {
+        if nodes.is_empty() {
+            return TokenStream::new();
+        }
+        let look = SliceEmitter::closure(self.procedure, nodes, reach, &fetch);
+        quote!(let _ = #look;)
+    }
+
     /// What stands before the step of the body at this position.
     pub(super) fn before(&self, position: usize) -> TokenStream {
         let tx = &self.procedure.tx;
         let waves = self.waves.iter().enumerate().filter(|(_, stands)| !self.fetched_nothing && **stands == position);
         let waves = waves.map(|(at, _)| match at {
-            0 => SliceEmitter::closure(self.procedure, &self.slice_of_entry(), Reach::Near, &fetch),
+            0 => self.look(&self.slice_of_entry(), Reach::Near),
             _ => quote!(#tx.advance_prefetch();),
         });
         when_wanted(self.procedure, quote!(#(#waves)*))
@@ -93,7 +102,7 @@ impl<'p> Plan<'p> {
             return None;
         }
         self.fetched.borrow_mut().extend(&fetched);
-        let look = SliceEmitter::closure(self.procedure, &nodes, Reach::Batch, &fetch);
+        let look = self.look(&nodes, Reach::Batch);
         let (tx, iteration) = (&self.procedure.tx, iteration());
         let fetch = when_wanted(self.procedure, quote!(#look #tx.advance_prefetch(); #tx.advance_prefetch();));
         Some(quote!(if #iteration.is_multiple_of(#BATCH) { #fetch }))

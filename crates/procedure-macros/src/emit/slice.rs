@@ -50,16 +50,13 @@ pub(super) fn iteration() -> syn::Ident {
 }
 
 impl<'p> SliceEmitter<'p> {
-    /// The slice as a closure that is called.
+    /// The slice as a closure that is called: an expression that is an error where it ended early.
     pub(super) fn closure(
         procedure: &'p Procedure,
         nodes: &[Node<'_>],
         reach: Reach,
         touch: &'p dyn Fn(&Code<'p>, &Operation) -> TokenStream,
     ) -> TokenStream {
-        if nodes.is_empty() {
-            return TokenStream::new();
-        }
         let depth = Cell::new(0);
         let emitter = SliceEmitter { code: Code { in_slice: true, ..Code::new(procedure) }, touch, reach, depth };
         let (library, look, nodes) = (library(), own("look"), emitter.nodes(nodes));
@@ -70,8 +67,7 @@ impl<'p> SliceEmitter<'p> {
                     #nodes
                     ::core::result::Result::Ok(())
                 };
-                // Where it ends early, the steps themselves say why.
-                let _ = #look();
+                #look()
             }
         }
     }

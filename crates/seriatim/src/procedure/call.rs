@@ -312,8 +312,8 @@ impl<P: Declared> reach::Arguments for Straight<'_, P> {
         self.arguments.part(path)
     }
 
-    fn visit(&self, visit: &mut reach::Visit<'_>) {
-        P::footprint(self.handles, self.arguments, &mut |touch| touch.bounds(visit));
+    fn visit(&self, visit: &mut reach::Visit<'_>) -> bool {
+        P::footprint(self.handles, self.arguments, &mut |touch| touch.bounds(visit))
     }
 }
 

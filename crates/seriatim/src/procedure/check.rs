@@ -42,7 +42,7 @@ pub(crate) fn run_checked<P: Declared>(
 }
 
 /// Tells each row or range that the arguments fix.
-type Footprint<'f> = dyn Fn(&mut dyn FnMut(Touch<'_>)) + 'f;
+type Footprint<'f> = dyn Fn(&mut dyn FnMut(Touch<'_>)) -> bool + 'f;
 
 /// What a footprint told before the execution.
 #[derive(Debug)]
@@ -84,8 +84,8 @@ impl<'j> PlanChecker<'j> {
     fn new(entry: &'j Entry, arguments: Datum, footprint: &Footprint<'_>) -> PlanChecker<'j> {
         let mut told = Vec::new();
         let tell = AssertUnwindSafe(|| footprint(&mut |touch| told.push(Told::from(touch))));
-        // A key that panics when it is looked at ahead is judged by what the execution does.
-        let told = catch_unwind(tell).is_ok().then_some(told);
+        // Where it ends early, or panics, keys are judged by what the execution does.
+        let told = catch_unwind(tell).unwrap_or(false).then_some(told);
         PlanChecker { plan: &entry.plan, told, declaration: &entry.declaration, arguments }
     }
 

@@ -14,6 +14,8 @@ pub trait Declared: Copy + Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether [`Declared::scheduled`] follows its schedule step by step; else it only runs whole.
     const SCHEDULES: bool = false;
+    /// The operations all of whose keys [`Declared::footprint`] visits, if it comes to its end.
+    const TOLD: &'static [ir::OperationId] = &[];
     /// Its parameters, owned: the type itself if there is one, else a tuple.
     type Arguments: Data + Send + Sync + 'static;
     /// Its result.
@@ -59,11 +61,12 @@ pub trait Declared: Copy + Send + Sync + 'static {
         schedule.run_whole(tx, |tx| Self::straight(&tx.core, handles, arguments))
     }
 
-    /// Calls `visit` for each access whose keys depend on the arguments alone, also those in loops and branches over arguments.
+    /// Calls `visit` for each access whose keys depend on the arguments alone, also those in loops and branches over arguments. Returns
+    /// whether it came to its end: arithmetic or an index in a branch that data decide may end it where the procedure goes on.
     ///
     /// # Panics
     /// If a `#[pure]` function that computes a key panics; the procedure itself may have ended before it called it.
-    fn footprint(handles: &Self::Handles, arguments: &Self::Arguments, visit: &mut dyn FnMut(Touch<'_>));
+    fn footprint(handles: &Self::Handles, arguments: &Self::Arguments, visit: &mut dyn FnMut(Touch<'_>)) -> bool;
 }
 
 /// Procedures to be registered together. [`procedures!`](crate::procedures) makes one.

@@ -41,7 +41,7 @@ type Ran = Result<(Reply, Undo), TransactError>;
 pub(crate) struct Compiled {
     spread: fn(&Entry, &Division, &Partitions, &[u8]) -> Result<Spread, TransactError>,
     run: fn(&mut Runner, &Entry, &Job<'_>) -> Ran,
-    visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<(), TransactError>,
+    visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<bool, TransactError>,
 }
 
 type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
@@ -77,10 +77,11 @@ fn spread<P: Declared>(
     division.call(&entry.reach, &straight, partitions)
 }
 
-fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), TransactError> {
+/// Whether the footprint came to its end. One that panics does not: the fragment says why, if it gets there.
+fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Result<bool, TransactError> {
     let arguments = arguments::<P>(bytes)?;
-    Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments }.visit(visit);
-    Ok(())
+    let straight = Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments };
+    Ok(catch_unwind(AssertUnwindSafe(|| straight.visit(visit))).unwrap_or(false))
 }
 
 fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
@@ -173,7 +174,6 @@ impl Database {
                     continue;
                 }
             };
-            let touches = plan.footprint().touches;
             let locks = plan.operations.iter().enumerate().map(|(id, operation)| {
                 division.round(id)?;
                 let name = &plan.tables[operation.table].name;
@@ -183,7 +183,7 @@ impl Database {
                     tables.len() - 1
                 });
                 let changes_indexes = operation.accesses.iter().any(|of| of.index.is_some() && of.changes());
-                let is_row = touches[id].known && operation.kind != Kind::Scan && operation.index.is_none();
+                let is_row = entry.reach.is_told(id) && operation.kind != Kind::Scan && operation.index.is_none();
                 by_rows[table] &= is_row && !changes_indexes;
                 Some((table as u16, operation.changes()))
             });
@@ -294,7 +294,8 @@ impl Divided {
     }
 
     /// What a fragment locks at a partition. What keys are not told before they run is locked by the value that names the partition, and so is
-    /// all of a table of which that holds for one operation of the set.
+    /// all of a table of which that holds for one operation of the set. Everything of the partition is locked too, which may be shared, unless
+    /// the footprint ended before it had told all.
     ///
     /// # Errors
     /// The bytes of its arguments are none.
@@ -323,7 +324,9 @@ impl Divided {
                 locks.push(Lock::of_row(table, key, exclusive));
             }
         };
-        (entry.compiled.visit)(entry, &fragment.arguments, &mut row)
+        let is_whole = (entry.compiled.visit)(entry, &fragment.arguments, &mut row)?;
+        locks.push(Lock::of_all(!is_whole));
+        Ok(())
     }
 }
 

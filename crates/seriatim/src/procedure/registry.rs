@@ -463,8 +463,8 @@ impl Database {
         let share_max = if option(&REPAIR_ALL, 0) == 1 { 100 } else { option(&REPAIR_SHARE_MAX, 100) };
         let repairs = Repairs::new(steps_of.zip(followers)).up_to(share_max);
         let repair_from = option(&REPAIR_FROM, 0);
-        let Erased { name, id, call_by_name, interpret_by_name, compiled, .. } = *procedure;
-        let reach = Reach::new(&plan, &declaration, self.engine());
+        let Erased { name, id, call_by_name, interpret_by_name, compiled, told, .. } = *procedure;
+        let reach = Reach::new(&plan, &declaration, told, self.engine());
         let plan = Arc::new(plan);
         Ok(Entry {
             name,

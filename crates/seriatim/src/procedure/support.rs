@@ -28,6 +28,7 @@ pub struct Erased {
     pub(crate) name: &'static str,
     pub(crate) id: TypeId,
     pub(crate) schedules: bool,
+    pub(crate) told: &'static [ir::OperationId],
     pub(crate) declaration: fn() -> ir::Procedure,
     pub(crate) handles: MakeHandles,
     pub(crate) call_by_name: CallByName,
@@ -41,6 +42,7 @@ impl Erased {
             name: P::NAME,
             id: TypeId::of::<P>(),
             schedules: P::SCHEDULES,
+            told: P::TOLD,
             declaration: P::declaration,
             handles: |database, columns| {
                 let mut handles = P::handles(database)?;

@@ -405,9 +405,11 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
     }
 }
 
-/// A lock names a table at least.
+/// A lock names a table at least, or is on everything: shared, as these footprints come to their ends.
 fn check_locks(locks: &[Lock]) {
-    assert!(locks.iter().all(|lock| lock.what.len() > 2), "{locks:?}");
+    let all = Lock::of_all(false);
+    assert!(locks.iter().all(|lock| lock.what.len() > 2 || *lock == all), "{locks:?}");
+    assert!(locks.contains(&all), "{locks:?}");
 }
 
 #[test]
@@ -494,4 +496,145 @@ fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back() 
         met += u32::from(!undo.is_empty());
     }
     assert!(met > 100, "{met}");
+}
+
+/// Reads a row whose key its arguments tell.
+#[procedure]
+fn look(tx: &Tx, shop: u32, number: u32) -> Result<Option<i64>, Abort> {
+    let line = tx.get::<Line>((shop, number, 0))?;
+    let Some(line) = line else { return Ok(None) };
+    Ok(Some(line.price))
+}
+
+/// The arguments decide its key, and its footprint does not follow a variable that is assigned.
+#[procedure]
+fn raise(tx: &Tx, shop: u32, by: u32) -> Result<bool, Abort> {
+    let mut number = 3u32;
+    number += by;
+    let raised = tx.update_if::<Line>((shop, number, 0), |line| line.price += 1)?;
+    Ok(raised.is_some())
+}
+
+/// Writes a row whose key is one of its arguments, and one that its footprint has after what data may pass by.
+#[procedure]
+fn skip(tx: &Tx, shop: u32, wanted: &[Wanted], number: u32) -> Result<u32, Abort> {
+    let row = tx.require::<Shop>(shop)?;
+    let mut count = 0u32;
+    for line in wanted {
+        if row.sold == 0 {
+            continue;
+        }
+        let changed = tx.update_if::<Line>((line.shop, line.ware - 1, 0), |line| line.price += 1)?;
+        if changed.is_some() {
+            count += 1;
+        }
+    }
+    tx.update_if::<Line>((shop, number, 0), |line| line.price += 1)?;
+    Ok(count)
+}
+
+#[pure]
+fn not_nine(number: u32) -> u32 {
+    assert!(number != 9, "nine");
+    number
+}
+
+/// Its key is computed by what panics.
+#[procedure]
+fn pick(tx: &Tx, shop: u32, number: u32) -> Result<bool, Abort> {
+    let picked = tx.update_if::<Line>((shop, not_nine(number), 0), |line| line.price += 1)?;
+    Ok(picked.is_some())
+}
+
+/// Goes through a list that is its own, which no footprint looks at.
+#[procedure]
+fn own_list(tx: &Tx, shops: Vec<u32>) -> Result<u32, Abort> {
+    let mut count = 0u32;
+    for shop in shops {
+        let sold = tx.update_if::<Shop>(shop, |shop| shop.sold += 1)?;
+        if sold.is_some() {
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn only(partitions: usize, procedures: seriatim::procedure::Procedures) -> Divided {
+    let db = Database::builder().partitions(partitions).workers(2).open().expect("a valid number");
+    let shops = db.create::<Shop>().expect("a valid table");
+    db.create::<Line>().expect("a valid table");
+    db.register(procedures).expect("sound procedures");
+    let load = db.session().transact(|tx| tx.insert(&shops, &Shop { id: 1, sold: 0, next: 0, motto: String::new() }));
+    load.expect("nobody is about");
+    db.divide().expect("all can be divided")
+}
+
+fn fragment<P: Declared>(divided: &Divided, procedure: P, arguments: &P::Arguments) -> Fragment {
+    let Call { procedure, arguments, .. } = divided.call(procedure, arguments).expect("they tell it");
+    Fragment { procedure, arguments, round: None, found: Vec::new() }
+}
+
+fn locks_of<P: Declared>(divided: &Divided, procedure: P, arguments: &P::Arguments) -> Vec<Lock> {
+    let mut locks = Vec::new();
+    divided.locks(0, &fragment(divided, procedure, arguments), &mut locks).expect("its arguments are sound");
+    locks
+}
+
+fn conflict(some: &[Lock], others: &[Lock]) -> bool {
+    let with = |lock: &Lock| others.iter().any(|at| at.what == lock.what && (at.exclusive || lock.exclusive));
+    some.iter().any(with)
+}
+
+#[test]
+fn a_key_that_the_footprint_does_not_tell_is_locked_with_all_of_its_value() {
+    let divided = only(1, procedures![look, raise]);
+    let raised = locks_of(&divided, raise, &(1, 2));
+    assert!(conflict(&raised, &locks_of(&divided, look, &(1, 5))), "{raised:?}");
+    assert!(!conflict(&raised, &locks_of(&divided, look, &(2, 5))), "{raised:?}");
+    // Where all tell theirs, rows are locked.
+    let divided = only(1, procedures![look, pick]);
+    let picked = locks_of(&divided, pick, &(1, 5));
+    assert!(conflict(&picked, &locks_of(&divided, look, &(1, 5))), "{picked:?}");
+    assert!(!conflict(&picked, &locks_of(&divided, look, &(1, 6))), "{picked:?}");
+}
+
+#[test]
+fn a_partition_that_only_an_untold_key_names_is_refused() {
+    let db = declare(2);
+    db.register(procedures![own_list]).expect("a sound procedure");
+    let refused = db.divide().expect_err("it cannot").to_string();
+    assert!(refused.contains("procedure own_list cannot be divided by partition: the partition of"), "{refused}");
+}
+
+#[test]
+fn a_footprint_that_ends_early_locks_everything_and_goes_everywhere() {
+    let divided = only(1, procedures![look, skip]);
+    let line = |shop, ware| Wanted { shop, ware, count: 0 };
+    let whole = locks_of(&divided, skip, &(1, vec![line(1, 4)], 5));
+    assert!(conflict(&whole, &locks_of(&divided, look, &(1, 3))), "{whole:?}");
+    assert!(conflict(&whole, &locks_of(&divided, look, &(1, 5))), "{whole:?}");
+    assert!(!conflict(&whole, &locks_of(&divided, look, &(1, 4))), "{whole:?}");
+    let early = (1, vec![line(1, 0), line(0, 4)], 5);
+    let locks = locks_of(&divided, skip, &early);
+    assert!(conflict(&locks, &locks_of(&divided, look, &(1, 5))), "{locks:?}");
+    // It comes to the row whose lock it had not told.
+    let mut session = divided.database().session();
+    let ran = divided.run(&mut session, 0, &fragment(&divided, skip, &early), true).expect("it overflows nowhere");
+    assert_eq!(ran.0, Reply::Output(vec![0; 4]));
+    let divided = only(2, procedures![look, skip]);
+    let call = |wanted| divided.call(skip, &(1, wanted, 5)).expect("they tell it").partitions();
+    assert_eq!((call(vec![line(1, 4)]), call(vec![line(1, 4), line(0, 4)])), (0b10, 0b11));
+    assert_eq!(call(vec![line(1, 0), line(0, 4)]), 0b11);
+}
+
+#[test]
+fn a_footprint_that_panics_locks_everything_and_the_fragment_fails() {
+    let divided = only(1, procedures![look, pick]);
+    let locks = locks_of(&divided, pick, &(1, 9));
+    assert!(conflict(&locks, &locks_of(&divided, look, &(2, 5))), "{locks:?}");
+    let mut session = divided.database().session();
+    let mut run = |number| divided.run(&mut session, 0, &fragment(&divided, pick, &(1, number)), true);
+    let failed = run(9).expect_err("nine").to_string();
+    assert!(failed.contains("procedure pick panicked: nine"), "{failed}");
+    run(8).expect("there is no such row");
 }

@@ -248,10 +248,11 @@ impl Declared for transfer {
         }
     }
 
-    fn footprint(handles: &Handles, (from, to, _): &(u64, u64, i64), visit: &mut dyn FnMut(Touch<'_>)) {
+    fn footprint(handles: &Handles, (from, to, _): &(u64, u64, i64), visit: &mut dyn FnMut(Touch<'_>)) -> bool {
         Touch::key(OperationId(0), Access::Write, &handles.accounts, from, visit);
         Touch::key(OperationId(1), Access::Write, &handles.accounts, to, visit);
         Touch::key(OperationId(2), Access::Write, &handles.turnover, &0, visit);
+        true
     }
 }
 
@@ -306,7 +307,8 @@ impl Declared for balance {
         Ok(support::tx(operations).get(&handles.accounts, id)?.map(|account| account.balance()))
     }
 
-    fn footprint(handles: &Handles, id: &u64, visit: &mut dyn FnMut(Touch<'_>)) {
+    fn footprint(handles: &Handles, id: &u64, visit: &mut dyn FnMut(Touch<'_>)) -> bool {
         Touch::key(OperationId(0), Access::Read, &handles.accounts, id, visit);
+        true
     }
 }

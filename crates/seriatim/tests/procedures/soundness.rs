@@ -59,9 +59,9 @@ macro_rules! liar {
                 lie(support::tx(operations), handles, arguments)
             }
 
-            fn footprint(handles: &Handles, arguments: &(u64, u64, i64), visit: &mut dyn FnMut(Touch<'_>)) {
-                let footprint: fn(&Handles, &(u64, u64, i64), &mut dyn FnMut(Touch<'_>)) = $footprint;
-                footprint(handles, arguments, visit);
+            fn footprint(handles: &Handles, arguments: &(u64, u64, i64), visit: &mut dyn FnMut(Touch<'_>)) -> bool {
+                let footprint: fn(&Handles, &(u64, u64, i64), &mut dyn FnMut(Touch<'_>)) -> bool = $footprint;
+                footprint(handles, arguments, visit)
             }
         }
     };
@@ -86,7 +86,7 @@ liar!(
     ToldAsRead,
     |handles, arguments, visit| {
         Touch::key(OperationId(2), Access::Read, &handles.turnover, &0, visit);
-        transfer::footprint(handles, arguments, visit);
+        transfer::footprint(handles, arguments, visit)
     },
     straight
 );
