@@ -26,10 +26,10 @@ use std::sync::Arc;
 use seriatim_catalog::Key;
 use seriatim_procedure::analysis::{Availability, Exit, Needs};
 use seriatim_procedure::checked::Overflow;
-use seriatim_procedure::ir::{OperationId, Procedure, StepId, VariableId};
+use seriatim_procedure::ir::{OperationId, Procedure, StepId, StepKind, VariableId};
 use seriatim_procedure::pack::{malformed, pack_count, take, unpack_all, unpack_count};
 use seriatim_procedure::plan::{Fragments, Plan, TransactionClass};
-use seriatim_procedure::{EvaluationError, Pack};
+use seriatim_procedure::{EvaluationError, Pack, visit};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
 
 use super::reach::{Arguments, Place, Reach};
@@ -118,6 +118,24 @@ impl Division {
             let found = fragments.fragments.iter().find(|fragment| fragment.operations.contains(&id));
             found.map(|fragment| fragment.round as u32)
         };
+        let mut overtaken = None;
+        visit::steps(&declaration.body, &mut |step| {
+            let StepKind::ForEach { .. } = step.kind else { return };
+            let Some(scan) = visit::operation(step).map(|operation| operation.id.index()) else { return };
+            let writes = |id: &usize| {
+                let operation = &plan.operations[*id];
+                operation.changes() && operation.table == plan.operations[scan].table && round(*id) != round(scan)
+            };
+            let inside = |id: &usize| *id != scan && availability.loops(*id).contains(&step.id);
+            overtaken = overtaken.or((0..count).filter(inside).find(writes).map(|id| (scan, id)));
+        });
+        if let Some((scan, write)) = overtaken {
+            return Err(format!(
+                "{} changes what {} goes over, which is all read in an earlier round",
+                plan.label(write),
+                plan.label(scan)
+            ));
+        }
         let placed = plan.operations.iter().map(|operation| {
             let set = engine.find(&plan.tables[operation.table].name)?;
             Some(Placed { set, index: operation.index })
@@ -215,7 +233,10 @@ fn decode(mut bytes: &[u8]) -> Result<Found<'_>, EvaluationError> {
             *iteration = number(&mut bytes)?;
         }
         let count = unpack_count(&mut bytes)?;
-        found.entry(id).or_insert(take(&mut bytes, count)?);
+        let result = take(&mut bytes, count)?;
+        if found.insert(id, result).is_some_and(|other| other != result) {
+            return Err(EvaluationError::Type(format!("two results of one run of operation #{}", id[0])));
+        }
     }
     Ok(found)
 }

@@ -370,7 +370,11 @@ impl<'p> Emitter<'p> {
                 let inner = self.block(inner);
                 quote!({ #inner })
             }
-            StepKind::Break => quote!(break;),
+            // Where it is not known whether this is reached, the other iterations are gone through with nothing to do.
+            StepKind::Break => {
+                let (schedule, id) = (own("schedule"), step_id(step.id));
+                quote!(if #schedule.leaves(#id) { break; } else { continue; })
+            }
             StepKind::Continue => quote!(continue;),
             StepKind::Return(value) => {
                 let (value, output) = (self.expression(value), own("output"));

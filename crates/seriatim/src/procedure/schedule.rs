@@ -133,6 +133,15 @@ impl<'p> Schedule<'p> {
         }
     }
 
+    /// A step that leaves a loop is reached: whether it does.
+    #[inline]
+    pub fn leaves(&self, step: StepId) -> bool {
+        match &self.state {
+            ScheduleState::Part(part) => part.due(step),
+            _ => true,
+        }
+    }
+
     /// An operation whose turn has come: whether its result is here, or will be when it has run. `keys` visits its keys.
     #[inline]
     pub fn here(
