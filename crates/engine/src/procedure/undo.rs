@@ -5,6 +5,7 @@
 //!
 //! What has run since must have been undone before: see promise (c) of `seriatim_partition::Partition`.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use seriatim_catalog::{ColumnId, ColumnSet, Key, KeyBuf, Value};
@@ -116,13 +117,17 @@ impl Runner {
         body: &mut dyn FnMut(&mut TxCore) -> Result<(), Abort>,
     ) -> Result<Undo, TransactError> {
         self.reach(partitions);
-        let ran = self.run_mut(Mode::ReadWrite, Origin::Procedure, |tx| {
-            tx.keep_undo(noting);
-            body(tx)
-        });
+        let run = || {
+            self.run_mut(Mode::ReadWrite, Origin::Procedure, |tx| {
+                tx.keep_undo(noting);
+                body(tx)
+            })
+        };
+        // Nothing is noted after it, also if the body panics.
+        let ran = catch_unwind(AssertUnwindSafe(run));
         let undo = self.tx.undo.take().unwrap_or_default();
         self.tx.keep_undo(false);
-        ran.map(|_| undo)
+        ran.unwrap_or_else(|panic| resume_unwind(panic)).map(|_| undo)
     }
 
     /// Puts back what a transaction of these partitions replaced.
@@ -138,5 +143,20 @@ impl Runner {
             })
         };
         self.run_dyn(Mode::ReadWrite, Origin::Procedure, &mut body).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    #[test]
+    fn nothing_is_noted_after_a_body_that_panics() {
+        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("memory");
+        let mut runner = engine.runner();
+        let run = |runner: &mut Runner| runner.run_alone(PartitionSet::NONE, true, &mut |_| panic!("users' code"));
+        assert!(catch_unwind(AssertUnwindSafe(|| run(&mut runner))).is_err());
+        assert!(runner.tx.undo.borrow().is_none() && !runner.tx.watching.get());
     }
 }
