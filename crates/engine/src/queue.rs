@@ -312,9 +312,11 @@ impl Head {
         }
     }
 
-    /// The round that the caller was told to join last, if it has not joined it. Told of one, it may find the next.
-    fn joins(&self) -> Option<Joins> {
-        self.joins.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The round that the caller was told to join, if it has not joined it. The next may be there before it is told: that one is left, for
+    /// who tells it still uses the caller's frame, which is gone when the decision of that round is made.
+    fn joins(&self, told: u8) -> Option<Joins> {
+        let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
+        joins.take_if(|joins| joins.what == told)
     }
 }
 
@@ -500,7 +502,7 @@ impl Queue {
                     told = frame.head.wait(WAITING);
                     continue;
                 }
-                if let Some(joins) = frame.head.joins().filter(Joins::claim) {
+                if let Some(joins) = frame.head.joins(told).filter(Joins::claim) {
                     if joins.what == DECIDES {
                         // SAFETY: it is claimed.
                         unsafe { frame.make(None) };

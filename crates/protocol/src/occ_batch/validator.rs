@@ -79,7 +79,7 @@ impl Validator for Orders {
                 .reads(reads.chain(nodes))
                 .writes(writes.chain(inserts));
         }
-        let Decided { mut order, mut edges, aborted: mut left_out, stale, looked } = graph.reorder(&self.settings);
+        let Decided { mut order, mut edges, aborted: mut left_out, mut stale, looked } = graph.reorder(&self.settings);
         if self.faults.reverse {
             order.reverse();
             edges.iter_mut().for_each(|(first, second)| std::mem::swap(first, second));
@@ -87,7 +87,7 @@ impl Validator for Orders {
         if self.faults.keep_left_out {
             order.append(&mut left_out);
         }
-        order.iter_mut().chain(&mut left_out).for_each(|at| *at = members[*at]);
+        order.iter_mut().chain(&mut left_out).chain(&mut stale).for_each(|at| *at = members[*at]);
         edges.iter_mut().for_each(|(first, second)| (*first, *second) = (members[*first], members[*second]));
         Ordered { order, edges: self.batching.parallel.then_some(edges), left_out, stale, looked }
     }
