@@ -33,4 +33,4 @@ pub use fair_lock::FairLock;
 pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
 pub use rng::Rng;
 pub use tid::{Epoch, Tid};
-pub use unwind::abort_on_unwind;
+pub use unwind::{abort_on_unwind, panic_text};

@@ -8,7 +8,7 @@ use seriatim_partition::{Next, Part, PartitionId, Procedure};
 
 /// Who calls and coordinates: the procedures, of a database without rows.
 pub struct Caller {
-    divided: Divided,
+    divided: Arc<Divided>,
     /// Those that put results together, and are not in use.
     sessions: Mutex<Vec<Session>>,
 }
@@ -16,11 +16,11 @@ pub struct Caller {
 impl Caller {
     /// By these procedures, whose database has no rows.
     pub fn new(divided: Divided) -> Caller {
-        Caller { divided, sessions: Mutex::default() }
+        Caller { divided: Arc::new(divided), sessions: Mutex::default() }
     }
 
     /// The procedures.
-    pub fn divided(&self) -> &Divided {
+    pub fn divided(&self) -> &Arc<Divided> {
         &self.divided
     }
 

@@ -110,19 +110,10 @@ fn packed(input: &DeriveInput, library: &TokenStream) -> (TokenStream, TokenStre
         quote!(#(#library::Pack::pack(#names, out);)*)
     };
     let unpack = |fields: &Fields| {
-        let each = fields.iter().map(|field| {
+        built(fields, |_, field| {
             let ty = &field.ty;
-            let value = quote!(<#ty as #library::Pack>::unpack(bytes)?);
-            match &field.ident {
-                Some(name) => quote!(#name: #value),
-                None => value,
-            }
-        });
-        match fields {
-            Fields::Named(_) => quote!({ #(#each),* }),
-            Fields::Unnamed(_) => quote!((#(#each),*)),
-            Fields::Unit => TokenStream::new(),
-        }
+            quote!(<#ty as #library::Pack>::unpack(bytes)?)
+        })
     };
     match &input.data {
         Data::Struct(record) => {
@@ -219,9 +210,16 @@ fn part_of_record(fields: &Fields, library: &TokenStream) -> TokenStream {
 
 /// `{ name: .. }` or `(..)` with the fields' values, read from `datum`.
 fn from_record(fields: &Fields, library: &TokenStream) -> TokenStream {
-    let each = fields.iter().enumerate().map(|(at, field)| {
+    built(fields, |at, field| {
         let (label, ty) = (label(at, field), &field.ty);
-        let value = quote!(<#ty as #library::Data>::from_datum(datum.field(#label)?)?);
+        quote!(<#ty as #library::Data>::from_datum(datum.field(#label)?)?)
+    })
+}
+
+/// `{ name: .. }` or `(..)` with the fields' values, each by its position.
+fn built(fields: &Fields, value: impl Fn(usize, &syn::Field) -> TokenStream) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(at, field)| {
+        let value = value(at, field);
         match &field.ident {
             Some(name) => quote!(#name: #value),
             None => value,

@@ -28,6 +28,13 @@ pub trait Pack: Sized {
     fn unpack(bytes: &mut &[u8]) -> Result<Self, EvaluationError>;
 }
 
+/// The bytes of a value.
+pub fn pack_all(value: &impl Pack) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.pack(&mut bytes);
+    bytes
+}
+
 /// The value that these bytes are.
 ///
 /// # Errors
@@ -267,18 +274,6 @@ tuple! {
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
 }
 
-const INTEGERS: [IntegerType; 9] = [
-    IntegerType::I8,
-    IntegerType::I16,
-    IntegerType::I32,
-    IntegerType::I64,
-    IntegerType::U8,
-    IntegerType::U16,
-    IntegerType::U32,
-    IntegerType::U64,
-    IntegerType::Usize,
-];
-
 /// How deep data may lie in each other: bytes from anywhere do not exhaust the stack.
 const DEPTH_MAX: usize = 64;
 
@@ -287,7 +282,7 @@ impl Pack for Datum {
         match self {
             Datum::Bool(value) => (0u8, *value).pack(out),
             Datum::Integer(number, ty) => {
-                let ty = ty.map(|ty| INTEGERS.iter().position(|known| *known == ty).unwrap_or(0) as u8);
+                let ty = ty.map(|ty| IntegerType::ALL.iter().position(|known| *known == ty).unwrap_or(0) as u8);
                 (1u8, *number, ty).pack(out);
             }
             Datum::Float(value) => (2u8, *value).pack(out),
@@ -340,7 +335,7 @@ fn datum(bytes: &mut &[u8], depth: usize) -> Result<Datum, EvaluationError> {
         0 => Datum::Bool(bool::unpack(bytes)?),
         1 => {
             let (number, ty) = <(i128, Option<u8>)>::unpack(bytes)?;
-            let ty = ty.map(|at| INTEGERS.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
+            let ty = ty.map(|at| IntegerType::ALL.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
             Datum::Integer(number, ty)
         }
         2 => Datum::Float(f64::unpack(bytes)?),
@@ -368,15 +363,9 @@ mod tests {
     use super::*;
     use crate::Data;
 
-    fn packed<T: Pack>(value: &T) -> Vec<u8> {
-        let mut out = Vec::new();
-        value.pack(&mut out);
-        out
-    }
-
     /// Comes back, and none of its beginnings does.
     fn returns<T: Pack + PartialEq + Debug>(value: T) {
-        let bytes = packed(&value);
+        let bytes = pack_all(&value);
         assert_eq!(unpack_all::<T>(&bytes), Ok(value));
         for cut in 0..bytes.len() {
             assert!(unpack_all::<T>(&bytes[..cut]).is_err(), "{cut} of {bytes:?}");
@@ -392,7 +381,7 @@ mod tests {
         returns((Some(1u8), None::<u8>, Some(None::<u8>), Box::<str>::from("kept"), Box::<[u8]>::from([1, 2])));
         returns((vec![[1u16, 2], [3, 4]], Box::new(1u8)));
         assert_eq!(unpack_all::<()>(&[]), Ok(()));
-        assert_eq!(unpack_all::<Vec<()>>(&packed(&vec![(); 3])), Ok(vec![(); 3]));
+        assert_eq!(unpack_all::<Vec<()>>(&pack_all(&vec![(); 3])), Ok(vec![(); 3]));
     }
 
     #[test]
@@ -407,7 +396,7 @@ mod tests {
     #[test]
     fn what_is_no_value_is_refused_and_costs_nothing() {
         assert!(unpack_all::<bool>(&[2]).is_err());
-        assert!(unpack_all::<Text<2>>(&packed(&"abc".to_owned())).is_err(), "it does not fit");
+        assert!(unpack_all::<Text<2>>(&pack_all(&"abc".to_owned())).is_err(), "it does not fit");
         assert!(unpack_all::<String>(&[1, 0xff]).is_err(), "it is no text");
         assert!(unpack_all::<Vec<u8>>(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
         assert!(unpack_all::<Vec<()>>(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());

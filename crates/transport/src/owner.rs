@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
+use seriatim_base::panic_text;
 use seriatim_partition::{
     CoordinatorId, Outcome, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId, ToCoordinator as ToMachine,
     ToOwner,
@@ -231,6 +232,5 @@ impl<A: Application> Lives<A> {
 
 /// What a panic said.
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+    panic_text(panic).unwrap_or_else(|| "a panic without words".to_owned())
 }

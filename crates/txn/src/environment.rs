@@ -109,14 +109,15 @@ impl Environment {
         let (_turn, is_wanted) = eventual.turn();
         // An offer that is renewed begins with an epoch: what was deleted in those before, and may have been freed when nothing was kept, is not
         // later than what it shows.
-        let current = match is_wanted && !eventual.is_offered() {
+        let is_renewed = is_wanted && !eventual.is_offered();
+        let current = match is_renewed {
             true => self.epochs.advance(&self.htm),
             false => self.epochs.current(),
         };
         // Commits of epochs up to this one have read S, and have a number that is whole when S is advanced.
         let over = Epoch(current.0.saturating_sub(1));
         if is_wanted {
-            if !eventual.is_offered() {
+            if is_renewed {
                 self.memory.resume_snapshots(over);
             }
             let closes = !self.injects(Fault::SnapshotAmidWindows);

@@ -231,6 +231,24 @@ impl Partitions {
         }
     }
 
+    /// As [`Partitions::of_range`], where the bounds may be one key.
+    ///
+    /// # Errors
+    /// As [`Partitions::of_key`].
+    pub fn of_keys(
+        &self,
+        place: &KeyPlace,
+        low: Bound<Key<'_>>,
+        high: Bound<Key<'_>>,
+    ) -> Result<PartitionSet, OpError> {
+        match (low, high) {
+            (Bound::Included(low), Bound::Included(high)) if low == high => {
+                self.of_key(place, low).map(PartitionSet::one)
+            }
+            (low, high) => self.of_range(place, low, high),
+        }
+    }
+
     /// Takes the locks of these partitions: this thread owns them until the answer is dropped. `None` if one of them was held for longer
     /// than `wait`.
     #[inline]

@@ -21,19 +21,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use seriatim_catalog::Key;
 use seriatim_procedure::analysis::{Availability, Exit, Needs};
 use seriatim_procedure::checked::Overflow;
 use seriatim_procedure::ir::{OperationId, Procedure, StepId, StepKind, VariableId};
-use seriatim_procedure::pack::{malformed, pack_count, take, unpack_all, unpack_count};
+use seriatim_procedure::pack::{malformed, pack_all, pack_count, take, unpack_all, unpack_count};
 use seriatim_procedure::plan::{Fragments, Plan, TransactionClass};
 use seriatim_procedure::{EvaluationError, Pack, visit};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
 
-use super::reach::{Arguments, Place, Reach};
-use crate::{Engine, TableSet, TransactError};
+use super::reach::{Arguments, Place, Placed, Reach, Visit};
+use crate::{Engine, TransactError};
 
 /// Loops in each other, at most: an iteration is named by so many numbers.
 const LOOPS_MAX: usize = 4;
@@ -54,21 +53,6 @@ pub struct Division {
     variables: usize,
     parameters: usize,
     steps: usize,
-}
-
-/// A table, or an index of it by its position.
-struct Placed {
-    set: Arc<TableSet>,
-    index: Option<usize>,
-}
-
-impl Placed {
-    fn placement(&self) -> &Placement {
-        match self.index {
-            None => &self.set.primary.placement,
-            Some(at) => &self.set.indexes[at].table.placement,
-        }
-    }
 }
 
 /// Where a call has something to do.
@@ -321,7 +305,7 @@ impl<'p> Part<'p> {
         &self,
         step: StepId,
         operation: OperationId,
-        keys: &mut dyn FnMut(&mut super::reach::Visit<'_>) -> Result<(), Overflow>,
+        keys: &mut dyn FnMut(&mut Visit<'_>) -> Result<(), Overflow>,
     ) -> bool {
         let turn = if self.found.contains_key(&self.id(operation)) {
             Some(Turn::Found)
@@ -335,11 +319,7 @@ impl<'p> Part<'p> {
         turn.is_some()
     }
 
-    fn runs(
-        &self,
-        operation: usize,
-        keys: &mut dyn FnMut(&mut super::reach::Visit<'_>) -> Result<(), Overflow>,
-    ) -> bool {
+    fn runs(&self, operation: usize, keys: &mut dyn FnMut(&mut Visit<'_>) -> Result<(), Overflow>) -> bool {
         let Some(at) = self.at else { return false };
         match self.division.rounds[operation] {
             None => true,
@@ -348,25 +328,14 @@ impl<'p> Part<'p> {
     }
 
     /// Whether the keys of an operation are in this partition.
-    fn is_at(
-        &self,
-        at: usize,
-        operation: usize,
-        keys: &mut dyn FnMut(&mut super::reach::Visit<'_>) -> Result<(), Overflow>,
-    ) -> bool {
+    fn is_at(&self, at: usize, operation: usize, keys: &mut dyn FnMut(&mut Visit<'_>) -> Result<(), Overflow>) -> bool {
         let Some(Placement::Value(place)) = self.division.placed[operation].as_ref().map(Placed::placement) else {
             self.fail(format!("operation #{operation} has no table whose keys say the partition"));
             return false;
         };
         let mut told = None;
         let computed = keys(&mut |_, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {
-            let found = match (low, high) {
-                (Bound::Included(low), Bound::Included(high)) if low == high => {
-                    self.partitions.of_key(place, low).map(PartitionSet::one)
-                }
-                _ => self.partitions.of_range(place, low, high),
-            };
-            told = found.ok();
+            told = self.partitions.of_keys(place, low, high).ok();
         });
         match (computed, told) {
             // Nor can it run where it belongs: there as here it ends the procedure.
@@ -397,8 +366,7 @@ impl<'p> Part<'p> {
         pack_count(operation.index(), made);
         pack_count(loops, made);
         id[1..=loops].iter().for_each(|iteration| pack_count(*iteration as usize, made));
-        let mut value = Vec::new();
-        result.pack(&mut value);
+        let value = pack_all(result);
         pack_count(value.len(), made);
         made.extend_from_slice(&value);
     }

@@ -33,6 +33,11 @@ pub trait Arguments {
 /// Is told an operation, and the bounds of its keys.
 pub type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
 
+/// As [`Arguments::visit`]. A pure function that panics ends it early: it does so where the procedure runs too, if that gets there.
+pub fn visit_all(arguments: &impl Arguments, visit: &mut Visit<'_>) -> bool {
+    catch_unwind(AssertUnwindSafe(|| arguments.visit(visit))).unwrap_or(false)
+}
+
 /// How the partitions of a procedure's calls follow from its arguments.
 #[derive(Default)]
 pub struct Reach {
@@ -45,7 +50,7 @@ pub struct Reach {
     /// Constants that do.
     constants: Vec<i128>,
     /// By operation: whose keys the footprint tells, if they are asked for. Empty if none is.
-    told: Vec<Option<Told>>,
+    told: Vec<Option<Placed>>,
     /// By operation: which of the above names its partition; empty if there is one that none of them does.
     by: Vec<By>,
 }
@@ -70,13 +75,14 @@ pub struct Place {
 
 /// A table, or an index of it by its position.
 #[derive(Clone)]
-struct Told {
-    set: Arc<TableSet>,
-    index: Option<usize>,
+pub(super) struct Placed {
+    pub(super) set: Arc<TableSet>,
+    pub(super) index: Option<usize>,
 }
 
-impl Told {
-    fn placement(&self) -> &Placement {
+impl Placed {
+    /// How its keys say the partition.
+    pub(super) fn placement(&self) -> &Placement {
         match self.index {
             None => &self.set.primary.placement,
             Some(at) => &self.set.indexes[at].table.placement,
@@ -125,7 +131,7 @@ impl Reach {
                 }
                 Ok(Known::Told(by)) => {
                     reach.told.resize(plan.operations.len(), None);
-                    reach.told[by] = Some(Told { index: plan.operations[by].index, set });
+                    reach.told[by] = Some(Placed { index: plan.operations[by].index, set });
                     By::Told(by)
                 }
                 Err(why) => {
@@ -191,11 +197,11 @@ impl Reach {
             }
             place.values.extend(value.filter(|value| !place.values.contains(value)));
         };
-        let told = catch_unwind(AssertUnwindSafe(|| arguments.visit(&mut visit)));
+        let is_told = visit_all(arguments, &mut visit);
         if let Some(table) = failed {
             return Err(TransactError::NoPartition { table, key: "a key".to_owned() });
         }
-        if !told.unwrap_or(false) {
+        if !is_told {
             // What it had still to tell may be anywhere.
             let all = (0..partitions.count()).fold(PartitionSet::NONE, |all, at| all.union(PartitionSet::one(at)));
             places.iter_mut().for_each(|place| place.partitions = all);
@@ -241,19 +247,12 @@ impl Reach {
         let mut visit = |operation: usize, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {
             let Some(told) = self.told.get(operation).and_then(Option::as_ref) else { return };
             let (Placement::Value(place), Ok(so_far)) = (told.placement(), &all) else { return };
-            let more = match (low, high) {
-                (Bound::Included(low), Bound::Included(high)) if low == high => {
-                    partitions.of_key(place, low).map(PartitionSet::one)
-                }
-                _ => partitions.of_range(place, low, high),
-            };
+            let more = partitions.of_keys(place, low, high);
             all = more.map(|more| so_far.union(more)).map_err(|_| told.set.definition.name.to_string());
         };
-        // A pure function that panics does so where the procedure runs, if it gets there.
-        let told = catch_unwind(AssertUnwindSafe(|| arguments.visit(&mut visit)));
-        match (told, all) {
-            (Err(_) | Ok(false), _) => Ok(PartitionSet::ALL),
-            (Ok(true), all) => all.map_err(|table| TransactError::NoPartition { table, key: "a key".to_owned() }),
+        match visit_all(arguments, &mut visit) {
+            false => Ok(PartitionSet::ALL),
+            true => all.map_err(|table| TransactError::NoPartition { table, key: "a key".to_owned() }),
         }
     }
 }

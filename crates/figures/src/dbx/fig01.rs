@@ -48,7 +48,7 @@ const fn view(title: &'static str, part: &'static str, x: &'static str) -> View 
 }
 
 const fn claim(says: &'static str, view: usize, quantity: Quantity, min: f64, max: f64) -> Claim {
-    Claim { says, view, quantity, min, max, threads: 1, regions: true, because: "" }
+    Claim::new(says, quantity).of_view(view).between(min, max).about_regions()
 }
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -71,10 +71,7 @@ pub(crate) const FIGURE: Figure = Figure {
     claims: &[
         claim("no region writes 64 KiB", 0, Quantity::ValueAt("all", 64.0), 90.0, 100.0),
         claim("most read as much", 1, Quantity::ValueAt("all", 64.0), f64::NEG_INFINITY, 50.0),
-        Claim {
-            because: "How lines that are read and have left the first cache are kept track of is the processor's: newer ones hold less.",
-            ..claim("about half of them read 4 MiB", 1, Quantity::ValueAt("all", 4096.0), f64::NEG_INFINITY, 60.0)
-        },
+        claim("about half of them read 4 MiB", 1, Quantity::ValueAt("all", 4096.0), f64::NEG_INFINITY, 60.0).because("How lines that are read and have left the first cache are kept track of is the processor's: newer ones hold less."),
         claim("who writes first aborts more", 2, Quantity::Ratio("writes first", "reads first"), 1.05, f64::INFINITY),
         claim("short regions hardly abort", 3, Quantity::ValueAt("all", 10.0), f64::NEG_INFINITY, 5.0),
         claim("none outlives the timer's interval", 3, Quantity::ValueAt("all", 8000.0), 99.0, 100.0),

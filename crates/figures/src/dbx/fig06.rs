@@ -2,7 +2,7 @@
 
 use super::{GROWS, IN_REGIONS, LOCK_FALLS_BEHIND, OPTIMISTIC, index_claim, index_points, index_views};
 use crate::Paper;
-use crate::figure::{Claim, Figure, Quantity};
+use crate::figure::{Figure, Quantity};
 
 pub(crate) const FIGURE: Figure = Figure {
     paper: Paper::Dbx,
@@ -17,21 +17,15 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| index_points(setting, "ordered"),
     views: &index_views(),
     claims: &[
-        Claim {
-            because: "The paper's competitor is another tree with more instructions. Here the tree is one, and each operation pays for its region's \
-                      begin and end, where a lookup without a region pays for a few comparisons.",
-            ..index_claim("in regions it is a little ahead", 0, Quantity::Ratio(IN_REGIONS, OPTIMISTIC), 1.0, 1.3)
-        },
-        Claim {
-            because: "As above.",
-            ..index_claim(
+        index_claim("in regions it is a little ahead", 0, Quantity::Ratio(IN_REGIONS, OPTIMISTIC), 1.0, 1.3).because("The paper's competitor is another tree with more instructions. Here the tree is one, and each operation pays for its region's \
+                      begin and end, where a lookup without a region pays for a few comparisons."),
+        index_claim(
                 "with insertions it is no more than equal",
                 1,
                 Quantity::Ratio(IN_REGIONS, OPTIMISTIC),
                 0.95,
                 1.1,
-            )
-        },
+            ).because("As above."),
         GROWS,
         LOCK_FALLS_BEHIND,
     ],

@@ -82,22 +82,19 @@ const fn index_views() -> [View; 2] {
     ]
 }
 
-const GROWS: Claim = Claim {
-    threads: 2,
-    ..index_claim("in regions it grows with the threads", 0, Quantity::Scaling(IN_REGIONS), 0.7, f64::INFINITY)
-};
+const GROWS: Claim =
+    index_claim("in regions it grows with the threads", 0, Quantity::Scaling(IN_REGIONS), 0.7, f64::INFINITY)
+        .from_threads(2);
 
-const LOCK_FALLS_BEHIND: Claim = Claim {
-    threads: 2,
-    ..index_claim(
-        "a spin lock in their place falls behind",
-        0,
-        Quantity::Ratio(SPIN_LOCK, IN_REGIONS),
-        f64::NEG_INFINITY,
-        0.8,
-    )
-};
+const LOCK_FALLS_BEHIND: Claim = index_claim(
+    "a spin lock in their place falls behind",
+    0,
+    Quantity::Ratio(SPIN_LOCK, IN_REGIONS),
+    f64::NEG_INFINITY,
+    0.8,
+)
+.from_threads(2);
 
 const fn index_claim(says: &'static str, view: usize, quantity: Quantity, min: f64, max: f64) -> Claim {
-    Claim { says, view, quantity, min, max, threads: 1, regions: true, because: "" }
+    Claim::new(says, quantity).of_view(view).between(min, max).about_regions()
 }

@@ -22,16 +22,7 @@ const fn view(title: &'static str, part: &'static str) -> View {
 }
 
 const fn claim(says: &'static str, view: usize, over: &'static str, min: f64, threads: usize) -> Claim {
-    Claim {
-        says,
-        view,
-        quantity: Quantity::Ratio("dbx-tc", over),
-        min,
-        max: AHEAD,
-        threads,
-        regions: false,
-        because: "",
-    }
+    Claim::new(says, Quantity::Ratio("dbx-tc", over)).of_view(view).between(min, AHEAD).from_threads(threads)
 }
 
 /// Why it is not as far ahead of DBX as in the paper.
@@ -54,10 +45,10 @@ pub(crate) const FIGURE: Figure = Figure {
     ],
     claims: &[
         claim("far ahead of whole transactions in regions", 0, "naive", 2.0, 2),
-        Claim { because: SAME_EXECUTION, ..claim("36 % ahead of DBX with little contention", 0, "dbx", 1.1, 8) },
+        claim("36 % ahead of DBX with little contention", 0, "dbx", 1.1, 8).because(SAME_EXECUTION),
         claim("with little contention DBX-TC costs at most 5 %", 0, "dbx", 0.95, 1),
-        Claim { because: SAME_EXECUTION, ..claim("ahead of DBX with a warehouse for two threads", 1, "dbx", 1.1, 8) },
-        Claim { because: SAME_EXECUTION, ..claim("twice DBX where all share one warehouse", 2, "dbx", 1.5, 8) },
+        claim("ahead of DBX with a warehouse for two threads", 1, "dbx", 1.1, 8).because(SAME_EXECUTION),
+        claim("twice DBX where all share one warehouse", 2, "dbx", 1.5, 8).because(SAME_EXECUTION),
         claim("ahead of DBX where all share one warehouse", 2, "dbx", 1.0, 2),
         claim("ahead of two-phase locking where all share one warehouse", 2, "nowait", 1.0, 8),
     ],

@@ -36,7 +36,7 @@ const fn view(title: &'static str, part: &'static str, shows: Shows) -> View {
 }
 
 const fn claim(says: &'static str, view: usize, one: &'static str, other: &'static str, min: f64, max: f64) -> Claim {
-    Claim { says, view, quantity: Quantity::Ratio(one, other), min, max, threads: 1, regions: false, because: "" }
+    Claim::new(says, Quantity::Ratio(one, other)).of_view(view).between(min, max)
 }
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -57,10 +57,7 @@ pub(crate) const FIGURE: Figure = Figure {
         view("(c) until results are durable", "durability", Shows::One(DURABLE)),
     ],
     claims: &[
-        Claim {
-            threads: 8,
-            ..claim("snapshots help where all share a warehouse", 0, "snapshots", "validated", 1.05, AHEAD)
-        },
+        claim("snapshots help where all share a warehouse", 0, "snapshots", "validated", 1.05, AHEAD).from_threads(8),
         claim(
             "snapshots of the past cost no more than those of the present",
             0,
@@ -70,10 +67,8 @@ pub(crate) const FIGURE: Figure = Figure {
             AHEAD,
         ),
         claim("logging costs DBX-TC at most a quarter", 1, "dbx-tc", "dbx-tc without durability", 0.75, 1.02),
-        Claim {
-            because: "As in figure 12 both execute alike here.",
-            ..claim("durable DBX-TC is 39 % ahead of durable DBX", 1, "dbx-tc", "dbx", 1.1, AHEAD)
-        },
+        claim("durable DBX-TC is 39 % ahead of durable DBX", 1, "dbx-tc", "dbx", 1.1, AHEAD)
+            .because("As in figure 12 both execute alike here."),
         claim("results are durable as soon as those of DBX", 2, "dbx-tc", "dbx", f64::NEG_INFINITY, 1.1),
     ],
 };

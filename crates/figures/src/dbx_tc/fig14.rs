@@ -29,7 +29,7 @@ const fn view(title: &'static str, shows: Shows) -> View {
 
 const fn claim(says: &'static str, from: f64, to: f64, min: f64) -> Claim {
     let quantity = Quantity::Between("dbx-tc", from, to);
-    Claim { says, view: 0, quantity, min, max: f64::INFINITY, threads: 2, regions: false, because: "" }
+    Claim::new(says, quantity).at_least(min).from_threads(2)
 }
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -44,7 +44,7 @@ pub(crate) const FIGURE: Figure = Figure {
     views: &[view("throughput", Shows::One(THROUGHPUT)), view("aborts", Shows::One(ABORTS))],
     claims: &[
         claim("less in regions is faster", 0.0, 1.0, 1.05),
-        Claim { threads: 8, ..claim("snapshots add throughput", 1.0, 2.0, 1.02) },
-        Claim { threads: 8, ..claim("late additions add throughput", 2.0, 3.0, 1.02) },
+        claim("snapshots add throughput", 1.0, 2.0, 1.02).from_threads(8),
+        claim("late additions add throughput", 2.0, 3.0, 1.02).from_threads(8),
     ],
 };

@@ -41,7 +41,7 @@ const PAYMENT: f64 = 1.0;
 const DELIVERY: f64 = 2.0;
 
 const fn claim(says: &'static str, quantity: Quantity, min: f64, max: f64) -> Claim {
-    Claim { says, view: 0, quantity, min, max, threads: 1, regions: true, because: "" }
+    Claim::new(says, quantity).between(min, max).about_regions()
 }
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -61,33 +61,24 @@ pub(crate) const FIGURE: Figure = Figure {
         shows: Shows::Many("cache lines of a transaction", places),
     }],
     claims: &[
-        Claim {
-            because: "Both insert and scan outside the region here; what is left of a New-Order is little, while a Delivery validates all that it read of ten orders.",
-            ..claim(
+        claim(
                 "a Delivery touches twice what a New-Order does",
                 Quantity::Between("all", NEW_ORDER, DELIVERY),
                 1.4,
                 2.8,
-            )
-        },
-        Claim {
-            because: "A Payment's three pieces are counted one by one, and a New-Order's insertions have regions of their own.",
-            ..claim(
+            ).because("Both insert and scan outside the region here; what is left of a New-Order is little, while a Delivery validates all that it read of ten orders."),
+        claim(
                 "a Payment touches less than a third of a New-Order",
                 Quantity::Between("all", NEW_ORDER, PAYMENT),
                 f64::NEG_INFINITY,
                 0.35,
-            )
-        },
-        Claim {
-            because: "What is read is looked up and copied before the region, which looks at one word of it again.",
-            ..claim(
+            ).because("A Payment's three pieces are counted one by one, and a New-Order's insertions have regions of their own."),
+        claim(
                 "a New-Order reads four times what it writes",
                 Quantity::RatioAt("read", "written", NEW_ORDER),
                 3.0,
                 5.0,
-            )
-        },
+            ).because("What is read is looked up and copied before the region, which looks at one word of it again."),
         claim(
             "chopped, a Payment's first piece is smaller than the whole",
             Quantity::RatioAt("first piece", "all", PAYMENT),

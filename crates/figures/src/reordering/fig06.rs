@@ -11,7 +11,7 @@ const TIME: Metric = Metric {
 };
 
 const fn claim(says: &'static str, quantity: Quantity, min: f64, max: f64, because: &'static str) -> Claim {
-    Claim { says, view: 0, quantity, min, max, threads: 1, regions: false, because }
+    Claim::new(says, quantity).between(min, max).because(because)
 }
 
 pub(crate) const FIGURE: Figure = Figure {

@@ -28,7 +28,7 @@ fn points(setting: &Setting) -> Vec<Point> {
 }
 
 const fn claim(says: &'static str, view: usize, quantity: Quantity, max: f64, because: &'static str) -> Claim {
-    Claim { says, view, quantity, min: f64::NEG_INFINITY, max, threads: 8, regions: false, because }
+    Claim::new(says, quantity).of_view(view).at_most(max).from_threads(8).because(because)
 }
 
 pub(crate) const FIGURE: Figure = Figure {

@@ -19,7 +19,7 @@ const fn view(title: &'static str, part: &'static str) -> View {
 }
 
 const fn claim(says: &'static str, view: usize, quantity: Quantity, min: f64, max: f64) -> Claim {
-    Claim { says, view, quantity, min, max, threads: super::ROLES, regions: false, because: "" }
+    Claim::new(says, quantity).of_view(view).between(min, max).from_threads(super::ROLES)
 }
 
 pub(crate) const FIGURE: Figure = Figure {

@@ -26,7 +26,7 @@ const fn view(title: &'static str, part: &'static str) -> View {
 }
 
 const fn claim(says: &'static str, view: usize, quantity: Quantity, min: f64, max: f64) -> Claim {
-    Claim { says, view, quantity, min, max, threads: super::ROLES, regions: false, because: "" }
+    Claim::new(says, quantity).of_view(view).between(min, max).from_threads(super::ROLES)
 }
 
 const fn below_speculation(says: &'static str, view: usize, scheme: &'static str, x: f64, max: f64) -> Claim {

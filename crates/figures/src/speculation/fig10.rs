@@ -26,7 +26,7 @@ const fn view(title: &'static str, part: &'static str) -> View {
 }
 
 const fn near(says: &'static str, view: usize, quantity: Quantity) -> Claim {
-    Claim { says, view, quantity, min: 0.8, max: 1.25, threads: super::ROLES, regions: false, because: "" }
+    Claim::new(says, quantity).of_view(view).between(0.8, 1.25).from_threads(super::ROLES)
 }
 
 pub(crate) const FIGURE: Figure = Figure {

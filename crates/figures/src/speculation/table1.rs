@@ -36,16 +36,10 @@ const fn view(title: &'static str, part: &'static str) -> View {
 }
 
 const fn well(says: &'static str, x: f64) -> Claim {
-    Claim {
-        says,
-        view: super::AS_IN_THE_PAPER,
-        quantity: Quantity::ValueAt("recommended", x),
-        min: 0.9,
-        max: 1.0,
-        threads: super::ROLES,
-        regions: false,
-        because: "",
-    }
+    Claim::new(says, Quantity::ValueAt("recommended", x))
+        .of_view(super::AS_IN_THE_PAPER)
+        .between(0.9, 1.0)
+        .from_threads(super::ROLES)
 }
 
 pub(crate) const FIGURE: Figure = Figure {

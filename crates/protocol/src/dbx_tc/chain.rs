@@ -207,14 +207,15 @@ impl State {
         if late.period == 0 {
             return self.commit_chain(attempt, redo);
         }
-        if late.left == 0 && !late.are_changed() && late.can_be_late(attempt) {
+        let are_changed = late.are_changed();
+        if late.left == 0 && !are_changed && late.can_be_late(attempt) {
             let decided = numbered.commit(attempt, &mut AddsTo { notes: &late.notes, redo });
             if decided.is_err() && late.are_changed() {
                 late.left = late.period;
             }
             return decided;
         }
-        late.left = if late.are_changed() { late.period } else { late.left.saturating_sub(1) };
+        late.left = if are_changed { late.period } else { late.left.saturating_sub(1) };
         self.commit_chain(attempt, redo)
     }
 

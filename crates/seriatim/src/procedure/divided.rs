@@ -11,21 +11,22 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
+use seriatim_base::panic_text;
 use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{Call, Fragment, Lock, Reply, Undivided};
 use seriatim_engine::procedure::divided::{copy, value_of};
 use seriatim_engine::procedure::fragment::{Division, Part, Spread};
-use seriatim_engine::procedure::reach::Arguments;
+use seriatim_engine::procedure::reach::{Visit, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
 use seriatim_engine::{Body, Runner, TxCore};
 use seriatim_procedure::analysis;
-use seriatim_procedure::pack::unpack_all;
+use seriatim_procedure::pack::{pack_all, unpack_all};
 use seriatim_procedure::plan::Kind;
 use seriatim_txn::{PartitionSet, Partitions};
 
 use super::call::{Straight, unfit};
 use super::registry::Entry;
-use super::{Declared, Pack, Schedule};
+use super::{Declared, Schedule};
 use crate::{Database, Session, TransactError, Tx};
 
 /// A call went wrong that was divided as its plan says.
@@ -43,8 +44,6 @@ pub(crate) struct Compiled {
     run: fn(&mut Runner, &Entry, &Job<'_>) -> Ran,
     visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<bool, TransactError>,
 }
-
-type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
 
 /// What is to be run of a procedure.
 struct Job<'j> {
@@ -77,22 +76,18 @@ fn spread<P: Declared>(
     division.call(&entry.reach, &straight, partitions)
 }
 
-/// Whether the footprint came to its end. One that panics does not: the fragment says why, if it gets there.
+/// Whether the footprint came to its end.
 fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Result<bool, TransactError> {
     let arguments = arguments::<P>(bytes)?;
     let straight = Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments };
-    Ok(catch_unwind(AssertUnwindSafe(|| straight.visit(visit))).unwrap_or(false))
+    Ok(visit_all(&straight, visit))
 }
 
 fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
     let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
-    let packed = |output: &P::Output| {
-        let mut bytes = Vec::new();
-        output.pack(&mut bytes);
-        Reply::Output(bytes)
-    };
+    let packed = |output: &P::Output| Reply::Output(pack_all(output));
     let mut body = |core: &mut TxCore| {
         let Some(round) = job.fragment.round else {
             let body = Straight::<P> { handles, arguments: &arguments };
@@ -118,8 +113,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
     // A panic of the procedure's own is a failure, and nothing of it stays.
     let ran = catch_unwind(AssertUnwindSafe(|| runner.run_alone(reach, job.undo, &mut body)));
     let undo = ran.map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let text = panic_text(&*panic).unwrap_or_default();
         unsound(format!("procedure {} panicked: {text}", P::NAME))
     })??;
     let reply = reply.ok_or_else(|| unsound("a fragment without a reply"))?;
@@ -246,10 +240,8 @@ impl Divided {
         let Procedure { entry, division, .. } = self.procedure(number)?;
         let straight = Straight::<P> { handles: entry.handles::<P>(), arguments };
         let spread = division.call(&entry.reach, &straight, &self.partitions)?;
-        let mut bytes = Vec::new();
-        arguments.pack(&mut bytes);
         let rounds = spread.rounds.iter().map(|round| round.bits()).collect();
-        Ok(Call { procedure: number, arguments: bytes, rounds })
+        Ok(Call { procedure: number, arguments: pack_all(arguments), rounds })
     }
 
     /// Runs a fragment in the database of a partition, of which this is a session, and commits. With `undo` it can be taken back.
