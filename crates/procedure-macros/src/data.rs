@@ -94,7 +94,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 #pack
             }
 
-            fn unpack(bytes: &mut &[u8]) -> ::core::result::Result<Self, #library::EvaluationError> {
+            fn unpack(bytes: &mut #library::pack::Unpacker<'_>) -> ::core::result::Result<Self, #library::EvaluationError> {
                 let _ = &bytes;
                 #unpack
             }
@@ -132,7 +132,7 @@ fn packed(input: &DeriveInput, library: &TokenStream) -> (TokenStream, TokenStre
             let malformed = quote!(::core::result::Result::Err(#library::pack::malformed()));
             (
                 quote!(match self { #(#to)* }),
-                quote!(match #library::pack::unpack_count(bytes)? { #(#from)* _ => #malformed }),
+                quote!(match bytes.count()? { #(#from)* _ => #malformed }),
             )
         }
         Data::Union(_) => (TokenStream::new(), TokenStream::new()),

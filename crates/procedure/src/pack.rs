@@ -2,7 +2,7 @@
 //!
 //! The bytes say nothing of types: who reads them knows the type, as both ends have the same set of procedures. Numbers are little-endian
 //! and of their width, lengths and variants are variable-length integers. What is not such bytes is refused, and nothing is allocated for a
-//! length that the bytes do not have.
+//! length that the bytes do not have. How deep values lie in each other is bounded, so that bytes from anywhere exhaust no stack.
 
 use std::mem::size_of;
 
@@ -25,8 +25,79 @@ pub trait Pack: Sized {
     ///
     /// # Errors
     /// If there is none.
-    fn unpack(bytes: &mut &[u8]) -> Result<Self, EvaluationError>;
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Self, EvaluationError>;
 }
+
+/// Bytes that values are taken off, from the front.
+#[derive(Debug)]
+pub struct Unpacker<'b> {
+    rest: &'b [u8],
+    /// How much deeper a value may lie in those that are being read.
+    depth: usize,
+}
+
+/// How deep values may lie in each other.
+const DEPTH_MAX: usize = 64;
+
+impl<'b> Unpacker<'b> {
+    /// All of `bytes`.
+    pub fn new(bytes: &'b [u8]) -> Unpacker<'b> {
+        Unpacker { rest: bytes, depth: DEPTH_MAX }
+    }
+
+    /// Takes so many bytes.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn take(&mut self, count: usize) -> Result<&'b [u8], EvaluationError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(malformed)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// Takes a length, or the number of a variant.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn count(&mut self) -> Result<usize, EvaluationError> {
+        read_varint(&mut self.rest).ok().and_then(|count| usize::try_from(count).ok()).ok_or_else(malformed)
+    }
+
+    /// Takes what lies inside of a value whose type may contain itself.
+    ///
+    /// # Errors
+    /// Those of `inside`; if values lie too deep in each other.
+    pub fn nested<T>(
+        &mut self, inside: impl FnOnce(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
+    ) -> Result<T, EvaluationError> {
+        self.depth = self.depth.checked_sub(1).ok_or_else(malformed)?;
+        let value = inside(self);
+        self.depth += 1;
+        value
+    }
+
+    /// Takes a list: its length, then so many of what `element` takes.
+    fn list<T>(
+        &mut self, mut element: impl FnMut(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
+    ) -> Result<Vec<T>, EvaluationError> {
+        let count = self.count()?;
+        // No more room than there are bytes: a length may be anything.
+        let mut list = Vec::with_capacity(count.min(self.rest.len() / size_of::<T>().max(1)));
+        self.nested(|bytes| {
+            for _ in 0..count {
+                let before = bytes.rest.len();
+                list.push(element(bytes)?);
+                if bytes.rest.len() == before && list.len() > NOTHINGS_MAX {
+                    return Err(malformed());
+                }
+            }
+            Ok(list)
+        })
+    }
+}
+
+/// Elements that take no bytes, of a list: more are a mistake.
+const NOTHINGS_MAX: usize = 1 << 20;
 
 /// The bytes of a value.
 pub fn pack_all(value: &impl Pack) -> Vec<u8> {
@@ -39,9 +110,10 @@ pub fn pack_all(value: &impl Pack) -> Vec<u8> {
 ///
 /// # Errors
 /// If they are none, or more.
-pub fn unpack_all<T: Pack>(mut bytes: &[u8]) -> Result<T, EvaluationError> {
+pub fn unpack_all<T: Pack>(bytes: &[u8]) -> Result<T, EvaluationError> {
+    let mut bytes = Unpacker::new(bytes);
     let value = T::unpack(&mut bytes)?;
-    if bytes.is_empty() { Ok(value) } else { Err(malformed()) }
+    if bytes.rest.is_empty() { Ok(value) } else { Err(malformed()) }
 }
 
 /// What bytes are that hold no value of the type that was asked for.
@@ -55,24 +127,6 @@ pub fn pack_count(count: usize, out: &mut Vec<u8>) {
     write_varint(out, count as u64);
 }
 
-/// Takes one off the front.
-///
-/// # Errors
-/// If there is none.
-pub fn unpack_count(bytes: &mut &[u8]) -> Result<usize, EvaluationError> {
-    read_varint(bytes).ok().and_then(|count| usize::try_from(count).ok()).ok_or_else(malformed)
-}
-
-/// Takes so many bytes off the front.
-///
-/// # Errors
-/// If there are fewer.
-pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], EvaluationError> {
-    let (taken, rest) = bytes.split_at_checked(count).ok_or_else(malformed)?;
-    *bytes = rest;
-    Ok(taken)
-}
-
 macro_rules! number {
     ($($type:ty),+) => {$(
         impl Pack for $type {
@@ -82,8 +136,8 @@ macro_rules! number {
             }
 
             #[inline]
-            fn unpack(bytes: &mut &[u8]) -> Result<$type, EvaluationError> {
-                let taken = take(bytes, size_of::<$type>())?;
+            fn unpack(bytes: &mut Unpacker<'_>) -> Result<$type, EvaluationError> {
+                let taken = bytes.take(size_of::<$type>())?;
                 taken.try_into().map(<$type>::from_le_bytes).map_err(|_| malformed())
             }
         }
@@ -97,8 +151,8 @@ impl Pack for bool {
         out.push(u8::from(*self));
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<bool, EvaluationError> {
-        match take(bytes, 1)? {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<bool, EvaluationError> {
+        match bytes.take(1)? {
             [0] => Ok(false),
             [1] => Ok(true),
             _ => Err(malformed()),
@@ -111,7 +165,7 @@ impl<const S: u32> Pack for Decimal<S> {
         self.units().pack(out);
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Decimal<S>, EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Decimal<S>, EvaluationError> {
         i64::unpack(bytes).map(Decimal::from_units)
     }
 }
@@ -121,7 +175,7 @@ impl Pack for Timestamp {
         self.microseconds().pack(out);
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Timestamp, EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Timestamp, EvaluationError> {
         i64::unpack(bytes).map(Timestamp::from_microseconds)
     }
 }
@@ -131,12 +185,12 @@ fn pack_bytes(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-fn unpack_bytes<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], EvaluationError> {
-    let count = unpack_count(bytes)?;
-    take(bytes, count)
+fn unpack_bytes<'b>(bytes: &mut Unpacker<'b>) -> Result<&'b [u8], EvaluationError> {
+    let count = bytes.count()?;
+    bytes.take(count)
 }
 
-fn unpack_str<'b>(bytes: &mut &'b [u8]) -> Result<&'b str, EvaluationError> {
+fn unpack_str<'b>(bytes: &mut Unpacker<'b>) -> Result<&'b str, EvaluationError> {
     std::str::from_utf8(unpack_bytes(bytes)?).map_err(|_| malformed())
 }
 
@@ -145,7 +199,7 @@ impl<const N: usize> Pack for Text<N> {
         pack_bytes(self.as_str().as_bytes(), out);
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Text<N>, EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Text<N>, EvaluationError> {
         Text::new(unpack_str(bytes)?).map_err(|error| EvaluationError::Type(error.to_string()))
     }
 }
@@ -155,7 +209,7 @@ impl<const N: usize> Pack for Bytes<N> {
         pack_bytes(self, out);
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Bytes<N>, EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Bytes<N>, EvaluationError> {
         Bytes::new(unpack_bytes(bytes)?).map_err(|error| EvaluationError::Type(error.to_string()))
     }
 }
@@ -167,7 +221,7 @@ macro_rules! text {
                 pack_bytes(self.as_bytes(), out);
             }
 
-            fn unpack(bytes: &mut &[u8]) -> Result<$type, EvaluationError> {
+            fn unpack(bytes: &mut Unpacker<'_>) -> Result<$type, EvaluationError> {
                 unpack_str(bytes).map(Into::into)
             }
         }
@@ -181,7 +235,7 @@ impl Pack for Box<[u8]> {
         pack_bytes(self, out);
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Box<[u8]>, EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Box<[u8]>, EvaluationError> {
         unpack_bytes(bytes).map(Into::into)
     }
 }
@@ -191,8 +245,8 @@ impl<T: Pack> Pack for Box<T> {
         (**self).pack(out);
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Box<T>, EvaluationError> {
-        T::unpack(bytes).map(Box::new)
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Box<T>, EvaluationError> {
+        bytes.nested(T::unpack).map(Box::new)
     }
 }
 
@@ -204,7 +258,7 @@ impl<T: Pack> Pack for Option<T> {
         }
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Option<T>, EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Option<T>, EvaluationError> {
         bool::unpack(bytes)?.then(|| T::unpack(bytes)).transpose()
     }
 }
@@ -215,30 +269,17 @@ impl<T: Pack> Pack for Vec<T> {
         self.iter().for_each(|value| value.pack(out));
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Vec<T>, EvaluationError> {
-        let count = unpack_count(bytes)?;
-        // Room for what there can be: a value takes a byte, or the list is of values that take none.
-        let mut list = Vec::with_capacity(count.min(bytes.len()));
-        for _ in 0..count {
-            let before = bytes.len();
-            list.push(T::unpack(bytes)?);
-            if bytes.len() == before && list.len() > NOTHINGS_MAX {
-                return Err(malformed());
-            }
-        }
-        Ok(list)
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Vec<T>, EvaluationError> {
+        bytes.list(T::unpack)
     }
 }
-
-/// Elements that take no bytes, of a list: more are a mistake.
-const NOTHINGS_MAX: usize = 1 << 20;
 
 impl<T: Pack, const N: usize> Pack for [T; N] {
     fn pack(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|value| value.pack(out));
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<[T; N], EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<[T; N], EvaluationError> {
         let list = (0..N).map(|_| T::unpack(bytes)).collect::<Result<Vec<T>, _>>()?;
         list.try_into().map_err(|_| malformed())
     }
@@ -251,7 +292,7 @@ macro_rules! tuple {
                 $(self.$at.pack(_out);)*
             }
 
-            fn unpack(_bytes: &mut &[u8]) -> Result<Self, EvaluationError> {
+            fn unpack(_bytes: &mut Unpacker<'_>) -> Result<Self, EvaluationError> {
                 Ok(($($name::unpack(_bytes)?,)*))
             }
         }
@@ -273,9 +314,6 @@ tuple! {
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10)
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
 }
-
-/// How deep data may lie in each other: bytes from anywhere do not exhaust the stack.
-const DEPTH_MAX: usize = 64;
 
 impl Pack for Datum {
     fn pack(&self, out: &mut Vec<u8>) {
@@ -320,40 +358,30 @@ impl Pack for Datum {
         }
     }
 
-    fn unpack(bytes: &mut &[u8]) -> Result<Datum, EvaluationError> {
-        datum(bytes, DEPTH_MAX)
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Datum, EvaluationError> {
+        Ok(match u8::unpack(bytes)? {
+            0 => Datum::Bool(bool::unpack(bytes)?),
+            1 => {
+                let (number, ty) = <(i128, Option<u8>)>::unpack(bytes)?;
+                let ty = ty.map(|at| IntegerType::ALL.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
+                Datum::Integer(number, ty)
+            }
+            2 => Datum::Float(f64::unpack(bytes)?),
+            3 => Datum::Decimal { units: i64::unpack(bytes)?, scale: u8::unpack(bytes)? },
+            4 => Datum::Timestamp(i64::unpack(bytes)?),
+            5 => Datum::Text(String::unpack(bytes)?),
+            6 => Datum::Bytes(unpack_bytes(bytes)?.to_vec()),
+            7 => Datum::Option(Option::unpack(bytes)?),
+            8 => Datum::Tuple(Vec::unpack(bytes)?),
+            9 => Datum::List(Vec::unpack(bytes)?),
+            10 => {
+                let name = unpack_str(bytes)?.into();
+                let field = |bytes: &mut Unpacker<'_>| Ok((unpack_str(bytes)?.into(), Datum::unpack(bytes)?));
+                Datum::Record { name, fields: bytes.list(field)? }
+            }
+            _ => return Err(malformed()),
+        })
     }
-}
-
-fn datum(bytes: &mut &[u8], depth: usize) -> Result<Datum, EvaluationError> {
-    let deeper = depth.checked_sub(1).ok_or_else(malformed)?;
-    let list = |bytes: &mut &[u8]| {
-        let count = unpack_count(bytes)?;
-        (0..count).map(|_| datum(bytes, deeper)).collect::<Result<Vec<_>, _>>()
-    };
-    Ok(match u8::unpack(bytes)? {
-        0 => Datum::Bool(bool::unpack(bytes)?),
-        1 => {
-            let (number, ty) = <(i128, Option<u8>)>::unpack(bytes)?;
-            let ty = ty.map(|at| IntegerType::ALL.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
-            Datum::Integer(number, ty)
-        }
-        2 => Datum::Float(f64::unpack(bytes)?),
-        3 => Datum::Decimal { units: i64::unpack(bytes)?, scale: u8::unpack(bytes)? },
-        4 => Datum::Timestamp(i64::unpack(bytes)?),
-        5 => Datum::Text(String::unpack(bytes)?),
-        6 => Datum::Bytes(unpack_bytes(bytes)?.to_vec()),
-        7 => Datum::Option(bool::unpack(bytes)?.then(|| datum(bytes, deeper).map(Box::new)).transpose()?),
-        8 => Datum::Tuple(list(bytes)?),
-        9 => Datum::List(list(bytes)?),
-        10 => {
-            let name = unpack_str(bytes)?.into();
-            let count = unpack_count(bytes)?;
-            let field = |_| Ok((unpack_str(bytes)?.into(), datum(bytes, deeper)?));
-            Datum::Record { name, fields: (0..count).map(field).collect::<Result<Vec<_>, EvaluationError>>()? }
-        }
-        _ => return Err(malformed()),
-    })
 }
 
 #[cfg(test)]
@@ -403,5 +431,35 @@ mod tests {
         assert!(unpack_all::<Datum>(&[11]).is_err());
         assert!(unpack_all::<Datum>(&[1; 40]).is_err(), "no such integer");
         assert!(unpack_all::<Datum>(&[&[7, 1].repeat(100)[..], &[0, 1]].concat()).is_err(), "too deep");
+        assert!(unpack_all::<Vec<[u64; 16]>>(&[&[100][..], &[0; 99]].concat()).is_err(), "lists of nearly nothing");
+    }
+
+    #[derive(PartialEq, Debug)]
+    struct Chain(Option<Box<Chain>>, Vec<Chain>);
+
+    impl Pack for Chain {
+        fn pack(&self, out: &mut Vec<u8>) {
+            self.0.pack(out);
+            self.1.pack(out);
+        }
+
+        fn unpack(bytes: &mut Unpacker<'_>) -> Result<Chain, EvaluationError> {
+            Ok(Chain(Pack::unpack(bytes)?, Pack::unpack(bytes)?))
+        }
+    }
+
+    #[test]
+    fn values_of_types_that_contain_themselves_lie_so_deep_and_no_deeper() {
+        let end = || Chain(None, Vec::new());
+        // The list in the last of them is one deeper.
+        let boxes = |count| (0..count).fold(end(), |rest, _| Chain(Some(Box::new(rest)), Vec::new()));
+        let lists = |count| (0..count).fold(end(), |rest, _| Chain(None, vec![rest]));
+        returns(boxes(DEPTH_MAX - 1));
+        returns(lists(DEPTH_MAX - 1));
+        returns(Chain(None, vec![boxes(DEPTH_MAX - 2), end(), lists(DEPTH_MAX - 2)]));
+        assert!(unpack_all::<Chain>(&pack_all(&boxes(DEPTH_MAX))).is_err());
+        assert!(unpack_all::<Chain>(&pack_all(&lists(DEPTH_MAX))).is_err());
+        assert!(unpack_all::<Chain>(&vec![1; 1 << 20]).is_err(), "and no stack is exhausted");
+        assert!(unpack_all::<Chain>(&[0, 1].repeat(1 << 19)).is_err());
     }
 }

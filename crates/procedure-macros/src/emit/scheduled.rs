@@ -186,7 +186,7 @@ impl Rows {
                     }
 
                     fn unpack(
-                        bytes: &mut &[u8],
+                        bytes: &mut #library::pack::Unpacker<'_>,
                     ) -> ::core::result::Result<Self, #library::EvaluationError> {
                         let _ = &bytes;
                         ::core::result::Result::Ok(#name { #(#columns: #library::Pack::unpack(bytes)?,)* })
