@@ -130,10 +130,7 @@ fn packed(input: &DeriveInput, library: &TokenStream) -> (TokenStream, TokenStre
                 quote!(#at => ::core::result::Result::Ok(#name::#ident #unpack),)
             });
             let malformed = quote!(::core::result::Result::Err(#library::pack::malformed()));
-            (
-                quote!(match self { #(#to)* }),
-                quote!(match bytes.count()? { #(#from)* _ => #malformed }),
-            )
+            (quote!(match self { #(#to)* }), quote!(match bytes.count()? { #(#from)* _ => #malformed }))
         }
         Data::Union(_) => (TokenStream::new(), TokenStream::new()),
     }

@@ -63,12 +63,27 @@ impl<'b> Unpacker<'b> {
         read_varint(&mut self.rest).ok().and_then(|count| usize::try_from(count).ok()).ok_or_else(malformed)
     }
 
+    /// Takes bytes that stand behind their length.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn bytes(&mut self) -> Result<&'b [u8], EvaluationError> {
+        let count = self.count()?;
+        self.take(count)
+    }
+
+    /// Whether all have been taken.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Takes what lies inside of a value whose type may contain itself.
     ///
     /// # Errors
     /// Those of `inside`; if values lie too deep in each other.
     pub fn nested<T>(
-        &mut self, inside: impl FnOnce(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
+        &mut self,
+        inside: impl FnOnce(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
     ) -> Result<T, EvaluationError> {
         self.depth = self.depth.checked_sub(1).ok_or_else(malformed)?;
         let value = inside(self);
@@ -78,7 +93,8 @@ impl<'b> Unpacker<'b> {
 
     /// Takes a list: its length, then so many of what `element` takes.
     fn list<T>(
-        &mut self, mut element: impl FnMut(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
+        &mut self,
+        mut element: impl FnMut(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
     ) -> Result<Vec<T>, EvaluationError> {
         let count = self.count()?;
         // No more room than there are bytes: a length may be anything.
@@ -113,7 +129,7 @@ pub fn pack_all(value: &impl Pack) -> Vec<u8> {
 pub fn unpack_all<T: Pack>(bytes: &[u8]) -> Result<T, EvaluationError> {
     let mut bytes = Unpacker::new(bytes);
     let value = T::unpack(&mut bytes)?;
-    if bytes.rest.is_empty() { Ok(value) } else { Err(malformed()) }
+    if bytes.is_empty() { Ok(value) } else { Err(malformed()) }
 }
 
 /// What bytes are that hold no value of the type that was asked for.
@@ -180,18 +196,14 @@ impl Pack for Timestamp {
     }
 }
 
-fn pack_bytes(value: &[u8], out: &mut Vec<u8>) {
+/// Appends bytes behind their length.
+pub fn pack_bytes(value: &[u8], out: &mut Vec<u8>) {
     pack_count(value.len(), out);
     out.extend_from_slice(value);
 }
 
-fn unpack_bytes<'b>(bytes: &mut Unpacker<'b>) -> Result<&'b [u8], EvaluationError> {
-    let count = bytes.count()?;
-    bytes.take(count)
-}
-
 fn unpack_str<'b>(bytes: &mut Unpacker<'b>) -> Result<&'b str, EvaluationError> {
-    std::str::from_utf8(unpack_bytes(bytes)?).map_err(|_| malformed())
+    std::str::from_utf8(bytes.bytes()?).map_err(|_| malformed())
 }
 
 impl<const N: usize> Pack for Text<N> {
@@ -210,7 +222,7 @@ impl<const N: usize> Pack for Bytes<N> {
     }
 
     fn unpack(bytes: &mut Unpacker<'_>) -> Result<Bytes<N>, EvaluationError> {
-        Bytes::new(unpack_bytes(bytes)?).map_err(|error| EvaluationError::Type(error.to_string()))
+        Bytes::new(bytes.bytes()?).map_err(|error| EvaluationError::Type(error.to_string()))
     }
 }
 
@@ -236,7 +248,7 @@ impl Pack for Box<[u8]> {
     }
 
     fn unpack(bytes: &mut Unpacker<'_>) -> Result<Box<[u8]>, EvaluationError> {
-        unpack_bytes(bytes).map(Into::into)
+        bytes.bytes().map(Into::into)
     }
 }
 
@@ -363,14 +375,15 @@ impl Pack for Datum {
             0 => Datum::Bool(bool::unpack(bytes)?),
             1 => {
                 let (number, ty) = <(i128, Option<u8>)>::unpack(bytes)?;
-                let ty = ty.map(|at| IntegerType::ALL.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
+                let ty =
+                    ty.map(|at| IntegerType::ALL.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
                 Datum::Integer(number, ty)
             }
             2 => Datum::Float(f64::unpack(bytes)?),
             3 => Datum::Decimal { units: i64::unpack(bytes)?, scale: u8::unpack(bytes)? },
             4 => Datum::Timestamp(i64::unpack(bytes)?),
             5 => Datum::Text(String::unpack(bytes)?),
-            6 => Datum::Bytes(unpack_bytes(bytes)?.to_vec()),
+            6 => Datum::Bytes(bytes.bytes()?.to_vec()),
             7 => Datum::Option(Option::unpack(bytes)?),
             8 => Datum::Tuple(Vec::unpack(bytes)?),
             9 => Datum::List(Vec::unpack(bytes)?),

@@ -26,7 +26,7 @@ use seriatim_catalog::Key;
 use seriatim_procedure::analysis::{Availability, Exit, Needs};
 use seriatim_procedure::checked::Overflow;
 use seriatim_procedure::ir::{OperationId, Procedure, StepId, StepKind, VariableId};
-use seriatim_procedure::pack::{malformed, pack_all, pack_count, take, unpack_all, unpack_count};
+use seriatim_procedure::pack::{Unpacker, malformed, pack_all, pack_bytes, pack_count, unpack_all};
 use seriatim_procedure::plan::{Fragments, Plan, TransactionClass};
 use seriatim_procedure::{EvaluationError, Pack, visit};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
@@ -206,18 +206,17 @@ pub struct Part<'p> {
 }
 
 /// The executions named in bytes.
-fn decode(mut bytes: &[u8]) -> Result<Found<'_>, EvaluationError> {
-    let mut found = Found::new();
+fn decode(bytes: &[u8]) -> Result<Found<'_>, EvaluationError> {
+    let (mut found, mut bytes) = (Found::new(), Unpacker::new(bytes));
     while !bytes.is_empty() {
         let mut id = RunId::default();
-        let number = |bytes: &mut &[u8]| u32::try_from(unpack_count(bytes)?).map_err(|_| malformed());
+        let number = |bytes: &mut Unpacker<'_>| u32::try_from(bytes.count()?).map_err(|_| malformed());
         id[0] = number(&mut bytes)?;
         let loops = number(&mut bytes)? as usize;
         for iteration in id[1..].get_mut(..loops).ok_or_else(malformed)? {
             *iteration = number(&mut bytes)?;
         }
-        let count = unpack_count(&mut bytes)?;
-        let result = take(&mut bytes, count)?;
+        let result = bytes.bytes()?;
         if found.insert(id, result).is_some_and(|other| other != result) {
             return Err(EvaluationError::Type(format!("two results of one run of operation #{}", id[0])));
         }
@@ -366,9 +365,7 @@ impl<'p> Part<'p> {
         pack_count(operation.index(), made);
         pack_count(loops, made);
         id[1..=loops].iter().for_each(|iteration| pack_count(*iteration as usize, made));
-        let value = pack_all(result);
-        pack_count(value.len(), made);
-        made.extend_from_slice(&value);
+        pack_bytes(&pack_all(result), made);
     }
 
     /// An operation has run whose result cannot be told to others.
