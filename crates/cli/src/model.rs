@@ -46,6 +46,9 @@ pub(crate) fn command() -> Command {
         ))
 }
 
+/// The model's unit of time, in seconds.
+pub(crate) const MICROSECOND: f64 = 1e-6;
+
 /// The times as they are printed, in microseconds.
 pub(crate) fn times(times: &Times) -> Value {
     json!({
@@ -81,10 +84,10 @@ fn read(file: &PathBuf) -> Result<Times, Failure> {
     }
 }
 
-/// A recommendation as it is printed.
-pub(crate) fn recommendation(of: &Recommendation) -> Value {
+/// A recommendation as it is printed, by throughputs for so many seconds.
+pub(crate) fn recommendation(of: &Recommendation, seconds: f64) -> Value {
     let throughputs: serde_json::Map<String, Value> =
-        of.throughputs.iter().map(|(scheme, rate)| (scheme.name().to_owned(), json!(1e6 * rate))).collect();
+        of.throughputs.iter().map(|(scheme, rate)| (scheme.name().to_owned(), json!(rate / seconds))).collect();
     json!({ "scheme": of.scheme.name(), "reason": of.reason, "per_second": throughputs })
 }
 
@@ -139,7 +142,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             let measured =
                 Scheme::ALL.iter().zip(cell.measured).map(|(scheme, rate)| (scheme.name().to_owned(), json!(rate)));
             json!({
-                "cell": cell.name, "recommended": recommendation(&cell.recommended), "best": cell.best().name(),
+                "cell": cell.name, "recommended": recommendation(&cell.recommended, MICROSECOND), "best": cell.best().name(),
                 "ratio": cell.ratio(), "measured": Value::Object(measured.collect()),
             })
         };
@@ -188,7 +191,10 @@ fn recommend(matches: &ArgMatches) -> Result<(), Failure> {
     let measured = matches.get_one::<PathBuf>("times").map_or(Ok(PAPER), read)?;
     let recommended = model::recommend(&measured, &partitions::mix_of(matches).of_model());
     if is_json(matches) {
-        return Ok(say!("{}\n", json!({ "times": times(&measured), "recommended": recommendation(&recommended) }))?);
+        return Ok(say!(
+            "{}\n",
+            json!({ "times": times(&measured), "recommended": recommendation(&recommended, MICROSECOND) })
+        )?);
     }
     let lines = recommended
         .throughputs

@@ -175,13 +175,7 @@ fn check_workload(matches: &ArgMatches) -> Result<Which, Failure> {
     if let Some(other) = others.iter().find(is_given) {
         return Err(Failure::Usage(format!("workload {name} has no --{other}")));
     }
-    let is_auto = matches.get_one::<String>("scheme").is_some_and(|name| name == "auto");
-    match which {
-        Which::Arrays | Which::Declared(_) if is_auto => {
-            Err(Failure::Usage(format!("the model knows the workload {KEYS_ALONE}: name a scheme for {name}")))
-        }
-        which => Ok(which),
-    }
+    Ok(which)
 }
 
 /// The declared procedures of a workload, as the arguments ask for it and the plan says of all else.
@@ -205,6 +199,50 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
     }
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     declared::Plan::of(plan, workload, 2).map_err(Failure::Run)
+}
+
+/// What is run, as the arguments ask for it.
+enum Asked {
+    Keys,
+    Arrays(tpcc::Plan),
+    Declared(declared::Plan),
+}
+
+impl Asked {
+    /// Runs it under the scheme of this plan, from which it was made.
+    fn measure(&mut self, plan: &Plan, is_simulated: bool) -> Result<Measured, Failure> {
+        match self {
+            Asked::Keys => measure(plan, is_simulated),
+            Asked::Arrays(asked) => {
+                asked.transport.scheme = plan.transport.scheme;
+                measure_tpcc(asked, is_simulated)
+            }
+            Asked::Declared(asked) => {
+                asked.transport.scheme = plan.transport.scheme;
+                measure_declared(asked, is_simulated)
+            }
+        }
+    }
+
+    /// The scheme that `auto` stands for, and what the report says of why.
+    fn choose(&mut self, plan: &Plan, is_simulated: bool) -> Result<(Scheme, Value), Failure> {
+        if matches!(self, Asked::Keys) {
+            let (recommended, times) = recommended(plan, is_simulated)?;
+            talk!("{}", recommended.reason);
+            let (times, said) =
+                (crate::model::times(&times), crate::model::recommendation(&recommended, crate::model::MICROSECOND));
+            return Ok((recommended.scheme, json!({ "times": times, "recommended": said })));
+        }
+        let mut tried = Vec::new();
+        for scheme in Scheme::ALL {
+            let mut plan = plan.clone();
+            plan.transport.scheme = scheme;
+            tried.push((scheme, self.measure(&plan, is_simulated)?.per_second()));
+        }
+        let recommended = model::fastest(&tried);
+        talk!("{}", recommended.reason);
+        Ok((recommended.scheme, json!({ "recommended": crate::model::recommendation(&recommended, 1.0) })))
+    }
 }
 
 /// Runs it.
@@ -253,7 +291,8 @@ pub(crate) fn command() -> Command {
                 "S",
                 "speculation",
                 "How transactions share a partition while others wait for a decision; auto: as the model recommends, whose times \
-                 are measured before by runs as long as this one",
+                 are measured before by runs as long as this one; of other workloads than twelve-key, of which the model knows \
+                 nothing, that which is fastest in such a run of each",
             )
             .value_parser(PossibleValuesParser::new(schemes)),
         );
@@ -376,20 +415,19 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let (is_simulated, which) = (matches.get_flag("simulate-cores"), check_workload(matches)?);
     let scheme = matches.get_one::<String>("scheme").and_then(|name| Scheme::named(name));
     let mut plan = plan(matches, scheme.unwrap_or(Scheme::Blocking), seed, is_simulated)?;
+    let mut asked = match &which {
+        Which::Keys => Asked::Keys,
+        Which::Arrays => Asked::Arrays(tpcc_plan(matches, &plan)),
+        Which::Declared(entry) => Asked::Declared(declared_plan(entry, matches, &plan)?),
+    };
     let mut chosen = None;
     if scheme.is_none() {
-        let (recommended, times) = recommended(&plan, is_simulated)?;
-        talk!("{}", recommended.reason);
-        plan.transport.scheme = recommended.scheme;
-        chosen = Some(json!({
-            "times": crate::model::times(&times), "recommended": crate::model::recommendation(&recommended),
-        }));
+        let why;
+        (plan.transport.scheme, why) = asked.choose(&plan, is_simulated)?;
+        chosen = Some(why);
     }
-    let (measured, several) = match &which {
-        Which::Keys => (measure(&plan, is_simulated)?, "two"),
-        Which::Arrays => (measure_tpcc(&tpcc_plan(matches, &plan), is_simulated)?, "several"),
-        Which::Declared(entry) => (measure_declared(&declared_plan(entry, matches, &plan)?, is_simulated)?, "several"),
-    };
+    let measured = asked.measure(&plan, is_simulated)?;
+    let several = if matches!(which, Which::Keys) { "two" } else { "several" };
     if !is_json(matches) {
         return Ok(say!("{}", words(&plan, &measured, several))?);
     }

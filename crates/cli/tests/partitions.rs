@@ -47,8 +47,9 @@ fn tpcc_runs_under_every_scheme_and_is_consistent() {
             let tpcc = ["--workload", workload, "--scale", "small", "--remote", "10", "--transactions", transactions];
             let report = report(&[&["--scheme", scheme], &tpcc[..], &SHORT].concat());
             assert_eq!((&report["options"]["workload"], &report["consistency"]), (&workload.into(), &"passed".into()));
-            let number = |at: &str| report[at].as_u64().unwrap_or_else(|| panic!("{at}: {report}"));
-            assert!(number("committed") > number("committed_multi") && number("committed_multi") > 0, "{report}");
+            // Of the whole run: what is measured may be short of one on a busy machine.
+            let ended = |kind: &str| report["whole"][kind].as_u64().unwrap_or_else(|| panic!("{kind}: {report}"));
+            assert!(ended("ended_single") > 0 && ended("ended_multi") > 0, "{report}");
         }
     }
 }
@@ -117,7 +118,6 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["--workload", "ycsb", "--warehouses", "2"], "workload ycsb has no --warehouses"),
         (&["--workload", "ycsb", "--set", "theta"], "write OPTION=VALUE"),
         (&["--workload", "ycsb", "--set", "tables=1"], "option"),
-        (&["--workload", "tpcc", "--scheme", "auto"], "name a scheme for tpcc"),
         (&["--workload", "tpcc", "--remote", "101"], "from 0 to 100"),
     ] {
         let output = partitions(arguments);
@@ -151,6 +151,18 @@ fn auto_measures_the_model_and_follows_it() {
     assert!(report["auto"]["recommended"]["reason"].as_str().is_some_and(|reason| reason.contains("relative to it")));
     for time in ["single_us", "single_speculated_us", "multi_us", "multi_processor_us", "stall_us", "coordinator_us"] {
         assert!(report["auto"]["times"][time].as_f64().is_some_and(|time| time > 0.0), "{time}: {report}");
+    }
+}
+
+#[test]
+fn auto_tries_each_scheme_of_a_workload_that_the_model_does_not_know() {
+    for workload in ["tpcc", "tpcc-arrays"] {
+        let asked = ["--workload", workload, "--scheme", "auto", "--scale", "small", "--remote", "10"];
+        let report = report(&[&asked[..], &SHORT[..]].concat());
+        let tried = report["auto"]["recommended"]["per_second"].as_object().expect("it says what it tried");
+        let rate = |of: &serde_json::Value| of.as_f64().expect("a number");
+        let chosen = rate(&tried[report["scheme"].as_str().expect("a name")]);
+        assert!(tried.len() == 4 && tried.values().all(|tried| rate(tried) <= chosen), "{report}");
     }
 }
 

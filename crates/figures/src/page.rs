@@ -17,7 +17,7 @@ pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
     let mut text = format!(
         "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: absolute numbers do not travel. \
          Points that were run several times are medians. A relation that needs more threads than were measured, or regions where there \
-         are none, is not shown.\n",
+         are none, is not shown. Of commands, `--threads 1|2` is a run with each.\n",
         paper.title(),
         paper.source(),
         paper.name()
@@ -126,22 +126,43 @@ fn table(view: &View, cores: Cores, shown: &Curves) -> String {
 
 /// What could not be run, by the reason; and what failed, each.
 fn missing(measured: &Measured) -> String {
-    let mut left_out: Vec<(String, Vec<String>)> = Vec::new();
+    // Why, where, of which curves, on how many.
+    let mut left_out: Vec<(String, Cores, Vec<&str>, Vec<usize>)> = Vec::new();
     let mut failed = String::new();
     for (point, run) in measured.points.iter().flat_map(|point| point.runs.iter().map(move |run| (point, run))) {
-        let what = format!("{} on {}", point.series, point.cores.count(point.threads));
         match &run.answer {
             Answer::Report(_) => {}
-            Answer::Failed(why) => failed += &format!("- **Failed**: {what}: {} (`{}`)\n", line(why), run.command),
-            Answer::NotHere(why) => match left_out.iter_mut().find(|(known, _)| *known == line(why)) {
-                Some((_, all)) if all.contains(&what) => {}
-                Some((_, all)) => all.push(what),
-                None => left_out.push((line(why), vec![what])),
-            },
+            Answer::Failed(why) => {
+                let on = point.cores.count(point.threads);
+                failed += &format!("- **Failed**: {} on {on}: {} (`{}`)\n", point.series, line(why), run.command);
+            }
+            Answer::NotHere(why) => {
+                let (why, series) = (line(why), point.series.as_str());
+                let same = |known: &&mut (String, Cores, Vec<&str>, Vec<usize>)| {
+                    known.0 == why && known.1 == point.cores && known.2 == [series]
+                };
+                match left_out.iter_mut().find(same) {
+                    Some((.., counts)) if counts.contains(&point.threads) => {}
+                    Some((.., counts)) => counts.push(point.threads),
+                    None => left_out.push((why, point.cores, vec![series], vec![point.threads])),
+                }
+            }
         }
     }
-    let mut text: String =
-        left_out.iter().map(|(why, all)| format!("- Not shown here: {why}: {}\n", all.join(", "))).collect();
+    let mut text = String::new();
+    while !left_out.is_empty() {
+        let (why, cores, mut series, counts) = left_out.remove(0);
+        left_out.retain(|other| {
+            let is_same = other.0 == why && other.1 == cores && other.3 == counts;
+            if is_same {
+                series.extend(&other.2);
+            }
+            !is_same
+        });
+        let Some((last, others)) = counts.split_last() else { continue };
+        let on: String = others.iter().map(|count| format!("{count}, ")).collect();
+        let _ = writeln!(text, "- Not shown here: {why}: {} on {on}{}", series.join(", "), cores.count(*last));
+    }
     text += &failed;
     if !text.is_empty() {
         text.push('\n');
@@ -149,11 +170,32 @@ fn missing(measured: &Measured) -> String {
     text
 }
 
+/// Options of which a line shows all values that were run.
+const VARIED: [&str; 3] = ["--threads", "--simulate-cores", "--seed"];
+
 fn commands(measured: &Measured) -> String {
     let mut text = "<details><summary>The commands</summary>\n\n```text\n".to_owned();
     let runs = measured.points.iter().flat_map(|point| &point.runs);
+    // Words, of which each may have several values.
+    let mut lines: Vec<Vec<Vec<&str>>> = Vec::new();
     for run in runs.filter(|run| matches!(run.answer, Answer::Report(_))) {
-        text += &format!("{}\n", run.command);
+        let words: Vec<&str> = run.command.split(' ').collect();
+        let varies = |at: usize| at > 0 && VARIED.contains(&words[at - 1]);
+        let fits = |known: &&mut Vec<Vec<&str>>| {
+            known.len() == words.len() && (0..words.len()).all(|at| varies(at) || known[at][0] == words[at])
+        };
+        match lines.iter_mut().find(fits) {
+            Some(known) => {
+                for (values, word) in known.iter_mut().zip(&words).filter(|(values, word)| !values.contains(word)) {
+                    values.push(word);
+                }
+            }
+            None => lines.push(words.iter().map(|word| vec![*word]).collect()),
+        }
+    }
+    for words in lines {
+        let words: Vec<String> = words.iter().map(|values| values.join("|")).collect();
+        let _ = writeln!(text, "{}", words.join(" "));
     }
     text + "```\n\n</details>\n"
 }

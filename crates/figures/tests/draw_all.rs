@@ -176,7 +176,11 @@ fn what_cannot_be_run_here_is_left_out_visibly() {
     let equal = verdict(&file, "OCC and wait-die locking are about equal", "real");
     assert_eq!(equal["verdict"], "not_shown");
     assert!(equal["reason"].as_str().is_some_and(|reason| reason.contains("no protocol | occ")), "{equal}");
-    assert!(page.contains("- Not shown here: no protocol | occ here: occ on 1 thread, occ on 2 threads\n"), "{page}");
+    assert!(page.contains("- Not shown here: no protocol | occ here: occ on 1, 2 threads\n"), "{page}");
+    let gone = page.lines().find(|line| line.starts_with("- Not shown here: unexpected argument")).expect("a line");
+    assert!(gone.contains("found: htcc, ") && gone.ends_with(", 40 simulated cores"), "all curves at once: {gone}");
+    let silo = page.lines().filter(|line| line.contains("--protocol silo --threads "));
+    assert_eq!(silo.map(|line| line.contains(" --threads 1|2 ")).collect::<Vec<_>>(), [true], "{page}");
     assert!(page.lines().any(|line| line.contains("no protocol \\| occ here")), "{page}");
     // The relation that the paper shows of 16 threads is not shown of two, and says so.
     let twice = verdict(&file, "HTCC commits twice as much as SOCC", "real");

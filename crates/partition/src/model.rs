@@ -125,10 +125,30 @@ fn coordinator_max(times: &Times, mix: &Mix) -> f64 {
 pub struct Recommendation {
     /// The one with the highest throughput.
     pub scheme: Scheme,
-    /// Each scheme's, the highest first.
+    /// Each scheme's, the highest first, for each unit of time of what it is from.
     pub throughputs: Vec<(Scheme, f64)>,
     /// One sentence.
     pub reason: String,
+}
+
+/// The scheme that was fastest when each was tried, where the model knows too little of the transactions.
+///
+/// # Panics
+/// If none was.
+pub fn fastest(tried: &[(Scheme, f64)]) -> Recommendation {
+    let mut throughputs = tried.to_vec();
+    throughputs.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let scheme = throughputs[0].0;
+    let reason =
+        format!("{}: it was fastest when each was tried (relative to it: {})", scheme.name(), others(&throughputs));
+    Recommendation { scheme, throughputs, reason }
+}
+
+/// What the second and later of these have of the first.
+fn others(throughputs: &[(Scheme, f64)]) -> String {
+    let best = throughputs[0].1.max(f64::MIN_POSITIVE);
+    let others = throughputs[1..].iter().map(|(other, rate)| format!("{} {:.2}", other.name(), rate / best));
+    others.collect::<Vec<_>>().join(", ")
 }
 
 /// The scheme for such transactions on such a system. Of equal ones (to nine digits) the first of speculation, local speculation,
@@ -172,10 +192,8 @@ pub fn recommend(times: &Times, mix: &Mix) -> Recommendation {
             percent(mix.conflicts)
         ),
     };
-    let best = throughputs[0].1;
-    let others = throughputs[1..].iter().map(|(other, rate)| format!("{} {:.2}", other.name(), rate / best));
-    let others = others.collect::<Vec<_>>().join(", ");
-    Recommendation { scheme, throughputs, reason: format!("{}: {why} (relative to it: {others})", scheme.name()) }
+    let reason = format!("{}: {why} (relative to it: {})", scheme.name(), others(&throughputs));
+    Recommendation { scheme, throughputs, reason }
 }
 
 #[cfg(test)]
