@@ -39,6 +39,7 @@
 //!
 //! - Records are kept in memory: they outlive a role, not the process.
 //! - Under `locking` a client's transactions go on while it is in [`Port::receive`] only.
+//! - A partition that panics when it takes something back dies of the decision that says so, in each life in which its coordinator repeats it.
 //! - A call that never returns in a partition holds up its owner, and what needs it. It is not noticed.
 //! - On threads a message that is due after a delay is late by what the system takes to wake a thread at a time, some 50 µs.
 
