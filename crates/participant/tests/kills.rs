@@ -235,14 +235,15 @@ impl Run {
     fn new(seed: u64, scheme: Scheme) -> Run {
         let (whole, options) = (loaded(), Options::new(scheme));
         let caller = Arc::new(Caller::new(declare().divide().expect("all can be divided")));
-        let owner = |id| Node::new(Owner::new(id, partition(&whole, id.0), &options));
+        let owner = |id: PartitionId| Node::new(Owner::new(id, partition(&whole, id.0), &options));
+        let owners = partitions().map(owner).collect();
         let coordinators = if scheme.needs_one_coordinator() { 1 } else { CLIENTS };
         let coordinator = |id| Node::new(Coordinator::new(CoordinatorId(id), partitions()));
         Run {
             rng: Rng::from_seed(seed),
             options,
             caller,
-            owners: partitions().map(owner).collect(),
+            owners,
             coordinators: (0..coordinators).map(coordinator).collect(),
             to_owners: BTreeMap::new(),
             to_coordinators: BTreeMap::new(),
@@ -526,8 +527,8 @@ fn owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_rec
     }
 }
 
-/// Whether one of some runs notices a mistake by finding a transaction at one of its partitions only, or not as its client was told, or a partition that is not what
-/// it was or should be: other panics do not count.
+/// One of some runs must notice a mistake by what it finds at the end: half of a transaction, one that is not as its client was told, a sum. Other
+/// panics do not count.
 fn is_noticed(mistake: Fault, scheme: Scheme, kill_every: u64) {
     const WORDS: [&str; 3] = ["half of", "assertion", "is not done at"];
     let mut others = BTreeSet::new();
