@@ -113,7 +113,8 @@ fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts
     let mut deployment = deploy::<Amounts>(&options, |_| Store::new());
     let mut ports = std::mem::take(&mut deployment.ports).into_iter();
     let (mut goes, mut stays) = (ports.next().expect("a port"), ports.next().expect("a port"));
-    goes.run(Program::new(vec![(PartitionId(0), part), (PartitionId(1), vec![Op::Add(0, -1)])])).expect("there is room");
+    goes.run(Program::new(vec![(PartitionId(0), part), (PartitionId(1), vec![Op::Add(0, -1)])]))
+        .expect("there is room");
     goes.call(PartitionId(0), alone, true).expect("there is room");
     drop(goes);
     let (running, _) = deployment.start().expect("threads");
