@@ -523,14 +523,12 @@ fn owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_rec
             assert!(ran.committed > 5, "{}: {ran:?}", scheme.name());
             (owners, coordinators) = (owners + ran.owners, coordinators + ran.coordinators);
         }
-        assert!(owners > 10 && coordinators > 5, "{}: {owners}, {coordinators}", scheme.name());
+        assert!(owners > 10 && coordinators > 2, "{}: {owners}, {coordinators}", scheme.name());
     }
 }
 
-/// One of some runs must notice a mistake by what it finds at the end: half of a transaction, one that is not as its client was told, a sum. Other
-/// panics do not count.
-fn is_noticed(mistake: Fault, scheme: Scheme, kill_every: u64) {
-    const WORDS: [&str; 3] = ["half of", "assertion", "is not done at"];
+/// One of some runs must notice a mistake, in these words; other panics do not count.
+fn is_noticed(mistake: Fault, scheme: Scheme, kill_every: u64, words: &[&str]) {
     let mut others = BTreeSet::new();
     for seed in 0..40 {
         inject(Some(mistake));
@@ -539,7 +537,7 @@ fn is_noticed(mistake: Fault, scheme: Scheme, kill_every: u64) {
         let Err(panic) = ran else { continue };
         let said = panic.downcast_ref::<String>().cloned();
         let said = said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned())).unwrap_or_default();
-        if WORDS.iter().any(|words| said.contains(words)) {
+        if words.iter().any(|words| said.contains(words)) {
             return eprintln!("{}, seed {seed} notices {mistake:?}: {said}", scheme.name());
         }
         others.insert(said);
@@ -547,18 +545,23 @@ fn is_noticed(mistake: Fault, scheme: Scheme, kill_every: u64) {
     panic!("{mistake:?} is not noticed under {}, only {others:?}", scheme.name());
 }
 
+/// At the end half of a transaction is there, or not what its client was told, or not what was there, or a sum is wrong; or a coordinator raises an alarm.
+const WORDS: [&str; 3] = ["half of", "assertion", "is not done at"];
+
 /// Mistakes of owners, which these runs must notice.
 #[test]
 fn canary_mistakes_of_owners_are_noticed() {
-    for (scheme, mistake) in [
-        (Scheme::Speculation, Fault::UndoDroppedEarly),
-        (Scheme::Speculation, Fault::DependencyLost),
-        (Scheme::Speculation, Fault::CascadeMissed),
-        (Scheme::Speculation, Fault::ReplyLeaked),
-        (Scheme::Blocking, Fault::UndoDroppedEarly),
-        (Scheme::Locking, Fault::LockSkipped),
+    // What was not taken back is in the way: of the same transaction when it runs again, or of what is taken back after it.
+    let kept = ["half of", "duplicate key account"];
+    for (scheme, mistake, words) in [
+        (Scheme::Speculation, Fault::UndoDroppedEarly, &kept[..]),
+        (Scheme::Speculation, Fault::DependencyLost, &WORDS),
+        (Scheme::Speculation, Fault::CascadeMissed, &kept),
+        (Scheme::Speculation, Fault::ReplyLeaked, &WORDS),
+        (Scheme::Blocking, Fault::UndoDroppedEarly, &WORDS),
+        (Scheme::Locking, Fault::LockSkipped, &WORDS),
     ] {
-        is_noticed(mistake, scheme, 0);
+        is_noticed(mistake, scheme, 0, words);
     }
 }
 
@@ -567,7 +570,7 @@ fn canary_mistakes_of_owners_are_noticed() {
 fn canary_mistakes_before_deaths_are_noticed() {
     for scheme in Scheme::ALL {
         for mistake in [Fault::PrepareForgotten, Fault::DecisionHalfPersisted, Fault::VotedUndone] {
-            is_noticed(mistake, scheme, 40);
+            is_noticed(mistake, scheme, 40, &WORDS);
         }
     }
 }
