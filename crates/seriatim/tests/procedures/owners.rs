@@ -196,7 +196,7 @@ fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
         go_on.send(()).expect("it waits");
         wait_for(stuck).expect("it does nothing");
         assert!(panics.into_iter().all(panicked) && bursts.into_iter().all(panicked));
-        let [first, ..] = puts.map(|put| wait_for(put).expect("nobody is in its way").value);
+        let [first, ..] = puts.map(|call| wait_for(call).expect("nobody is in its way").value);
         assert_eq!(first, before + 1, "nothing of what panicked stays");
         wait_for(passed).expect("nobody is in its way");
         wait_for(shared).expect("it does nothing");
