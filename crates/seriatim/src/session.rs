@@ -275,7 +275,7 @@ pub struct AtPartition<'s> {
 }
 
 impl AtPartition<'_> {
-    /// As [`Session::transact`], in the partition. Others who need it wait meanwhile.
+    /// As [`Session::transact`], in the partition. Others who need it wait meanwhile, until this returns: its age limit refuses its next operation.
     ///
     /// # Errors
     /// As there; [`TransactError::UnknownPartition`]; [`TransactError::OtherPartition`] for a key of another partition, a range of keys

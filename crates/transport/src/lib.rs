@@ -25,9 +25,9 @@
 //! # When something panics
 //!
 //! A panic in a partition ends a life of its owner. Clients and coordinators are told; what was sent in one batch with the message that panicked and had
-//! not been handled is lost with it. With [`Options::records`] a new life begins at once from the records, which are run again: others wait for
-//! this owner for as long as that takes, and nobody waits for anything else. Without records the partition's data is gone: every transaction over
-//! it is answered `Unavailable`, the others go on.
+//! not been handled is lost with it, but for notices that a coordinator has ended or begun again. With [`Options::records`] a new life begins at once from the records, which are run again: others wait for
+//! this owner for as long as that takes, and nobody waits for anything else. Without records, or if it panics again in running them or at the same notice,
+//! the partition's data is gone: every transaction over it is answered `Unavailable`, the others go on.
 //!
 //! A panic in the coordinator (code of users that is dropped, since procedures themselves are caught) ends its life. Owners undo what has not voted. The
 //! new life begins at once, also without records: the outputs of a message leave together or not at all and reach owners that
@@ -39,6 +39,7 @@
 //!
 //! - Records are kept in memory: they outlive a role, not the process.
 //! - Under `locking` a client's transactions go on while it is in [`Port::receive`] only.
+//! - A partition that panics when it takes something back dies of the decision that says so, in each life in which its coordinator repeats it.
 //! - A call that never returns in a partition holds up its owner, and what needs it. It is not noticed.
 //! - On threads a message that is due after a delay is late by what the system takes to wake a thread at a time, some 50 µs.
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::panic_text;
 use seriatim_partition::{
-    CoordinatorId, Outcome, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId, ToCoordinator as ToMachine,
-    ToOwner,
+    CoordinatorId, FromCoordinator, Outcome, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId,
+    ToCoordinator as ToMachine, ToOwner,
 };
 
 use crate::channel::{Found, Inbox};
@@ -97,9 +97,16 @@ impl<A: Application> OwnerRole<A> {
             counts.messages += batch.len() as u64;
             #[cfg(any(test, feature = "canary"))]
             lives.spoil(&mut batch, counts.messages);
+            let mut is_again = false;
             while let Some(message) = batch.pop_front() {
-                if !lives.handle(message) {
-                    batch.clear();
+                let notice = is_notice(&message).then(|| message.clone());
+                let survives = lives.handle(message, !is_again);
+                if !survives {
+                    batch.retain(is_notice);
+                }
+                is_again = !survives && !is_again && notice.is_some();
+                if let Some(notice) = notice.filter(|_| is_again) {
+                    batch.push_front(notice);
                 }
             }
             lives.flush();
@@ -112,8 +119,8 @@ impl<A: Application> OwnerRole<A> {
 }
 
 impl<A: Application> Lives<A> {
-    /// Whether the owner has survived this message.
-    fn handle(&mut self, message: ToOwnerOf<A>) -> bool {
+    /// Whether the owner has survived this message. If it has not, another life begins only if it `recovers`.
+    fn handle(&mut self, message: ToOwnerOf<A>, recovers: bool) -> bool {
         let Some(owner) = &mut self.owner else {
             self.refuse(message);
             return true;
@@ -125,7 +132,7 @@ impl<A: Application> Lives<A> {
                 true
             }
             Err(panic) => {
-                self.die(&*panic);
+                self.die(&*panic, recovers);
                 false
             }
         }
@@ -155,7 +162,7 @@ impl<A: Application> Lives<A> {
     }
 
     /// What the message that panicked had put out is lost, and so is the partition; others are told, and a new life begins if it can.
-    fn die(&mut self, panic: &(dyn Any + Send)) {
+    fn die(&mut self, panic: &(dyn Any + Send), recovers: bool) {
         self.panics.push(said(panic));
         self.out.clear();
         // A partition that is half changed may panic again.
@@ -166,7 +173,7 @@ impl<A: Application> Lives<A> {
         self.role.ports.put_all(|| ToPort::PartitionDown { partition, life });
         self.flush();
         self.life += 1;
-        let recovered = if self.role.options.records {
+        let recovered = if self.role.options.records && recovers {
             catch_unwind(AssertUnwindSafe(|| self.recover()))
         } else {
             return self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
@@ -228,6 +235,12 @@ impl<A: Application> Lives<A> {
             Some(_) => {}
         }
     }
+}
+
+/// Whether it says that a coordinator has ended or begun again. Nobody repeats that, so it outlives the owner; and one that the owner has died of is
+/// handled once more, as what it let run, which was perhaps what panicked, is lost. Of all else that is lost the senders hear.
+fn is_notice<W>(message: &ToOwner<W>) -> bool {
+    matches!(message, ToOwner::CoordinatorDown { .. } | ToOwner::Coordinator(FromCoordinator::Recovered { .. }))
 }
 
 /// What a panic said.

@@ -89,6 +89,19 @@ pub fn value_of(value: &Value) -> Option<PartitionValue> {
     })
 }
 
+/// A number by which two ends see whether they have the same procedures: of those, as they are described, in their order, of all tables and of how many
+/// partitions there are (FNV-1a, 64 bits).
+pub fn digest(engine: &Engine, procedures: impl Iterator<Item = String>) -> u64 {
+    let mut tables: Vec<_> = engine.table_names().iter().filter_map(|name| engine.open_dyn(name).ok()).collect();
+    tables.sort_by_cached_key(|table| table.definition().name.clone());
+    let tables = tables.iter().map(|table| format!("{:?}", table.definition()));
+    let partitions = engine.partitions().map_or(0, |partitions| partitions.count());
+    let all = tables.chain(procedures).chain([partitions.to_string()]);
+    // No text has such a byte.
+    let bytes = all.flat_map(|text| text.into_bytes().into_iter().chain([u8::MAX]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// Whether a row of a table is to be copied.
 pub type Wanted<'w> = dyn Fn(&TableDef, &[Value]) -> Result<bool, TransactError> + 'w;
 

@@ -8,6 +8,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use seriatim_base::panic_text;
 use seriatim_catalog::{ColumnId, ColumnSet, Key, KeyBuf, Value};
 use seriatim_txn::{Mode, PartitionSet, RowPtr, Worker};
 
@@ -106,12 +107,16 @@ impl TxCore {
 }
 
 impl Runner {
-    /// As [`Runner::run_dyn`], alone in these partitions; what it replaced, if that is noted.
+    /// As [`Runner::run_dyn`], alone in these partitions; what it replaced, if that is noted. `procedure` is for errors.
     ///
     /// # Errors
-    /// As [`Runner::run`].
+    /// As [`Runner::run`]. A panic of the body is an abort of its own.
+    ///
+    /// # Panics
+    /// If the commit does: nobody knows what the database is then.
     pub fn run_alone(
         &mut self,
+        procedure: &str,
         partitions: PartitionSet,
         noting: bool,
         body: &mut dyn FnMut(&mut TxCore) -> Result<(), Abort>,
@@ -120,10 +125,13 @@ impl Runner {
         let run = || {
             self.run_mut(Mode::ReadWrite, Origin::Procedure, |tx| {
                 tx.keep_undo(noting);
-                body(tx)
+                catch_unwind(AssertUnwindSafe(|| body(tx))).unwrap_or_else(|panic| {
+                    let text = panic_text(&*panic).unwrap_or_default();
+                    Err(tx.abort(format!("procedure {procedure} panicked: {text}")))
+                })
             })
         };
-        // Nothing is noted after it, also if the body panics.
+        // Nothing is noted after it, also if the commit panics.
         let ran = catch_unwind(AssertUnwindSafe(run));
         let undo = self.tx.undo.take().unwrap_or_default();
         self.tx.keep_undo(false);
@@ -152,11 +160,23 @@ mod tests {
     use crate::Settings;
 
     #[test]
-    fn nothing_is_noted_after_a_body_that_panics() {
-        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("memory");
+    fn a_body_that_panics_has_failed_and_a_commit_that_panics_unwinds() {
+        let engine =
+            Settings { step_helpers: true, record_history: true, ..Settings::default() }.open().expect("memory");
         let mut runner = engine.runner();
-        let run = |runner: &mut Runner| runner.run_alone(PartitionSet::NONE, true, &mut |_| panic!("users' code"));
-        assert!(catch_unwind(AssertUnwindSafe(|| run(&mut runner))).is_err());
-        assert!(runner.tx.undo.borrow().is_none() && !runner.tx.watching.get());
+        let failed = runner.run_alone("odd", PartitionSet::NONE, true, &mut |_| panic!("users' code"));
+        assert_eq!(
+            failed.expect_err("it panics").to_string(),
+            "aborted by its body: procedure odd panicked: users' code"
+        );
+        assert!(runner.tx.undo.borrow().is_none() && !runner.tx.watching.get(), "nothing is noted after it");
+        // The commit finds its recorder in use.
+        let mut body = |tx: &mut TxCore| {
+            std::mem::forget(tx.log.as_ref().map(|log| log.borrow_mut()));
+            Ok(())
+        };
+        let mut commit = || runner.run_alone("odd", PartitionSet::NONE, true, &mut body).map(drop);
+        assert!(catch_unwind(AssertUnwindSafe(&mut commit)).is_err());
+        assert!(runner.tx.undo.borrow().is_none() && !runner.tx.watching.get(), "nothing is noted after it");
     }
 }

@@ -6,15 +6,14 @@
 //! number in the set and its arguments as bytes, a [`Fragment`] that and what earlier rounds found. What runs where is said in
 //! `seriatim_engine::procedure::fragment`.
 
+use std::any::{TypeId, type_name};
 use std::fmt;
 use std::ops::Bound;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
-use seriatim_base::panic_text;
 use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{Call, Fragment, Lock, Reply, Undivided};
-use seriatim_engine::procedure::divided::{copy, value_of};
+use seriatim_engine::procedure::divided::{copy, digest, value_of};
 use seriatim_engine::procedure::fragment::{Division, Part, Spread};
 use seriatim_engine::procedure::reach::{Visit, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
@@ -43,6 +42,8 @@ pub(crate) struct Compiled {
     spread: fn(&Entry, &Division, &Partitions, &[u8]) -> Result<Spread, TransactError>,
     run: fn(&mut Runner, &Entry, &Job<'_>) -> Ran,
     visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<bool, TransactError>,
+    /// Of the arguments and the result, by name.
+    types: [&'static str; 2],
 }
 
 /// What is to be run of a procedure.
@@ -57,7 +58,8 @@ struct Job<'j> {
 
 impl Compiled {
     pub(crate) fn of<P: Declared>() -> Compiled {
-        Compiled { spread: spread::<P>, run: run::<P>, visit: visit::<P> }
+        let types = [type_name::<P::Arguments>(), type_name::<P::Output>()];
+        Compiled { spread: spread::<P>, run: run::<P>, visit: visit::<P>, types }
     }
 }
 
@@ -110,12 +112,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
         Ok(())
     };
     let reach = job.at.map_or(PartitionSet::NONE, PartitionSet::one);
-    // A panic of the procedure's own is a failure, and nothing of it stays.
-    let ran = catch_unwind(AssertUnwindSafe(|| runner.run_alone(reach, job.undo, &mut body)));
-    let undo = ran.map_err(|panic| {
-        let text = panic_text(&*panic).unwrap_or_default();
-        unsound(format!("procedure {} panicked: {text}", P::NAME))
-    })??;
+    let undo = runner.run_alone(P::NAME, reach, job.undo, &mut body)?;
     let reply = reply.ok_or_else(|| unsound("a fragment without a reply"))?;
     Ok((reply, undo))
 }
@@ -224,10 +221,22 @@ impl Divided {
         copy(self.database.engine(), to.engine(), &wanted)
     }
 
+    /// Equal for two only if they have as many partitions, the same tables, and the same procedures in the same order, as far as all these are
+    /// described: the partition function is not, and neither are `#[pure]` functions beyond their names.
+    pub fn digest(&self) -> u64 {
+        let describe = |Procedure { entry, .. }: &Procedure| {
+            format!("{:?} {:?} {:?}", entry.plan, entry.declaration, entry.compiled.types)
+        };
+        digest(self.database.engine(), self.procedures.iter().map(describe))
+    }
+
+    fn unknown(&self, name: String) -> TransactError {
+        let known = self.procedures.iter().map(|procedure| procedure.entry.name.to_owned()).collect();
+        TransactError::UnknownProcedure { name, known }
+    }
+
     fn procedure(&self, number: u16) -> Result<&Procedure, TransactError> {
-        let known = || self.procedures.iter().map(|procedure| procedure.entry.name.to_owned()).collect();
-        let found = self.procedures.get(usize::from(number));
-        found.ok_or_else(|| TransactError::UnknownProcedure { name: format!("number {number}"), known: known() })
+        self.procedures.get(usize::from(number)).ok_or_else(|| self.unknown(format!("number {number}")))
     }
 
     /// A call of a procedure with these arguments.
@@ -235,13 +244,13 @@ impl Divided {
     /// # Errors
     /// It is not of the set; its arguments do not tell its partitions.
     pub fn call<P: Declared>(&self, _procedure: P, arguments: &P::Arguments) -> Result<Call, TransactError> {
-        let of = |procedure: &Procedure| procedure.entry.id == std::any::TypeId::of::<P>();
-        let number = self.procedures.iter().position(of).unwrap_or(usize::from(u16::MAX)) as u16;
-        let Procedure { entry, division, .. } = self.procedure(number)?;
+        let of = |procedure: &Procedure| procedure.entry.id == TypeId::of::<P>();
+        let found = self.procedures.iter().position(of).ok_or_else(|| self.unknown(P::NAME.to_owned()))?;
+        let Procedure { entry, division, .. } = &self.procedures[found];
         let straight = Straight::<P> { handles: entry.handles::<P>(), arguments };
         let spread = division.call(&entry.reach, &straight, &self.partitions)?;
         let rounds = spread.rounds.iter().map(|round| round.bits()).collect();
-        Ok(Call { procedure: number, arguments: pack_all(arguments), rounds })
+        Ok(Call { procedure: found as u16, arguments: pack_all(arguments), rounds })
     }
 
     /// Runs a fragment in the database of a partition, of which this is a session, and commits. With `undo` it can be taken back.

@@ -1,6 +1,7 @@
 //! Executors whose threads own partitions: who runs where, who waits for whom, and that nothing rests on it.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use seriatim::clock::Instant;
 use seriatim::history::{self, Promises};
 use seriatim::{
-    Abort, Committed, Database, Executor, Handle, Rng, Running, Table, TransactError, Tx, procedure, procedures, thread,
+    Abort, Committed, Database, Executor, Handle, Rng, Running, Table, TransactError, Tx, procedure, procedures, pure,
+    thread,
 };
 
 #[derive(Table)]
@@ -49,6 +51,24 @@ fn chase(tx: &Tx, branch: u16, id: u32) -> Result<i64, Abort> {
     Ok(coins)
 }
 
+#[pure]
+fn burst_of(coins: i64) -> i64 {
+    assert!(coins < 0, "deliberately");
+    coins
+}
+
+/// Panics after it has written.
+#[procedure]
+fn burst(tx: &Tx, branch: u16, id: u32) -> Result<(), Abort> {
+    let held = tx.update::<Purse>((branch, id), |purse| {
+        purse.coins += 1000;
+        purse.coins
+    })?;
+    let coins = burst_of(held);
+    tx.update::<Purse>((branch, id), |purse| purse.coins = coins)?;
+    Ok(())
+}
+
 const BRANCHES: u16 = 8;
 const IDS: u32 = 2;
 const COINS: i64 = 100;
@@ -59,7 +79,7 @@ fn purses(records: bool) -> (Database, Handle<Purse>) {
     let builder = Database::builder().partitions(usize::from(BRANCHES)).workers(16);
     let db = builder.record_history(records).open().expect("a valid setting");
     let purses = db.create::<Purse>().expect("a table");
-    db.register(procedures![put, pass, chase]).expect("a sound set");
+    db.register(procedures![put, pass, chase, burst]).expect("a sound set");
     for branch in 0..BRANCHES {
         let load = db
             .session()
@@ -147,6 +167,42 @@ fn an_owner_that_is_held_up_holds_up_calls_in_its_partition_only() {
     assert_eq!(first.expect("nobody is in its way").value, COINS + 1);
     assert!(other.is_err(), "there is no branch 8, which is partition 0: {other:?}");
     wait_for(several).expect("nobody is in its way");
+}
+
+/// Whoever panics in a partition, what waits behind it there, and in others of the same thread, runs as if it had not been there.
+#[test]
+fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
+    fn panicked<R>(running: Running<R>) -> bool {
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(wait_for(running)))).expect_err("it panics");
+        panic.downcast_ref::<&str>().is_some_and(|said| *said == "deliberately")
+    }
+    let (db, purses) = purses(false);
+    for threads in [1, 2] {
+        let executor = db.executor(threads).expect("threads");
+        let before = db.session().transact(|tx| Ok(tx.get(&purses, &(0, 1))?.map(|purse| purse.coins())));
+        let before = before.expect("nobody is about").into_value().expect("it is there");
+        let (go_on, stuck) = hold_up(&executor, 0);
+        let panics = [0, 2].map(|partition| {
+            let purses = purses.clone();
+            executor.transact_at(partition, move |tx| -> Result<(), Abort> {
+                tx.update(&purses, &(partition as u16, 1), |purse| purse.set_coins(0))?;
+                panic!("deliberately")
+            })
+        });
+        let bursts = [0, 2].map(|branch| executor.call(burst, (branch, 1)));
+        let puts = [0, 2, 4, 1].map(|branch| executor.call(put, (branch, 1, 1)));
+        let passed = executor.call(pass, (0, 2, 0, 5));
+        let shared = executor.transact(|_| Ok(()));
+        go_on.send(()).expect("it waits");
+        wait_for(stuck).expect("it does nothing");
+        assert!(panics.into_iter().all(panicked) && bursts.into_iter().all(panicked));
+        let [first, ..] = puts.map(|call| wait_for(call).expect("nobody is in its way").value);
+        assert_eq!(first, before + 1, "nothing of what panicked stays");
+        wait_for(passed).expect("nobody is in its way");
+        wait_for(shared).expect("it does nothing");
+        let owners = [0, 1].map(|partition| thread_of(&executor, partition));
+        assert_eq!(owners[0] == owners[1], threads == 1, "as many threads as before");
+    }
 }
 
 /// A busy thread looks at others as well.

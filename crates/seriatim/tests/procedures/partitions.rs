@@ -405,3 +405,35 @@ fn who_waits_for_too_long_is_told() {
         })
         .expect("nobody is in its way");
 }
+
+/// Its next operation is refused, and then the partition is others'; until then it is not.
+#[test]
+fn a_closure_that_stays_in_a_partition_for_longer_than_its_age_ends_with_its_next_operation() {
+    let bank = bank(Database::builder().partitions(2).protocol_option("own_wait_us", 60_000_000));
+    bank.db.register(procedures![deposit]).expect("a sound set");
+    let (age, start) = (Duration::from_millis(50), seriatim::clock::Instant::now());
+    thread::scope(|scope| {
+        let (began, has_begun) = std::sync::mpsc::channel();
+        let bank = &bank;
+        let stays = scope.spawn(move || {
+            let mut session = bank.db.session();
+            session.set_options(seriatim::TransactionOptions::new().age_max(age));
+            let stayed = session.at(1).transact(|tx| {
+                began.send(()).expect("the test waits");
+                thread::sleep(4 * age);
+                (0..1000).try_for_each(|_| {
+                    tx.update(&bank.accounts, &(1, 0), |account| account.set_balance(0))?;
+                    thread::sleep(Duration::from_millis(5));
+                    Ok(())
+                })
+            });
+            (stayed, session.at(1).transact(|tx| Ok(tx.get(&bank.accounts, &(1, 1))?.is_some())))
+        });
+        has_begun.recv().expect("it begins");
+        let balance = bank.db.session().call(deposit, &(1, 0, 1)).expect("it is given back").value;
+        assert!(balance == 101 && start.elapsed() >= 4 * age, "{balance}, after {:?}", start.elapsed());
+        let (stayed, next) = stays.join().expect("no panic");
+        assert!(matches!(stayed, Err(TransactError::TooOld)), "{stayed:?}");
+        assert!(*next.expect("the session goes on"));
+    });
+}

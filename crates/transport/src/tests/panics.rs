@@ -6,9 +6,9 @@ use seriatim_base::Rng;
 use seriatim_base::clock::Instant;
 use seriatim_partition::{Outcome, PartitionId, Scheme};
 
-use super::store::{Amounts, Op, Program, Store};
+use super::store::{Amounts, Op, Program, Store, VALUE};
 use super::{Told, ask, check, options};
-use crate::{Ended, Options, Port, deploy};
+use crate::{Ended, Ends, Options, Port, deploy};
 
 /// Calls, with one in `every` that panics in its partition; alone, or as one of two partitions.
 fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: &Options) -> Told {
@@ -104,6 +104,50 @@ fn without_records_the_partition_is_gone_and_the_others_go_on() {
         assert!(ends.owners[0].owner.is_none() && ends.owners[0].panics.len() == 1);
         assert!(ends.owners[1..].iter().all(|end| end.owner.as_ref().is_some_and(|owner| owner.is_idle())));
     }
+}
+
+/// Under `locking`: an owner takes all at once that a client sends it which coordinates for itself, votes for its transaction, panics, and hears that the
+/// client is gone; how calls of another client end then.
+fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts>>, Ends<Amounts>) {
+    let options = Options { ports: 2, outstanding_max: 2, batch_max: 4, ..Options::new(Scheme::Locking, 2) };
+    let mut deployment = deploy::<Amounts>(&options, |_| Store::new());
+    let mut ports = std::mem::take(&mut deployment.ports).into_iter();
+    let (mut goes, mut stays) = (ports.next().expect("a port"), ports.next().expect("a port"));
+    goes.run(Program::new(vec![(PartitionId(0), part), (PartitionId(1), vec![Op::Add(0, -1)])]))
+        .expect("there is room");
+    goes.call(PartitionId(0), alone, true).expect("there is room");
+    drop(goes);
+    let (running, _) = deployment.start().expect("threads");
+    let call = |_| {
+        stays.call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
+        let answer = stays.receive(Some(Instant::now().after(Duration::from_secs(20))));
+        answer.expect("what nobody decides any more holds no locks").ended
+    };
+    // One may be answered that the owner has died, for each of its deaths.
+    let ended = (0..3).map(call).collect();
+    drop(stays);
+    (ended, running.join().expect("roles end"))
+}
+
+#[test]
+fn an_owner_that_dies_as_a_client_goes_keeps_nothing_of_that_client() {
+    // What panics runs before the notices, or waits for the lock that they release.
+    for alone in [vec![Op::Panic], vec![Op::Add(0, 0), Op::Panic]] {
+        let (ended, ends) = after_a_client_that_goes(vec![Op::Add(0, 1)], alone);
+        assert!(matches!(ended[0], Ended::Lost));
+        assert!(matches!(&ended[2], Ended::Single(Outcome::Committed(seen)) if *seen == [VALUE]));
+        assert_eq!(ends.owners[0].panics, ["deliberately"]);
+        check(&ends, &[], 0).expect("it is whole");
+    }
+}
+
+/// It votes for what it cannot take back: its next life would die of the same notice, and so on.
+#[test]
+fn an_owner_that_dies_of_one_notice_twice_is_gone() {
+    let (ended, ends) = after_a_client_that_goes(vec![Op::Add(0, 1), Op::Stay], vec![Op::Add(1, 0)]);
+    assert!(matches!(ended[2], Ended::Single(Outcome::Unavailable(PartitionId(0)))));
+    assert!(ends.owners[0].owner.is_none());
+    assert_eq!(ends.owners[0].panics, ["it cannot be taken back"; 2]);
 }
 
 /// A procedure that panics when it is dropped takes the coordinator with it, which goes on.

@@ -21,6 +21,8 @@ pub(super) enum Op {
     Require(u32, i64),
     /// Panics, once in the life of the process: the records that are run again have no such work.
     Panic,
+    /// Panics when it is taken back.
+    Stay,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,12 +63,14 @@ impl Partition for Store {
                 }
                 Op::Require(..) => {}
                 Op::Panic => panic!("deliberately"),
+                Op::Stay => undo.push((KEYS, 0)),
             }
         }
         Ok((seen, undo))
     }
 
     fn undo(&mut self, undo: Self::Undo) {
+        assert!(undo.iter().all(|(key, _)| *key < KEYS), "it cannot be taken back");
         self.amounts.extend(undo.into_iter().rev());
     }
 
@@ -77,7 +81,7 @@ impl Partition for Store {
             match op {
                 Op::Add(key, _) => locks.push((key, LockMode::Exclusive)),
                 Op::Require(key, _) => locks.push((key, LockMode::Shared)),
-                Op::Panic => {}
+                Op::Panic | Op::Stay => {}
             }
         }
     }

@@ -139,7 +139,8 @@ impl Plan {
         let divided = declared(&*self.workload, self.transport.partitions, 1)?.divide();
         let divided = divided.map_err(|undivided| undivided.to_string())?;
         divided.fill(&self.loaded, id.0 as usize).map_err(|error| error.to_string())?;
-        Ok(Costly { participant: Participant::new(divided, id, true), costs: self.store })
+        let participant = Participant::new(divided, id, self.caller.divided().digest(), true);
+        Ok(Costly { participant: participant.map_err(|other| other.to_string())?, costs: self.store })
     }
 
     /// The roles. Partitions are filled before they run.
