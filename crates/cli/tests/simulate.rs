@@ -36,6 +36,7 @@ fn a_seed_gives_one_report_to_the_byte_under_every_protocol() {
             assert_eq!(said["simulated"]["cores"], 4);
             assert_eq!((&said["simulated"]["costs"], &said["htm"]["backend"]), (&"unit".into(), &backend.into()));
             assert_eq!((&said["simulated"]["regions"], &said["simulated"]["proven"]), (&regions.into(), &false.into()));
+            assert_eq!(said["simulated"]["validated_at"], Value::Null, "nobody compared these costs");
             assert_eq!((&said["threads"], &said["consistency"]), (&4.into(), &"passed".into()));
             // Four cores that did the work of one would take four times as long.
             assert!(said["seconds"].as_f64().is_some_and(|seconds| (0.0019..0.003).contains(&seconds)), "{said}");
@@ -149,6 +150,32 @@ fn what_cannot_be_is_refused_in_one_line() {
     }
     for cores in ["0", "101"] {
         assert_eq!(bench(YCSB, &["--simulate-cores", cores]).status.code(), Some(2), "{cores}");
+    }
+}
+
+#[test]
+fn who_is_proven_says_at_which_revision() {
+    for (protocol, costs, proven, revision) in [
+        ("silo", "xeon-2", true, Some("fbdbf9dc4c4b-dirty")),
+        ("wait-die", "xeon-2", false, Some("fbdbf9dc4c4b-dirty")),
+        ("occ-batch", "xeon-2", false, None),
+        ("silo", "epyc-2", true, Some("951772839a64")),
+    ] {
+        let arguments =
+            ["bench", "ycsb", "--records", "100", "--simulate-cores", "2", "--seconds", "0.001", "--htm", "absent"];
+        let run = |format| {
+            let more =
+                ["--warmup", "0", "--prefault", "0", "--protocol", protocol, "--costs", costs, "--format", format];
+            let output = seriatim(&[&arguments[..], &more].concat());
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).expect("reports are UTF-8")
+        };
+        let said: Value = serde_json::from_str(&run("json")).expect("JSON");
+        let simulated = &said["simulated"];
+        assert_eq!((&simulated["proven"], simulated["validated_at"].as_str()), (&proven.into(), revision), "{said}");
+        let word = if proven { "; proven" } else { "; figures unproven" };
+        let words = revision.map_or_else(|| word.to_owned(), |revision| format!("{word} at revision {revision}"));
+        assert!(run("text").contains(&words), "{protocol}: {words}");
     }
 }
 

@@ -239,24 +239,36 @@ impl Claim {
     }
 }
 
-/// A number computed of a view's curves.
+/// A number computed of a view's curves. "The largest x" is that of the view: a curve that was not measured there gives no number.
 #[derive(Clone, Copy, Debug)]
 pub enum Quantity {
-    /// The first curve over the second, at the largest x that both have.
+    /// The first curve over the second, at the largest x.
     Ratio(&'static str, &'static str),
     /// The first curve over the second at this x.
     RatioAt(&'static str, &'static str, f64),
     /// The least of the ratio of two curves over all x that both have.
     LeastRatio(&'static str, &'static str),
-    /// A curve over the best of these others at the largest x.
+    /// The most of the ratio of two curves over all x that both have.
+    MostRatio(&'static str, &'static str),
+    /// A curve over the highest of these others at the largest x.
     Lead(&'static str, &'static [&'static str]),
-    /// A curve's growth from its smallest x to its largest, over the growth of x.
+    /// The least of a curve over the highest of these others, over all x that all have.
+    LeastLead(&'static str, &'static [&'static str]),
+    /// A curve over the lowest of these others at the largest x.
+    Trail(&'static str, &'static [&'static str]),
+    /// A curve's growth from the smallest x to the largest, over the growth of x.
     Scaling(&'static str),
-    /// A curve's value at its largest x over that at its smallest.
+    /// The least [`Scaling`](Quantity::Scaling) of these curves.
+    LeastScaling(&'static [&'static str]),
+    /// A curve's value at the largest x over that at the smallest.
     Growth(&'static str),
+    /// The least of a curve's value over that at the x before: above 1 where it rises all the time. Steps from nothing are passed over.
+    LeastStep(&'static str),
+    /// A curve's value at the largest x over its highest: 1 where it does not fall again.
+    Fall(&'static str),
     /// The ratio of two curves at the largest x over that at the smallest: above 1 where the gap widens.
     Widening(&'static str, &'static str),
-    /// The value of a curve at its largest x.
+    /// The value of a curve at the largest x.
     Value(&'static str),
     /// The value of a curve at this x.
     ValueAt(&'static str, f64),

@@ -73,8 +73,12 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
 /// Why there is nothing of these curves, or of any if there are none.
 fn first_reason(shown: &Curves, series: &[&str]) -> String {
     let of = |name: &str| series.is_empty() || series.contains(&name);
-    match shown.missing.iter().find(|(name, _)| of(name)) {
-        Some((name, why)) => format!("{name}: {why}"),
+    if let Some((name, why)) = shown.missing.iter().find(|(name, _)| of(name)) {
+        return format!("{name}: {why}");
+    }
+    // A file that is drawn again may be older than the curve.
+    match series.iter().find(|name| shown.curve(name).is_none()) {
+        Some(name) => format!("{name}: it was not measured"),
         None => "nothing was measured that says so".to_owned(),
     }
 }
@@ -110,11 +114,16 @@ impl Quantity {
             Quantity::Ratio(a, b)
             | Quantity::RatioAt(a, b, _)
             | Quantity::LeastRatio(a, b)
+            | Quantity::MostRatio(a, b)
             | Quantity::Widening(a, b) => vec![a, b],
-            Quantity::Lead(a, others) => std::iter::once(a).chain(others.iter().copied()).collect(),
-            Quantity::Sum(series) => series.to_vec(),
+            Quantity::Lead(a, others) | Quantity::LeastLead(a, others) | Quantity::Trail(a, others) => {
+                std::iter::once(a).chain(others.iter().copied()).collect()
+            }
+            Quantity::Sum(series) | Quantity::LeastScaling(series) => series.to_vec(),
             Quantity::Scaling(a)
             | Quantity::Growth(a)
+            | Quantity::LeastStep(a)
+            | Quantity::Fall(a)
             | Quantity::Value(a)
             | Quantity::ValueAt(a, _)
             | Quantity::Between(a, ..) => vec![a],
@@ -128,9 +137,15 @@ impl std::fmt::Display for Quantity {
             Quantity::Ratio(a, b) => write!(f, "{a} over {b}"),
             Quantity::RatioAt(a, b, x) => write!(f, "{a} over {b} at {}", shortly(*x)),
             Quantity::LeastRatio(a, b) => write!(f, "{a} over {b} at least"),
-            Quantity::Lead(a, _) => write!(f, "{a} over the best other"),
+            Quantity::MostRatio(a, b) => write!(f, "{a} over {b} at most"),
+            Quantity::Lead(a, _) => write!(f, "{a} over the highest other"),
+            Quantity::LeastLead(a, _) => write!(f, "{a} over the highest other at least"),
+            Quantity::Trail(a, _) => write!(f, "{a} over the lowest other"),
             Quantity::Scaling(a) => write!(f, "growth of {a} over that of x"),
+            Quantity::LeastScaling(series) => write!(f, "least growth over that of x of {}", series.join(", ")),
             Quantity::Growth(a) => write!(f, "growth of {a}"),
+            Quantity::LeastStep(a) => write!(f, "{a} over its value before at least"),
+            Quantity::Fall(a) => write!(f, "{a} over its highest"),
             Quantity::Widening(a, b) => write!(f, "growth of {a} over {b}"),
             Quantity::Value(a) => write!(f, "{a}"),
             Quantity::ValueAt(a, x) => write!(f, "{a} at {}", shortly(*x)),
@@ -142,43 +157,46 @@ impl std::fmt::Display for Quantity {
 
 /// The quantity; `None` where a curve or a place is missing.
 fn value(quantity: &Quantity, shown: &Curves) -> Option<f64> {
-    let ratios = |a: &str, b: &str| -> Option<Vec<(f64, f64)>> {
-        let (a, b) = (shown.curve(a)?, shown.curve(b)?);
-        let both = a.points.iter().filter_map(|&(x, y)| Some((x, y / b.at(x)?)));
-        Some(both.filter(|(_, ratio)| ratio.is_finite()).collect())
+    let xs = shown.xs();
+    let (first, last) = (*xs.first()?, *xs.last()?);
+    let at = |name: &str, x: f64| shown.curve(name)?.at(x);
+    let ratio = |a: &str, b: &str, x: f64| Some(at(a, x)? / at(b, x)?);
+    let ratios = |a: &str, b: &str| -> Vec<f64> {
+        xs.iter().filter_map(|&x| ratio(a, b, x)).filter(|ratio| ratio.is_finite()).collect()
     };
-    let ends = |name: &str| {
-        let curve = shown.curve(name)?;
-        Some((*curve.points.first()?, *curve.points.last()?))
+    let over = |a: &str, others: &[&str], x: f64, pick: fn(f64, f64) -> f64| {
+        let others: Option<Vec<f64>> = others.iter().map(|other| at(other, x)).collect();
+        Some(at(a, x)? / others?.into_iter().reduce(pick)?)
     };
+    let between = |name: &str, from: f64, to: f64| Some(at(name, to)? / at(name, from)?).filter(|_| to != from);
+    let scaling = |name: &str| Some(between(name, first, last)? / (last / first));
     let value = match *quantity {
-        Quantity::Ratio(a, b) => ratios(a, b)?.last()?.1,
-        Quantity::RatioAt(a, b, x) => shown.curve(a)?.at(x)? / shown.curve(b)?.at(x)?,
-        Quantity::LeastRatio(a, b) => ratios(a, b)?.into_iter().map(|(_, ratio)| ratio).reduce(f64::min)?,
-        Quantity::Lead(a, others) => {
-            let &(x, y) = shown.curve(a)?.points.last()?;
-            let best = others.iter().filter_map(|other| shown.curve(other)?.at(x)).reduce(f64::max)?;
-            y / best
+        Quantity::Ratio(a, b) => ratio(a, b, last)?,
+        Quantity::RatioAt(a, b, x) => ratio(a, b, x)?,
+        Quantity::LeastRatio(a, b) => ratios(a, b).into_iter().reduce(f64::min)?,
+        Quantity::MostRatio(a, b) => ratios(a, b).into_iter().reduce(f64::max)?,
+        Quantity::Lead(a, others) => over(a, others, last, f64::max)?,
+        Quantity::LeastLead(a, others) => xs.iter().filter_map(|&x| over(a, others, x, f64::max)).reduce(f64::min)?,
+        Quantity::Trail(a, others) => over(a, others, last, f64::min)?,
+        Quantity::Scaling(a) => scaling(a)?,
+        Quantity::LeastScaling(series) => {
+            series.iter().map(|name| scaling(name)).collect::<Option<Vec<_>>>()?.into_iter().reduce(f64::min)?
         }
-        Quantity::Scaling(a) => {
-            let ((x, y), (x_last, y_last)) = ends(a).filter(|(first, last)| last.0 > first.0)?;
-            (y_last / y) / (x_last / x)
+        Quantity::Growth(a) => between(a, first, last)?,
+        Quantity::LeastStep(a) => {
+            at(a, last)?;
+            let steps = shown.curve(a)?.points.windows(2).filter(|step| step[0].1 > 0.0);
+            steps.map(|step| step[1].1 / step[0].1).reduce(f64::min)?
         }
-        Quantity::Growth(a) => {
-            let (first, last) = ends(a).filter(|(first, last)| last.0 > first.0)?;
-            last.1 / first.1
+        Quantity::Fall(a) => {
+            let highest = shown.curve(a)?.points.iter().map(|(_, y)| *y).reduce(f64::max)?;
+            at(a, last).filter(|_| xs.len() > 1)? / highest
         }
-        Quantity::Widening(a, b) => {
-            let ratios = ratios(a, b).filter(|ratios| ratios.len() > 1)?;
-            ratios.last()?.1 / ratios.first()?.1
-        }
-        Quantity::Value(a) => shown.curve(a)?.points.last()?.1,
-        Quantity::ValueAt(a, x) => shown.curve(a)?.at(x)?,
-        Quantity::Between(a, from, to) => shown.curve(a)?.at(to)? / shown.curve(a)?.at(from)?,
-        Quantity::Sum(series) => {
-            let x = *shown.xs().last()?;
-            series.iter().map(|name| shown.curve(name)?.at(x)).sum::<Option<f64>>()?
-        }
+        Quantity::Widening(a, b) => ratio(a, b, last).filter(|_| last > first)? / ratio(a, b, first)?,
+        Quantity::Value(a) => at(a, last)?,
+        Quantity::ValueAt(a, x) => at(a, x)?,
+        Quantity::Between(a, from, to) => between(a, from, to)?,
+        Quantity::Sum(series) => series.iter().map(|name| at(name, last)).sum::<Option<f64>>()?,
     };
     value.is_finite().then_some(value)
 }
@@ -199,13 +217,25 @@ mod tests {
                 vec![curve(a, &[(x, 3.0 * value), (x + 1.0, 77.0)]), curve(b, &[(x, 3.0), (x + 1.0, 3.0)])]
             }
             Quantity::LeastRatio(a, b) => vec![curve(a, &[(1.0, value), (4.0, value + 1.0)]), flat(b, 1.0)],
-            Quantity::Lead(a, others) => {
-                let lesser = others.iter().map(|other| flat(other, 1.0));
-                let mut curves: Vec<Curve> = lesser.chain([flat(a, 2.0 * value)]).collect();
-                curves[0] = flat(others[0], 2.0);
-                curves
+            Quantity::MostRatio(a, b) => vec![curve(a, &[(1.0, value), (4.0, value / 2.0)]), flat(b, 1.0)],
+            Quantity::Lead(a, others) | Quantity::LeastLead(a, others) | Quantity::Trail(a, others) => {
+                let (first, rest, last) = match quantity {
+                    Quantity::Lead(..) => (9.0 * value, 1.0, 2.0 * value),
+                    Quantity::LeastLead(..) => (2.0 * value, 1.0, 9.0 * value),
+                    _ => (0.1 * value, 3.0, 2.0 * value),
+                };
+                let others = others.iter().enumerate().map(|(at, other)| flat(other, if at == 0 { 2.0 } else { rest }));
+                others.chain([curve(a, &[(1.0, first), (4.0, last)])]).collect()
             }
             Quantity::Scaling(a) => vec![curve(a, &[(1.0, 2.0), (4.0, 8.0 * value)])],
+            Quantity::LeastScaling(series) => {
+                let more = |(at, name): (usize, &&str)| curve(name, &[(1.0, 2.0), (4.0, 8.0 * (value + at as f64))]);
+                series.iter().enumerate().map(more).collect()
+            }
+            Quantity::LeastStep(a) => {
+                vec![curve(a, &[(1.0, 0.0), (2.0, 2.0), (4.0, 2.0 * value + 2.0), (8.0, (2.0 * value + 2.0) * value)])]
+            }
+            Quantity::Fall(a) => vec![curve(a, &[(1.0, 1.0), (2.0, 4.0), (4.0, 4.0 * value)])],
             Quantity::Growth(a) => vec![curve(a, &[(1.0, 2.0), (4.0, 2.0 * value)])],
             Quantity::Widening(a, b) => {
                 vec![curve(a, &[(1.0, 1.0), (4.0, 2.0 * value)]), curve(b, &[(1.0, 1.0), (4.0, 2.0)])]
@@ -288,7 +318,9 @@ mod tests {
             vec![("c".to_owned(), "not of interest".to_owned()), ("b".to_owned(), "no such protocol".to_owned())];
         assert_eq!(reason(&verdict(&CLAIM, &lone)), "b: no such protocol");
         lone.missing.clear();
-        assert!(reason(&verdict(&CLAIM, &lone)).contains("nothing was measured"));
+        assert_eq!(reason(&verdict(&CLAIM, &lone)), "b: it was not measured");
+        lone.curves.push(Curve { name: "b".to_owned(), points: vec![(1.0, 3.0)] });
+        assert!(reason(&verdict(&CLAIM, &lone)).contains("nothing was measured"), "not where it counts");
         assert!(reason(&verdict(&CLAIM, &Curves::default())).contains("nothing was measured"));
     }
 
@@ -296,18 +328,136 @@ mod tests {
     fn a_curve_with_one_place_neither_scales_nor_widens() {
         let curve = |name: &str| Curve { name: name.to_owned(), points: vec![(1.0, 2.0)] };
         let shown = Curves { curves: vec![curve("a"), curve("b")], threads: 1, ..Curves::default() };
-        for quantity in [Quantity::Scaling("a"), Quantity::Growth("a"), Quantity::Widening("a", "b")] {
+        for quantity in [
+            Quantity::Scaling("a"),
+            Quantity::LeastScaling(&["a"]),
+            Quantity::Growth("a"),
+            Quantity::LeastStep("a"),
+            Quantity::Fall("a"),
+            Quantity::Widening("a", "b"),
+        ] {
             assert_eq!(value(&quantity, &shown), None, "{quantity}");
         }
         assert_eq!(value(&Quantity::Ratio("a", "b"), &shown), Some(1.0));
+    }
+
+    /// What is said of all others, or of many threads, is not judged by those of them that were measured.
+    #[test]
+    fn a_curve_that_is_missing_or_ends_early_is_not_passed_over() {
+        let curve = |name: &str, points: &[(f64, f64)]| Curve { name: name.to_owned(), points: points.to_vec() };
+        let both = |y| [(1.0, y), (4.0, y)];
+        let mut shown = Curves { curves: vec![curve("a", &both(6.0)), curve("b", &both(2.0))], ..Curves::default() };
+        let all: [fn(&'static [&'static str]) -> Quantity; 3] = [
+            |others| Quantity::Lead("a", others),
+            |others| Quantity::LeastLead("a", others),
+            |others| Quantity::Trail("a", others),
+        ];
+        for of in all {
+            assert_eq!(value(&of(&["b"]), &shown), Some(3.0));
+            assert_eq!(value(&of(&["b", "c"]), &shown), None, "{}", of(&["b", "c"]));
+        }
+        shown.curves[1].points.pop();
+        for quantity in [
+            Quantity::Ratio("a", "b"),
+            Quantity::Lead("a", &["b"]),
+            Quantity::Trail("a", &["b"]),
+            Quantity::Value("b"),
+            Quantity::Growth("b"),
+            Quantity::LeastStep("b"),
+            Quantity::Fall("b"),
+            Quantity::Widening("a", "b"),
+        ] {
+            assert_eq!(value(&quantity, &shown), None, "{quantity}");
+        }
+    }
+
+    #[test]
+    fn a_curve_rises_step_by_step_or_falls_again() {
+        let of = |ys: &[f64]| {
+            let points = ys.iter().enumerate().map(|(at, y)| (at as f64, *y)).collect();
+            let shown = Curves { curves: vec![Curve { name: "a".to_owned(), points }], ..Curves::default() };
+            [Quantity::LeastStep("a"), Quantity::Fall("a")].map(|quantity| value(&quantity, &shown))
+        };
+        assert_eq!(of(&[0.0, 0.0, 1.0, 2.0, 3.0]), [Some(1.5), Some(1.0)]);
+        assert_eq!(of(&[1.0, 4.0, 2.0, 3.0]), [Some(0.5), Some(0.75)]);
+        assert_eq!(of(&[0.0, 0.0]), [None, None]);
+    }
+
+    /// The least and the most that a quantity may be by the words of a claim, as docs/figures.md has them.
+    fn said(says: &str) -> (f64, f64) {
+        let words: Vec<&str> =
+            says.split_whitespace().map(|word| word.trim_matches([',', ':', ';', '.', '(', ')'])).collect();
+        let number = |word: &str| match word {
+            "twice" | "two" => Some(2.0),
+            "three" => Some(3.0),
+            "four" => Some(4.0),
+            "six" => Some(6.0),
+            _ => word.parse::<f64>().ok(),
+        };
+        let (mut min, mut max) = (f64::NEG_INFINITY, f64::INFINITY);
+        for (at, word) in words.iter().enumerate() {
+            let after = |by: usize| words.get(at + by).copied().unwrap_or_default();
+            let is_rough = at > 0 && ["about", "almost", "nearly"].contains(&words[at - 1]);
+            let is_bound = at > 1 && matches!(words[at - 2..at], ["at", "most"] | ["less", "than"]);
+            let named = match (number(word), after(1), after(2)) {
+                (Some(times), next, _) if *word == "twice" || next == "times" => Some(times),
+                (Some(percent), "%", "ahead" | "above" | "more") => Some(1.0 + percent / 100.0),
+                (Some(percent), "%", "behind" | "below" | "less" | "slower" | "shorter") => Some(1.0 - percent / 100.0),
+                _ => None,
+            };
+            let (least, most) = match (named, *word, after(1)) {
+                (Some(named), ..) if is_rough => (named * 0.85, named * 1.15),
+                (Some(named), ..) if (named > 1.0) != is_bound => (named, f64::INFINITY),
+                (Some(named), ..) => (f64::NEG_INFINITY, named),
+                (None, "far", "ahead" | "above") => (1.4, f64::INFINITY),
+                (None, "far", "behind" | "below") => (f64::NEG_INFINITY, 0.7),
+                (None, "about", "equal" | "as") => (0.9, 1.1),
+                _ => continue,
+            };
+            (min, max) = (min.max(least), max.min(most));
+        }
+        (min, max)
+    }
+
+    #[test]
+    fn words_say_what_a_quantity_may_be() {
+        let any = (f64::NEG_INFINITY, f64::INFINITY);
+        assert_eq!(said("a is over 10 % ahead of b with 40 threads"), (1.1, f64::INFINITY));
+        assert_eq!(said("c: a is 25 % slower than b"), (f64::NEG_INFINITY, 0.75));
+        assert_eq!(said("a is about 100 % above b"), (2.0 * 0.85, 2.0 * 1.15));
+        assert_eq!(said("a is twice as fast as b"), (2.0, f64::INFINITY));
+        assert_eq!(said("a commits 2.7 times as much"), (2.7, f64::INFINITY));
+        assert_eq!(said("a is at most 5 % slower"), (0.95, f64::INFINITY));
+        assert_eq!(said("a is less than 5 % ahead"), (f64::NEG_INFINITY, 1.05));
+        assert_eq!(said("a is far behind b"), (f64::NEG_INFINITY, 0.7));
+        assert_eq!(said("at 20 % a and b are about equal"), (0.9, 1.1));
+        assert_eq!((said("a is ahead of b at 20 %"), said("up to 0.7 a is best")), (any, any));
+    }
+
+    /// A claim that names a number, or says how far, is not held by less. Where a lesser curve is over a greater, by what that comes to.
+    #[test]
+    fn intervals_judge_what_claims_say() {
+        for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
+        {
+            let is_within = |min: f64, max: f64| claim.min >= min - 1e-9 && claim.max <= max + 1e-9;
+            let (min, max) = said(claim.says);
+            let is_turned = min > 1.0 && is_within(f64::NEG_INFINITY, 1.0 / min);
+            assert!(
+                is_within(min, max) || is_turned,
+                "{}: {:?} from {min} to {max}: {claim:?}",
+                figure.id(),
+                claim.says
+            );
+        }
     }
 
     #[test]
     fn a_division_by_nothing_is_no_value() {
         let curve = |name: &str, y| Curve { name: name.to_owned(), points: vec![(1.0, y), (2.0, y)] };
         let shown = Curves { curves: vec![curve("a", 1.0), curve("b", 0.0)], threads: 1, ..Curves::default() };
-        assert_eq!(value(&Quantity::Ratio("a", "b"), &shown), None);
-        assert_eq!(value(&Quantity::Growth("b"), &shown), None);
+        for quantity in [Quantity::Ratio("a", "b"), Quantity::Growth("b"), Quantity::Fall("b")] {
+            assert_eq!(value(&quantity, &shown), None, "{quantity}");
+        }
     }
 
     #[test]

@@ -55,12 +55,15 @@ pub(crate) const DURABLE: Metric = Metric {
     of: |report| Some(number(report, "/durable_latency_us/p50")? / 1000.0),
 };
 
-/// The back end that ran regions, as the report has it; of simulated cores also whether they were compared with real ones.
+/// The back end that ran regions, as the report has it; of simulated cores also whether they are proven, and at which revision.
 pub(crate) fn backend(report: &Value) -> Option<String> {
     let simulated = &report["simulated"];
     match simulated["regions"].as_str() {
-        Some(regions) if simulated["proven"] == true => Some(regions.to_owned()),
-        Some(regions) => Some(format!("{regions}, unproven")),
+        Some(regions) => {
+            let proven = if simulated["proven"] == true { "proven" } else { "unproven" };
+            let at = simulated["validated_at"].as_str().map(|revision| format!(" at {revision}"));
+            Some(format!("{regions}, {proven}{}", at.unwrap_or_default()))
+        }
         None => Some(report.pointer("/htm/backend")?.as_str()?.to_owned()),
     }
 }
@@ -84,9 +87,13 @@ mod tests {
         assert_eq!((FALLBACKS.of)(&report), Some(2.0));
         assert_eq!((DURABLE.of)(&json!({ "durable_latency_us": { "p50": 7500.0 } })), Some(7.5));
         assert_eq!(backend(&report).as_deref(), Some("rtm"));
-        for (proven, said) in [(true, "modelled"), (false, "modelled, unproven")] {
-            let simulated =
-                json!({ "simulated": { "regions": "modelled", "proven": proven }, "htm": { "backend": "absent" } });
+        for (proven, at, said) in [
+            (true, json!("r1"), "modelled, proven at r1"),
+            (false, json!("r1"), "modelled, unproven at r1"),
+            (false, json!(null), "modelled, unproven"),
+        ] {
+            let of = json!({ "regions": "modelled", "proven": proven, "validated_at": at });
+            let simulated = json!({ "simulated": of, "htm": { "backend": "absent" } });
             assert_eq!(backend(&simulated).as_deref(), Some(said));
         }
     }

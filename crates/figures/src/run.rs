@@ -9,7 +9,7 @@ use crate::draw;
 use crate::figure::{Figure, Paper};
 use crate::home::{Home, Reports};
 use crate::judge::{self, Verdict};
-use crate::measured::{Answer, Cores, FORMAT, Measured, MeasuredPoint, Origin, Run};
+use crate::measured::{Answer, Cores, Curves, FORMAT, Measured, MeasuredPoint, Origin, Run};
 use crate::page;
 use crate::setting::Setting;
 
@@ -143,11 +143,13 @@ fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary
 
 /// What is to be said of each claim of a figure, on each kind of cores that it has points for.
 pub(crate) fn verdicts(figure: &Figure, measured: &Measured) -> Vec<(&'static str, Vec<(Cores, Verdict)>)> {
-    let judge = |claim: &crate::Claim, cores| {
-        let shown = measured.curves(&figure.views[claim.view], cores);
-        (cores, judge::judge(claim, &shown, measured.size, cores))
+    let all = measured.cores();
+    let curves = |view| all.iter().map(|&cores| (cores, measured.curves(view, cores))).collect();
+    let shown: Vec<Vec<(Cores, Curves)>> = figure.views.iter().map(curves).collect();
+    let of = |claim: &crate::Claim| {
+        let judge = |(cores, shown): &(Cores, Curves)| (*cores, judge::judge(claim, shown, measured.size, *cores));
+        shown[claim.view].iter().map(judge).collect()
     };
-    let of = |claim: &crate::Claim| measured.cores().into_iter().map(|cores| judge(claim, cores)).collect();
     figure.claims.iter().map(|claim| (claim.says, of(claim))).collect()
 }
 

@@ -304,3 +304,33 @@ fn what_was_measured_by_another_program_is_drawn_again_as_it_is() {
     assert_eq!(home.text("htcc-13.svg"), drawing);
     assert!(home.text("htcc.md").contains("old"), "the page says what measured");
 }
+
+/// Figures get curves that files of earlier programs do not have.
+#[test]
+fn a_curve_that_was_not_measured_is_not_shown_when_the_rest_is_drawn_again() {
+    const CURVE: &str = "htcc, any share";
+    let home = Home::new("lacks");
+    let says = "with static analysis it commits over 10 % more";
+    drawn(&home, &["htcc/18"], "p", &large(), |arguments| report(rate(arguments, |_| 1.0)));
+    let mut file = home.json("htcc-18.json");
+    assert_eq!(verdict(&file, says, "simulated")["verdict"], "differs");
+    let points = file["points"].as_array_mut().expect("a list");
+    points.retain(|point| point["series"] != CURVE);
+    assert!(!points.is_empty());
+    std::fs::write(home.0.join("htcc-18.json"), file.to_string()).expect("it is there");
+    draw_again(&find(None, &["htcc/18".to_owned()]).expect("there is one"), &home.0).expect("it is there");
+    let file = home.json("htcc-18.json");
+    let said = verdict(&file, says, "simulated");
+    assert_eq!(
+        (&said["verdict"], &said["reason"]),
+        (&"not_shown".into(), &format!("{CURVE}: it was not measured").into())
+    );
+    assert_ne!(
+        verdict(&file, "with hot records alone it is about 20 % ahead of OCC", "simulated")["verdict"],
+        "not_shown"
+    );
+    let page = home.text("htcc.md");
+    let row = page.lines().find(|line| line.contains(says)).expect("a row");
+    assert!(row.contains(&format!("not shown here: {CURVE}: it was not measured")), "{row}");
+    assert!(home.text("htcc-18.svg").contains("htcc -S"));
+}

@@ -147,7 +147,7 @@ pub struct Table {
     pub machine: Machine,
     /// In nanoseconds, by protocol.
     pub protocols: Vec<Protocol>,
-    /// The machine and the revision of the comparison; `None` before there was one.
+    /// The machine and the revision of the latest comparison; `None` before there was one.
     #[serde(default)]
     pub validated_on: Option<String>,
     /// Simulated cores by this table, and threads; empty before they were compared.
@@ -179,6 +179,12 @@ impl Table {
         let found = self.protocols.iter().find(|of| of.protocol == protocol && of.regions == regions)?;
         let scale = found.scales.get(workload).copied().unwrap_or(1.0);
         Some(Costs { work: found.work.scaled(scale), machine: self.machine })
+    }
+
+    /// The revision of the code that a protocol was compared at; `None` if it was not.
+    pub fn validated_at(&self, protocol: &str, regions: &str) -> Option<&str> {
+        let row = self.validation.iter().find(|row| row.protocol == protocol && row.regions == regions)?;
+        row.revision.as_deref().or_else(|| Some(self.validated_on.as_deref()?.rsplit_once("revision ")?.1))
     }
 
     /// Whether all costs are numbers that can be.

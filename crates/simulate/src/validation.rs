@@ -1,13 +1,14 @@
 //! How far simulated cores are from threads: rows that compare the two, and the verdict on each protocol.
 //!
-//! What is compared is what simulations are for: how protocols stand to each other, and how many attempts conflicts end. The *standing* of
-//! a protocol is its throughput over the geometric mean of all that ran the same workload on as many cores. A protocol is proven if
-//! its standings are within [`STANDING_MAX`] and its shares of aborted attempts within [`ABORTS_MAX`] of those of threads, everywhere.
+//! What is compared is what simulations are for: how many attempts conflicts end, and how protocols stand to each other. A share of aborted attempts may be
+//! off by [`ABORTS_MAX`], the ratio of the throughputs of two protocols by [`RATIO_MAX`], on every workload and number of cores. The *proven* protocols are
+//! those of the largest set of which each keeps the first bound and every two, with the same regions, the second: a ratio between any two proven
+//! protocols is that of threads, within the bound.
 
 use serde::{Deserialize, Serialize};
 
-/// A simulated standing may differ from that of threads by this share.
-pub const STANDING_MAX: f64 = 0.15;
+/// A simulated ratio of two protocols' throughputs may differ from that of threads by this share, whichever of the two is divided by the other.
+pub const RATIO_MAX: f64 = 0.15;
 
 /// A simulated share of aborted attempts may differ from that of threads by so much: three points.
 pub const ABORTS_MAX: f64 = 0.03;
@@ -38,40 +39,103 @@ pub struct Compared {
     pub real: Figures,
     /// On simulated cores.
     pub simulated: Figures,
+    /// The revision of the code on threads; `None` if it is that of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
-/// How far a protocol is off where it is furthest off.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What the comparison says of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// The difference of standings, as a share.
-    pub standing: f64,
-    /// The difference of shares of aborted attempts.
+    /// By how much its ratio to a proven protocol is off at most, as a share; `None` if no other is proven.
+    pub ratio: Option<f64>,
+    /// The most by which its shares of aborted attempts are off.
     pub aborts: f64,
+    /// Whether it is one of the proven.
+    pub proven: bool,
 }
 
 impl Verdict {
-    /// Whether both are within their bounds.
-    pub fn is_proven(self) -> bool {
-        self.standing <= STANDING_MAX && self.aborts <= ABORTS_MAX
+    /// By how much it is off, in percent and points, and what that comes to.
+    pub fn words(&self) -> (String, &'static str) {
+        let ratio = self.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
+        let off = format!("{ratio}, {:.1} points", self.aborts * 100.0);
+        (off, if self.proven { "proven" } else { "unproven" })
     }
+}
+
+/// Rows of a protocol in a mode of regions.
+fn of<'r>(rows: &'r [Compared], protocol: &str, regions: &str) -> impl Iterator<Item = &'r Compared> {
+    rows.iter().filter(move |row| row.protocol == protocol && row.regions == regions)
+}
+
+/// The most by which shares of aborted attempts are off; `None` if the protocol was not compared.
+fn aborts(rows: &[Compared], protocol: &str, regions: &str) -> Option<f64> {
+    of(rows, protocol, regions).map(|row| (row.simulated.aborts - row.real.aborts).abs()).reduce(f64::max)
+}
+
+/// By how much a ratio of two protocols is off, as a share, where it is furthest off; infinite if they have nothing in common.
+fn ratio(rows: &[Compared], regions: &str, one: &str, other: &str) -> f64 {
+    let errors = of(rows, one, regions).flat_map(|row| {
+        let peers = of(rows, other, regions).filter(|peer| peer.workload == row.workload && peer.cores == row.cores);
+        peers.map(|peer| {
+            let off = |row: &Compared| row.simulated.per_second / row.real.per_second;
+            let ratio = off(row) / off(peer);
+            ratio.max(1.0 / ratio) - 1.0
+        })
+    });
+    errors.reduce(f64::max).unwrap_or(f64::INFINITY)
+}
+
+/// The proven protocols in a mode of regions, in the order of the rows; of several sets as large that of which the ratios are off by least in sum.
+/// A protocol alone stands to nobody, and is not proven.
+pub fn proven<'r>(rows: &'r [Compared], regions: &str) -> Vec<&'r str> {
+    let mut near: Vec<&str> = Vec::new();
+    for row in rows.iter().filter(|row| row.regions == regions) {
+        let is_near = aborts(rows, &row.protocol, regions).is_some_and(|aborts| aborts <= ABORTS_MAX);
+        if is_near && !near.contains(&row.protocol.as_str()) {
+            near.push(&row.protocol);
+        }
+    }
+    let errors = |one: &&str| near.iter().map(|other| ratio(rows, regions, one, other)).collect::<Vec<f64>>();
+    let errors: Vec<Vec<f64>> = near.iter().map(errors).collect();
+    // All sets of which every two are near, by their places, with the sum of their errors.
+    let mut sets: Vec<(Vec<usize>, f64)> = vec![(Vec::new(), 0.0)];
+    for (at, errors) in errors.iter().enumerate() {
+        let fits = sets.iter().filter(|(set, _)| set.iter().all(|&peer| errors[peer] <= RATIO_MAX));
+        let with = |(set, sum): &(Vec<usize>, f64)| {
+            (set.iter().copied().chain([at]).collect(), sum + set.iter().map(|&peer| errors[peer]).sum::<f64>())
+        };
+        let more: Vec<_> = fits.map(with).collect();
+        sets.extend(more);
+    }
+    let best = sets.into_iter().filter(|(set, _)| set.len() > 1);
+    let best = best.max_by(|(one, less), (other, more)| one.len().cmp(&other.len()).then(more.total_cmp(less)));
+    best.map_or_else(Vec::new, |(set, _)| set.into_iter().map(|at| near[at]).collect())
 }
 
 /// The verdict on a protocol; `None` if it was not compared.
 pub fn judge(rows: &[Compared], protocol: &str, regions: &str) -> Option<Verdict> {
-    let own = rows.iter().filter(|row| row.protocol == protocol && row.regions == regions);
-    own.map(|row| {
-        let [real, simulated] = standings(rows, row);
-        let aborts = (row.simulated.aborts - row.real.aborts).abs();
-        Verdict { standing: (simulated / real - 1.0).abs(), aborts }
-    })
-    .reduce(|one, other| Verdict { standing: one.standing.max(other.standing), aborts: one.aborts.max(other.aborts) })
+    let aborts = aborts(rows, protocol, regions)?;
+    let proven = proven(rows, regions);
+    let peers = proven.iter().filter(|peer| **peer != protocol);
+    let ratio = peers.map(|peer| ratio(rows, regions, protocol, peer)).reduce(f64::max);
+    Some(Verdict { ratio, aborts, proven: proven.contains(&protocol) })
 }
 
-/// The standing of a row's protocol on threads, and on simulated cores.
+/// The standing of a row's protocol on threads, and on simulated cores: its throughput over the geometric mean of the proven protocols, or of all where none
+/// are, of those with the same regions that ran the same workload on as many cores.
 pub fn standings(rows: &[Compared], row: &Compared) -> [f64; 2] {
-    let peers = || rows.iter().filter(|other| other.workload == row.workload && other.cores == row.cores);
-    let count = peers().count().max(1) as f64;
-    let mean = |of: fn(&Compared) -> f64| (peers().map(|peer| of(peer).ln()).sum::<f64>() / count).exp();
+    let proven = proven(rows, &row.regions);
+    let is_peer = |other: &&Compared| {
+        let is_there = (&other.workload, other.cores, &other.regions) == (&row.workload, row.cores, &row.regions);
+        is_there && (proven.is_empty() || proven.contains(&other.protocol.as_str()))
+    };
+    let count = rows.iter().filter(is_peer).count().max(1) as f64;
+    let mean = |of: fn(&Compared) -> f64| {
+        let logarithms = rows.iter().filter(is_peer).map(|peer| of(peer).ln());
+        (logarithms.sum::<f64>() / count).exp()
+    };
     [
         row.real.per_second / mean(|peer| peer.real.per_second),
         row.simulated.per_second / mean(|peer| peer.simulated.per_second),
@@ -79,8 +143,8 @@ pub fn standings(rows: &[Compared], row: &Compared) -> [f64; 2] {
 }
 
 /// The comparison as a table of Markdown, a line for each protocol and mode of regions, a column for each workload on the most cores that were
-/// compared: by how much the standing is off, and the shares of aborted attempts on threads and on cores. The last two are where it is
-/// furthest off anywhere, and the verdict.
+/// compared: by how much the standing is off, and the shares of aborted attempts on threads and on cores. The last two are by how much its ratio to a
+/// proven protocol and its share of aborted attempts are off at most, and the verdict.
 pub fn markdown(rows: &[Compared]) -> String {
     let mut workloads: Vec<&str> = Vec::new();
     let mut protocols: Vec<(&str, &str)> = Vec::new();
@@ -113,8 +177,8 @@ pub fn markdown(rows: &[Compared]) -> String {
             text += &format!(" {cell} |");
         }
         if let Some(verdict) = judge(rows, protocol, regions) {
-            let word = if verdict.is_proven() { "proven" } else { "unproven" };
-            text += &format!(" {:.0} %, {:.1} points | {word} |\n", verdict.standing * 100.0, verdict.aborts * 100.0);
+            let (off, word) = verdict.words();
+            text += &format!(" {off} | {word} |\n");
         }
     }
     text
@@ -133,44 +197,68 @@ mod tests {
             regions: "absent".to_owned(),
             real: figures(real, 0.10),
             simulated: figures(simulated, 0.10 + aborts),
+            revision: None,
         }
     }
 
+    /// Protocols with what a simulation has of them for 100 a second on threads, on two workloads.
+    fn rows(protocols: &[(&str, f64, f64)]) -> Vec<Compared> {
+        let of = |&(name, a, b): &(&str, f64, f64)| [row(name, "a", 100.0, a, 0.0), row(name, "b", 100.0, b, 0.0)];
+        protocols.iter().flat_map(of).collect()
+    }
+
     #[test]
-    fn only_what_stands_otherwise_is_unproven() {
-        // All are simulated at half of their speed, in `a`; in `b` one of three is a third faster than the others would have it.
-        let rows = [
-            row("x", "a", 100.0, 50.0, 0.0),
-            row("y", "a", 200.0, 100.0, 0.02),
-            row("z", "a", 400.0, 200.0, -0.04),
-            row("x", "b", 100.0, 100.0, 0.0),
-            row("y", "b", 100.0, 133.0, 0.0),
-            row("z", "b", 100.0, 100.0, 0.0),
-        ];
-        let verdicts = ["x", "y", "z"].map(|protocol| judge(&rows, protocol, "absent").expect("it was compared"));
-        assert_eq!(verdicts.map(Verdict::is_proven), [true, false, false], "{verdicts:?}");
-        assert!((verdicts[2].aborts - 0.04).abs() < 1e-9 && verdicts[2].standing < STANDING_MAX);
-        assert!(verdicts[1].standing > STANDING_MAX && verdicts[1].aborts < ABORTS_MAX);
-        assert_eq!((judge(&rows, "w", "absent"), judge(&rows, "x", "modelled")), (None, None));
+    fn every_two_that_are_proven_stand_to_each_other_as_on_threads() {
+        // All are simulated at about half of their speed. From each to the next it is a tenth or less, so the first and the third are too far from each
+        // other, though neither is from the second.
+        let chain = rows(&[("x", 50.0, 50.0), ("y", 55.0, 50.0), ("z", 60.5, 50.0), ("w", 62.0, 50.0)]);
+        assert_eq!(proven(&chain, "absent"), ["y", "z", "w"]);
+        let verdicts = ["x", "z"].map(|protocol| judge(&chain, protocol, "absent").expect("it was compared"));
+        assert_eq!(verdicts.map(|verdict| verdict.proven), [false, true]);
+        assert!((verdicts[0].ratio.expect("others are proven") - 0.24).abs() < 1e-9, "{verdicts:?}");
+        assert!((verdicts[1].ratio.expect("others are proven") - 0.10).abs() < 1e-9, "{verdicts:?}");
+        // Of two sets as large, that which is nearer together.
+        let even = rows(&[("x", 50.0, 50.0), ("y", 56.0, 50.0), ("z", 60.0, 50.0)]);
+        assert_eq!(proven(&even, "absent"), ["y", "z"]);
+        // Near each other on one workload is not enough.
+        assert_eq!(proven(&rows(&[("x", 50.0, 50.0), ("y", 50.0, 60.0), ("z", 50.0, 52.0)]), "absent"), ["x", "z"]);
+    }
+
+    #[test]
+    fn who_aborts_otherwise_or_has_no_peers_is_unproven() {
+        let mut rows = rows(&[("x", 50.0, 50.0), ("y", 50.0, 50.0), ("z", 50.0, 50.0)]);
+        rows[5].simulated.aborts += 0.04;
+        assert_eq!(proven(&rows, "absent"), ["x", "y"]);
+        let verdict = judge(&rows, "z", "absent").expect("it was compared");
+        assert!(!verdict.proven && (verdict.aborts - 0.04).abs() < 1e-9 && verdict.ratio < Some(0.01), "{verdict:?}");
+        // Regions are another machine: who runs with other ones is no peer.
+        rows[0].regions = "modelled".to_owned();
+        rows[1].regions = "modelled".to_owned();
+        assert_eq!((proven(&rows, "absent"), proven(&rows, "modelled")), (Vec::<&str>::new(), Vec::new()));
+        let alone = judge(&rows, "x", "modelled").expect("it was compared");
+        assert_eq!((alone.proven, alone.ratio), (false, None));
+        assert_eq!((judge(&rows, "w", "absent"), judge(&rows, "y", "modelled")), (None, None));
     }
 
     #[test]
     fn a_line_says_where_a_protocol_is_off() {
         let rows = [
             row("x", "a", 100.0, 100.0, 0.02),
-            row("y", "a", 100.0, 144.0, 0.0),
+            row("y", "a", 100.0, 110.0, 0.0),
+            row("z", "a", 100.0, 150.0, 0.0),
             row("x", "b", 100.0, 100.0, -0.01),
             row("y", "b", 100.0, 100.0, 0.0),
+            row("z", "b", 100.0, 100.0, 0.0),
         ];
         let text = markdown(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "| protocol, regions | `a` | `b` | anywhere | |");
         assert_eq!(lines[1], "|---|---|---|---|---|");
+        assert_eq!(lines[2], "| `x`, absent | -5 %, 10.0 → 12.0 % | +0 %, 10.0 → 9.0 % | 10 %, 2.0 points | proven |");
         assert_eq!(
-            lines[2],
-            "| `x`, absent | -17 %, 10.0 → 12.0 % | +0 %, 10.0 → 9.0 % | 17 %, 2.0 points | unproven |"
+            lines[4],
+            "| `z`, absent | +43 %, 10.0 → 10.0 % | +0 %, 10.0 → 10.0 % | 50 %, 0.0 points | unproven |"
         );
-        assert!(lines[3].starts_with("| `y`, absent | +20 %, "), "{text}");
-        assert_eq!(lines.len(), 4);
+        assert_eq!(lines.len(), 5);
     }
 }

@@ -103,7 +103,7 @@ impl Simulation {
         let protocol = db.protocol().name;
         let regions = if db.backend() == Backend::Modelled { MODELLED } else { ABSENT };
         let Some(table) = &self.table else {
-            return Ok(Charged { table: None, regions, verdict: None, costs: unit() });
+            return Ok(Charged { table: None, regions, verdict: None, validated_at: None, costs: unit() });
         };
         // Where no regions were there to be measured, a step costs what it costs without them.
         let costs = [regions, ABSENT].iter().find_map(|regions| table.costs(protocol, regions, workload));
@@ -113,7 +113,9 @@ impl Simulation {
                 table.name
             ))
         })?;
-        Ok(Charged { table: Some(table), regions, verdict: judge(&table.validation, protocol, regions), costs })
+        let (verdict, validated_at) =
+            (judge(&table.validation, protocol, regions), table.validated_at(protocol, regions));
+        Ok(Charged { table: Some(table), regions, verdict, validated_at, costs })
     }
 }
 
@@ -169,6 +171,8 @@ pub(crate) struct Charged<'t> {
     regions: &'static str,
     /// How far simulations under the protocol are from runs on threads; `None` if they were not compared.
     verdict: Option<Verdict>,
+    /// The revision at which they were compared.
+    validated_at: Option<&'t str>,
     costs: Costs,
 }
 
@@ -282,7 +286,8 @@ impl Charged<'_> {
             "costs": self.table.map_or("unit", |table| &table.name),
             "measured_on": self.table.map(|table| &table.measured_on),
             "regions": if is_unvalidated { UNVALIDATED } else { self.regions },
-            "proven": self.verdict.is_some_and(Verdict::is_proven),
+            "proven": self.verdict.is_some_and(|verdict| verdict.proven),
+            "validated_at": self.validated_at,
             "steps": Map::from_iter(steps),
             "regions_begun": terminals.iter().map(|core| core.regions).sum::<u64>(),
             "transfers": terminals.iter().map(|core| core.transfers).sum::<u64>(),

@@ -31,6 +31,10 @@ pub(crate) fn run(matches: &clap::ArgMatches) -> Result<(), crate::Failure> {
 /// What a report in words says of simulated cores.
 pub(crate) fn line(simulated: &serde_json::Value) -> String {
     let text = |name: &str| simulated[name].as_str().unwrap_or("?").to_owned();
-    let unproven = if simulated["proven"] == true { "" } else { "; figures unproven" };
-    format!("{} cores, costs {}, regions {}{unproven}", simulated["cores"], text("costs"), text("regions"))
+    let proven = match (simulated["proven"] == true, simulated["validated_at"].as_str()) {
+        (true, Some(revision)) => format!("proven at revision {revision}"),
+        (_, Some(revision)) => format!("figures unproven at revision {revision}"),
+        (_, None) => "figures unproven".to_owned(),
+    };
+    format!("{} cores, costs {}, regions {}; {proven}", simulated["cores"], text("costs"), text("regions"))
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use serde_json::Value;
 use seriatim_base::say;
+use seriatim_simulate::costs::Table;
 use seriatim_simulate::validation::{Compared, Figures, judge, standings};
 
 use super::commands::{Commands, common, here, modes, number};
@@ -88,6 +89,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if protocols.is_empty() {
         return Err(Failure::Usage(format!("the table {} has no costs of these protocols", table.name)));
     }
+    keep_revisions(&mut table);
     let (before, others) = std::mem::take(&mut table.validation).into_iter().partition(|row| is_wanted(&row.protocol));
     table.validation = others;
     let before: Vec<Compared> = before;
@@ -112,17 +114,17 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     for point in &points {
         let undisturbed = undisturbed(&point.runs);
         counted += undisturbed.len();
-        let real = match before.iter().find(|row| point.is_of(row)) {
-            Some(row) if rounds == 0 => row.real,
+        let (real, revision) = match before.iter().find(|row| point.is_of(row)) {
+            Some(row) if rounds == 0 => (row.real, row.revision.clone()),
             None if rounds == 0 => {
                 let what = format!("{} on {} under {}", point.workload.join(" "), point.cores, point.protocol);
                 return Err(Failure::Usage(format!("the table {} has no threads' figures of {what}", table.name)));
             }
-            _ => middle(&undisturbed),
+            _ => (middle(&undisturbed), Some(machine::revision().to_owned())),
         };
         let simulated = on_cores(&commands, &own, point, given)?;
         let (workload, protocol, regions) = (point.workload.join(" "), point.protocol.clone(), point.regions.clone());
-        table.validation.push(Compared { workload, cores: point.cores, protocol, regions, real, simulated });
+        table.validation.push(Compared { workload, cores: point.cores, protocol, regions, real, simulated, revision });
     }
     tell(&commands, &table.validation, &protocols);
     if rounds > 0 {
@@ -133,6 +135,15 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(&table).map_err(Failure::run)?;
     drop(commands);
     Ok(say!("{text}\n")?)
+}
+
+/// What is compared anew is of another revision than what stays.
+fn keep_revisions(table: &mut Table) {
+    let revisions: Vec<Option<String>> =
+        table.validation.iter().map(|row| table.validated_at(&row.protocol, &row.regions).map(str::to_owned)).collect();
+    for (row, revision) in table.validation.iter_mut().zip(revisions) {
+        row.revision = revision;
+    }
 }
 
 /// A line for each point of these protocols, and each one's verdict.
@@ -152,10 +163,9 @@ fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) 
     }
     for (protocol, regions) in protocols {
         if let Some(verdict) = judge(rows, protocol, regions) {
-            let word = if verdict.is_proven() { "proven" } else { "unproven" };
-            let (standing, aborts) = (verdict.standing * 100.0, verdict.aborts * 100.0);
+            let (off, word) = verdict.words();
             commands.talk(&format!(
-                "{protocol:<10} {regions:<8} {word}: standing off by {standing:.0} % at most, aborts by {aborts:.1} points"
+                "{protocol:<10} {regions:<8} {word}: ratios to proven protocols and shares of aborts off by at most {off}"
             ));
         }
     }

@@ -19,8 +19,8 @@ pub(crate) const FIGURE: Figure = Figure {
     },
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim::new("DBX grows with the workers up to eight", Quantity::Scaling("dbx"))
-            .at_least(0.4)
+        Claim::new("DBX grows with each doubling of the workers up to eight", Quantity::LeastStep("dbx"))
+            .at_least(1.1)
             .from_threads(8)
             .about_regions(),
         Claim::new("DBX stays ahead of Silo", Quantity::LeastRatio("dbx", "silo"))

@@ -75,14 +75,17 @@ pub(crate) const FIGURE: Figure = Figure {
         },
     ],
     claims: &[
-        Claim::new("a transaction of one operation costs a fifth of the throughput", Quantity::Ratio("dbx", BARE))
-            .between(0.7, 1.0)
-            .about_regions()
-            .because(
-                "A transaction begins and ends, copies rows, and prepares its redo entries even for one operation: \
+        Claim::new(
+            "a transaction of one operation costs no more than a fifth of the throughput",
+            Quantity::Ratio("dbx", BARE),
+        )
+        .at_least(0.8)
+        .about_regions()
+        .because(
+            "A transaction begins and ends, copies rows, and prepares its redo entries even for one operation: \
                  an update takes some 2,000 instructions here, of which the lookup takes 360.",
-            ),
-        Claim::new("both grow with the threads", Quantity::Scaling("dbx"))
+        ),
+        Claim::new("both grow with the threads", Quantity::LeastScaling(&["dbx", BARE]))
             .at_least(0.7)
             .from_threads(2)
             .about_regions(),

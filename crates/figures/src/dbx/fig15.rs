@@ -53,7 +53,8 @@ pub(crate) const FIGURE: Figure = Figure {
     views: &[View { title: "", part: "", x: Axis::Named(&NAMES), shows: Shows::One(THROUGHPUT) }],
     claims: &[
         claim("regions are worth more than locks", Quantity::Between(DBX, 0.0, 1.0), 1.02).because("Record locks are no global lock: they only cost their instructions, and the commit is about a seventh of the full mix's."),
-        claim("a handler that tells causes apart is no loss", Quantity::Between(DBX, 1.0, 2.0), 0.98),
+        claim("a handler that tells causes apart brings something", Quantity::Between(DBX, 1.0, 2.0), 1.0),
         claim("all factors together bring something", Quantity::Between(DBX, 0.0, 4.0), 1.1),
+        Claim::new("without snapshots it is a little faster", Quantity::Between(DBX, 4.0, 5.0)).between(1.0, 1.15),
     ],
 };

@@ -21,8 +21,17 @@ const fn view(title: &'static str, part: &'static str) -> View {
     View { title, part, x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }
 }
 
+/// Of [`FIGURE`]'s views.
+const LOW: usize = 0;
+const MEDIUM: usize = 1;
+const HIGH: usize = 2;
+
 const fn claim(says: &'static str, view: usize, over: &'static str, min: f64, threads: usize) -> Claim {
     Claim::new(says, Quantity::Ratio("dbx-tc", over)).of_view(view).between(min, AHEAD).from_threads(threads)
+}
+
+const fn silo(says: &'static str, view: usize) -> Claim {
+    Claim::new(says, Quantity::Ratio("silo", "dbx")).of_view(view).at_most(1.0).from_threads(2).about_regions()
 }
 
 /// Why it is not as far ahead of DBX as in the paper.
@@ -44,12 +53,18 @@ pub(crate) const FIGURE: Figure = Figure {
         view("one warehouse", "high"),
     ],
     claims: &[
-        claim("far ahead of whole transactions in regions", 0, "naive", 2.0, 2),
-        claim("36 % ahead of DBX with little contention", 0, "dbx", 1.1, 8).because(SAME_EXECUTION),
-        claim("with little contention DBX-TC costs at most 5 %", 0, "dbx", 0.95, 1),
-        claim("ahead of DBX with a warehouse for two threads", 1, "dbx", 1.1, 8).because(SAME_EXECUTION),
-        claim("twice DBX where all share one warehouse", 2, "dbx", 1.5, 8).because(SAME_EXECUTION),
-        claim("ahead of DBX where all share one warehouse", 2, "dbx", 1.0, 2),
-        claim("ahead of two-phase locking where all share one warehouse", 2, "nowait", 1.0, 8),
+        claim("5.77 times as fast as whole transactions in regions", LOW, "naive", 5.77, 8),
+        claim("36 % ahead of DBX with little contention", LOW, "dbx", 1.36, 8).because(SAME_EXECUTION),
+        // Not the paper's: what we ask of ours.
+        claim("with little contention at most 5 % slower than DBX", LOW, "dbx", 0.95, 1),
+        claim("36 % ahead of DBX with a warehouse for two threads", MEDIUM, "dbx", 1.36, 8).because(SAME_EXECUTION),
+        claim("twice as fast as DBX where all share one warehouse", HIGH, "dbx", 2.0, 8).because(SAME_EXECUTION),
+        claim("ahead of DBX where all share one warehouse", HIGH, "dbx", 1.0, 2),
+        claim("ahead of two-phase locking with little contention", LOW, "nowait", 1.0, 2),
+        claim("ahead of it with a warehouse for two threads", MEDIUM, "nowait", 1.0, 2),
+        claim("ahead of it where all share one warehouse", HIGH, "nowait", 1.0, 2),
+        silo("Silo is below DBX with little contention", LOW),
+        silo("Silo is below DBX with a warehouse for two threads", MEDIUM),
+        silo("Silo is below DBX where all share one warehouse", HIGH),
     ],
 };

@@ -13,14 +13,18 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| super::restarts(setting, super::high_contention),
     views: &[View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim::new("HOCC is far behind OCC", Quantity::Ratio("HOCC(64)", "occ"))
-            .at_most(0.6)
+        Claim::new(
+            "OCC commits 2.7 times as much as HOCC, whatever its restarts",
+            Quantity::Lead("occ", &["HOCC(1)", "HOCC(8)", "HOCC(64)"]),
+        )
+        .at_least(2.7)
+        .from_threads(40)
+        .about_regions()
+        .because(super::NO_GLOBAL_LOCK),
+        Claim::new("OCC scales better than HOCC", Quantity::Widening("occ", "HOCC(64)"))
+            .at_least(1.1)
             .from_threads(16)
             .about_regions()
             .because(super::NO_GLOBAL_LOCK),
-        Claim::new("it does not depend on the restarts", Quantity::Ratio("HOCC(64)", "HOCC(1)"))
-            .between(0.7, 1.3)
-            .from_threads(2)
-            .about_regions(),
     ],
 };

@@ -4,6 +4,9 @@ use super::{PROTOCOLS, low_contention, tpcc_by_threads};
 use crate::figure::{Axis, Claim, Figure, Quantity, Shows, View};
 use crate::metric::THROUGHPUT;
 
+/// The optimistic protocols, as the paper has them.
+const OPTIMISTIC: [&str; 4] = ["htcc-rows", "occ", "silo-rows", "dbx-rows"];
+
 pub(crate) const FIGURE: Figure = Figure {
     paper: crate::Paper::Htcc,
     number: "13",
@@ -20,12 +23,17 @@ pub(crate) const FIGURE: Figure = Figure {
             .at_least(1.1)
             .from_threads(40)
             .about_regions(),
-        Claim::new("with low contention HTCC costs little over HOCC", Quantity::Ratio("htcc", "dbx")).at_least(0.95),
         Claim::new("HOCC and SOCC are about equal", Quantity::Ratio("dbx-rows", "silo-rows"))
             .between(0.9, 1.1)
             .about_regions(),
-        Claim::new("wait-die locking is below SOCC", Quantity::Ratio("wait-die", "silo")).at_most(0.95),
-        Claim::new("HTO is far below SOCC", Quantity::Ratio("hto", "silo")).at_most(0.7).about_regions(),
-        Claim::new("HTCC grows nearly linearly with cores", Quantity::Scaling("htcc")).at_least(0.75).from_threads(2),
+        Claim::new("wait-die locking is below all optimistic protocols", Quantity::Trail("wait-die", &OPTIMISTIC))
+            .at_most(1.0),
+        Claim::new("HTO is far below SOCC", Quantity::Ratio("hto", "silo-rows")).at_most(0.7).about_regions(),
+        Claim::new("HTCC, OCC, SOCC and HOCC grow nearly linearly with cores", Quantity::LeastScaling(&OPTIMISTIC))
+            .at_least(super::NEARLY_LINEAR)
+            .from_threads(2),
+        // Not the paper's: what we ask of ours.
+        Claim::new("as both are shipped, HTCC is at most 5 % slower than HOCC", Quantity::Ratio("htcc", "dbx"))
+            .at_least(0.95),
     ],
 };

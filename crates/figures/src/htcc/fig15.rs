@@ -36,8 +36,19 @@ pub(crate) const FIGURE: Figure = Figure {
         )
         .at_least(1.2)
         .from_threads(40),
-        Claim::new("HOCC catches up with SOCC as warehouses are added", Quantity::Widening("dbx-rows", "silo-rows"))
-            .at_least(1.1)
+        Claim::new(
+            "and ahead of all others throughout",
+            Quantity::LeastLead("htcc-rows", &["occ", "silo-rows", "dbx-rows", "wait-die", "hto"]),
+        )
+        .at_least(1.0)
+        .from_threads(40),
+        Claim::new("with 4 warehouses HOCC is far behind SOCC", Quantity::RatioAt("dbx-rows", "silo-rows", 4.0))
+            .at_most(0.5)
+            .from_threads(40)
+            .about_regions()
+            .because(super::NO_GLOBAL_LOCK),
+        Claim::new("with 40 they are about equal", Quantity::RatioAt("dbx-rows", "silo-rows", 40.0))
+            .between(0.9, 1.1)
             .from_threads(40)
             .about_regions(),
     ],

@@ -14,6 +14,10 @@ const PROTOCOLS: [&str; 7] = ["htcc", "htcc-rows", "occ", "silo", "silo-rows", "
 const QUANTILES: [&str; 4] = ["p50_us", "p90_us", "p99_us", "p999_us"];
 const NAMES: [&str; 4] = ["50 %", "90 %", "99 %", "99.9 %"];
 
+/// Places of these: the paper has shares by time, of which some 90 % within 160 µs is HTCC's, and 37 % within 640 µs HOCC's.
+const HALF: f64 = 0.0;
+const NINE_TENTHS: f64 = 1.0;
+
 fn points(setting: &Setting) -> Vec<Point> {
     let of = |protocol: &&str| {
         let point = |scene| {
@@ -42,14 +46,26 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: &[View { title: "", part: "", x: Axis::Named(&NAMES), shows: Shows::Many("microseconds", places) }],
     claims: &[
-        Claim::new("the time of HTCC's slowest thousandth is below that of OCC's", Quantity::Ratio("htcc-rows", "occ"))
-            .at_most(1.0)
-            .from_threads(40),
-        Claim::new("and below that of SOCC's", Quantity::Ratio("htcc-rows", "silo-rows")).at_most(1.0).from_threads(40),
-        Claim::new("HOCC is slower than HTCC throughout", Quantity::LeastRatio("dbx-rows", "htcc-rows"))
-            .at_least(1.0)
-            .from_threads(40)
-            .about_regions(),
+        Claim::new(
+            "nine tenths of HTCC's have committed before nine tenths of OCC's",
+            Quantity::RatioAt("htcc-rows", "occ", NINE_TENTHS),
+        )
+        .at_most(1.0)
+        .from_threads(40),
+        Claim::new(
+            "and nine tenths of OCC's before those of SOCC's",
+            Quantity::RatioAt("occ", "silo-rows", NINE_TENTHS),
+        )
+        .at_most(1.0)
+        .from_threads(40),
+        Claim::new(
+            "half of HOCC's take 4 times as long as half of HTCC's",
+            Quantity::RatioAt("dbx-rows", "htcc-rows", HALF),
+        )
+        .at_least(4.0)
+        .from_threads(40)
+        .about_regions()
+        .because(super::NO_GLOBAL_LOCK),
     ],
 };
 

@@ -35,8 +35,19 @@ pub(crate) const FIGURE: Figure = Figure {
             .at_least(1.05)
             .from_threads(32)
             .about_regions(),
+        Claim::new(
+            "with no record hot it falls again as threads are added, by a fifth or more",
+            Quantity::Fall("none"),
+        )
+        .at_most(0.8)
+        .from_threads(32)
+        .about_regions(),
+        Claim::new("hot warehouses fall less than none", Quantity::Widening("W", "none"))
+            .at_least(1.05)
+            .from_threads(32)
+            .about_regions(),
         Claim::new("all records hot is far below warehouses and districts", Quantity::Ratio("all", "W+D"))
-            .at_most(0.9)
-            .from_threads(2),
+            .at_most(0.7)
+            .from_threads(32),
     ],
 };

@@ -29,10 +29,16 @@ pub(crate) const FIGURE: Figure = Figure {
     points,
     views: &[View { title: "", part: "", x: Axis::Number("warehouses"), shows: Shows::One(THROUGHPUT) }],
     claims: &[
-        Claim::new("with the most warehouses validation and repairs cost little", Quantity::Ratio("htcc (NV)", "htcc"))
-            .between(0.9, 1.15)
+        Claim::new(
+            "with 4 warehouses it commits over 40 % more without validation",
+            Quantity::RatioAt("htcc (NV)", "htcc", 4.0),
+        )
+        .at_least(1.4)
+        .from_threads(40),
+        Claim::new("with the most warehouses both are about equal", Quantity::Ratio("htcc (NV)", "htcc"))
+            .between(0.9, 1.1)
             .from_threads(2),
-        Claim::new("they cost less as warehouses are added", Quantity::Widening("htcc (NV)", "htcc"))
+        Claim::new("validation and repairs cost less as warehouses are added", Quantity::Widening("htcc (NV)", "htcc"))
             .at_most(1.0)
             .from_threads(40),
     ],

@@ -26,6 +26,12 @@ const CORES: [usize; 6] = [1, 2, 4, 8, 16, 40];
 /// The protocols that figures 13 to 15 compare.
 const PROTOCOLS: [&str; 9] = ["htcc", "htcc-rows", "occ", "silo", "silo-rows", "dbx", "dbx-rows", "wait-die", "hto"];
 
+/// A curve's growth over that of the cores where it grows "nearly linearly".
+const NEARLY_LINEAR: f64 = 0.8;
+
+/// And at most where it "does not scale": ten times as much with 40 cores as with one.
+const DOES_NOT_SCALE: f64 = 0.25;
+
 /// Why HOCC does not collapse here as in the paper.
 const NO_GLOBAL_LOCK: &str = "The paper's HOCC falls back to one lock for all, which ends every region that is open. Here a region that gives up takes \
                               the locks of its records, and others go on.";

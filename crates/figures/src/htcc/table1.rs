@@ -51,9 +51,16 @@ pub(crate) const FIGURE: Figure = Figure {
         Claim::new("most aborts are at WAREHOUSE where there are few", Quantity::ValueAt("WAREHOUSE", 4.0))
             .between(50.0, 100.0)
             .from_threads(80),
-        Claim::new("nine of ten are at WAREHOUSE and DISTRICT", Quantity::Sum(&["WAREHOUSE", "DISTRICT"]))
-            .between(80.0, 100.0)
+        Claim::new("their share falls as warehouses are added", Quantity::Growth("WAREHOUSE"))
+            .at_most(0.95)
             .from_threads(80),
+        Claim::new("and that of DISTRICT rises", Quantity::Growth("DISTRICT")).at_least(1.05).from_threads(80),
+        Claim::new(
+            "with the most warehouses 89 % are at WAREHOUSE and DISTRICT",
+            Quantity::Sum(&["WAREHOUSE", "DISTRICT"]),
+        )
+        .between(89.0, 100.0)
+        .from_threads(80),
     ],
 };
 

@@ -17,6 +17,10 @@ const EXCESS: Metric = Metric {
     },
 };
 
+/// Why random sets are nearer to greedy ones.
+const DRAWN: &str =
+    "the paper's graphs come from a running system, in which what was left out comes again; these are drawn";
+
 pub(crate) const FIGURE: Figure = Figure {
     paper: Paper::Reordering,
     number: "05",
@@ -36,10 +40,11 @@ pub(crate) const FIGURE: Figure = Figure {
             "at a skew of 0.9 random sets are almost twice as large as greedy ones",
             Quantity::Ratio("random", "greedy_prod"),
         )
-        .between(1.7, 2.2)
-        .because(
-            "the paper's graphs come from a running system, in which what was left out comes again; these are drawn",
-        ),
+        .between(1.7, 2.0)
+        .because(DRAWN),
+        Claim::new("and so is the best of three", Quantity::Ratio("random_3", "greedy_prod"))
+            .between(1.7, 2.0)
+            .because(DRAWN),
         Claim::new(
             "greedy sets are close to those of hybrid_20 at every skew",
             Quantity::LeastRatio("hybrid_20", "greedy_prod"),
@@ -53,7 +58,7 @@ pub(crate) const FIGURE: Figure = Figure {
             Quantity::Ratio("greedy_prod", "greedy_max"),
         )
         .between(0.8, 1.0),
-        Claim::new("and than sum-degree", Quantity::Ratio("greedy_prod", "greedy_sum"))
+        Claim::new("and a little better than sum-degree", Quantity::Ratio("greedy_prod", "greedy_sum"))
             .between(0.8, 1.0)
             .because("the two differ by less than one batch does from the next"),
     ],

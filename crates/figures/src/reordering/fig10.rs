@@ -1,6 +1,6 @@
 //! Reordering, figures 10 to 12: what batching and reordering bring on the microbenchmark.
 
-use super::{BASE, BATCH, MORE_THROUGHPUT, ONE_DECIDES, SR, SRVC, STORAGE_IS_BEST, VC, VIEWS, by_skew, five_five};
+use super::{BASE, BATCH, BATCHES_WAIT, MORE_THROUGHPUT, SR, SRVC, STORAGE_IS_BEST, VC, VIEWS, by_skew, five_five};
 use crate::Paper;
 use crate::figure::{Claim, Figure, Point, Quantity};
 use crate::setting::Setting;
@@ -22,11 +22,21 @@ pub(crate) const FIGURE: Figure = Figure {
     views: VIEWS,
     claims: &[
         MORE_THROUGHPUT,
+        Claim::new(
+            "at some skew a mode with reordering has 2.7 times the throughput of no batching",
+            Quantity::LeastLead("base", &["sr", "vc", "srvc"]),
+        )
+        .at_most(0.37)
+        .from_threads(8)
+        .because(BATCHES_WAIT),
         STORAGE_IS_BEST,
-        Claim::new("and a shorter tail", Quantity::Ratio("vc", "base"))
-            .of_view(1)
-            .at_most(1.0)
-            .from_threads(8)
-            .because(ONE_DECIDES),
+        Claim::new(
+            "at some skew validator reordering has a tail 82 % shorter than no batching",
+            Quantity::LeastRatio("vc", "base"),
+        )
+        .of_view(1)
+        .at_most(0.18)
+        .from_threads(8)
+        .because(BATCHES_WAIT),
     ],
 };

@@ -26,7 +26,16 @@ pub(crate) const FIGURE: Figure = Figure {
            order one batch is decided, so w1 has two under way.",
     points,
     views: VIEWS,
-    claims: &[Claim::new("at a skew of 0.9 four workers have more throughput than one", Quantity::Ratio("w4", "w1"))
-        .at_least(1.0)
-        .from_threads(8)],
+    claims: &[
+        Claim::new("at a skew of 0.9 four workers have more throughput than one", Quantity::Ratio("w4", "w1"))
+            .at_least(1.05)
+            .from_threads(8),
+        Claim::new("at some skew they have 2.6 times the throughput", Quantity::MostRatio("w4", "w1"))
+            .at_least(2.6)
+            .from_threads(8),
+        Claim::new("at some skew a tail 41 % shorter", Quantity::LeastRatio("w4", "w1"))
+            .of_view(1)
+            .at_most(0.59)
+            .from_threads(8),
+    ],
 };

@@ -55,7 +55,7 @@ pub(crate) const FIGURE: Figure = Figure {
                 "on few processors a process more costs more than the aborts that it saves: PostgreSQL's clients \
                  wait for each other's row locks",
             ),
-        claim("and fewer aborts", 1, Quantity::Ratio("reorder", "alone"), 0.5, ""),
+        claim("and half the aborts or fewer", 1, Quantity::Ratio("reorder", "alone"), 0.5, ""),
         claim("and less latency", 2, Quantity::Ratio("reorder", "alone"), 1.0, "as of throughput"),
     ],
 };

@@ -41,16 +41,21 @@ pub(crate) const FIGURE: Figure = Figure {
         .of_view(super::AS_IN_THE_PAPER)
         .at_least(1.1)
         .from_threads(super::ROLES),
-        Claim::new("speculation is only slightly better than blocking", Quantity::Ratio("speculation", "blocking"))
+        Claim::new("as in the paper: at 5 % it is, too", Quantity::RatioAt("locking", "speculation", 5.0))
             .of_view(super::AS_IN_THE_PAPER)
-            .between(1.0, 1.4)
+            .at_least(1.0)
+            .from_threads(super::ROLES)
+            .because("In the paper both meet at 4 %, and a lock takes it longer. Here it takes 0.3 µs."),
+        Claim::new("speculation is only a little better than blocking", Quantity::Ratio("speculation", "blocking"))
+            .of_view(super::AS_IN_THE_PAPER)
+            .between(1.0, 1.25)
             .from_threads(super::ROLES),
         Claim::new(
-            "locking is little affected by the share of these transactions",
+            "locking is little affected by the share of these transactions: from 20 to 100 % by less than a fifth",
             Quantity::Between("locking", 20.0, 100.0),
         )
         .of_view(super::AS_IN_THE_PAPER)
-        .at_least(0.7)
+        .at_least(0.8)
         .from_threads(super::ROLES),
     ],
 };

@@ -46,7 +46,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 20 warehouses speculation is 9.7 % above blocking",
             AS_IN_THE_PAPER,
             Quantity::Ratio("speculation", "blocking"),
-            1.05,
+            1.097,
             f64::INFINITY,
         ),
         Claim {
@@ -55,18 +55,29 @@ pub(crate) const FIGURE: Figure = Figure {
                 "with 20 warehouses speculation is 63 % above locking",
                 AS_IN_THE_PAPER,
                 Quantity::Ratio("speculation", "locking"),
-                1.2,
+                1.63,
                 f64::INFINITY,
+            )
+        },
+        Claim {
+            because: super::SHORT_LOCKS,
+            ..claim(
+                "with 20 warehouses locking is last",
+                AS_IN_THE_PAPER,
+                Quantity::Trail("locking", &["blocking", "speculation"]),
+                f64::NEG_INFINITY,
+                1.0,
             )
         },
         claim("locking rises with the warehouses", AS_IN_THE_PAPER, Quantity::Growth("locking"), 1.1, f64::INFINITY),
         claim(
-            "speculation changes little with the warehouses",
+            "speculation changes little with the warehouses, by less than a quarter",
             AS_IN_THE_PAPER,
             Quantity::Growth("speculation"),
-            0.9,
-            1.3,
+            0.8,
+            1.25,
         ),
+        claim("and so does blocking", AS_IN_THE_PAPER, Quantity::Growth("blocking"), 0.8, 1.25),
         claim(
             "without delay: speculation is above blocking",
             super::NO_DELAY,
@@ -75,7 +86,7 @@ pub(crate) const FIGURE: Figure = Figure {
             f64::INFINITY,
         ),
         claim(
-            "without delay: speculation is far above locking",
+            "without delay: speculation is 20 % above locking",
             super::NO_DELAY,
             Quantity::Ratio("speculation", "locking"),
             1.2,
@@ -89,7 +100,7 @@ pub(crate) const FIGURE: Figure = Figure {
             f64::INFINITY,
         ),
         claim(
-            "with 40 µs: speculation is far above locking",
+            "with 40 µs: speculation is 20 % above locking",
             super::DELAY_40,
             Quantity::Ratio("speculation", "locking"),
             1.2,
@@ -103,7 +114,7 @@ pub(crate) const FIGURE: Figure = Figure {
             f64::INFINITY,
         ),
         claim(
-            "with 200 µs: speculation is far above locking",
+            "with 200 µs: speculation is 20 % above locking",
             super::DELAY_200,
             Quantity::Ratio("speculation", "locking"),
             1.2,

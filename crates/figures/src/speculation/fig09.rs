@@ -67,7 +67,7 @@ pub(crate) const FIGURE: Figure = Figure {
             0.95,
             1.05,
         ),
-        below_speculation("with 4 % of lines blocking is far below speculation", AS_IN_THE_PAPER, "blocking", 4.0, 0.8),
+        below_speculation("with 4 % of lines blocking is far below speculation", AS_IN_THE_PAPER, "blocking", 4.0, 0.7),
         Claim {
             because: super::SHORT_LOCKS,
             ..below_speculation(
@@ -75,7 +75,7 @@ pub(crate) const FIGURE: Figure = Figure {
                 AS_IN_THE_PAPER,
                 "locking",
                 2.0,
-                0.8,
+                0.7,
             )
         },
         Claim {
@@ -85,7 +85,7 @@ pub(crate) const FIGURE: Figure = Figure {
                 AS_IN_THE_PAPER,
                 Quantity::Between("locking", 0.0, 2.0),
                 f64::NEG_INFINITY,
-                0.75,
+                0.7,
             )
         },
         below_speculation(
@@ -93,42 +93,42 @@ pub(crate) const FIGURE: Figure = Figure {
             super::NO_DELAY,
             "blocking",
             4.0,
-            0.8,
+            0.7,
         ),
         below_speculation(
             "without delay: with 2 % of lines locking is far below speculation",
             super::NO_DELAY,
             "locking",
             2.0,
-            0.8,
+            0.7,
         ),
         below_speculation(
             "with 40 µs: with 4 % of lines blocking is far below speculation",
             super::DELAY_40,
             "blocking",
             4.0,
-            0.8,
+            0.7,
         ),
         below_speculation(
             "with 40 µs: with 2 % of lines locking is far below speculation",
             super::DELAY_40,
             "locking",
             2.0,
-            0.8,
+            0.7,
         ),
         below_speculation(
             "with 200 µs: with 4 % of lines blocking is far below speculation",
             super::DELAY_200,
             "blocking",
             4.0,
-            0.8,
+            0.7,
         ),
         below_speculation(
             "with 200 µs: with 2 % of lines locking is far below speculation",
             super::DELAY_200,
             "locking",
             2.0,
-            0.8,
+            0.7,
         ),
         claim(
             "in one process: without remote lines owners are above locks of rows",
