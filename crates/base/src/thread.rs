@@ -85,14 +85,16 @@ pub enum Touch {
     Copy,
 }
 
-/// Sleeps until unparked; or for less, so the caller looks whether it has what it waits for. (A simulated core is not woken: it looks
-/// again and again.)
+/// Sleeps until unparked; or for less, so the caller looks whether it has what it waits for. (A simulated core, or a thread
+/// that takes turns, is not woken: it looks again and again.)
 pub fn park() {
     #[cfg(feature = "simulate")]
     if crate::simulated::wait(crate::simulated::Wait::Yield) {
         return;
     }
-    std::thread::park();
+    if !turns::wait() {
+        std::thread::park();
+    }
 }
 
 /// As [`park`], for at most `duration`.
@@ -101,7 +103,9 @@ pub fn park_timeout(duration: Duration) {
     if crate::simulated::wait(crate::simulated::Wait::Yield) {
         return;
     }
-    std::thread::park_timeout(duration);
+    if !turns::wait() {
+        std::thread::park_timeout(duration);
+    }
 }
 
 /// Lets another thread run.

@@ -11,12 +11,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::thread;
 use seriatim_txn::{Cause, Mode, OpError, Outcome, Phase, Prepared, Reason};
 
 use crate::error::Abort;
 use crate::queue::Turn;
+use crate::retry;
 use crate::runner::{Failure, Receipt, Runner};
 use crate::tx::{Origin, TxCore, Waiting};
 use crate::{Committed, TransactError};
@@ -29,6 +31,8 @@ pub struct Detached<R> {
     value: Option<R>,
     /// For what the decision has had to wait.
     waiting: Waiting,
+    /// Before the next attempt, if the last one was refused.
+    pause: Option<Duration>,
 }
 
 /// How far a step has come.
@@ -36,7 +40,7 @@ pub struct Detached<R> {
 pub enum Step<R> {
     /// The transaction has been executed: its decision is to be queued, by [`Runner::queue`].
     Decide(Prepared),
-    /// No worker was free, and it was not to wait for one: to be executed again.
+    /// No worker was free, or it was refused and is to pause, and it was not to wait: to be executed again.
     Stalled,
     /// It has ended. The result may not be durable yet.
     Done(Result<Committed<R>, TransactError>),
@@ -49,11 +53,12 @@ pub struct Decided(thread::Result<Result<Outcome, OpError>>);
 impl<R> Detached<R> {
     /// One that has not begun. `origin` says who opens it.
     pub fn new(origin: Origin) -> Detached<R> {
-        Detached { origin, attempts: 1, value: None, waiting: Waiting::default() }
+        Detached { origin, attempts: 1, value: None, waiting: Waiting::default(), pause: None }
     }
 
     /// Runs `body` until it can be decided, or until there is no next attempt; or goes on after the decision, and runs it again if
-    /// others were in the way. A thread that holds other transactions does not `wait` for a worker: it may have what it waits for.
+    /// others were in the way. A thread that holds other transactions does not `wait` for a worker: it may have what it waits for. Nor does it
+    /// sleep between attempts, so that nobody who waits for those has to wait for that.
     ///
     /// # Panics
     /// If the body panics on values that held together; if the decision did.
@@ -85,6 +90,13 @@ impl<R> Detached<R> {
             }
         }
         loop {
+            if let Some(pause) = self.pause {
+                if !wait && pause >= thread::AWAKE {
+                    return Step::Stalled;
+                }
+                self.pause = None;
+                retry::make(pause);
+            }
             match runner.tx.open_or_wait(Mode::ReadWrite, self.attempts, self.origin, wait) {
                 Ok(()) => {}
                 Err(TransactError::WorkersBusy) if !wait => return Step::Stalled,
@@ -104,8 +116,9 @@ impl<R> Detached<R> {
                 Err(panic) => Failure::Panic(panic),
             };
             drop(alone);
-            if let Err(error) = runner.failed(failure, &mut self.attempts) {
-                return Step::Done(Err(error));
+            match runner.next_pause(failure, &mut self.attempts) {
+                Ok(pause) => self.pause = pause,
+                Err(error) => return Step::Done(Err(error)),
             }
         }
     }
@@ -131,8 +144,11 @@ impl<R> Detached<R> {
                 }
             }
         };
-        match runner.failed(Failure::Conflict(cause), &mut self.attempts) {
-            Ok(()) => self.execute(runner, wait, body),
+        match runner.next_pause(Failure::Conflict(cause), &mut self.attempts) {
+            Ok(pause) => {
+                self.pause = pause;
+                self.execute(runner, wait, body)
+            }
             Err(error) => Step::Done(Err(error)),
         }
     }

@@ -1,7 +1,8 @@
 //! Threads that run transactions for callers with better things to do than to wait.
 //!
 //! A thread holds up to [`Engine::held_max`] executed transactions, each with a session of its own, whose decisions are queued. It never
-//! waits for what itself has: with transactions held it waits neither for a worker nor in work that runs by itself, but decides first.
+//! waits for what itself has: with transactions held it waits neither for a worker nor in work that runs by itself, nor sleeps before another
+//! attempt of one that was refused, but decides first.
 //! Where batches wait for more, and a thread that holds some runs a body meanwhile, one that has nothing to do keeps the time for it: it
 //! decides the batch when its wait is over, and goes on with what was decided.
 //!
@@ -311,9 +312,11 @@ struct Tally {
 enum Progress {
     Decide(Prepared),
     Stalled,
-    Ended(Tally),
-    /// It ended too, and its session is not to be used again.
-    Panicked,
+    /// If it panicked, its session is not to be used again.
+    Ended {
+        tally: Tally,
+        panicked: bool,
+    },
 }
 
 type StepFn<S, R> = dyn FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send;
@@ -325,6 +328,8 @@ struct Transaction<S, R> {
     place: Arc<Place<Result<Committed<R>, TransactError>>>,
     /// Whether it has a footprint that it is batched by.
     is_batched: bool,
+    /// Of the steps until now.
+    retries: u64,
 }
 
 enum Ended<R> {
@@ -334,21 +339,24 @@ enum Ended<R> {
 
 impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
     fn step(&mut self, session: &mut S, decided: Option<Decided>, wait: bool) -> Progress {
-        let Transaction { detached, step, ended, is_batched, .. } = self;
-        match catch_unwind(AssertUnwindSafe(|| step(detached, session, decided, wait))) {
-            Ok(Step::Decide(prepared)) => Progress::Decide(prepared),
-            Ok(Step::Stalled) => Progress::Stalled,
+        let Transaction { detached, step, ended, is_batched, retries, .. } = self;
+        let before = session.runner().retries;
+        let stepped = catch_unwind(AssertUnwindSafe(|| step(detached, session, decided, wait)));
+        *retries += session.runner().retries - before;
+        let panicked = stepped.is_err();
+        match stepped {
+            Ok(Step::Decide(prepared)) => return Progress::Decide(prepared),
+            Ok(Step::Stalled) => return Progress::Stalled,
             Ok(Step::Done(result)) => {
-                // One that did not commit has retries that nobody counted, or none.
-                let retries = result.as_ref().map_or(0, |committed| u64::from(committed.attempts.saturating_sub(1)));
+                // Pieces of one that committed are repeated by themselves.
+                *retries =
+                    result.as_ref().map_or(*retries, |committed| u64::from(committed.attempts.saturating_sub(1)));
                 *ended = Some(Ended::Withheld(session.runner().pending(result)));
-                Progress::Ended(if *is_batched { Tally { calls: 1, retries } } else { Tally::default() })
             }
-            Err(panic) => {
-                *ended = Some(Ended::Panicked(panic));
-                Progress::Panicked
-            }
+            Err(panic) => *ended = Some(Ended::Panicked(panic)),
         }
+        let tally = if *is_batched { Tally { calls: 1, retries: *retries } } else { Tally::default() };
+        Progress::Ended { tally, panicked }
     }
 
     fn is_ready(&self) -> bool {
@@ -439,7 +447,9 @@ impl<S: ExecutorSession> Desk<S> {
                 self.held -= 1;
                 self.step(job, Some(decided));
             }
+            // It may sleep first: what has ended is told before.
             if self.held == 0
+                && !worked
                 && let Some(work) = self.stalled.pop_front()
             {
                 worked = true;
@@ -492,16 +502,16 @@ impl<S: ExecutorSession> Desk<S> {
             });
         }
         let Job { session, course } = job;
-        self.give_back(session, !matches!(progress, Progress::Panicked));
+        self.give_back(session, !matches!(progress, Progress::Ended { panicked: true, .. }));
         match progress {
             // Before work that runs by itself, which may wait for it.
             Progress::Stalled => self.stalled.push_front(Work::Transaction(course)),
-            Progress::Ended(Tally { calls, retries }) => {
+            Progress::Ended { tally: Tally { calls, retries }, .. } => {
                 self.tally.calls += calls;
                 self.tally.retries += retries;
                 self.withheld.push_back(course);
             }
-            _ => self.withheld.push_back(course),
+            Progress::Decide(_) => unreachable!("it is queued"),
         }
     }
 
@@ -659,7 +669,7 @@ impl<S: ExecutorSession> Executor<S> {
             false
         };
         let detached = Detached::new(origin);
-        let transaction = Transaction { detached, step: Box::new(step), ended: None, place, is_batched };
+        let transaction = Transaction { detached, step: Box::new(step), ended: None, place, is_batched, retries: 0 };
         self.shared.push(Work::Transaction(Box::new(transaction)), foreseen);
         running
     }

@@ -2,7 +2,7 @@
 //! chosen for the batch: one by one, or at the same time where the order says that they are not in each other's way.
 //!
 //! No thread of its own: the first caller leads, decides the batch while the others sleep, and hands the lead to one that waits by
-//! then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody: it pays an allocation and three locks.
+//! then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody: it pays an allocation and four locks, with a validator six of each.
 //! Where an order is chosen, each transaction also pays for what the order is told: a validation, and lists of what it accessed
 //! ([`Prepared`]).
 //!
@@ -45,6 +45,7 @@ use crate::pool::Pool;
 use crate::statistics::QueueStatistics;
 use crate::{OpenError, Settings};
 use round::{Claim, Round};
+use telling::Telling;
 use turns::Turns;
 
 /// How batches of decisions are made.
@@ -78,9 +79,7 @@ const GATHER_SLICE: Duration = Duration::from_micros(100);
 const ACCESS_NANOSECONDS: u64 = 38;
 const LOOK_NANOSECONDS: u64 = 12;
 
-/// A transaction that was found stale by the order of its batch.
-const STALE: Cause = Cause { phase: Phase::Validate, reason: Reason::RecordChanged };
-/// One that its batch left out.
+/// A transaction that its batch left out.
 const LEFT_OUT: Cause = Cause { phase: Phase::Validate, reason: Reason::LeftOut };
 
 pub(crate) struct Queue {
@@ -167,6 +166,8 @@ impl<T: Turn<Result = ()>> Submitted for T {
 struct Entry {
     prepared: Prepared,
     decision: Decision,
+    /// When it came, if batches wait.
+    since: Option<Instant>,
 }
 
 enum Decision {
@@ -233,6 +234,7 @@ struct Head {
     joins: Mutex<Option<Joins>>,
     /// What it found when it looked whether its transaction is stale.
     rechecked: Mutex<Option<Rechecked>>,
+    telling: Telling,
 }
 
 /// A round, the caller's place there, and what it does: [`RECHECKS`] or [`DECIDES`].
@@ -275,16 +277,29 @@ struct Frame<T: Turn> {
 }
 
 impl Head {
+    /// That of this thread, which waits.
+    fn new() -> Head {
+        Head {
+            state: AtomicU8::new(WAITING),
+            caller: thread::current(),
+            joins: Mutex::default(),
+            rechecked: Mutex::default(),
+            telling: Telling::default(),
+        }
+    }
+
     /// Tells the caller, which may be gone as soon as it sees it.
     ///
     /// # Safety
     /// The caller has not been told that it is done.
     unsafe fn tell(head: NonNull<Head>, state: u8) {
         // SAFETY: the access rule.
-        let caller = unsafe { head.as_ref() }.caller.clone();
-        // SAFETY: as above; the last access.
+        let Head { state: told, caller, telling, .. } = unsafe { head.as_ref() };
+        let caller = caller.clone();
+        telling.end();
+        // The last access.
         // ORDERING: pairs with the acquire in `wait`.
-        unsafe { head.as_ref() }.state.store(state, Ordering::Release);
+        told.store(state, Ordering::Release);
         caller.unpark();
     }
 
@@ -294,8 +309,10 @@ impl Head {
     /// The caller waits, and nobody has claimed its piece of the round.
     unsafe fn join(head: NonNull<Head>, round: &Arc<Round>, at: usize, what: u8) {
         // SAFETY: the caller's promise.
-        let joins = unsafe { &head.as_ref().joins };
+        let Head { joins, telling, .. } = unsafe { head.as_ref() };
+        telling.begin();
         *joins.lock().unwrap_or_else(PoisonError::into_inner) = Some(Joins { round: Arc::clone(round), at, what });
+        telling.step();
         // SAFETY: as above.
         unsafe { Head::tell(head, what) };
     }
@@ -482,13 +499,8 @@ impl Queue {
 
     /// Has the decision made, by this thread or by another, when its place in the order has come: what it answers.
     pub(crate) fn decide<T: Turn<Result: Send>>(&self, prepared: Prepared, turn: T) -> T::Result {
-        let head = Head {
-            state: AtomicU8::new(WAITING),
-            caller: thread::current(),
-            joins: Mutex::default(),
-            rechecked: Mutex::default(),
-        };
-        let frame = Frame { head, turn: UnsafeCell::new(ManuallyDrop::new(turn)), result: UnsafeCell::new(None) };
+        let frame =
+            Frame { head: Head::new(), turn: UnsafeCell::new(ManuallyDrop::new(turn)), result: UnsafeCell::new(None) };
         // Nothing here unwinds: the frame would be gone while others use it.
         abort_on_unwind("a queue of decisions", || {
             let own: NonNull<Head> = NonNull::from(&frame).cast();
@@ -502,6 +514,7 @@ impl Queue {
                     told = frame.head.wait(WAITING);
                     continue;
                 }
+                frame.head.telling.meet();
                 if let Some(joins) = frame.head.joins(told).filter(Joins::claim) {
                     if joins.what == DECIDES {
                         // SAFETY: it is claimed.
@@ -581,11 +594,12 @@ impl Queue {
     /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is full.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let QueueSettings { batch_max, .. } = self.settings;
+        let since = self.now();
         let mut state = self.state();
         if state.waiting.is_empty() {
-            state.since = self.now();
+            state.since = since;
         }
-        state.waiting.push(Entry { prepared, decision });
+        state.waiting.push(Entry { prepared, decision, since });
         let leads = state.wants_leader(batch_max, self.workers) && (any || state.waiting.len() >= batch_max);
         state.led |= leads;
         let gathers = state.gathers.clone();
@@ -621,7 +635,7 @@ impl Queue {
             state.counted.batches += 1;
             state.counted.largest = state.counted.largest.max(size as u64);
         }
-        state.since = self.now();
+        state.since = state.waiting.first().map_or_else(|| self.now(), |first| first.since);
         state.led = false;
         state.under_way += 1;
         state.unordered += 1;
@@ -660,20 +674,18 @@ impl Queue {
                 Err(cause) => refused.push((entry.decision, cause)),
             }
         }
-        let stale = refused.len();
+        let stale = refused.len() as u64;
         let (prepared, mut decisions) = split(fresh);
         let ordered = self.contain(|| validator.order(&prepared));
         let of = |of: &Prepared| of.reads.len() + of.writes.len() + of.nodes.len() + of.inserts.len();
         let accesses = prepared.iter().map(of).sum::<usize>() as u64;
         thread::work(Duration::from_nanos(ACCESS_NANOSECONDS * accesses + LOOK_NANOSECONDS * ordered.looked));
-        for (those, cause) in [(&ordered.stale, STALE), (&ordered.left_out, LEFT_OUT)] {
-            let taken = those.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
-            refused.extend(taken.map(|decision| (decision, cause)));
-        }
+        let left_out = ordered.left_out.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
+        refused.extend(left_out.map(|decision| (decision, LEFT_OUT)));
         refused.iter_mut().for_each(|(decision, _)| decision.refuse());
         let mut state = self.state();
         let counted = &mut state.counted;
-        counted.stale += (stale + ordered.stale.len()) as u64;
+        counted.stale += stale;
         counted.left_out += ordered.left_out.len() as u64;
         counted.order_time += began.elapsed();
         drop(state);
@@ -851,6 +863,7 @@ impl Decision {
 }
 
 mod round;
+mod telling;
 mod turns;
 
 #[cfg(test)]

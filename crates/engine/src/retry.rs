@@ -35,12 +35,25 @@ impl RetryPolicy {
     }
 }
 
-/// Pauses before attempt `next` (the second is 2), between half and all of the backoff so far.
+/// Pauses before attempt `next` (the second is 2).
 pub fn pause(policy: &RetryPolicy, next: u32, rng: &mut Rng) {
+    make(pause_before(policy, next, rng));
+}
+
+/// The pause before attempt `next`: between half and all of the backoff so far; zero before the first ones.
+pub(crate) fn pause_before(policy: &RetryPolicy, next: u32, rng: &mut Rng) -> Duration {
     let Some(doublings) = next.checked_sub(policy.immediate + 2) else {
-        return thread::yield_now();
+        return Duration::ZERO;
     };
     let pause = policy.pause_first.saturating_mul(1 << doublings.min(16)).min(policy.pause_max);
     let nanoseconds = pause.as_nanos() as u64;
-    thread::pause(Duration::from_nanos(rng.range(nanoseconds / 2, nanoseconds.max(1))));
+    Duration::from_nanos(rng.range(nanoseconds / 2, nanoseconds.max(1)))
+}
+
+/// Makes this pause; zero lets another thread run.
+pub(crate) fn make(pause: Duration) {
+    match pause {
+        Duration::ZERO => thread::yield_now(),
+        pause => thread::pause(pause),
+    }
 }

@@ -12,7 +12,7 @@ use seriatim_txn::{Cause, Fault, Mode, Owned, PartitionSet, Partitions, Phase, R
 use crate::durability::{self, OpenHandle, Pending};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind};
-use crate::retry::pause;
+use crate::retry::{self, pause_before};
 use crate::tx::{Origin, TxCore};
 use crate::{TransactError, TransactionOptions};
 
@@ -32,6 +32,8 @@ pub struct Runner {
     partitions: Option<(Arc<Partitions>, Duration)>,
     /// Those of the next call, if somebody has said which; else those of procedures are all.
     reach: Option<PartitionSet>,
+    /// Attempts after the first, of all transactions.
+    pub(crate) retries: u64,
 }
 
 /// How an attempt failed.
@@ -151,7 +153,7 @@ impl Runner {
         let whole = inner.protocol.whole().map(|whole| (whole, RegionStatistics::default()));
         let partitions = inner.protocol.partitions();
         let options = TransactionOptions::default();
-        Runner { tx: TxCore::new(inner, number), rng, options, waiting, whole, partitions, reach: None }
+        Runner { tx: TxCore::new(inner, number), rng, options, waiting, whole, partitions, reach: None, retries: 0 }
     }
 
     /// Whether procedures are run whole: their attempts cannot end in parts.
@@ -391,6 +393,18 @@ impl Runner {
     #[cold]
     #[inline(never)]
     pub fn failed(&mut self, failure: Failure, attempts: &mut u32) -> Result<(), TransactError> {
+        if let Some(pause) = self.next_pause(failure, attempts)? {
+            retry::make(pause);
+        }
+        Ok(())
+    }
+
+    /// An attempt failed: the pause before the next, if there is one, or that there is no next.
+    pub(crate) fn next_pause(
+        &mut self,
+        failure: Failure,
+        attempts: &mut u32,
+    ) -> Result<Option<Duration>, TransactError> {
         let cause = match failure {
             Failure::Conflict(cause) => cause,
             Failure::Abort(abort) => match self.aborted(&abort) {
@@ -429,8 +443,8 @@ impl Runner {
         Ok(error)
     }
 
-    /// Ends an attempt that failed validation and pauses before the next; or reports that there is no next.
-    fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<(), TransactError> {
+    /// Ends an attempt that failed validation.
+    fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<Option<Duration>, TransactError> {
         let last = self.tx.conflict(cause);
         self.tx.roll_back(Some(cause));
         match cause.reason {
@@ -448,14 +462,15 @@ impl Runner {
             return Err(TransactError::Conflict { last, attempts: *attempts });
         }
         *attempts += 1;
-        // Who was in the way of one that was left out of a batch has been decided: there is nothing to wait for.
-        if cause.reason != Reason::LeftOut {
-            match &self.tx.inner().regulation {
-                Some(regulation) => regulation.pause(&mut self.rng),
-                None => pause(&policy, *attempts, &mut self.rng),
-            }
+        self.retries += 1;
+        if cause.reason == Reason::LeftOut {
+            // Who was in its way has been decided: there is nothing to wait for.
+            return Ok(None);
         }
-        Ok(())
+        Ok(Some(match &self.tx.inner().regulation {
+            Some(regulation) => regulation.pause(&mut self.rng),
+            None => pause_before(&policy, *attempts, &mut self.rng),
+        }))
     }
 }
 

@@ -144,8 +144,8 @@ pub enum Batch {
     /// Not at all: calls begin in the order in which they came.
     #[default]
     Off,
-    /// In batches of 4 for each thread while conflicts cost more than batches do: from one retry of a call on average, until there is
-    /// less than half of one. That is measured now and then without batches, over 1024 calls.
+    /// In batches of 4 for each thread while conflicts cost more than batches do: of two threads from one retry of a call on average, and half of
+    /// one more for each doubling of the threads, until there is less than half of that. It is measured now and then without batches, over 1024 calls.
     Auto,
     /// In batches of so many calls at most, 1 to 4096; 4 for each thread is a good size (Ding, Kot, Gehrke, §5.5).
     Size(usize),

@@ -76,7 +76,7 @@ pub struct QueueStatistics {
     pub largest: u64,
     /// Transactions that a validator left out, as they conflicted with others of their batch in every order. Each was executed again, or gave up.
     pub left_out: u64,
-    /// Transactions that were found stale before their batch was ordered, or by its order: likewise.
+    /// Transactions that were found stale before their batch was ordered: likewise.
     pub stale: u64,
     /// Transactions decided of which a read had waited for one that was going to overwrite the row.
     pub waited: u64,

@@ -191,7 +191,7 @@ impl<W> WorkQueue<W> {
 
     /// The same, with batches while they pay.
     pub(crate) fn switched(self) -> WorkQueue<W> {
-        WorkQueue { switch: Some(Switch::default()), ..self }
+        WorkQueue { switch: Some(Switch::new(self.size)), ..self }
     }
 
     /// So many calls with footprints have ended, after so many retries.

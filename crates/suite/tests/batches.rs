@@ -3,11 +3,12 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 
 use seriatim::{
-    Abort, Builder, Database, Fault, Handle, ReadTx, Reason, Statistics, Table, TransactionOptions, Tx, clock, thread,
+    Abort, Builder, Database, Fault, Handle, ReadTx, Reason, RetryPolicy, Running, Statistics, Table,
+    TransactionOptions, Tx, clock, thread,
 };
 
 #[derive(Table, Clone, Debug)]
@@ -169,33 +170,37 @@ fn who_reads_and_who_writes_both_commit_at_once_whichever_came_first() {
     }
 }
 
-/// Each by a session of its own, which makes the decision itself: readers before writers, whichever came first.
+/// The same, each by a session of its own, which makes the decision itself.
+fn by_two_sessions(builder: &Builder, bodies: [Body; 2]) -> ([u32; 2], Statistics) {
+    let builder = builder.clone().protocol_option("batch_max", 2).protocol_option("batch_wait_us", 1_000_000);
+    let (db, tables) = open(builder);
+    let before = db.statistics();
+    let (db, tables, both_are_open) = (&db, &tables, &Barrier::new(2));
+    let attempts = thread::scope(|scope| {
+        let run = |body: Body| {
+            scope.spawn(move || {
+                let has_met = Cell::new(false);
+                let committed = db.session().transact(|tx| {
+                    if !has_met.replace(true) {
+                        both_are_open.wait();
+                    }
+                    body(tx, tables)
+                });
+                committed.expect("attempts enough").attempts
+            })
+        };
+        bodies.map(run).map(|session| session.join().expect("no panic"))
+    });
+    (attempts, db.statistics().since(&before))
+}
+
+/// Readers before writers, whichever came first.
 #[test]
 fn sessions_of_one_batch_decide_at_the_same_time_and_in_its_order() {
     for builder in builders() {
         for (what, _, writes, reads) in PAIRS {
             for bodies in [[writes, reads], [reads, writes]] {
-                let builder =
-                    builder.clone().protocol_option("batch_max", 2).protocol_option("batch_wait_us", 1_000_000);
-                let (db, tables) = open(builder);
-                let before = db.statistics();
-                let (db, tables, both_are_open) = (&db, &tables, &Barrier::new(2));
-                let attempts = thread::scope(|scope| {
-                    let run = |body: Body| {
-                        scope.spawn(move || {
-                            let has_met = Cell::new(false);
-                            let committed = db.session().transact(|tx| {
-                                if !has_met.replace(true) {
-                                    both_are_open.wait();
-                                }
-                                body(tx, tables)
-                            });
-                            committed.expect("attempts enough").attempts
-                        })
-                    };
-                    bodies.map(run).map(|session| session.join().expect("no panic"))
-                });
-                let counted = db.statistics().since(&before);
+                let (attempts, counted) = by_two_sessions(&builder, bodies);
                 assert_eq!(attempts, [1, 1], "{what}: {counted:?}");
                 let queue = counted.queue.expect("decisions are queued");
                 assert_eq!((queue.decisions, queue.batches), (2, 1), "{what}");
@@ -273,6 +278,11 @@ fn canary_edges_that_are_missed_and_orders_that_are_reversed_are_noticed() {
                 let attempts = [[writes, reads], [reads, writes]]
                     .map(|bodies| in_one_batch(builder.clone().canary(fault), &bodies).0);
                 assert!(attempts.iter().any(|attempts| *attempts != [1, 1]), "{what}: {fault:?} is not noticed");
+            }
+            // Of sessions the edges are reversed, too: whoever reads is decided when the writer has been.
+            let reversed = builder.clone().canary(Fault::ReverseOrder);
+            for bodies in [[writes, reads], [reads, writes]] {
+                assert_ne!(by_two_sessions(&reversed, bodies).0, [1, 1], "{what}: edges that are reversed");
             }
         }
     }
@@ -418,7 +428,6 @@ fn a_lone_client_does_not_wait_for_company() {
     }
 }
 
-/// Somebody has one open and does not come: the longest wait is kept.
 /// Otherwise whoever has work for its thread would wait until the batch is full.
 #[test]
 fn a_batch_whose_wait_is_over_is_decided_before_its_thread_takes_other_work() {
@@ -504,6 +513,37 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
             assert!(second.wait().expect("no conflict").into_value(), "asleep: {is_asleep}");
             drop(company);
         }
+    }
+}
+
+/// One is refused when the next has been executed: before it sleeps and is executed again, that one is decided, and its caller told.
+#[test]
+fn what_a_thread_holds_is_decided_before_it_sleeps() {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let retry = RetryPolicy { immediate: 0, pause_first: PAUSE, pause_max: PAUSE, ..RetryPolicy::default() };
+    for builder in builders() {
+        // Decided as they came: whoever reads is stale.
+        let as_they_came = builder.protocol_option("reorder", 0).protocol_option("batch_max", 2).retry(retry);
+        let (db, tables) = open(as_they_came);
+        let executor = db.executor(1).expect("a thread");
+        let all_came = Arc::new(Barrier::new(2));
+        let waits = Arc::clone(&all_came);
+        let first = executor.run(move |_| waits.wait().is_leader());
+        let (_, _, writes, reads) = PAIRS[0];
+        let [of_writer, of_reader, of_next] = std::array::from_fn(|_| tables.clone());
+        let writer = executor.transact(move |tx| writes(tx, &of_writer));
+        let next = Arc::new(OnceLock::<Running<_>>::new());
+        let (seen, mut attempts) = (Arc::clone(&next), 0);
+        let reader = executor.transact(move |tx| {
+            attempts += 1;
+            let is_told = seen.get().is_some_and(Running::is_done);
+            reads(tx, &of_reader).map(|()| (attempts, is_told))
+        });
+        assert!(next.set(executor.transact(move |tx| add(tx, &of_next, 3))).is_ok());
+        all_came.wait();
+        let _ = first.wait();
+        assert_eq!(writer.wait().expect("it came first").attempts, 1);
+        assert_eq!(reader.wait().expect("attempts enough").into_value(), (2, true));
     }
 }
 

@@ -22,6 +22,9 @@ fn counted(decisions: u64, batches: u64, orders_failed: u64) -> QueueStatistics 
 
 const LONG: Duration = Duration::from_secs(600);
 
+/// What a transaction finds that cannot commit any more.
+const STALE: Cause = Cause { phase: Phase::Validate, reason: Reason::RecordChanged };
+
 #[test]
 fn a_lone_caller_decides_at_once_and_by_itself() {
     let queue = Queue::new(QueueSettings::default());
@@ -265,6 +268,55 @@ impl Turn for Tells {
     }
 }
 
+/// Of three the first, which leads, does not end its own recheck before the others have ended theirs.
+struct Rechecks<'t> {
+    at: usize,
+    done: &'t AtomicUsize,
+    decided: &'t Mutex<Vec<usize>>,
+}
+
+impl Turn for Rechecks<'_> {
+    type Result = Option<Cause>;
+
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        let since = Instant::now();
+        self.done.fetch_add(1, SeqCst);
+        while self.at == 0 && self.done.load(SeqCst) < 3 && since.elapsed() < Duration::from_secs(20) {
+            thread::yield_now();
+        }
+        match self.at {
+            0 => Ok(None),
+            1 => Err(STALE),
+            _ => Ok(Some(number(0))),
+        }
+    }
+
+    fn decide(self, refused: Option<Cause>) -> Option<Cause> {
+        self.decided.lock().expect("nobody panics").push(self.at);
+        refused
+    }
+}
+
+/// One is stale, and another is ordered by what it is now.
+#[test]
+fn what_a_caller_finds_in_its_own_recheck_counts() {
+    // The first in the order is decided before the second.
+    let (queue, done, decided) = (knowing(3, vec![(0, 1)]), AtomicUsize::new(0), Mutex::default());
+    let refused = thread::scope(|scope| {
+        let callers = [0, 1, 2].map(|at| {
+            while queue.state().waiting.len() < at {
+                thread::yield_now();
+            }
+            let (queue, turn) = (&queue, Rechecks { at, done: &done, decided: &decided });
+            scope.spawn(move || queue.decide(number(at + 1), turn))
+        });
+        callers.map(|caller| caller.join().expect("nobody panics"))
+    });
+    assert_eq!(refused, [None, Some(STALE), None]);
+    assert_eq!(decided.into_inner().expect("nobody panics"), [2, 0, 1]);
+    assert_eq!(queue.statistics().stale, 1);
+}
+
 #[test]
 fn those_that_are_refused_are_told_last() {
     let queue = Queue { validator: Some(Box::new(Refuses)), ..Queue::new(settings(4, LONG)) };
@@ -446,6 +498,32 @@ fn a_decision_is_made_when_those_before_it_have_been_made() {
     }
 }
 
+/// A round that is there, and that the caller has not been told of, is not its: who tells it would use a frame that is gone.
+#[test]
+fn a_round_is_joined_when_it_is_told_and_not_before() {
+    let head = Head::new();
+    let round = Arc::new(Round::new([Some(head.caller.clone())].into_iter(), []));
+    *head.joins.lock().expect("nobody panics") = Some(Joins { round, at: 0, what: DECIDES });
+    assert!(head.joins(RECHECKS).is_none());
+    assert!(head.joins(DECIDES).is_some() && head.joins(DECIDES).is_none());
+}
+
+/// The same of callers, whoever goes on when one is about to be told.
+#[test]
+fn no_caller_is_gone_while_it_is_being_told() {
+    for seed in 0..1000 {
+        let queue = knowing(2, Vec::new());
+        let call = |at: usize| -> Box<dyn FnOnce() -> usize + Send + '_> {
+            let queue = &queue;
+            Box::new(move || queue.decide(number(at), move || at))
+        };
+        let ended = thread::take_turns(seed, 6, vec![call(0), call(1)]);
+        assert!(ended.into_iter().map(|end| end.expect("nobody panics")).eq(0..2), "seed {seed}");
+    }
+    let met = telling::MET.load(SeqCst);
+    assert!(met > 10, "{met} callers looked while they were being told");
+}
+
 #[test]
 fn a_panic_among_decisions_that_are_made_at_the_same_time_is_that_of_its_caller() {
     let queue = knowing(4, vec![(0, 1), (1, 2)]);
@@ -476,6 +554,20 @@ fn a_panic_is_that_of_its_caller_and_nobody_elses() {
 fn a_batch_that_does_not_fill_is_decided_all_the_same() {
     let queue = Queue::new(settings(100, Duration::from_millis(1)));
     assert_eq!(queue.decide(Prepared::default(), || 7), 7);
+}
+
+/// Those that a full batch has left behind have waited meanwhile, while others were under way.
+#[test]
+fn who_is_left_behind_does_not_wait_anew() {
+    const WAIT: Duration = Duration::from_millis(20);
+    let queue = Queue::new(settings(4, WAIT));
+    let (tell, told) = mpsc::channel();
+    queue.state().led = true;
+    submit(&queue, 0..6, &tell);
+    thread::sleep(WAIT);
+    queue.state().led = false;
+    assert_eq!([queue.advance(true), queue.advance(true)], [Advance::Decided; 2]);
+    assert_eq!(told.try_iter().count(), 6);
 }
 
 /// Of one batch: a transaction that counts rows and changes one, and another that inserts a row among them.

@@ -10,16 +10,16 @@ const WINDOW_CALLS: u64 = 1024;
 /// Calls that are run in batches until it is measured again. So at most one of 17 calls is run without batches that pay.
 const BATCHED_CALLS: u64 = 16 * WINDOW_CALLS;
 
-/// Retries for 100 calls from which calls are batched. A retry runs a call once more; calls in batches took 1.6 times
-/// as long as without, 0.6 to 3.0 (docs/batching.md), so batches may pay from 60 on, and 100 leaves room for that spread.
-const ON_PERCENT: u64 = 100;
+/// For each doubling of the size of batches, so many more retries for 100 calls before calls are batched: from 100 on in batches of 8, of two
+/// threads, from 300 on in those of 128, of 32. A retry runs a call once more, and calls took at most 2.4 times as long in batches of 32 as without,
+/// on 8 cores, and 3.5 in those of 128, on 32 (docs/batching.md): the larger a batch, the more of it is one component, on one thread.
+const DOUBLING_PERCENT: u64 = 50;
 
-/// Retries for 100 calls below which calls are batched no more. Half of [`ON_PERCENT`], so that a rate near either does not switch
-/// back and forth.
-const OFF_PERCENT: u64 = 50;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Switch {
+    /// Retries for 100 calls from which calls are batched. Below half of them they are batched no more, so that a rate near either does not
+    /// switch back and forth.
+    on_percent: u64,
     is_on: bool,
     /// Whether calls were batched before this window.
     was_on: bool,
@@ -29,6 +29,13 @@ pub(super) struct Switch {
 }
 
 impl Switch {
+    /// That of batches of so many calls at most.
+    pub(super) fn new(size: usize) -> Switch {
+        let doublings = u64::from(size.max(2).ilog2());
+        let on_percent = DOUBLING_PERCENT * doublings.saturating_sub(1).max(1);
+        Switch { on_percent, is_on: false, was_on: false, calls: 0, retries: 0 }
+    }
+
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }
@@ -41,10 +48,10 @@ impl Switch {
         if self.calls < window {
             return false;
         }
-        let threshold = if self.was_on { OFF_PERCENT } else { ON_PERCENT };
+        let threshold = if self.was_on { self.on_percent / 2 } else { self.on_percent };
         let pays = !self.is_on && self.retries * 100 >= self.calls * threshold;
         let is_new = pays && !self.was_on;
-        *self = Switch { is_on: pays, was_on: self.is_on || pays, calls: 0, retries: 0 };
+        *self = Switch { is_on: pays, was_on: self.is_on || pays, calls: 0, retries: 0, ..*self };
         is_new
     }
 }
@@ -53,9 +60,9 @@ impl Switch {
 mod tests {
     use super::*;
 
-    /// What it says after each window, or each time that calls were batched, with so many retries for 100 calls.
-    fn says(percents: &[u64]) -> Vec<bool> {
-        let mut switch = Switch::default();
+    /// What that of so large batches says after each window, or each time that calls were batched, with so many retries for 100 calls.
+    fn of_size(size: usize, percents: &[u64]) -> Vec<bool> {
+        let mut switch = Switch::new(size);
         let mut step = |percent: &u64| {
             let calls = if switch.is_on() { BATCHED_CALLS } else { WINDOW_CALLS };
             for at in 0..calls {
@@ -66,9 +73,22 @@ mod tests {
         percents.iter().map(&mut step).collect()
     }
 
+    /// Of batches of 8.
+    fn says(percents: &[u64]) -> Vec<bool> {
+        of_size(8, percents)
+    }
+
     #[test]
     fn it_is_off_until_a_window_has_a_retry_for_each_call() {
         assert_eq!(says(&[0, 30, 99, 100]), [false, false, false, true]);
+    }
+
+    #[test]
+    fn larger_batches_begin_at_more_retries() {
+        for (size, on) in [(4, 50), (8, 100), (16, 150), (32, 200), (128, 300), (4096, 550)] {
+            let rates = [on - 1, on, 0, on / 2, 0, on / 2 - 1];
+            assert_eq!(of_size(size, &rates), [false, true, false, true, false, false], "{size}");
+        }
     }
 
     #[test]
@@ -84,7 +104,7 @@ mod tests {
 
     #[test]
     fn it_says_when_it_is_switched_on_and_not_when_it_goes_on() {
-        let mut switch = Switch::default();
+        let mut switch = Switch::new(8);
         assert!(!switch.ended(WINDOW_CALLS - 1, 5000) && !switch.is_on());
         assert!(switch.ended(1, 0) && switch.is_on());
         assert!(!switch.ended(BATCHED_CALLS, 0) && !switch.is_on(), "a window to measure");

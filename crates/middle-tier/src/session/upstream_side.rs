@@ -71,7 +71,10 @@ impl Session {
             }
             b'Z' => {
                 self.status = bytes.get(5).copied();
-                self.ignores_sync = false;
+                if std::mem::take(&mut self.ignores_sync) {
+                    // The COPY failed, and this answers a `Sync` that was taken for one that is ignored.
+                    self.is_unsynced = false;
+                }
                 while let Some(owed) = self.owed.pop_front() {
                     if let Owed::Ready { .. } = owed {
                         break;
@@ -117,6 +120,9 @@ impl Session {
                     let end = self.owed.iter().position(|owed| matches!(owed, Owed::CopyEnd));
                     self.owed.drain(..end.map_or(self.owed.len(), |end| end + 1));
                     self.ignores_sync = tag == b'G' && end.is_none();
+                    // A COPY is under way, or ended, until a `Sync` comes behind it.
+                    let is_synced = self.owed.iter().any(|owed| matches!(owed, Owed::Ready { .. }));
+                    self.is_unsynced |= tag == b'G' && !is_synced;
                 }
             }
             b'E' => {

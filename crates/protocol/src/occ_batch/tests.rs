@@ -62,18 +62,15 @@ fn bench() -> Bench<OccBatch> {
     Bench::open(HtmMode::Absent, &[10, 20])
 }
 
+fn orders(options: &Options) -> Orders {
+    let (batching, settings) = (validator::batching(options), validator::settings(options));
+    Orders { batching, reorders: true, settings, faults: Faults::default() }
+}
+
 /// Decides a batch as the validator orders it: which commit, and which are left out.
 fn decide(mut batch: Vec<Held>) -> (Vec<usize>, Vec<usize>) {
     let prepared: Vec<Prepared> = batch.iter_mut().map(Held::prepare).collect();
-    let options = Options::default();
-    let validator = Orders {
-        batching: validator::batching(&options),
-        reorders: true,
-        settings: validator::settings(&options),
-        faults: Faults::default(),
-    };
-    let Ordered { order, left_out, stale, .. } = validator.order(&prepared);
-    assert_eq!(stale, []);
+    let Ordered { order, left_out, .. } = orders(&Options::default()).order(&prepared);
     for &at in &order {
         let outcome = batch[at].0.commit(&mut NoRedo);
         assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{at} of {order:?}: {outcome:?}");
@@ -428,14 +425,47 @@ fn edges_are_those_between_who_reads_and_who_writes() {
     let reader = |own| Held::begin(&bench).using(&bench, X, ColumnSet::of(VALUE)).adding(&bench, own);
     let mut batch = [writer, reader(1), reader(2), Held::begin(&bench).adding(&bench, 3)];
     let prepared: Vec<Prepared> = batch.iter_mut().map(Held::prepare).collect();
-    let order = |options: &Options| {
-        let (batching, settings) = (validator::batching(options), validator::settings(options));
-        Orders { batching, reorders: true, settings, faults: Faults::default() }.order(&prepared)
-    };
-    let edges = order(&Options::default()).edges.map(|mut edges| {
+    let edges = orders(&Options::default()).order(&prepared).edges.map(|mut edges| {
         edges.sort_unstable();
         edges
     });
     assert_eq!(edges, Some(vec![(1, 0), (2, 0)]));
     batch.iter_mut().for_each(|held| held.0.abort());
+}
+
+/// Those that restarted most come first in the graph, and so have other places there.
+#[test]
+fn what_is_said_of_a_batch_is_said_by_its_places() {
+    let of = |reads: &[usize], writes: &[usize], restarts| Prepared {
+        reads: reads.iter().map(|&record| (record, seriatim_base::Tid::ZERO)).collect(),
+        writes: writes.to_vec(),
+        restarts,
+        ..Prepared::default()
+    };
+    // The first two before the third; and a cycle.
+    let batch = [of(&[64], &[], 0), of(&[64], &[], 9), of(&[], &[64], 0), of(&[128], &[192], 0), of(&[192], &[128], 7)];
+    let Ordered { order, edges, left_out, .. } = orders(&Options::default()).order(&batch);
+    assert_eq!((order, edges, left_out), (vec![1, 4, 0, 2], Some(vec![(1, 2), (0, 2)]), vec![3]));
+}
+
+/// One looks whether it is stale before another transaction changes a column that it does not use, and one behind it: whose version is older
+/// says nothing of what they used.
+#[test]
+fn who_saw_an_older_version_is_not_stale_by_that() {
+    let bench = wide();
+    let reads = || Held::begin(&bench).using(&bench, X, ColumnSet::of(OTHER)).adding(&bench, Y);
+    let (mut before, mut behind) = (reads(), reads());
+    let mut writes = Held::begin(&bench).changing(&bench, X, ColumnSet::of(OTHER).into());
+    let mut prepared = [&mut before, &mut behind].map(Held::prepare);
+    assert_eq!(before.0.detach().expect("it holds").recheck(), Ok(None));
+    assert_eq!(decide(vec![Held::begin(&bench).adding(&bench, X)]).0, [0]);
+    prepared[1] = behind.0.detach().expect("it holds").recheck().expect("not stale").expect("it has gone on");
+    assert!(prepared[0].reads[0] < prepared[1].reads[0]);
+    assert!(writes.0.detach().expect("it holds").recheck().is_ok());
+    let [first, second] = prepared;
+    let batch = [writes.prepare(), first, second];
+    assert_eq!(orders(&Options::default()).order(&batch).order, [1, 2, 0]);
+    for held in [&mut before, &mut behind, &mut writes] {
+        assert!(matches!(held.0.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+    }
 }

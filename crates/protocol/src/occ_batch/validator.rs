@@ -9,7 +9,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use seriatim_base::Tid;
 use seriatim_batch::{ALGORITHMS, Batch, Decided, Member, POLICIES, Settings};
 use seriatim_catalog::ColumnSet;
 use seriatim_txn::{Batching, Environment, Fault, Knob, Options, Ordered, Prepared, Validator};
@@ -60,14 +59,15 @@ impl Validator for Orders {
         let mut members: Vec<usize> = (0..batch.len()).collect();
         members.sort_by_key(|&at| Reverse(batch[at].restarts));
         let (written, seen) = self.shared(batch);
-        let mut graph = Batch::<(usize, u16), Tid, Addresses>::default();
+        // Who is stale has been sorted out. That one saw an older version of a record than another says nothing more: the other may have gone on
+        // from the newer one since, and what either used may be the same in both.
+        let mut graph = Batch::<(usize, u16), (), Addresses>::default();
         for &at in &members {
             let prepared = &batch[at];
-            // Whether a node is as it was seen, the decision says: of those that saw it none is known to be older.
             let nodes = prepared.nodes.iter().filter(|_| !self.faults.miss_nodes);
-            let nodes = nodes.map(|&node| ((node, WHOLE), Tid::ZERO));
-            let reads = seen[at].iter().flat_map(|&(record, tid, columns)| {
-                Written::parts(written.get(&record), columns).map(move |part| ((record, part), tid))
+            let nodes = nodes.map(|&node| ((node, WHOLE), ()));
+            let reads = seen[at].iter().flat_map(|&(record, columns)| {
+                Written::parts(written.get(&record), columns).map(move |part| ((record, part), ()))
             });
             let writes = prepared.writes().flat_map(|(record, columns)| {
                 Written::parts(written.get(&record).filter(|written| written.is_read), columns)
@@ -79,7 +79,7 @@ impl Validator for Orders {
                 .reads(reads.chain(nodes))
                 .writes(writes.chain(inserts));
         }
-        let Decided { mut order, mut edges, aborted: mut left_out, mut stale, looked } = graph.reorder(&self.settings);
+        let Decided { mut order, mut edges, aborted: mut left_out, looked, .. } = graph.reorder(&self.settings);
         if self.faults.reverse {
             order.reverse();
             edges.iter_mut().for_each(|(first, second)| std::mem::swap(first, second));
@@ -87,14 +87,14 @@ impl Validator for Orders {
         if self.faults.keep_left_out {
             order.append(&mut left_out);
         }
-        order.iter_mut().chain(&mut left_out).chain(&mut stale).for_each(|at| *at = members[*at]);
+        order.iter_mut().chain(&mut left_out).for_each(|at| *at = members[*at]);
         edges.iter_mut().for_each(|(first, second)| (*first, *second) = (members[*first], members[*second]));
-        Ordered { order, edges: self.batching.parallel.then_some(edges), left_out, stale, looked }
+        Ordered { order, edges: self.batching.parallel.then_some(edges), left_out, looked }
     }
 }
 
-/// A read: record, TID of the version, what of the row was used.
-type Seen = (usize, Tid, ColumnSet);
+/// A read: record, what of the row was used.
+type Seen = (usize, ColumnSet);
 
 impl Orders {
     /// What a batch is going to change, and of each transaction the reads of what another is going to change: all others make no edge.
@@ -102,7 +102,8 @@ impl Orders {
         let mut written = Written::of(batch);
         let of_others = batch.iter().enumerate().map(|(at, prepared)| {
             let reads = prepared.reads().filter(|_| !self.faults.miss_reads);
-            let is_anothers = |&(record, ..): &Seen| {
+            let reads = reads.map(|(record, _, columns)| (record, columns));
+            let is_anothers = |&(record, _): &Seen| {
                 let Some(written) = written.get_mut(&record).filter(|written| written.by != Some(at)) else {
                     return false;
                 };

@@ -22,7 +22,7 @@ struct Item {
 
 /// What [`adds`] noted: the item, what it counted to, the thread.
 static NOTED: Mutex<Vec<(u32, u64, String)>> = Mutex::new(Vec::new());
-/// One test at a time looks there.
+/// One test at a time looks there, or has a database disturbed.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn noted() -> MutexGuard<'static, Vec<(u32, u64, String)>> {
@@ -138,12 +138,15 @@ fn disturb(call: u64, n: u64) -> u64 {
     n
 }
 
-/// Adds one to the item, once for each call, and reads item 0.
+/// Adds one to the item, once for each call, and reads item 0; or fails.
 #[procedure]
-fn adds_beside(tx: &Tx, id: u32, call: u64) -> Result<u64, Abort> {
+fn adds_beside(tx: &Tx, id: u32, call: u64, fails: bool) -> Result<u64, Abort> {
     let read = tx.require::<Item>(0)?;
     let n = disturb(call, read.n);
     tx.update::<Item>(id, |item| item.n += 1)?;
+    if fails {
+        return Err(tx.abort(Odd(n)));
+    }
     Ok(n)
 }
 
@@ -170,6 +173,12 @@ fn n_of(db: &Database, items: &Handle<Item>, id: u32) -> u64 {
 /// Threads that are all busy until the senders are dropped.
 fn held_up(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
     let executor = db.executor(threads).expect("threads");
+    let gates = hold_up(&executor, threads);
+    (executor, gates)
+}
+
+/// Keeps the threads of an executor busy until the senders are dropped.
+fn hold_up(executor: &Executor, threads: usize) -> Vec<mpsc::Sender<()>> {
     let (began, begun) = mpsc::channel();
     let gates = (0..threads).map(|_| {
         let (go, gate) = mpsc::channel();
@@ -182,7 +191,7 @@ fn held_up(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
     });
     let gates = gates.collect();
     (0..threads).for_each(|_| begun.recv().expect("each thread begins"));
-    (executor, gates)
+    gates
 }
 
 #[test]
@@ -325,24 +334,82 @@ fn work_that_runs_by_itself_may_wait_for_calls_before_it() {
 #[test]
 fn auto_batches_where_calls_are_retried_and_not_elsewhere() {
     const CALLS: u64 = 1200;
-    // Of an optimistic protocol: the reader does not keep the writer out.
-    let builder = || Database::builder().protocol("silo").batch(Batch::Auto);
-    for is_disturbed in [false, true] {
-        let (db, items) = create(builder());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for (is_disturbed, fails) in [(false, false), (true, false), (true, true)] {
+        let (db, items) = create(optimistic());
         let disturbed = || Disturbed { db: db.clone(), items: items.clone(), seen: HashSet::new() };
         *DISTURBED.lock().expect("no panic") = is_disturbed.then(disturbed);
         let executor = db.executor(2).expect("threads");
         for call in 0..CALLS {
             let id = 1 + call as u32 % 100;
-            let committed = executor.call(adds_beside, (id, call)).wait().expect("it is retried");
-            assert_eq!(committed.attempts > 1, is_disturbed, "call {call}");
+            match executor.call(adds_beside, (id, call, fails)).wait() {
+                Ok(committed) => assert!(!fails && (committed.attempts > 1) == is_disturbed, "call {call}"),
+                Err(error) => assert!(fails && error.user::<Odd>().is_some(), "call {call}: {error}"),
+            }
         }
         let counted = executor.batch_statistics();
         assert_eq!((counted.calls, counted.switched), (CALLS, u64::from(is_disturbed)), "{counted:?}");
-        assert_eq!(n_of(&db, &items, 7), CALLS / 100);
+        assert_eq!(n_of(&db, &items, 7), if fails { 0 } else { CALLS / 100 });
         // Nobody else is left with the database.
         *DISTURBED.lock().expect("no panic") = None;
     }
+}
+
+/// Of an optimistic protocol: a reader does not keep a writer out.
+fn optimistic() -> Builder {
+    Database::builder().protocol("silo").batch(Batch::Auto)
+}
+
+/// Has these calls made by four callers, each with some under way.
+fn call_concurrently(executor: &Executor, calls: std::ops::Range<u64>) {
+    const CALLERS: u64 = 4;
+    const UNDER_WAY: usize = 8;
+    thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            let own: Vec<u64> = calls.clone().filter(|call| call % CALLERS == caller).collect();
+            scope.spawn(move || {
+                for some in own.chunks(UNDER_WAY) {
+                    let call = |&call: &u64| executor.call(adds_beside, (1 + call as u32 % 100, call, false));
+                    let running: Vec<_> = some.iter().map(call).collect();
+                    assert!(running.into_iter().all(|running| running.wait().is_ok()));
+                }
+            });
+        }
+    });
+}
+
+/// Of 64 calls that are there at once, 16 for each of four items: the batches that they are run in, and the components of these.
+fn at_once(executor: &Executor, calls: std::ops::Range<u64>) -> (u64, u64) {
+    let gates = hold_up(executor, 2);
+    let before = executor.batch_statistics();
+    let running: Vec<_> = calls.map(|call| executor.call(adds_beside, (1 + call as u32 % 4, call, false))).collect();
+    drop(gates);
+    assert!(running.into_iter().all(|running| running.wait().is_ok()));
+    let counted = executor.batch_statistics().since(before);
+    assert_eq!(counted.calls, 64);
+    (counted.batches, counted.components)
+}
+
+#[test]
+fn auto_batches_calls_of_concurrent_callers_while_they_are_retried() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (db, items) = create(optimistic());
+    let executor = db.executor(2).expect("threads");
+    let (alone, in_batches) = ((64, 64), (8, 32));
+    let disturbed = Disturbed { db: db.clone(), items: items.clone(), seen: HashSet::new() };
+    *DISTURBED.lock().expect("no panic") = Some(disturbed);
+    call_concurrently(&executor, 0..900);
+    assert_eq!(at_once(&executor, 900..964), alone, "a window is not over");
+    call_concurrently(&executor, 964..1200);
+    *DISTURBED.lock().expect("no panic") = None;
+    assert_eq!(at_once(&executor, 1200..1264), in_batches);
+    assert_eq!(executor.batch_statistics().switched, 1);
+    // It is measured again, and there are no retries.
+    call_concurrently(&executor, 1264..20_000);
+    assert_eq!(at_once(&executor, 20_000..20_064), alone);
+    assert_eq!(executor.batch_statistics().switched, 1);
+    let sum: u64 = (1..=100).map(|id| n_of(&db, &items, id)).sum();
+    assert_eq!(sum, 20_064, "each call adds one, once");
 }
 
 #[test]

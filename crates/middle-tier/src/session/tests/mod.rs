@@ -445,7 +445,8 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     // In the extended protocol a server ignores Sync while it copies: from then on nothing is looked for.
     let mut extended = session(EXAMPLE);
     sends(&mut extended, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())]);
-    says(&mut extended, &[encode(&ParseComplete::new()), copy]);
+    says(&mut extended, &[encode(&ParseComplete::new()), copy.clone()]);
+    assert!(!extended.is_idle(), "it copies");
     sends(&mut extended, &[Bytes::from_static(b"c\0\0\0\x04"), encode(&Sync::new())]);
     says(&mut extended, &[complete("COPY 0"), idle()]);
     sends(&mut extended, &[query(TRANSFER)]);
@@ -469,6 +470,46 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     assert!(!early.is_idle());
     says(&mut early, &[complete("COPY 0"), idle()]);
     assert!(early.is_idle());
+}
+
+/// A session in a COPY of the extended protocol: whoever was faster.
+#[test]
+fn a_copy_of_the_extended_protocol_is_under_way_until_the_client_has_synced_behind_it() {
+    let (done, sync) = (Bytes::from_static(b"c\0\0\0\x04"), encode(&Sync::new()));
+    for is_early in [false, true] {
+        let copies = || {
+            let mut session = session(EXAMPLE);
+            sends(&mut session, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), sync.clone()]);
+            let said = [encode(&ParseComplete::new()), encode(&CopyInResponse::new(0, 1, vec![0]))];
+            if is_early {
+                sends(&mut session, std::slice::from_ref(&done));
+                says(&mut session, &said);
+            } else {
+                says(&mut session, &said);
+                assert!(!session.is_idle());
+                sends(&mut session, std::slice::from_ref(&done));
+            }
+            assert!(!session.is_idle());
+            session.to_client.clear();
+            session
+        };
+        let mut ends = copies();
+        sends(&mut ends, std::slice::from_ref(&sync));
+        assert!(!ends.is_idle());
+        says(&mut ends, &[complete("COPY 1"), idle()]);
+        assert!(ends.is_idle());
+        let mut lost = copies();
+        lost.lost("localhost:5432", "it closed the connection");
+        assert_eq!(states(&lost.to_client), ["08007"]);
+    }
+    // It fails, and the client, which has heard that, does not end it.
+    let mut fails = session(EXAMPLE);
+    sends(&mut fails, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), sync.clone()]);
+    says(&mut fails, &[encode(&ParseComplete::new()), encode(&CopyInResponse::new(0, 1, vec![0])), failure()]);
+    assert!(!fails.is_idle());
+    sends(&mut fails, &[sync]);
+    says(&mut fails, &[idle()]);
+    assert!(fails.is_idle());
 }
 
 #[test]

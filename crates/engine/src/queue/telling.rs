@@ -1,0 +1,56 @@
+//! For tests: that no caller is gone while another thread is about to tell it something, whoever goes on meanwhile. Nothing elsewhere.
+
+#[cfg(test)]
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+#[cfg(test)]
+use seriatim_base::thread::{self, Touch};
+
+/// Times that a caller looked for a round while it was being told of one.
+#[cfg(test)]
+pub(super) static MET: AtomicU64 = AtomicU64::new(0);
+
+/// Whether somebody is about to tell a caller.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    #[cfg(test)]
+    is_under_way: AtomicBool,
+}
+
+impl Telling {
+    /// Somebody is, from now on.
+    #[inline(always)]
+    pub(super) fn begin(&self) {
+        #[cfg(test)]
+        self.is_under_way.store(true, SeqCst);
+    }
+
+    /// The caller, or another thread, may go on here.
+    #[inline(always)]
+    pub(super) fn step(&self) {
+        #[cfg(test)]
+        thread::step(Touch::Store, std::ptr::from_ref(self).cast());
+    }
+
+    /// The caller is going to look for a round.
+    #[inline(always)]
+    pub(super) fn meet(&self) {
+        self.step();
+        #[cfg(test)]
+        MET.fetch_add(self.is_under_way.load(SeqCst).into(), SeqCst);
+    }
+
+    /// It is being told: this is the last access but one.
+    #[inline(always)]
+    pub(super) fn end(&self) {
+        #[cfg(test)]
+        self.is_under_way.store(false, SeqCst);
+    }
+}
+
+#[cfg(test)]
+impl Drop for Telling {
+    fn drop(&mut self) {
+        assert!(!*self.is_under_way.get_mut(), "a caller is gone, and another thread is about to tell it");
+    }
+}
