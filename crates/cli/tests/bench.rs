@@ -104,6 +104,8 @@ fn ages_of_eventual_snapshots_are_reported_where_there_are_some() {
     assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{own}");
     let text = String::from_utf8_lossy(&run(&soon).stdout).into_owned();
     assert!(text.lines().any(|line| line.starts_with("snapshots") && line.contains("age p50")), "{text}");
+    let by_default = report(&["--protocol", "dbx-tc"]);
+    assert!(by_default["snapshots"]["taken"].as_u64() > Some(0), "{by_default}");
     for present in [&["--protocol", "dbx-tc", "--option", "snapshot_interval_ms=0"][..], &["--protocol", "dbx"]] {
         assert_eq!(report(present)["snapshots"], Value::Null, "{present:?}");
     }

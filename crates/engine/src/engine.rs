@@ -271,9 +271,10 @@ impl Engine {
         if !self.inner.protocol.info().capabilities.pieces {
             return;
         }
-        let agreements = analysis::agreements(plans);
+        // Who closes windows waits for no lock of others, who may be waiting to close them.
+        let (agreements, sets) = (analysis::agreements(plans), self.inner.sets());
         let _closed = self.inner.environment.epochs.windows().close();
-        for set in self.inner.sets() {
+        for set in sets {
             // Rows of a run are one record.
             let agreed = agreements.get(&*set.definition.name).filter(|_| !set.primary.has_runs);
             let sums = agreed.map_or(ColumnSet::EMPTY, |agreed| ColumnUse::adding(agreed.sums.iter()).added);
@@ -398,7 +399,7 @@ impl Engine {
         };
         durability::convert(inner, &self.open, persistence, &old, &new)?;
         // Whoever gets a handle finds the rows, whatever snapshot it takes.
-        inner.environment.advance_snapshot();
+        inner.environment.epochs.renew_snapshot(&inner.environment.htm);
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
             tables.sets[at] = new;
@@ -703,5 +704,35 @@ impl Inner {
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("protocol", &self.protocol().name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use seriatim_base::{WorkerId, thread};
+
+    use crate::{Settings, protocols};
+
+    use super::*;
+
+    #[test]
+    fn what_procedures_agree_on_changes_while_no_window_is_open() {
+        for info in protocols().iter().filter(|info| info.capabilities.pieces) {
+            let engine = Settings { protocol: info.name.to_owned(), step_helpers: true, ..Settings::default() }.open();
+            let (engine, has_agreed) = (engine.expect("a protocol of this name"), AtomicBool::new(false));
+            let window = engine.inner().environment.epochs.windows().open(WorkerId(0));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    engine.agree([]);
+                    has_agreed.store(true, Ordering::Release);
+                });
+                thread::sleep(Duration::from_millis(20));
+                assert!(!has_agreed.load(Ordering::Acquire), "a chain is half published");
+                drop(window);
+            });
+            assert!(has_agreed.into_inner());
+        }
     }
 }

@@ -54,7 +54,7 @@ pub struct Statistics {
     /// be ended: a closure that does not return, or a call of an explicit transaction. What others delete and replace meanwhile is
     /// kept for them and counts in `memory_bytes`.
     pub overdue: usize,
-    /// How old snapshots were when they were taken, where they are made every so often.
+    /// How old snapshots were when they were taken, where they are made every so often; those that were made for their readers are new.
     pub snapshot_ages: Option<SnapshotAges>,
     /// Of a database on disk.
     pub log: Option<LogStatistics>,

@@ -1461,9 +1461,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
         worker.begin(Mode::ReadOnly, self.priority.get());
         freshness.had(own);
-        if let Some(made) = worker.core().snapshot_made.take() {
-            self.inner.pool.counters(slot).snapshot_ages.note(Instant::now().nanoseconds().saturating_sub(made));
-            if let Some(log) = &self.log {
+        if freshness.measure() == Measure::Epochs {
+            let made = worker.core().snapshot_made.take();
+            // One that is of nobody else is of the present.
+            let age = made.map_or(0, |made| Instant::now().nanoseconds().saturating_sub(made));
+            self.inner.pool.counters(slot).snapshot_ages.note(age);
+            if let (Some(made), Some(log)) = (made, &self.log) {
                 log.borrow_mut().shows_from(made);
             }
         }

@@ -12,7 +12,7 @@ use support::table;
 
 fn schema() -> Schema {
     let one = |name| table(name, "id:u32 value:i64 sum:i64 flag:bool", &["id"]);
-    let tables = [one("a"), one("b"), one("c").index("by_flag", ["flag"])];
+    let tables = [one("a"), one("b"), one("c").index("by_flag", ["flag"]), one("d").index("by_sum", ["sum"])];
     Schema::new(tables.map(|builder| builder.finish().expect("valid")))
 }
 
@@ -456,6 +456,11 @@ fn a_sum_is_agreed_on_if_every_operation_of_the_set_leaves_it_alone() {
         });
     });
     assert!(sums(&[adds(), twice]).is_empty(), "each of two additions has to stay in range");
+    let indexed = || of("indexed", |b| add(b, "d"));
+    assert!(sums(&[indexed()]).is_empty(), "its row moves in an index");
+    let flips = of("flips", |b| b.update_if("", "c", "x", "row", |b| b.assign("row.flag", "=", "y")));
+    let adds_there = of("adds_there", |b| add(b, "c"));
+    assert_eq!(sums(&[adds_there, flips]), ["c.sum"], "rows move in an index of another column");
     let inserts = of("inserts", |b| b.insert("a", "id: x, value: y, sum: y, flag: x == y"));
     assert!(sums(&[adds(), inserts]).is_empty(), "rows come");
     let deletes = of("deletes", |b| b.delete("a", "x"));

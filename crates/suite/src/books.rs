@@ -3,16 +3,20 @@
 //! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and transfer: what they do to
 //! accounts they answer, what they do to sums they only add, so a protocol that publishes piece by piece may do that later. Others look
 //! meanwhile, and write: snapshots, closures, explicit transactions, and, if the database is on a disk, recoveries of what is durable
-//! at some moment. For all of them each branch's sum is that of its accounts.
+//! at some moment. For all of them each branch's sum is that of its accounts. Part of it is in a column of few bits, near an end of its range: an
+//! addition that was published late and did not fit would end the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use seriatim::{
-    Abort, Builder, Durability, Handle, ReadTx, Rng, Session, Table, TransactError, TransactionOptions, Tx, thread,
+    Abort, Builder, Database, Durability, Handle, ReadTx, Rng, Session, Table, TransactError, TransactionOptions, Tx,
+    thread,
 };
 use seriatim::{procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
+use seriatim_base::thread::interrupt;
 use seriatim_history::{Promises, check};
 
 use crate::Setting;
@@ -36,10 +40,17 @@ struct Branch {
     fee: i64,
     total: i64,
     visits: u32,
+    /// The rest of the sum.
+    tight: i16,
 }
 
 const ACCOUNTS: u32 = 6;
 const BRANCHES: u32 = 2;
+
+/// [`Branch::tight`] in the beginning: a quarter of the range below the end, where there just is room for all.
+const TIGHT: i16 = i16::MAX / 2;
+/// Workers of the database: each may add so large a part of a quarter at a time.
+const WORKERS: usize = 8;
 
 /// The accounts of a branch.
 fn accounts_of(branch: u32) -> impl Iterator<Item = u32> {
@@ -59,6 +70,17 @@ fn deposit(tx: &Tx, account: u32, branch: u32, amount: i64) -> Result<i64, Abort
         branch.fee
     })?;
     Ok(balance - fee)
+}
+
+/// As [`deposit`], of an amount that may not fit.
+#[procedure]
+fn squeeze(tx: &Tx, account: u32, branch: u32, amount: i16) -> Result<i64, Abort> {
+    let balance = tx.update::<Account>(account, |account| {
+        account.balance += i64::from(amount);
+        account.balance
+    })?;
+    tx.update::<Branch>(branch, |branch| branch.tight += amount)?;
+    Ok(balance)
 }
 
 /// Moves an amount from one account to another, perhaps of the same branch; the balance of the first.
@@ -83,6 +105,8 @@ pub struct Load {
     pub calls: u32,
     /// Whether those who look also write.
     pub writes: bool,
+    /// Whether callers add what may not fit.
+    pub squeezes: bool,
     /// Who says whether all was right.
     pub judge: Judge,
 }
@@ -109,7 +133,7 @@ fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> 
     }
     // Others have their turn between the two, on few processors too.
     thread::yield_now();
-    let sum = tx.get(&tables.branches, &branch)?.map_or(0, |branch| branch.total());
+    let sum = tx.get(&tables.branches, &branch)?.map_or(0, |branch| branch.total() + i64::from(branch.tight()));
     Ok((sum, balances))
 }
 
@@ -164,7 +188,7 @@ impl Auditor<'_> {
                 let sets = |tx: &Tx| {
                     let seen = look(tx, tables, branch)?;
                     tx.update(&tables.branches, &branch, |row| {
-                        row.set_total(seen.1);
+                        row.set_total(seen.1 - i64::from(row.tight()));
                         row.set_fee(row.fee() + 1);
                     })?;
                     Ok(seen)
@@ -193,19 +217,22 @@ impl Auditor<'_> {
     }
 }
 
+/// What is squeezed in is less: up to several times what a worker may add at a time.
+const SQUEEZED_MAX: u64 = 8000;
+
 /// A caller of procedures.
-fn call(session: &mut Session, rng: &mut Rng) -> Result<(), String> {
+fn call(session: &mut Session, rng: &mut Rng, squeezes: bool) -> Result<(), String> {
     let mut account = || rng.below(u64::from(ACCOUNTS)) as u32;
     let (from, to) = (account(), account());
-    let amount = rng.below(100) as i64;
-    let called = match rng.below(2) {
+    let (amount, tight) = (rng.below(100) as i64, rng.below(2 * SQUEEZED_MAX) as i16 - SQUEEZED_MAX as i16);
+    let called = match rng.below(4) {
         0 => session.submit_call(deposit, &(from, from % BRANCHES, amount)).wait().map(drop),
+        1 if squeezes => session.call(squeeze, &(from, from % BRANCHES, tight)).map(drop),
         _ => session.call(transfer, &(from, from % BRANCHES, to, to % BRANCHES, amount)).map(drop),
     };
     match called {
-        Err(error) if !error.is_retryable() && !matches!(error, TransactError::MissingRow { .. }) => {
-            Err(error.to_string())
-        }
+        Err(TransactError::MissingRow { .. } | TransactError::Overflow { .. }) => Ok(()),
+        Err(error) if !error.is_retryable() => Err(error.to_string()),
         _ => Ok(()),
     }
 }
@@ -222,22 +249,11 @@ pub fn keep_books(
 ) -> Result<(), String> {
     let disk = FaultyDisk::new(seed);
     let open = |disk: FaultyDisk| {
-        let builder = prepare(setting.builder()).huge_pages(false).path(DIRECTORY).disk(Arc::new(disk));
-        let builder = builder.record_history(load.judge == Judge::Checker);
-        builder.durability(Durability::Async).open().map_err(|error| error.to_string())
+        let builder = prepare(setting.builder()).record_history(load.judge == Judge::Checker);
+        open_books(builder, disk)
     };
     let db = open(disk.mount())?;
-    let tables = Tables {
-        accounts: db.create::<Account>().map_err(|error| error.to_string())?,
-        branches: db.create::<Branch>().map_err(|error| error.to_string())?,
-    };
-    let fill = |tx: &Tx| {
-        (0..ACCOUNTS).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: 0 }))?;
-        (0..BRANCHES)
-            .try_for_each(|id| tx.insert(&tables.branches, &Branch { id, opened: 0, fee: 0, total: 0, visits: 0 }))
-    };
-    db.session().transact(fill).map_err(|error| error.to_string())?;
-    db.register(procedures![deposit, transfer]).map_err(|error| error.to_string())?;
+    let tables = fill(&db)?;
     let calling = AtomicU32::new(load.callers);
     let auditor = || Auditor {
         session: db.session(),
@@ -251,7 +267,7 @@ pub fn keep_books(
         let callers = (0..load.callers).map(|caller| {
             scope.spawn(move || {
                 let (mut session, mut rng) = (db.session(), Rng::from_seed(seed ^ u64::from(caller + 1)));
-                let called = (0..load.calls).try_for_each(|_| call(&mut session, &mut rng));
+                let called = (0..load.calls).try_for_each(|_| call(&mut session, &mut rng, load.squeezes));
                 calling.fetch_sub(1, Ordering::Release);
                 called
             })
@@ -271,13 +287,7 @@ pub fn keep_books(
             while recovered == 0 || calling.load(Ordering::Acquire) > 0 && recovered < RECOVERIES {
                 let again = open(disk.fork(seed + recovered))?;
                 recovered += 1;
-                let Some(accounts) = again.table::<Account>().ok() else { continue };
-                let Some(branches) = again.table::<Branch>().ok() else { continue };
-                let tables = Tables { accounts, branches };
-                for branch in 0..BRANCHES {
-                    let seen = again.session().snapshot(|tx| look(tx, &tables, branch));
-                    balanced("a recovery", branch, seen.map_err(|error| error.to_string())?.value)?;
-                }
+                audit_recovered(&again)?;
             }
             Ok(())
         });
@@ -292,6 +302,95 @@ pub fn keep_books(
     }
     let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
     check(&history, &promises).map(drop).map_err(|violation| violation.to_string())
+}
+
+fn open_books(builder: Builder, disk: FaultyDisk) -> Result<Database, String> {
+    // Each recovery makes some segments of a log.
+    let builder = builder.segment_bytes(32 << 10).huge_pages(false).workers(WORKERS);
+    let builder = builder.path(DIRECTORY).disk(Arc::new(disk));
+    builder.durability(Durability::Async).open().map_err(|error| error.to_string())
+}
+
+/// Makes the tables, and registers the procedures.
+fn fill(db: &Database) -> Result<Tables, String> {
+    let tables = Tables {
+        accounts: db.create::<Account>().map_err(|error| error.to_string())?,
+        branches: db.create::<Branch>().map_err(|error| error.to_string())?,
+    };
+    let (tight, total) = (TIGHT, -i64::from(TIGHT));
+    let fill = |tx: &Tx| {
+        (0..ACCOUNTS).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: 0 }))?;
+        (0..BRANCHES)
+            .try_for_each(|id| tx.insert(&tables.branches, &Branch { id, opened: 0, fee: 0, total, visits: 0, tight }))
+    };
+    db.session().transact(fill).map_err(|error| error.to_string())?;
+    db.register(procedures![deposit, squeeze, transfer]).map_err(|error| error.to_string())?;
+    Ok(tables)
+}
+
+/// Compares the books of a database that was recovered, if they are there: the sum of all of them.
+fn audit_recovered(again: &Database) -> Result<i64, String> {
+    let (Ok(accounts), Ok(branches)) = (again.table::<Account>(), again.table::<Branch>()) else { return Ok(0) };
+    let (tables, mut all) = (Tables { accounts, branches }, 0);
+    for branch in 0..BRANCHES {
+        let seen = again.session().snapshot(|tx| look(tx, &tables, branch));
+        let seen = seen.map_err(|error| error.to_string())?.value;
+        balanced("a recovery", branch, seen)?;
+        all += seen.1;
+    }
+    Ok(all)
+}
+
+/// Of so many steps of a deposit the power is cut before one: all of them would take long, and another run tries others.
+const STRIDE: u64 = 3;
+
+/// Deposits again and again, and before another step of it each time has helpers end epochs and write logs meanwhile, as far as they need not wait; then
+/// cuts the power on a copy of the disk, and once more when the deposit has ended. Whatever was durable then is whole. How many of the helpers had to wait for the
+/// deposit.
+///
+/// # Errors
+/// What was recovered by halves, or was lost.
+pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, String> {
+    let disk = FaultyDisk::new(seed);
+    let open = |disk: FaultyDisk| open_books(setting.builder().step_helpers(true), disk);
+    let db = open(disk.mount())?;
+    fill(&db)?;
+    let mut session = db.session();
+    let mut waited = 0;
+    for done in 0.. {
+        db.flush().map_err(|error| error.to_string())?;
+        let recover = || {
+            // On a thread of its own: this one may be in a region.
+            let audited = thread::scope(|scope| scope.spawn(|| audit_recovered(&open(disk.fork(seed ^ done))?)).join());
+            let all = audited.map_err(|_| "a recovery panicked".to_owned())??;
+            match all == done as i64 || all == done as i64 + 1 {
+                true => Ok(()),
+                false => Err(format!("{done} were deposited, and perhaps one more; a recovery has {all}")),
+            }
+        };
+        let (mut helper, mut recovered) = (None, Ok(()));
+        let meanwhile = || {
+            let db = db.clone();
+            let stepped = thread::spawn("helper", move || (0..2).for_each(|_| db.step())).expect("a thread");
+            for _ in 0..5 {
+                if !stepped.is_finished() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            waited += u32::from(!stepped.is_finished());
+            helper = Some(stepped);
+            recovered = recover();
+        };
+        let deposits = || session.call(deposit, &(done as u32 % ACCOUNTS, done as u32 % BRANCHES, 1));
+        let (deposited, _) = interrupt((seed % STRIDE + done * STRIDE) as usize, meanwhile, deposits);
+        deposited.map_err(|error| error.to_string())?;
+        recovered?;
+        let Some(helper) = helper else { return Ok(waited) };
+        helper.join().map_err(|_| "a helper panicked".to_owned())?;
+        db.step();
+        recover()?;
+    }
+    Ok(waited)
 }
 
 /// Recoveries of one run.

@@ -84,7 +84,7 @@ impl Alarm {
                 interrogate_declared(setting, declared, &load, seed, |builder| builder.canary(fault)).map(drop)
             }
             Alarm::Books(judge) => {
-                let load = books::Load { callers: 2, calls: 500, writes: false, judge };
+                let load = books::Load { callers: 2, calls: 500, writes: false, squeezes: false, judge };
                 keep_books(setting, &load, seed, |builder| builder.canary(fault))
             }
         }

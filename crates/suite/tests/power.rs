@@ -182,6 +182,7 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         kills: 1,
         closes: 1,
         commits: 1,
+        calls: 1,
         answers: 1,
         taken_back: 1,
         checkpoints: 1,
@@ -203,6 +204,7 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         assert_eq!(lacking(plan, &|_| ()), "");
         assert!(lacking(plan, &|totals| totals.retain(|setting, _| *setting != first)).contains(&first));
         assert!(lacking(plan, &without(|tally| tally.checkpoints = 0)).contains("no checkpoint"));
+        assert!(lacking(plan, &without(|tally| tally.calls = 0)).contains("no call of a procedure"));
         assert!(lacking(plan, &without(|tally| tally.patches = 0)).contains("no patch replayed"));
         assert!(lacking(plan, &without(|tally| tally.deltas = 0)).contains("no delta replayed"));
         assert!(lacking(plan, &without(|tally| tally.cuts_opening = 0)).contains("no power cut during an opening"));

@@ -68,6 +68,14 @@ impl Epochs {
         Some(if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
     }
 
+    /// Has all that has ended shown by the snapshots that are taken from now on. It is no turn of the helper: whether snapshots are offered
+    /// stays as it is, and memory keeps what it kept.
+    pub fn renew_snapshot(&self, htm: &Htm) {
+        if let Some(eventual) = self.snapshots.eventual() {
+            self.make_snapshot(eventual, htm, Epoch(u64::MAX), true);
+        }
+    }
+
     #[cold]
     fn make_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
         let _closed = closes.then(|| self.windows.close());

@@ -19,6 +19,7 @@ mod recover;
 mod redo;
 mod row_buffer;
 mod snapshots;
+mod sync;
 mod table;
 mod undurable_deletions;
 mod windows;

@@ -256,6 +256,24 @@ mod tests {
         assert!(!eventual.is_offered() && is_wanted(0, 3), "what is made now would have that epoch");
     }
 
+    /// As when a table has been converted, in the middle of an interval.
+    #[test]
+    fn a_snapshot_is_renewed_without_a_turn() {
+        let (epochs, _, htm) = epochs(3);
+        let eventual = epochs.snapshots().eventual().expect("allowed");
+        let read = || (0..3).for_each(|_| _ = epochs.take_snapshot(eventual, &htm, (WORKER, Epoch(0)), true));
+        read();
+        epochs.renew_snapshot(&htm);
+        assert_eq!(eventual.newest(), None, "nothing is offered");
+        assert!(eventual.turn().1, "three readers have wanted an offer");
+        epochs.advance_snapshot(&htm, true);
+        read();
+        let before = eventual.newest().expect("offered").number;
+        epochs.renew_snapshot(&htm);
+        assert_eq!(eventual.newest().expect("offered").number, before + 1);
+        assert!(eventual.turn().1, "they have wanted it since");
+    }
+
     /// Who makes one for itself when an offer has been withdrawn does not renew it.
     #[test]
     fn a_withdrawn_offer_is_renewed_by_its_helper_alone() {

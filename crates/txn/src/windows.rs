@@ -8,17 +8,28 @@
 //! words are looked at whose workers have ever opened one: the first of all, as ids are given out from the lowest.
 //!
 //! No code of users runs in a window, and nobody in it waits for who closes them. So a closing takes as long as the windows that are
-//! open, some microseconds each, unless a thread is descheduled in one. A worker that waits to open a window is let in first, as far as a
-//! bounded wait goes, so that many who close do not keep it out.
+//! open, some microseconds each, unless a thread is descheduled in one.
+//!
+//! Fair by turns. A worker that finds them closed says in its word that it waits. Who comes to close them lets each worker that it finds
+//! waiting have its window first, and does not wait for a second one of the same worker. So a window is waited for while each other thread closes them once
+//! at most, and a closing while each worker has one window at most. Nobody in a closing waits for another who waits to close or to open: there is no circle.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use seriatim_base::{Backoff, CacheAligned, WorkerId};
+use seriatim_base::{CacheAligned, WorkerId};
 
-const SHUT: u32 = 0;
-const WAITING: u32 = 1;
-const OPEN: u32 = 2;
+use crate::sync::{AtomicU32, wait_while};
+
+#[cfg(all(test, loom))]
+mod loom_model;
+
+/// The worker's window is open, or it looks whether it may be.
+const OPEN: u32 = 1;
+/// The worker waits: it has found windows closed.
+const WAITS: u32 = 2;
+/// The bits from this one on count windows that were waited for.
+const HAD: u32 = 4;
 
 /// The windows of a database; none, until a protocol that opens them [allows](Windows::allow) it.
 #[derive(Debug, Default)]
@@ -27,7 +38,7 @@ pub struct Windows {
     /// How many keep windows closed.
     closers: CacheAligned<AtomicU32>,
     /// No worker whose id is not below this has ever opened one.
-    openers: CacheAligned<AtomicUsize>,
+    openers: CacheAligned<AtomicU32>,
 }
 
 /// A window; it ends when this is dropped.
@@ -37,8 +48,8 @@ pub struct Window<'w>(&'w AtomicU32);
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        // ORDERING: whoever finds it shut sees what was published.
-        self.0.store(SHUT, Ordering::Release);
+        // ORDERING: whoever finds it shut sees what was published. Nobody else writes the word.
+        self.0.store(self.0.load(Ordering::Relaxed) & !OPEN, Ordering::Release);
     }
 }
 
@@ -55,16 +66,6 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// Waits as long as it takes.
-fn wait_while(mut condition: impl FnMut() -> bool) {
-    let mut backoff = Backoff::new();
-    while condition() {
-        if !backoff.wait() {
-            backoff = Backoff::new();
-        }
-    }
-}
-
 impl Windows {
     /// Workers with ids below `workers` may open windows.
     pub fn allow(&self, workers: usize) {
@@ -77,41 +78,49 @@ impl Windows {
     /// Without [`Windows::allow`] for it.
     pub fn open(&self, worker: WorkerId) -> Window<'_> {
         let by_worker = self.by_worker.get().map_or(&[][..], |by_worker| by_worker);
-        let at = usize::from(worker.0);
-        let own = &*by_worker[at];
+        let at = u32::from(worker.0);
+        let own = &*by_worker[at as usize];
         if self.openers.load(Ordering::SeqCst) <= at {
             // ORDERING: before the store and the load below, as all of these are sequentially consistent, the load above too: who closes
             // windows and is not found by that load finds this, and so the word.
             self.openers.fetch_max(at + 1, Ordering::SeqCst);
         }
+        let mut word = own.load(Ordering::Relaxed);
         loop {
-            own.store(OPEN, Ordering::SeqCst);
+            own.store(word | OPEN, Ordering::SeqCst);
             if self.closers.load(Ordering::SeqCst) == 0 {
+                if word & WAITS != 0 {
+                    own.store((word & !WAITS | OPEN).wrapping_add(HAD), Ordering::Relaxed);
+                }
                 return Window(own);
             }
-            own.store(WAITING, Ordering::Release);
+            word |= WAITS;
+            own.store(word, Ordering::Release);
             wait_while(|| self.closers.load(Ordering::Acquire) != 0);
         }
     }
 
-    /// Closes the windows, and waits for those that are open. Not inside a region, nor by a worker with a window.
+    /// Closes the windows, and waits for those that are open. Not inside a region, nor by a thread that has a window or has closed them.
     pub fn close(&self) -> Closed<'_> {
         let Some(by_worker) = self.by_worker.get() else { return Closed(None) };
-        let mut patience = Backoff::new();
-        let waits = |state: &CacheAligned<AtomicU32>| state.load(Ordering::Relaxed) == WAITING;
-        while by_worker[..self.openers.load(Ordering::Relaxed)].iter().any(waits) && patience.wait() {}
+        for own in &by_worker[..self.openers.load(Ordering::Relaxed) as usize] {
+            let found = own.load(Ordering::Relaxed);
+            let still_waits = || (own.load(Ordering::Relaxed) ^ found) & !OPEN == 0;
+            wait_while(|| found & WAITS != 0 && still_waits());
+        }
         self.closers.fetch_add(1, Ordering::SeqCst);
         let closed = Closed(Some(&self.closers));
-        for state in &by_worker[..self.openers.load(Ordering::SeqCst)] {
-            wait_while(|| state.load(Ordering::SeqCst) == OPEN);
+        for own in &by_worker[..self.openers.load(Ordering::SeqCst) as usize] {
+            wait_while(|| own.load(Ordering::SeqCst) & OPEN != 0);
         }
         closed
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
 
     use seriatim_base::thread;
 
@@ -148,8 +157,60 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_a_window_has_it_before_others_close_them() {
+        let windows = Windows::default();
+        windows.allow(2);
+        drop(windows.open(WorkerId(1)));
+        let (closed, is_open) = (windows.close(), AtomicU64::new(0));
+        let word = &windows.by_worker.get().expect("allowed")[1];
+        thread::scope(|scope| {
+            let (windows, is_open) = (&windows, &is_open);
+            scope.spawn(move || {
+                let _window = windows.open(WorkerId(1));
+                is_open.store(1, Ordering::Relaxed);
+            });
+            wait_while(|| word.load(Ordering::Acquire) & WAITS == 0);
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(move || {
+                        let _closed = windows.close();
+                        is_open.load(Ordering::Relaxed)
+                    })
+                })
+                .collect();
+            thread::sleep(Duration::from_millis(20));
+            drop(closed);
+            for other in others {
+                assert_eq!(other.join().expect("no panic"), 1, "it came later");
+            }
+        });
+    }
+
+    /// Somebody always keeps them closed.
+    #[test]
+    fn who_closes_them_over_and_over_keeps_nobody_out() {
+        let (windows, done) = (Windows::default(), AtomicU64::new(0));
+        windows.allow(1);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while done.load(Ordering::Relaxed) == 0 {
+                        let _closed = windows.close();
+                        thread::yield_now();
+                    }
+                });
+            }
+            for _ in 0..1_000 {
+                let _window = windows.open(WorkerId(0));
+            }
+            done.store(1, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
     fn where_nobody_opens_windows_nobody_waits() {
         let windows = Windows::default();
+        windows.allow(1);
         let _first = windows.close();
         let _second = windows.close();
     }

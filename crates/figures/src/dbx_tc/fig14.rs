@@ -6,8 +6,15 @@ use crate::measured::Cores;
 use crate::metric::{ABORTS, THROUGHPUT};
 use crate::setting::Setting;
 
-const NAMES: [&str; 4] = ["whole in a region", "commits in regions", "+snapshots", "+late additions"];
-const ROWS: [(&str, &str); 4] = [("naive", "--snapshots off"), ("dbx", "--snapshots off"), ("dbx", ""), ("dbx-tc", "")];
+const NAMES: [&str; 5] =
+    ["whole in a region", "commits in regions", "+snapshots", "offered if wanted", "+late additions"];
+const ROWS: [(&str, &str); 5] = [
+    ("naive", "--snapshots off"),
+    ("dbx", "--snapshots off"),
+    ("dbx", ""),
+    ("dbx-tc", "--option late_max=0"),
+    ("dbx-tc", ""),
+];
 
 fn points(setting: &Setting) -> Vec<Point> {
     let mut points = Vec::new();
@@ -39,12 +46,12 @@ pub(crate) const FIGURE: Figure = Figure {
     paper_shows: "With eight threads on one warehouse: whole transactions in regions; default chopping; snapshots for what only reads; a cache of writes for \
                   each table; deferred execution, which makes Delivery's change of the customer commute. Each adds throughput.",
     here: "TPC-C's full mix on one warehouse. From `naive` to commits in regions (`dbx`), both with read-only transactions validated; then snapshots; then \
-           sums published late (`dbx-tc`). The write set is private here from the start, which is what the cache is for; deferred execution is not built.",
+           those of `dbx-tc`, which publishes no sum late yet (`late_max=0`); then sums published late. The write set is private here from the start, which is what the cache is for; deferred execution is not built.",
     points,
     views: &[view("throughput", Shows::One(THROUGHPUT)), view("aborts", Shows::One(ABORTS))],
     claims: &[
         claim("less in regions is faster", 0.0, 1.0, 1.05),
         claim("snapshots add throughput", 1.0, 2.0, 1.02).from_threads(8),
-        claim("late additions add throughput", 2.0, 3.0, 1.02).from_threads(8),
+        claim("late additions add throughput", 3.0, 4.0, 1.02).from_threads(8),
     ],
 };

@@ -418,7 +418,7 @@ impl fmt::Display for Chopping {
             writeln!(out, "\nonly added to: {}", sums.join(", "))?;
         }
         if !self.obligations.is_empty() {
-            writeln!(out, "\nthe engine sees to it that")?;
+            writeln!(out, "\nan engine that runs these pieces must see to it that")?;
             for obligation in &self.obligations {
                 writeln!(out, "  {obligation}")?;
             }

@@ -92,7 +92,8 @@ pub(crate) fn conflict(left: &Op, right: &Op, commute: bool) -> bool {
 pub(crate) fn matters(one: &Effect, two: &Effect, commute: bool) -> bool {
     let uses = |effect: &Effect| -> BTreeSet<u8> { &effect.reads | &effect.writes };
     let against = |one: &Effect, two: &Effect| meet(&one.writes, &uses(two)) || meet(&one.adds, &uses(two));
-    one.keys || two.keys || against(one, two) || against(two, one) || !commute && meet(&one.adds, &two.adds)
+    let index = matches!((one.index, two.index), (Some(moves), Some(others)) if moves || others);
+    index || one.keys || two.keys || against(one, two) || against(two, one) || !commute && meet(&one.adds, &two.adds)
 }
 
 /// Whether `later` must come after `earlier` in one execution.
@@ -285,14 +286,10 @@ pub(crate) fn deferrable(set: &Set) -> Vec<(usize, usize)> {
             let fails = op.fails || pure >> id & 1 == 1;
             let last = (0..procedure.operations.len()).all(|later| !follows(set, number, id, later, options));
             // Its conflicts must come from what it adds.
-            let without = Op { act: Act::Count, ..op.clone() };
-            let read = match op.act {
-                Act::AddAndRead(add, read) if add != read => Op { act: Act::Read(read), ..op.clone() },
-                _ => without.clone(),
-            };
+            let rest = Effect { adds: BTreeSet::new(), ..effect.clone() };
             let all = drawn(set);
             let others = || all.iter().flat_map(|other| &set.0[*other].operations);
-            let only = !others().any(|other| conflict(&without, other, true) || conflict(&read, other, true));
+            let only = !others().any(|other| op.table == other.table && matters(&rest, &other.effect(), true));
             let any = others().any(|other| conflict(op, other, true));
             if !effect.adds.is_empty() && !fails && last && only && any {
                 found.push((number, id));

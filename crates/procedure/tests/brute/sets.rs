@@ -12,6 +12,8 @@ use seriatim_procedure::plan::{
 /// Tables, and columns of each.
 const TABLES: u8 = 3;
 const COLUMNS: u8 = 3;
+/// The table that has an index, and the column it is of.
+const INDEXED: (u8, u8) = (2, 2);
 
 /// What an operation does to its table.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,8 @@ pub(crate) enum Act {
     Insert,
     Delete,
     Count,
+    /// Counts by the index, if the table has one.
+    Look,
 }
 
 /// An operation.
@@ -60,6 +64,8 @@ pub(crate) struct Effect {
     pub(crate) reads: BTreeSet<u8>,
     pub(crate) writes: BTreeSet<u8>,
     pub(crate) adds: BTreeSet<u8>,
+    /// Of the table's index: whether it changes which rows are where in it; `None`: it does not look at it.
+    pub(crate) index: Option<bool>,
 }
 
 impl Op {
@@ -80,19 +86,23 @@ impl Op {
                 }
             }
             Act::Insert | Act::Delete => effect.keys = true,
-            Act::Count => {}
+            Act::Count | Act::Look => {}
         }
+        let (table, column) = INDEXED;
+        let moves = effect.keys || effect.writes.contains(&column) || effect.adds.contains(&column);
+        effect.index = (self.table == table && (moves || matches!(self.act, Act::Look))).then_some(moves);
         effect
     }
 
     /// What of its effect is in the answer of an execution that failed: what it saw.
     pub(crate) fn answer(&self) -> Effect {
-        Effect { reads: self.effect().reads, ..Effect::default() }
+        let Effect { reads, index, .. } = self.effect();
+        Effect { reads, index: index.map(|_| false), ..Effect::default() }
     }
 
     /// Whether it makes an image of a row.
     fn needs_memory(&self) -> bool {
-        !matches!(self.act, Act::Read(_) | Act::Delete | Act::Count)
+        !matches!(self.act, Act::Read(_) | Act::Delete | Act::Count | Act::Look)
     }
 
     /// Whether it can fail when it runs, apart from sums.
@@ -104,7 +114,7 @@ impl Op {
 impl Procedure {
     /// Whether it changes nothing.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.operations.iter().all(|op| matches!(op.act, Act::Read(_) | Act::Count))
+        self.operations.iter().all(|op| matches!(op.act, Act::Read(_) | Act::Count | Act::Look))
     }
 
     /// Whether operation `later` uses a result of `earlier`.
@@ -160,7 +170,7 @@ impl Procedure {
                 .map(|table| Table {
                     name: format!("table_{table}").into(),
                     columns: (0..COLUMNS).map(|column| format!("column_{column}").into()).collect(),
-                    indexes: Vec::new(),
+                    indexes: if table == INDEXED.0 { vec!["index".into()] } else { Vec::new() },
                 })
                 .collect(),
             operations,
@@ -173,6 +183,23 @@ impl Procedure {
         let effect = op.effect();
         let columns = |set: &BTreeSet<u8>| -> Columns { set.iter().map(|column| ColumnId((*column).into())).collect() };
         let needs: BTreeSet<usize> = (0..self.operations.len()).filter(|other| self.needs(id, *other)).collect();
+        let existence = |writes: bool| if writes { Existence::Writes } else { Existence::Reads };
+        let own = Access {
+            table: op.table.into(),
+            index: None,
+            existence: existence(effect.keys),
+            reads: columns(&effect.reads),
+            writes: columns(&effect.writes),
+            commutes: columns(&effect.adds),
+        };
+        let of_index = |moves| Access {
+            table: op.table.into(),
+            index: Some(0),
+            existence: existence(moves),
+            reads: Columns::new(),
+            writes: Columns::new(),
+            commutes: Columns::new(),
+        };
         Operation {
             step: id,
             place: format!("#{id}"),
@@ -180,21 +207,14 @@ impl Procedure {
                 Act::Read(_) => Kind::Get,
                 Act::Insert => Kind::Insert,
                 Act::Delete => Kind::Delete,
-                Act::Count => Kind::Scan,
+                Act::Count | Act::Look => Kind::Scan,
                 _ => Kind::Update,
             },
             required: op.fails,
             table: op.table.into(),
-            index: None,
+            index: (effect.index == Some(false)).then_some(0),
             key: Vec::new(),
-            accesses: vec![Access {
-                table: op.table.into(),
-                index: None,
-                existence: if effect.keys { Existence::Writes } else { Existence::Reads },
-                reads: columns(&effect.reads),
-                writes: columns(&effect.writes),
-                commutes: columns(&effect.adds),
-            }],
+            accesses: std::iter::once(own).chain(effect.index.map(of_index)).collect(),
             // Which kind of need it is makes no difference here.
             key_from: needs.iter().copied().filter(|other| other % 3 == 0).collect(),
             value_from: needs.iter().copied().filter(|other| other % 3 == 1).collect(),
@@ -228,6 +248,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Insert),
         1 => Just(Act::Delete),
         1 => Just(Act::Count),
+        1 => Just(Act::Look),
     ]
 }
 

@@ -28,9 +28,6 @@ use crate::shared::record;
 use crate::shared::table_ref::TableRef;
 use crate::shared::writes::{Link, Write};
 
-/// How many additions are published in a window, so that those who wait for its end wait for a bounded time.
-pub(super) const LATE_MAX: usize = 32;
-
 /// An update that may be published after the rest.
 #[derive(Clone, Copy, Debug)]
 struct Note {
@@ -53,17 +50,19 @@ pub(super) struct Late {
     period: u32,
     /// Of those, how many are left.
     left: u32,
+    /// How many additions are published in a window, at most: those who wait for its end wait for a bounded time.
+    most: usize,
     notes: CountedVec<Note>,
     /// Of those, what was taken out of the write set.
     writes: CountedVec<Write>,
-    /// Writes were taken back, which may be among them; or there are too many.
+    /// Writes were taken back, which may be among them, or merged into versions other than those noted; or there are too many.
     is_unsure: bool,
 }
 
 impl Late {
-    pub(super) fn new(core: &Core, adders: u32, period: u32) -> Late {
-        let (notes, writes) = (core.local.counted(LATE_MAX), core.local.counted(LATE_MAX));
-        Late { adders, period, left: 0, notes, writes, is_unsure: false }
+    pub(super) fn new(core: &Core, adders: u32, period: u32, most: usize) -> Late {
+        let (notes, writes) = (core.local.counted(most), core.local.counted(most));
+        Late { adders, period, left: 0, most, notes, writes, is_unsure: false }
     }
 
     #[inline]
@@ -96,7 +95,7 @@ impl Late {
         columns: ColumnUse,
     ) -> Result<(), OpError> {
         let Some(record) = attempt.base.seen.record else { return Ok(()) };
-        if self.notes.len() == LATE_MAX {
+        if self.notes.len() == self.most {
             self.is_unsure = true;
             return Ok(());
         }

@@ -41,6 +41,7 @@ pub struct DbxTc {
     /// Transactions that may publish at a time.
     workers: u32,
     late_period: u32,
+    late_max: u32,
 }
 
 /// How often a snapshot is made for read-only transactions.
@@ -76,15 +77,26 @@ pub const LATE_PERIOD: Knob = Knob {
     source: "ours: where nobody else adds, a region for each sum costs more than it saves (docs/decisions/0022)",
 };
 
-const OPTIONS: [Knob; 8] = {
+/// How many sums are published late.
+pub const LATE_MAX: Knob = Knob {
+    name: "late_max",
+    unit: "rows; 0: sums are never published late",
+    default: 32,
+    min: 0,
+    max: 1024,
+    about: "to how many rows a procedure may add for the sums to be published after the rest: who waits for the end of that waits for so many commits",
+    source: "ours: a wait has a bound",
+};
+
+const OPTIONS: [Knob; 9] = {
     let [conflict, capacity, system, held] = region::KNOBS;
-    [conflict, capacity, system, held, REBASES_MAX, SNAPSHOT_INTERVAL, SNAPSHOT_WANTED, LATE_PERIOD]
+    [conflict, capacity, system, held, REBASES_MAX, SNAPSHOT_INTERVAL, SNAPSHOT_WANTED, LATE_PERIOD, LATE_MAX]
 };
 
 impl Protocol for DbxTc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx-tc",
-        summary: "as dbx; sums that procedures only add to are published after the rest, each by itself; snapshots made every 20 ms",
+        summary: "as dbx; sums that procedures only add to are published after the rest while others add to them, snapshots made every 20 ms while readers want them",
         source: "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
@@ -126,14 +138,16 @@ impl Protocol for DbxTc {
                 }
             }
         }
-        let [rebases_max, late_period] = [&REBASES_MAX, &LATE_PERIOD].map(|knob| options.get(knob) as u32);
-        DbxTc { snapshot, budget, rebases_max, workers, late_period }
+        let [rebases_max, late_period, late_max] =
+            [&REBASES_MAX, &LATE_PERIOD, &LATE_MAX].map(|knob| options.get(knob) as u32);
+        DbxTc { snapshot, budget, rebases_max, workers, late_period, late_max }
     }
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
         let numbered = Numbered::new(&core, &self.snapshot);
-        let (late, epochs) = (Late::new(&core, self.workers, self.late_period), Arc::clone(&core.epochs));
+        let late = Late::new(&core, self.workers, self.late_period, self.late_max as usize);
+        let epochs = Arc::clone(&core.epochs);
         Worker::new(core, State { numbered, epochs, follows: false, late }).rebasing(self.rebases_max)
     }
 

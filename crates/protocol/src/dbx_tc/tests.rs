@@ -2,12 +2,14 @@
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::Duration;
 
-use seriatim_base::{Epoch, Tid};
+use seriatim_base::{Epoch, Tid, thread};
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key};
 use seriatim_store::Direction;
 use seriatim_txn::{
-    Added, Addition, Before, Inserted, Mode, OnExists, Outcome, Priority, Protocol, Redo, RowPtr, Scan, Table,
+    Added, Addition, Before, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, Redo, RowPtr, Scan, Table,
     Worker as _,
 };
 
@@ -42,6 +44,15 @@ fn benches_with(values: &[i64], options: [(&str, u64); 2]) -> impl Iterator<Item
 /// A transaction of a procedure.
 fn procedure(bench: &Bench<DbxTc>) -> Worker {
     let mut worker = bench.worker();
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    worker.pieces().expect("it has them").follow();
+    worker
+}
+
+/// The same, whose updates can go on from newer versions.
+fn procedure_with_notes(bench: &Bench<DbxTc>) -> Worker {
+    let mut worker = bench.worker();
+    worker.attempt().bases.encourage();
     worker.begin(Mode::ReadWrite, Priority::NONE);
     worker.pieces().expect("it has them").follow();
     worker
@@ -121,7 +132,7 @@ fn what_is_no_procedure_and_read_one_row_validates_it() {
 /// Who waits for the end of a window waits for few of them.
 #[test]
 fn many_additions_are_published_with_the_rest() {
-    let rows = super::chain::LATE_MAX as u64 + 1;
+    let rows = super::LATE_MAX.default + 1;
     for (adds, late) in [(rows - 1, true), (rows, false)] {
         for bench in benches(&vec![0; rows as usize + 1]) {
             let mut worker = procedure(&bench);
@@ -155,6 +166,190 @@ fn sums_that_others_added_to_meanwhile_are_added_to() {
         let tids = commit(&mut worker);
         assert!(tids[0] < tids[1] && tids[0] < tids[2], "{tids:?}");
         assert_eq!(bench.state(&[0, 1, 2]), [0, 105, 5]);
+    }
+}
+
+/// Goes on from its report of this key when it is told to.
+struct Held {
+    key: u64,
+    reached: mpsc::Sender<()>,
+    released: mpsc::Receiver<()>,
+}
+
+impl Redo for Held {
+    fn write(&mut self, _: &Table, key: Key<'_>, _: Tid, _: Option<Before>, _: Option<RowPtr>) {
+        if key == Key::Word8(self.key) {
+            self.reached.send(()).expect("the test waits for it");
+            self.released.recv().expect("the test goes on");
+        }
+    }
+}
+
+/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that answers, and whether it had to wait.
+fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce() -> T + Send) -> (T, bool) {
+    let ((reached, is_reached), (release, released)) = (mpsc::channel(), mpsc::channel());
+    thread::scope(|scope| {
+        let commits = scope
+            .spawn(move || matches!(worker.commit(&mut Held { key, reached, released }), Ok(Outcome::Committed(_))));
+        is_reached.recv().expect("it publishes the key");
+        let other = scope.spawn(meanwhile);
+        // Who need not wait is done by then.
+        for _ in 0..50 {
+            if !other.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let waits = !other.is_finished();
+        release.send(()).expect("it is held");
+        assert!(commits.join().expect("no panic"), "nobody is in its way");
+        (other.join().expect("no panic"), waits)
+    })
+}
+
+/// What adds to a sum of row 1, and is half published when row 0 is one more.
+fn chain(bench: &Bench<DbxTc>) -> Worker {
+    let mut worker = procedure(bench);
+    add(bench, &mut worker, 1, 5);
+    bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+    worker
+}
+
+/// Reads both rows of a chain.
+fn both(bench: &Bench<DbxTc>, worker: &mut Worker) -> [i64; 2] {
+    [0, 1].map(|id| bench.read(worker, id).expect("nobody is about").expect("it is there"))
+}
+
+fn shows_all_of_it(bench: &Bench<DbxTc>, mut reader: Worker) -> bool {
+    reader.begin(Mode::ReadOnly, Priority::NONE);
+    both(bench, &mut reader) == [1, 5]
+}
+
+/// Whether a transaction that is none of the set, and has read half of the chain, is refused.
+fn is_refused(bench: &Bench<DbxTc>, end: impl FnOnce(&mut Worker) -> bool) -> bool {
+    let mut worker = bench.worker();
+    worker.begin(Mode::ReadWrite, Priority::NONE);
+    assert_eq!(both(bench, &mut worker), [1, 0]);
+    let is_refused = !end(&mut worker);
+    worker.abort();
+    is_refused
+}
+
+#[test]
+fn who_must_not_meet_half_of_a_chain_waits_for_its_end() {
+    type Options = [(&'static str, u64); 2];
+    type Meanwhile = fn(&Bench<DbxTc>) -> bool;
+    const OFFERED: Options = [("snapshot_wanted_min", 0), ("late_period", 0)];
+    const WANTED: Options = [("snapshot_wanted_min", 2), ("late_period", 0)];
+    const PRESENT: Options = [("snapshot_interval_ms", 0), ("late_period", 0)];
+    let closers: [(&str, Options, Meanwhile); 9] = [
+        ("a validation", OFFERED, |bench| is_refused(bench, |worker| worker.validate().is_ok())),
+        ("a commit that reads", OFFERED, |bench| is_refused(bench, |worker| worker.commit(&mut NoRedo).is_ok())),
+        ("a commit that writes", OFFERED, |bench| {
+            is_refused(bench, |worker| {
+                touch(bench, worker, 2);
+                worker.commit(&mut NoRedo).is_ok()
+            })
+        }),
+        ("an addition that finds no room", OFFERED, |bench| {
+            let mut worker = procedure_with_notes(bench);
+            add(bench, &mut worker, 1, i64::MAX / 4);
+            commit(&mut worker);
+            bench.state(&[1]) == [5 + i64::MAX / 4]
+        }),
+        ("the end of an epoch", OFFERED, |bench| bench.environment.epochs.advance(&bench.environment.htm) == Epoch(2)),
+        ("a snapshot of the present", PRESENT, |bench| shows_all_of_it(bench, bench.worker())),
+        ("a snapshot where none is offered", WANTED, |bench| shows_all_of_it(bench, bench.worker())),
+        ("a snapshot that has more than is offered", OFFERED, |bench| shows_all_of_it(bench, bench.worker())),
+        ("the next snapshot", OFFERED, |bench| {
+            bench.environment.advance_snapshot();
+            both(bench, &mut reader(bench)) == [1, 5]
+        }),
+    ];
+    for (who, options, meanwhile) in closers {
+        for bench in benches_with(&[0, 0, 0], options) {
+            let (is_right, waits) = amid(&mut chain(&bench), 0, || meanwhile(&bench));
+            assert!(waits, "{who} did not wait");
+            assert!(is_right, "{who} met half of it");
+        }
+    }
+}
+
+/// As when decisions are ordered, or the transaction has inserted rows that are linked when it is decided.
+#[test]
+fn an_addition_that_went_on_from_a_newer_sum_before_it_is_published_adds_once() {
+    let add_more = |bench: &Bench<DbxTc>, units| {
+        let mut other = procedure(bench);
+        add(bench, &mut other, 1, units);
+        commit(&mut other);
+    };
+    for when in ["prepared", "looked at again", "decided"] {
+        for bench in benches(&[0, 0]) {
+            let mut worker = procedure_with_notes(&bench);
+            worker.detach().expect("it can be held").hold();
+            add(&bench, &mut worker, 1, 5);
+            touch(&bench, &mut worker, 0);
+            if when == "looked at again" {
+                assert!(worker.detach().expect("as before").prepare().is_ok());
+            }
+            add_more(&bench, 100);
+            let held = worker.detach().expect("as before");
+            match when {
+                "prepared" => assert!(held.prepare().is_ok()),
+                "looked at again" => assert!(held.recheck().is_ok_and(|prepared| prepared.is_some())),
+                _ => {
+                    let staged = worker.stage(&bench.cells).expect("memory");
+                    bench.set(staged.row, 0);
+                    assert_eq!(worker.insert(&bench.cells, Key::Word8(2), staged, OnExists::Refuse), Ok(Inserted::New));
+                }
+            }
+            if when == "decided" {
+                amid(&mut worker, 2, || add_more(&bench, 1000));
+            } else {
+                add_more(&bench, 1000);
+                commit(&mut worker);
+            }
+            assert_eq!(bench.state(&[1]), [1105], "{when}");
+        }
+    }
+}
+
+/// The value is at the very end of where there is room, and the amount the largest.
+#[test]
+fn each_worker_may_add_its_share_at_a_time_to_a_sum_that_has_room() {
+    const WORKERS: i64 = 16;
+    const QUARTER: i64 = i64::MAX / 2;
+    const SHARE: i64 = QUARTER / WORKERS;
+    let is_late = |value, amount| {
+        let Some(bench) = benches(&[0, value]).next() else { return false };
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, amount);
+        touch(&bench, &mut worker, 0);
+        let tids = commit(&mut worker);
+        tids[0] != tids[1]
+    };
+    let (high, low) = (i64::MAX - QUARTER, i64::MIN + QUARTER);
+    assert!(is_late(high, SHARE) && !is_late(high + 1, SHARE) && !is_late(high, SHARE + 1));
+    assert!(is_late(low, -SHARE) && !is_late(low - 1, -SHARE) && !is_late(low, -SHARE - 1));
+    /// Has others find the same room, one in the other, before it adds.
+    struct Nested<'b>(&'b Bench<DbxTc>, i64);
+    impl Redo for Nested<'_> {
+        fn write(&mut self, _: &Table, key: Key<'_>, _: Tid, _: Option<Before>, _: Option<RowPtr>) {
+            let Nested(bench, others) = *self;
+            if key == Key::Word8(0) && others > 0 {
+                let mut worker = procedure(bench);
+                add(bench, &mut worker, 1, SHARE);
+                touch(bench, &mut worker, 0);
+                assert!(matches!(worker.commit(&mut Nested(bench, others - 1)), Ok(Outcome::Committed(_))));
+            }
+        }
+    }
+    for bench in benches(&[0, high]) {
+        let mut worker = procedure(&bench);
+        add(&bench, &mut worker, 1, SHARE);
+        touch(&bench, &mut worker, 0);
+        assert!(matches!(worker.commit(&mut Nested(&bench, WORKERS - 1)), Ok(Outcome::Committed(_))));
+        drop(worker);
+        assert_eq!(bench.state(&[1]), [high + WORKERS * SHARE]);
     }
 }
 
@@ -235,8 +430,8 @@ fn an_addition_to_a_row_that_was_deleted_meanwhile_refutes_all_of_it() {
         let mut other = bench.worker();
         other.begin(Mode::ReadWrite, Priority::NONE);
         assert!(other.delete(&bench.cells, Key::Word8(1)).expect("nobody is about").is_some());
-        assert!(matches!(other.commit(&mut seriatim_txn::NoRedo), Ok(Outcome::Committed(_))));
-        assert!(worker.commit(&mut seriatim_txn::NoRedo).is_err(), "its row is gone");
+        assert!(matches!(other.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        assert!(worker.commit(&mut NoRedo).is_err(), "its row is gone");
         worker.abort();
         assert_eq!(bench.state(&[0]), [0], "nothing of it was visible");
     }
@@ -263,7 +458,7 @@ fn a_chain_whose_first_piece_is_refuted_leaves_nothing() {
         bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
         bench.change(&mut other, 0, |value| value + 10).expect("nobody is about");
         commit(&mut other);
-        assert!(worker.commit(&mut seriatim_txn::NoRedo).is_err(), "what it changed was changed");
+        assert!(worker.commit(&mut NoRedo).is_err(), "what it changed was changed");
         worker.abort();
         assert_eq!(bench.state(&[0, 1]), [10, 0]);
         let mut worker = procedure(&bench);
@@ -289,7 +484,7 @@ fn snapshots_show_all_of_a_chain_or_nothing() {
         for (reader, shown) in [(&mut before, [0, 0]), (&mut after, [1, 5])] {
             let seen = [0, 1].map(|id| bench.read(reader, id).expect("a snapshot").expect("it is there"));
             assert_eq!(seen, shown);
-            assert!(matches!(reader.commit(&mut seriatim_txn::NoRedo), Ok(Outcome::Committed(_))));
+            assert!(matches!(reader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         }
     }
 }
@@ -386,7 +581,7 @@ fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
         assert_eq!(shown(&bench, &mut early, 5), before, "it is kept while it is read");
         let now = (vec![Some(119), None, Some(22), Some(13), Some(44)], vec![119, 22, 13, 44]);
         assert_eq!(shown(&bench, &mut reader(&bench), 5), now);
-        assert!(matches!(early.commit(&mut seriatim_txn::NoRedo), Ok(Outcome::Committed(_))));
+        assert!(matches!(early.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
     }
 }
 

@@ -373,13 +373,14 @@ impl<O: Origin> Optimistic<O> {
         Ok(Linked::Linked)
     }
 
-    /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node version is to move.
+    /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node version is to move. Whether the
+    /// attempt was rebased.
     ///
     /// # Errors
     /// A conflict; `abort` unlinks again.
     #[cold]
-    pub(crate) fn link_deferred(&mut self) -> Result<(), OpError> {
-        self.validate_executed()?;
+    pub(crate) fn link_deferred(&mut self) -> Result<bool, OpError> {
+        let rebased = self.validate_executed()?;
         for at in 0..self.base.writes.deferred.len() {
             let Deferred { record, .. } = self.base.writes.deferred[at];
             let Some(entry) = self.base.writes.find(record) else { continue };
@@ -400,7 +401,7 @@ impl<O: Origin> Optimistic<O> {
             }
         }
         self.base.writes.clear_deferred();
-        Ok(())
+        Ok(rebased)
     }
 
     /// An insert that met a linked record: live, deleted, or a placeholder.

@@ -50,7 +50,7 @@ pub(crate) trait Variant: Send {
         Ok(())
     }
 
-    /// Writes were taken back, or told of.
+    /// Writes were taken back, told of, or merged into newer row versions before the commit.
     fn rolled_back(&mut self) {}
 
     /// A transaction has begun; the worker is online.
@@ -295,8 +295,8 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     #[inline]
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        if !self.attempt.base.writes.deferred.is_empty() {
-            self.attempt.link_deferred()?;
+        if !self.attempt.base.writes.deferred.is_empty() && self.attempt.link_deferred()? {
+            self.variant.rolled_back();
         }
         self.variant.commit(&mut self.attempt, redo)
     }
@@ -349,15 +349,20 @@ impl<V: Variant> Detach for Worker<V> {
     }
 
     fn prepare(&mut self) -> Result<Prepared, OpError> {
-        self.attempt.validate_executed()?;
+        if self.attempt.validate_executed()? {
+            self.variant.rolled_back();
+        }
         let prepared = self.attempt.prepared();
         self.attempt.announce(&prepared);
         Ok(prepared)
     }
 
     fn recheck(&mut self) -> Result<Option<Prepared>, OpError> {
-        let rebased = self.attempt.validate_executed()?;
-        Ok(rebased.then(|| self.attempt.prepared()))
+        if !self.attempt.validate_executed()? {
+            return Ok(None);
+        }
+        self.variant.rolled_back();
+        Ok(Some(self.attempt.prepared()))
     }
 
     fn may_wait(&mut self) {

@@ -1,6 +1,8 @@
 //! Which commits a snapshot shows: those of its session, those that it was told to read after, and, where snapshots are made every so
 //! often, of others what had committed when it was made.
 
+use std::time::Duration;
+
 use seriatim::procedure::ExecutionMode;
 use seriatim::{
     Database, Epoch, Handle, Receipt, Session, Table, Tid, TransactError, TransactionOptions, available_protocols,
@@ -106,6 +108,25 @@ fn a_session_that_reads_after_a_receipt_sees_what_that_is_of() {
         let made = db.statistics().snapshot_ages.map(|ages| ages.taken());
         assert_eq!(made.is_some_and(|taken| taken > 3), is_eventual);
     });
+}
+
+/// One that nobody else takes is of the present.
+#[test]
+fn snapshots_are_counted_whether_they_are_offered_or_made_for_their_reader() {
+    for protocol in available_protocols() {
+        if !protocol.options.iter().any(|knob| knob.name == WANTED) {
+            continue;
+        }
+        let builder = Database::builder().protocol(protocol.name).protocol_option(WANTED, 1_000_000);
+        let db = builder.step_helpers(true).open().expect("it opens");
+        let counters = db.create::<Counter>().expect("new");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 0, n: 0 })).expect("alone");
+        (0..5).for_each(|_| assert_eq!(counted(&mut session, &counters), 0));
+        let ages = db.statistics().snapshot_ages.expect("some are offered");
+        assert_eq!(ages.taken(), 5);
+        assert!(ages.quantile(1.0) <= Duration::from_nanos(1024), "{:?}", ages.quantile(1.0));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use seriatim::clock::Instant;
 use seriatim::thread;
 
 use super::{Case, Plan, Tally, settings};
+use crate::Setting;
 
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +35,16 @@ pub type Totals = BTreeMap<String, Tally>;
 /// # Errors
 /// What has never happened, and where.
 pub fn covered(totals: &Totals, plan: Plan) -> Result<(), String> {
-    let lacks = |setting: String| {
-        let never = totals.get(&setting).copied().unwrap_or_default().never(plan);
+    let lacks = |setting: &Setting| {
+        let tally = totals.get(&setting.to_string()).copied().unwrap_or_default();
+        let mut never = tally.never(plan);
+        if setting.gives_pieces() && tally.calls == 0 {
+            never.push("call of a procedure");
+        }
         (!never.is_empty()).then(|| format!("{setting}: no {}", never.join(", no ")))
     };
     // Those with queued decisions are a few cases of a window each: too few for every kind of change.
-    let lacking: Vec<String> =
-        settings(0).iter().filter(|setting| !setting.queued).filter_map(|setting| lacks(setting.to_string())).collect();
+    let lacking: Vec<String> = settings(0).iter().filter(|setting| !setting.queued).filter_map(lacks).collect();
     if lacking.is_empty() { Ok(()) } else { Err(format!("{plan:?} tested too little: {}", lacking.join("; "))) }
 }
 

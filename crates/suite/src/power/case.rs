@@ -52,6 +52,8 @@ pub struct Tally {
     pub closes: u64,
     /// Commits that changed something.
     pub commits: u64,
+    /// Those of them that were calls of a procedure.
+    pub calls: u64,
     /// Results that were answered.
     pub answers: u64,
     /// Commits that a power cut took back.
@@ -77,6 +79,7 @@ impl AddAssign for Tally {
         self.kills += other.kills;
         self.closes += other.closes;
         self.commits += other.commits;
+        self.calls += other.calls;
         self.answers += other.answers;
         self.taken_back += other.taken_back;
         self.checkpoints += other.checkpoints;

@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Waker};
 use seriatim::test_support;
 use seriatim::{
     Committed, Database, Durability, DynHandle, Freshness, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
-    TransactError, Transaction,
+    TransactError, Transaction, procedures,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use super::case::{Plan, Tally};
 use super::model::{Model, Verdict};
+use super::moved::{self, move_amount};
 use super::schema::{KINDS, definition};
 use super::script::{Author, Op, Runner, Seen};
 use super::verify::{self, Declared, Known};
@@ -114,7 +115,9 @@ impl CrashRun<'_> {
             faulted: false,
             broken: false,
             full: false,
+            calls: false,
         };
+        self.register(&mut work)?;
         for _ in 0..self.rng.below(ACTIONS_MAX) {
             if !self.process.is_alive() {
                 break;
@@ -164,8 +167,12 @@ impl CrashRun<'_> {
         let lane = self.rng.below(sessions.len() as u64) as usize;
         match self.rng.below(100) {
             0..42 => {
-                let program = self.program(work);
-                let submitted = self.submit(&mut sessions[lane], work, program);
+                let submitted = if work.calls && work.parked.is_empty() && self.rng.percent(40) {
+                    self.call(&mut sessions[lane])
+                } else {
+                    let program = self.program(work);
+                    self.submit(&mut sessions[lane], work, program)
+                };
                 let saw = self.take(work, submitted)?;
                 work.shown[lane] = work.shown[lane].map(|shown| shown.max(saw));
                 Ok(())
@@ -202,6 +209,28 @@ impl CrashRun<'_> {
 
     fn submit(&mut self, session: &mut Session, work: &Work<'_>, program: Vec<Op>) -> Submitted {
         submit(&self.db, session, &work.tables, program)
+    }
+
+    /// Registers the procedure, where it is published in steps and its tables are there.
+    fn register(&self, work: &mut Work<'_>) -> Result<(), String> {
+        let are_there = moved::TABLES.iter().all(|&table| work.tables[table].is_some());
+        if self.db.protocol().capabilities.pieces && are_there && !work.calls {
+            self.db.register(procedures![move_amount]).map_err(|error| format!("it is not registered: {error}"))?;
+            work.calls = true;
+        }
+        Ok(())
+    }
+
+    /// Calls it: nothing of what it saw is told.
+    fn call(&mut self, session: &mut Session) -> Submitted {
+        let (keys, groups) = (u64::from(self.known.domain.keys), u64::from(self.known.domain.groups));
+        let (from, to) = (self.rng.below(keys) as u32, self.rng.below(keys) as u32);
+        let (group, amount) = (self.rng.below(groups) as u16, self.rng.range(1, 50) as i64);
+        let program = moved::program(from, group, to, amount);
+        let (seen, epoch) = (self.model.try_out(&program).seen, self.db.epoch_now());
+        let pending = session.submit_call(move_amount, &(from.into(), group, to.into(), amount));
+        self.tally.calls += u64::from(matches!(pending.decided(), Some(Ok(_))));
+        Submitted { program, epoch, seen, pending }
     }
 
     /// Tells the oracle of a submitted transaction; the newest commit that it depends on, or 0.
@@ -532,7 +561,7 @@ impl CrashRun<'_> {
             Ok(handle) => {
                 self.known.tables[table] = Declared::Yes(handle.number());
                 work.tables[table] = Some(handle);
-                Ok(())
+                self.register(work)
             }
             Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
                 self.known.tables[table] = Declared::Perhaps;
@@ -651,6 +680,8 @@ struct Work<'s> {
     broken: bool,
     /// Whether the disk is, or will be, full.
     full: bool,
+    /// Whether the procedure is registered.
+    calls: bool,
 }
 
 /// Lets an operation of the disk fail, one of the next `most` of its kind.

@@ -18,6 +18,7 @@ mod crash_run;
 pub mod directory;
 mod logged;
 mod model;
+mod moved;
 mod schema;
 mod script;
 mod verify;

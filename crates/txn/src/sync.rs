@@ -1,0 +1,68 @@
+//! The words of [`Windows`](crate::Windows), and how a thread waits for one: the standard atomics and the backoff of all, or loom's words and
+//! turns when windows are model-checked (`--cfg loom`).
+//!
+//! loom gives a sequentially consistent store or exchange no more than a release. Of two threads that each do one and then load what the
+//! other has written, all of it sequentially consistent, the memory model promises that one finds the other, as if there was a fence in between. So loom's words
+//! have one there, and nothing else of them differs from loom's own.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::AtomicU32;
+
+/// Waits while this holds, as long as it takes.
+pub(crate) fn wait_while(mut condition: impl FnMut() -> bool) {
+    #[cfg(loom)]
+    while condition() {
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    {
+        let mut backoff = seriatim_base::Backoff::new();
+        while condition() {
+            if !backoff.wait() {
+                backoff = seriatim_base::Backoff::new();
+            }
+        }
+    }
+}
+
+/// loom's word with a fence behind what is sequentially consistent and stores.
+#[cfg(loom)]
+#[derive(Debug, Default)]
+pub(crate) struct AtomicU32(loom::sync::atomic::AtomicU32);
+
+#[cfg(loom)]
+use loom::sync::atomic::{Ordering, fence};
+
+#[cfg(loom)]
+impl AtomicU32 {
+    pub(crate) fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+
+    pub(crate) fn store(&self, value: u32, order: Ordering) {
+        self.0.store(value, order);
+        AtomicU32::end(order);
+    }
+
+    pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        let before = self.0.fetch_add(value, order);
+        AtomicU32::end(order);
+        before
+    }
+
+    pub(crate) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_sub(value, order)
+    }
+
+    pub(crate) fn fetch_max(&self, value: u32, order: Ordering) -> u32 {
+        let before = self.0.fetch_max(value, order);
+        AtomicU32::end(order);
+        before
+    }
+
+    fn end(order: Ordering) {
+        if order == Ordering::SeqCst {
+            fence(Ordering::SeqCst);
+        }
+    }
+}

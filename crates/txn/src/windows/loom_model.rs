@@ -1,0 +1,61 @@
+//! Windows in every interleaving and under every reordering that the memory model allows, by loom: opened and closed by the code that
+//! ships.
+//!
+//! What a worker writes in a window is a loom cell, which reports every access that is not ordered with that of who has closed them.
+//! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-txn --release --lib loom`.
+
+use super::*;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+struct Shared {
+    windows: Windows,
+    by_worker: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: it has no thread of its own.
+unsafe impl Send for Shared {}
+
+/// Workers each open one window, and others each close them once.
+fn model(workers: u16, closers: usize) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let by_worker = [UnsafeCell::new(0), UnsafeCell::new(0)];
+        let shared = Arc::new(Shared { windows: Windows::default(), by_worker });
+        shared.windows.allow(workers.into());
+        let openers = (0..workers).map(|worker| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let _window = shared.windows.open(WorkerId(worker));
+                // SAFETY: what the model checks.
+                shared.by_worker[usize::from(worker)].with_mut(|steps| unsafe { *steps += 1 });
+            })
+        });
+        let mut threads: Vec<_> = openers.collect();
+        let close = |shared: &Shared| {
+            let _closed = shared.windows.close();
+            // SAFETY: what the model checks.
+            shared.by_worker.iter().for_each(|steps| steps.with(|steps| assert!(unsafe { *steps } <= 1)));
+        };
+        threads.extend((1..closers).map(|_| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || close(&shared))
+        }));
+        close(&shared);
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn loom_who_closes_windows_meets_none_that_is_open() {
+    model(2, 1);
+}
+
+#[test]
+fn loom_several_who_close_windows_let_one_that_waits_be_opened() {
+    model(1, 2);
+}
