@@ -8,7 +8,7 @@ use clap::ArgMatches;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
-use seriatim::{Batch, Database, Durability, rng};
+use seriatim::{Batch, Database, Durability, Statistics, rng};
 use seriatim_base::{say, talk};
 use seriatim_workload::{Entry, Loading, Workload, roofline};
 
@@ -76,14 +76,11 @@ fn check_batch(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Refuses names of tables that the workload does not have.
-fn check_names(matches: &ArgMatches, db: &Database) -> Result<(), Failure> {
-    let tables: Vec<String> = db.statistics().tables.into_iter().map(|table| table.name).collect();
-    match matches.get_many::<String>("hot-tables").into_iter().flatten().find(|name| !tables.contains(name)) {
-        Some(name) => {
-            Err(Failure::Usage(format!("there is no table {name:?} to be hot; there is {}", tables.join(", "))))
-        }
-        None => Ok(()),
-    }
+fn check_names(db: &Database) -> Result<(), Failure> {
+    let Statistics { tables, hot_tables_missing, .. } = db.statistics();
+    let Some(name) = hot_tables_missing.first() else { return Ok(()) };
+    let tables: Vec<String> = tables.into_iter().map(|table| table.name).collect();
+    Err(Failure::Usage(format!("there is no table {name:?} to be hot; there is {}", tables.join(", "))))
 }
 
 /// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need to keep it busy
@@ -138,7 +135,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         // A seed is to give one result.
         Some(_) => simulated::at(0.0, || load(&db, workload.as_ref(), 1))?,
     }
-    check_names(matches, &db)?;
+    check_names(&db)?;
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
     let bytes = wanted.unwrap_or_else(|| expected_growth(entry.name, &plan));
     if bytes > 0 {

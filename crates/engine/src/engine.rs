@@ -535,13 +535,15 @@ impl Engine {
 
     /// What the database has done so far.
     pub fn statistics(&self) -> Statistics {
-        let memory = &self.inner.environment.memory;
+        let (memory, sets) = (&self.inner.environment.memory, self.inner.sets());
+        let is_missing = |name: &&String| !sets.iter().flat_map(|set| set.physical()).any(|table| table.name == **name);
         let mut statistics = Statistics {
             memory_bytes: memory.in_use_bytes(),
             transaction_bytes: memory.noted_bytes(),
             reserved_bytes: memory.reserved_bytes(),
             memory_limit: self.inner.memory_limit,
-            tables: self.inner.sets().iter().map(|set| self.inner.table_statistics(set)).collect(),
+            tables: sets.iter().map(|set| self.inner.table_statistics(set)).collect(),
+            hot_tables_missing: self.inner.options.hot_tables.iter().filter(is_missing).cloned().collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
             queue: self.inner.queue.as_ref().map(Queue::statistics),
             snapshot_ages: self.inner.environment.epochs.snapshots().eventual().map(|_| SnapshotAges::default()),

@@ -192,6 +192,14 @@ pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Resul
         let what = format!("either the tables are named whose rows are hot, or option {HOT} is given, not both");
         return Err(OpenError::Invalid(what));
     }
+    let knob = |name: &str| info.options.iter().find(|knob| knob.name == name);
+    if let (Some(failures), Some(kept)) = (knob(HOT_FAILURES), knob(HOT_FAILURES_KEPT))
+        && let (most, Some(value)) = (options.get(failures), options.given(kept))
+        && value > most
+    {
+        let what = format!("option {HOT_FAILURES_KEPT} is at most {HOT_FAILURES}, which is {most}, not {value}");
+        return Err(OpenError::Invalid(what));
+    }
     match without_validation {
         true => options.without_validation(info).map_err(OpenError::Option),
         false => Ok(options),
@@ -200,6 +208,9 @@ pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Resul
 
 /// The option that says which rows are hot, of protocols that tell them apart.
 const HOT: &str = "hot";
+/// Their options that say how many failures make a row hot, and keep it so.
+const HOT_FAILURES: &str = "hot_failures";
+const HOT_FAILURES_KEPT: &str = "hot_failures_kept";
 
 macro_rules! selector {
     ($($protocol:ident => $type:path,)*) => {
@@ -279,6 +290,19 @@ mod tests {
             assert_eq!(refused(protocol.name, unvalidated).is_none(), has("validate"), "{}", protocol.name);
         }
         assert!(refused("htcc", twice).is_some_and(|said| said.contains("not both")));
+        // Each is in its range.
+        let with = |given: &[(&str, u64)]| {
+            let protocol_options = given.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+            let settings =
+                Settings { protocol: "htcc".to_owned(), workers: 1, protocol_options, ..Settings::default() };
+            settings.open().err().map(|error| error.to_string())
+        };
+        assert_eq!(with(&[("hot_failures", 5)]), None, "fewer keep it hot then");
+        assert_eq!(with(&[("hot_failures", 5), ("hot_failures_kept", 5)]), None);
+        for given in [&[("hot_failures_kept", 101)][..], &[("hot_failures_kept", 6), ("hot_failures", 5)]] {
+            let said = with(given).expect("it is refused");
+            assert!(said.contains("hot_failures_kept is at most hot_failures, which is"), "{said}");
+        }
         assert!(refused("dbx", named).is_some_and(|said| said.contains("has no option \"hot tables\"")));
     }
 

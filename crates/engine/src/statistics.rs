@@ -50,6 +50,8 @@ pub struct Statistics {
     pub memory_limit: Option<usize>,
     /// What each table holds, in order of creation. Exact when no transaction is in the middle of its commit.
     pub tables: Vec<TableStatistics>,
+    /// Names given to `Builder::hot_tables` that no table or index has, or not yet.
+    pub hot_tables_missing: Vec<String>,
     /// Transactions that are open now for longer than `Builder::transaction_age_max`, and cannot
     /// be ended: a closure that does not return, or a call of an explicit transaction. What others delete and replace meanwhile is
     /// kept for them and counts in `memory_bytes`.
@@ -195,6 +197,7 @@ impl Statistics {
             transaction_bytes: self.transaction_bytes,
             memory_limit: self.memory_limit,
             tables: self.tables.clone(),
+            hot_tables_missing: self.hot_tables_missing.clone(),
             reserved_bytes: self.reserved_bytes,
             overdue: self.overdue,
             snapshot_ages: self.snapshot_ages.as_ref().map(|ages| ages.since(earlier.snapshot_ages.as_ref())),

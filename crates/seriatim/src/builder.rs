@@ -50,7 +50,7 @@ impl Builder {
 
     /// Rows of these tables are hot from their first commit on, and no others ever, under a protocol that locks hot rows when they are accessed
     /// (`htcc`); in place of its option `hot`. Default: none, the protocol finds out. Opening fails under other protocols; a name that no table
-    /// gets does nothing.
+    /// gets does nothing, and is told by [`Statistics::hot_tables_missing`](crate::Statistics::hot_tables_missing).
     ///
     /// ```
     /// use seriatim::Database;

@@ -56,7 +56,7 @@ const HOT: &str = "hot";
 /// All of them, and where one thread has several transactions it would wait for itself.
 const HOT_ALL: [(&str, u64); 4] = [(HOT, 2), ("lock_steps", 6), ("repair_from", 0), ("repair_share_max", 100)];
 const HOT_SOON: [(&str, u64); 4] =
-    [("hot_period", 1), ("hot_failures", 1), ("hot_failures_kept", 2), ("repair_from", 0)];
+    [("hot_period", 1), ("hot_failures", 2), ("hot_failures_kept", 2), ("repair_from", 0)];
 
 impl Setting {
     /// A protocol on a back end, as it is by default.

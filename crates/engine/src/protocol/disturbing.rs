@@ -1,4 +1,5 @@
-//! A protocol for tests: the one that repairs, with workers before whose commits others do something, as [`MEANWHILE`] says.
+//! A protocol for tests: the one that repairs, with workers before whose commits others do something, as [`MEANWHILE`] says, and before
+//! whose accesses ([`before_accesses`]).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -18,6 +19,22 @@ pub const NAME: &str = "disturbed";
 thread_local! {
     /// How many repairs commits of this thread asked for.
     pub static REPAIRS: Cell<u32> = const { Cell::new(0) };
+    static BEFORE: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
+}
+
+/// Runs `work`, and `others` before each access and each commit of this thread's transactions in it; what these do is not interrupted.
+pub fn before_accesses<R>(others: impl FnMut() + 'static, work: impl FnOnce() -> R) -> R {
+    BEFORE.set(Some(Box::new(others)));
+    let result = work();
+    BEFORE.set(None);
+    result
+}
+
+fn others() {
+    if let Some(mut others) = BEFORE.take() {
+        others();
+        BEFORE.set(Some(others));
+    }
 }
 
 pub(super) struct Disturbed {
@@ -27,17 +44,42 @@ pub(super) struct Disturbed {
 impl Worker for Disturbed {
     delegate! {
         fn begin(&mut self, mode: Mode, priority: Priority);
-        fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError>;
-        fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
-        fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError>;
-        fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError>;
-        fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
-        fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError>;
         fn abort(&mut self);
         fn repair(&mut self) -> Option<&mut dyn Repair>;
     }
 
+    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        others();
+        self.inner.read(table, key, columns)
+    }
+
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
+        others();
+        self.inner.insert(table, key, staged, exists)
+    }
+
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
+        others();
+        self.inner.update(table, key, columns)
+    }
+
+    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
+        others();
+        self.inner.add(table, key, addition)
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
+        others();
+        self.inner.delete(table, key)
+    }
+
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        others();
+        self.inner.scan_next(table, scan, columns)
+    }
+
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        others();
         if let Some(meanwhile) = MEANWHILE.with_borrow_mut(VecDeque::pop_front) {
             // What others commit meanwhile is disturbed by nobody.
             let rest = MEANWHILE.take();

@@ -69,7 +69,7 @@ pub(super) const FAILURES_KEPT: Knob = Knob {
     default: 10,
     min: 1,
     max: 1_000_000_000,
-    about: "how many failures in a period keep a record hot",
+    about: "how many failures in a period keep a record hot: at most `hot_failures`, and that many where those are fewer than the default",
     source: "ours: a tenth of hot_failures, as those who wait for a lock fail less often than those who are refuted",
 };
 pub(super) const RECORDS_MAX: Knob = Knob {
@@ -174,7 +174,7 @@ impl Heat {
             lock_steps: options.get(lock_steps) as u32,
             epochs: options.get(&PERIOD),
             failures: options.get(&FAILURES) as u32,
-            failures_kept: options.get(&FAILURES_KEPT) as u32,
+            failures_kept: options.get(&FAILURES_KEPT).min(options.get(&FAILURES)) as u32,
             records_max: options.get(&RECORDS_MAX) as usize,
             period: AtomicU64::new(0),
             helper: Mutex::default(),

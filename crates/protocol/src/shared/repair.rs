@@ -11,7 +11,7 @@ use super::optimistic::{Optimistic, Read};
 use super::origin::Origin;
 use super::record_header::{self, TidWord};
 use super::table_ref::TableRef;
-use super::writes::Link;
+use super::writes::{Link, Write};
 
 /// A record that a run of an operation touched, its own writes included.
 #[derive(Clone, Copy, Debug)]
@@ -104,18 +104,26 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Tells each record that runs of an operation touched, by address, with the iteration. `None` instead of one where they saw an absence or a range,
-    /// or the record has left its index, or may be leaving it: its key may be another record's.
+    /// or the record has left its index, or may be leaving it: its key may be another record's. Also one that is to be written, as long as it has no
+    /// row: only what this attempt has linked nobody else takes out.
     pub(crate) fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
         for touch in self.touches.iter() {
             if let Some(iteration) = of(touch.by) {
                 // The garbage collector locks a record without a row, takes it out of its index, and marks it at last.
                 let word = touch.word();
-                let stays = !(word.is_absent() || word.is_locked()) || self.base.writes.find(touch.record).is_some();
+                let stays = !(word.is_absent() || word.is_locked()) || self.has_linked(touch.record);
                 visit(iteration, stays.then_some(touch.record.addr()));
             }
         }
         self.node_set.iter().filter_map(|entry| of(entry.by)).for_each(|iteration| visit(iteration, None));
+    }
+
+    /// Whether this attempt linked the record, for a write that stands or was undone.
+    fn has_linked(&self, record: RecordPtr) -> bool {
+        let writes = &self.base.writes;
+        let links = |write: &Write<O>| write.record.addr() == record.addr() && write.link == Link::Own;
+        writes.find(record).is_some_and(|at| links(&writes.entries()[at])) || writes.undone.iter().any(links)
     }
 
     /// All runs that touched anything, by operations.

@@ -1,7 +1,7 @@
 //! Who was in whose way.
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Contender, HotRow, RetryPolicy, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Contender, Database, HotRow, RetryPolicy, Table, Tx, procedure, procedures};
 
 use crate::common::{each, person};
 
@@ -92,6 +92,14 @@ fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
         next_epoch();
         assert_eq!(next_epoch(), []);
     });
+}
+
+#[test]
+fn names_of_hot_tables_that_are_not_there_are_told() {
+    let db = Database::builder().protocol("htcc").hot_tables(["counter", "countre"]).open().expect("valid");
+    assert_eq!(db.statistics().hot_tables_missing, ["counter", "countre"]);
+    db.create::<Counter>().expect("valid");
+    assert_eq!(db.statistics().hot_tables_missing, ["countre"]);
 }
 
 #[test]

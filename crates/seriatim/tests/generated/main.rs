@@ -1,5 +1,6 @@
 //! What `#[procedure]` generates: straight code does what its source says, on real tables.
 
+mod flips;
 mod fragments;
 mod orders;
 mod passes;

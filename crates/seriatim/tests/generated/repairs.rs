@@ -1,14 +1,15 @@
 //! Repairs by the protocol that repairs: what they give and leave is what a full execution gives and leaves, and no more runs are made again
 //! than have to be.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::thread;
 
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{
     Abort, Builder, Committed, Database, Rng, Session, Table, TransactError, Tx, procedure, procedures, rng,
 };
-use seriatim_engine::protocol::disturbing::{NAME, REPAIRS};
+use seriatim_engine::protocol::disturbing::{NAME, REPAIRS, before_accesses};
 use seriatim_engine::protocol::repairing::MEANWHILE;
 use seriatim_history::{Promises, check};
 
@@ -235,6 +236,28 @@ fn wander(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
+/// Makes marks, takes them away and makes them again, without a look before. A step is a place and what to do there.
+#[procedure]
+fn renew(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
+    tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
+    let mut all = Vec::new();
+    for step in steps {
+        let (place, what) = (*step % 6, *step / 6);
+        if what != 0 {
+            let gone = tx.delete_if::<Mark>(place)?;
+            if gone {
+                all.push(1);
+            }
+        }
+        if what != 1 {
+            tx.insert(Mark { id: place, left: 1 })?;
+            tx.delete::<Mark>(place)?;
+            tx.insert(Mark { id: place, left: 2 })?;
+        }
+    }
+    Ok(all)
+}
+
 /// What was found in one run of the inner loop is noted in the next.
 #[procedure]
 fn carry(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
@@ -304,6 +327,27 @@ fn push_on(tx: &Tx, from: u32) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
+/// Adds to the sum that a link names, one of two.
+#[procedure]
+fn choose(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    let link = tx.require::<Link>(id)?;
+    let mut n = u64::from(link.to);
+    if link.to == 1 {
+        let left = tx.update::<Sum>(1, |noted| {
+            noted.n = (noted.n + 1) % 1000;
+            noted.n
+        })?;
+        n += left;
+    } else {
+        let left = tx.update::<Sum>(2, |noted| {
+            noted.n = (noted.n + 1) % 1000;
+            noted.n
+        })?;
+        n += left;
+    }
+    Ok(n)
+}
+
 /// Adds up the cells, and notes the sum with what a link leads to.
 #[procedure]
 fn total(tx: &Tx, id: u32) -> Result<u64, Abort> {
@@ -331,7 +375,7 @@ fn open_unchecked(builder: Builder) -> (Database, Session) {
     let links = db.create::<Link>().expect("a valid table");
     let sums = db.create::<Sum>().expect("a valid table");
     let accounts = db.create::<Account>().expect("a valid table");
-    db.register(procedures![chase, mark, add_up, order, walk, wander, carry, push_on, book, total])
+    db.register(procedures![chase, mark, add_up, order, walk, wander, renew, carry, push_on, book, choose, total])
         .expect("sound procedures");
     let mut session = db.session();
     let load = session.transact(|tx| {
@@ -351,7 +395,7 @@ fn contents(db: &Database) -> Vec<(u64, u64, u64)> {
     let (cells, entries, lines) = (db.table::<Cells>(), db.table::<Entry>(), db.table::<Line>());
     let (cells, entries) = (cells.expect("it is there"), entries.expect("it is there"));
     let (lines, sums) = (lines.expect("it is there"), db.table::<Sum>().expect("it is there"));
-    let accounts = db.table::<Account>().expect("it is there");
+    let (accounts, marks) = (db.table::<Account>().expect("it is there"), db.table::<Mark>().expect("it is there"));
     let read = db.session().transact(|tx| {
         let mut all = Vec::new();
         for row in tx.scan(&cells, ..) {
@@ -364,6 +408,9 @@ fn contents(db: &Database) -> Vec<(u64, u64, u64)> {
         }
         for id in 0..5 {
             all.push((2, u64::from(id), tx.require(&sums, &id)?.n()));
+        }
+        for id in 0..6 {
+            all.extend(tx.get(&marks, &id)?.map(|marked| (1 << 33, u64::from(id), marked.left())));
         }
         for id in 0..3 {
             let account = tx.require(&accounts, &id)?;
@@ -379,18 +426,28 @@ fn contents(db: &Database) -> Vec<(u64, u64, u64)> {
     read.expect("nobody is about").into_value()
 }
 
-/// Changes something, the same for the same seed.
-fn disturb(db: &Database, seed: u64) {
+/// Changes something, the same for the same seed, or lets time pass: records become hot or cold, and what was deleted leaves its index. `false`
+/// if a lock was in the way.
+fn disturb(db: &Database, seed: u64) -> bool {
     let mut rng = Rng::from_seed(seed);
     let (cells, entries, lines) = (db.table::<Cells>(), db.table::<Entry>(), db.table::<Line>());
     let (cells, entries) = (cells.expect("it is there"), entries.expect("it is there"));
     let (lines, links) = (lines.expect("it is there"), db.table::<Link>().expect("it is there"));
     let (id, n) = (rng.below(6) as u32, rng.below(50));
-    let accounts = db.table::<Account>().expect("it is there");
-    let what = rng.below(12);
+    let (accounts, marks) = (db.table::<Account>().expect("it is there"), db.table::<Mark>().expect("it is there"));
+    let what = rng.below(18);
+    if what > 14 {
+        db.step();
+        return true;
+    }
     let change = |tx: &Tx| {
+        if tx.attempt() > 1 {
+            return Err(tx.abort("somebody holds a lock"));
+        }
         let account = id % 3;
         match what {
+            12 => tx.put(&marks, &Mark { id, left: n })?,
+            13 | 14 => drop(tx.delete(&marks, &id)?),
             8 => tx.add(&accounts, &account, AccountRow::TURNOVER, n).map(|_| ())?,
             9 => tx.update(&accounts, &account, |row| row.set_visits(n)).map(drop)?,
             10 => tx.update(&accounts, &account, |row| row.set_rate(n % 4)).map(drop)?,
@@ -408,7 +465,7 @@ fn disturb(db: &Database, seed: u64) {
         }
         Ok(())
     };
-    db.session().transact(change).expect("nobody holds a lock");
+    db.session().transact(change).is_ok()
 }
 
 type Call = fn(&mut Session, &Vec<u32>) -> Result<Vec<u64>, String>;
@@ -418,12 +475,13 @@ fn value(result: Result<Committed<Vec<u64>>, TransactError>) -> Result<Vec<u64>,
 }
 
 /// Calls, each with the number of steps that it knows.
-const CALLS: [(Call, u64); 8] = [
+const CALLS: [(Call, u64); 9] = [
     (|session, ids| value(session.call(chase, ids)), 6),
     (|session, steps| value(session.call(add_up, steps)), 6),
     (|session, steps| value(session.call(order, steps)), 6),
     (|session, steps| value(session.call(walk, steps)), 108),
     (|session, steps| value(session.call(wander, steps)), 24),
+    (|session, steps| value(session.call(renew, steps)), 18),
     (|session, ids| value(session.call(carry, ids)), 6),
     (|session, ids| value(session.call(push_on, &ids[0])), 6),
     (|session, steps| value(session.call(book, steps)), 36),
@@ -434,37 +492,57 @@ fn whatever_it_takes() -> Builder {
     Database::builder().protocol(NAME).protocol_option("repair_share_max", 100)
 }
 
-/// Calls procedures while others change rows before their commits, and compares with calls one after the other. How many repairs there
-/// were.
-fn compare(builder: Builder, rounds: u32, seed: u64) -> u32 {
+/// Calls procedures while others change rows before their accesses and commits, and compares with calls one after the other. How many repairs
+/// there were, and rows that were found hot after a call.
+fn compare(builder: Builder, rounds: u32, seed: u64) -> (u32, usize) {
     let mut rng = Rng::from_seed(seed);
+    let builder = builder.step_helpers(true).track_contention(true);
     let (repaired, mut session) = open(builder.record_history(true));
-    let (serial, mut other) = open(Database::builder());
+    let (serial, mut other) = open(Database::builder().step_helpers(true));
+    let mut hot = 0;
     REPAIRS.set(0);
     for round in 0..rounds {
         let (call, range) = CALLS[rng.below(CALLS.len() as u64) as usize];
         let steps: Vec<u32> = (0..1 + rng.below(6)).map(|_| rng.below(range) as u32).collect();
-        let seeds: Vec<u64> = (0..rng.below(4)).map(|_| rng.next_u64()).collect();
-        let done = Rc::new(Cell::new(0));
-        let disturbances = seeds.iter().map(|&seed| {
+        if rng.percent(50) {
+            // What is deleted now may leave its index at any moment of the call.
+            let online = repaired.session().transact(|_| {
+                repaired.step();
+                Ok(())
+            });
+            online.expect("it does nothing");
+        }
+        let done = Rc::new(RefCell::new(Vec::new()));
+        let disturbance = |seed: u64| {
             let (db, done) = (repaired.clone(), Rc::clone(&done));
-            Box::new(move || {
-                disturb(&db, seed);
-                done.set(done.get() + 1);
-            }) as Box<dyn FnOnce()>
-        });
-        MEANWHILE.set(disturbances.collect());
-        let got = call(&mut session, &steps);
+            move || {
+                // On a thread of their own: nobody disturbs them, and what they touch is not taken for the call's.
+                let disturbed = thread::scope(|scope| scope.spawn(|| disturb(&db, seed)).join());
+                done.borrow_mut().extend(disturbed.expect("it ends").then_some(seed));
+            }
+        };
+        let at_commits = (0..rng.below(4)).map(|_| Box::new(disturbance(rng.next_u64())) as Box<dyn FnOnce()>);
+        MEANWHILE.set(at_commits.collect());
+        let at_accesses: Vec<_> = (0..rng.below(4)).map(|_| (rng.below(50), disturbance(rng.next_u64()))).collect();
+        let mut accesses = 0..;
+        let others = move || {
+            let access = accesses.next();
+            at_accesses.iter().filter(|(at, _)| access == Some(*at)).for_each(|(_, disturb)| disturb());
+        };
+        let got = before_accesses(others, || call(&mut session, &steps));
         MEANWHILE.take();
-        seeds[..done.get()].iter().for_each(|&seed| disturb(&serial, seed));
+        for &seed in done.borrow().iter() {
+            assert!(disturb(&serial, seed), "nobody holds a lock");
+        }
         let wanted = call(&mut other, &steps);
         assert_eq!(got, wanted, "seed {seed}, round {round}, {steps:?}");
         assert_eq!(contents(&repaired), contents(&serial), "seed {seed}, round {round}, {steps:?}");
+        hot += repaired.contention().and_then(|contention| contention.hot).map_or(0, |rows| rows.len());
     }
     // What was seen at first and dropped is no part of the history.
     let history = repaired.take_history().expect("it is recorded");
     check(&history, &Promises::STRICT).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    REPAIRS.get()
+    (REPAIRS.get(), hot)
 }
 
 #[test]
@@ -473,12 +551,85 @@ fn repairs_give_and_leave_what_full_executions_do() {
     println!("seed {seed}");
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
         for builder in [whatever_it_takes(), Database::builder().protocol(NAME).protocol_option("repair_all", 1)] {
-            let repairs = compare(builder.htm(mode), 1000, seed);
-            assert!(repairs > 100, "{repairs} repairs");
+            let (repairs, _) = compare(builder.htm(mode), 1000, seed);
+            assert!(repairs > 40, "{repairs} repairs");
         }
-        let repairs = compare(Database::builder().protocol(NAME).htm(mode), 1000, seed);
+        let (repairs, _) = compare(Database::builder().protocol(NAME).htm(mode), 1000, seed);
+        assert!(repairs > 5, "{repairs} repairs");
+    }
+}
+
+/// Repairs hold locks of hot records, which are all there are, or become hot and cold at any moment.
+#[test]
+fn repairs_under_locks_give_and_leave_what_full_executions_do() {
+    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rng::entropy);
+    println!("seed {seed}");
+    for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
+        let (repairs, _) = compare(whatever_it_takes().protocol_option("hot", 2).htm(mode), 1000, seed);
+        assert!(repairs > 5, "{repairs} repairs");
+        // By one conflict hot, and by an epoch without one cold.
+        let soon = [("hot_period", 1), ("hot_failures", 1)];
+        let builder =
+            soon.iter().fold(whatever_it_takes(), |builder, &(name, value)| builder.protocol_option(name, value));
+        let (repairs, hot) = compare(builder.htm(mode), 1000, seed);
+        assert!(repairs > 40 && hot > 40, "{repairs} repairs, {hot} hot rows");
+        // Links and entries are cold.
+        let builder = whatever_it_takes().hot_tables(["cell", "sum", "mark", "line"]);
+        let (repairs, _) = compare(builder.htm(mode), 1000, seed);
         assert!(repairs > 20, "{repairs} repairs");
     }
+}
+
+/// The first two operations of a place write its tombstone; before the third the garbage collector takes that out, and the key gets another record.
+#[test]
+fn what_was_put_over_a_tombstone_is_followed_by_all_of_its_key() {
+    let (db, mut session) = open(whatever_it_takes().htm(HtmMode::Absent).step_helpers(true));
+    let marks = db.table::<Mark>().expect("it is there");
+    session.transact(|tx| tx.insert(&marks, &Mark { id: 3, left: 0 })).expect("it is empty");
+    let (mut deleting, mut online) = (db.session(), db.session());
+    let deleted = online.transact(|_| {
+        deleting.transact(|tx| tx.delete(&marks, &3)).expect("nobody is about");
+        db.step();
+        Ok(())
+    });
+    deleted.expect("it does nothing");
+    let (other, mut accesses) = (db.clone(), 0..);
+    let others = move || {
+        if accesses.next() == Some(3) {
+            other.step();
+        }
+    };
+    let committed = before_accesses(others, || session.call(renew, &vec![3]));
+    assert!(committed.expect("the key is free").value.is_empty());
+    assert_eq!(db.statistics().repairs, 1);
+}
+
+/// A branch that does not run any more leaves no write, and its lock is free before the next commit.
+#[test]
+fn a_branch_that_a_repair_leaves_gives_back_its_lock_at_once() {
+    let (db, mut session) = open(whatever_it_takes().htm(HtmMode::Absent).hot_tables(["sum"]));
+    let (links, sums) = (db.table::<Link>().expect("it is there"), db.table::<Sum>().expect("it is there"));
+    let added = Rc::new(RefCell::new(Vec::new()));
+    let (relinking, adding, noted) = (db.clone(), db.clone(), Rc::clone(&added));
+    let relink = move || {
+        let relink = |tx: &Tx| tx.put(&links, &Link { id: 4, to: 2 });
+        relinking.session().transact(relink).expect("nobody holds a lock");
+    };
+    let add = move || {
+        for id in [1, 2] {
+            let add = |tx: &Tx| match tx.attempt() {
+                1 => tx.update(&sums, &id, |sum| sum.set_n(100)).map(drop),
+                _ => Err(tx.abort("somebody holds a lock")),
+            };
+            noted.borrow_mut().push(adding.session().transact(add).is_ok());
+        }
+    };
+    MEANWHILE.set([Box::new(relink) as Box<dyn FnOnce()>, Box::new(add)].into());
+    let committed = session.call(choose, &4).expect("it is repaired");
+    assert_eq!(*added.borrow(), [true, false]);
+    assert_eq!((committed.value, committed.attempts, db.statistics().repairs), (2 + 1, 1, 1));
+    let left: Vec<_> = contents(&db).into_iter().filter(|row| row.0 == 2 && row.2 > 0).collect();
+    assert_eq!(left, [(2, 1, 100), (2, 2, 1)]);
 }
 
 /// How often and how many runs a call repairs before whose commit these rows of the cells change.

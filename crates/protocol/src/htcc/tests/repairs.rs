@@ -231,6 +231,10 @@ fn runs_tell_the_records_that_they_touched() {
     assert_eq!(of(&mut worker, 6), [written[1]], "its own row");
     repair(&mut worker).forget(Runs::all(5), true);
     assert_eq!(of(&mut worker, 5), []);
+    // What it linked in an earlier pass it takes out itself.
+    run(&mut worker, 5, 0);
+    assert!(put(&cells, &mut worker, ABSENT, 2).is_ok());
+    assert_eq!(of(&mut worker, 5), [written[1]]);
     worker.abort();
     // One without a row may leave its index at any time, and one that has left it is not the key's.
     let mut other = begin(&cells);
@@ -239,13 +243,20 @@ fn runs_tell_the_records_that_they_touched() {
     let mut worker = begin(&cells);
     run(&mut worker, 4, 0);
     assert_eq!(cells.read(&mut worker, 3), Ok(None));
+    run(&mut worker, 5, 0);
+    assert_eq!(put(&cells, &mut worker, 3, 7), Ok(Inserted::New));
     assert_eq!(of(&mut worker, 4), [(0, None)]);
+    assert_eq!(of(&mut worker, 5), [(0, None)], "that it is to be filled keeps it nowhere");
     for _ in 0..4 {
         other.core().local.collect();
         other.collect_garbage(100);
     }
     assert_eq!(word(&cells, 3), None);
-    assert_eq!(of(&mut worker, 4), [(0, None)]);
+    // The key has another record now.
+    run(&mut worker, 6, 0);
+    assert_eq!(put(&cells, &mut worker, 3, 8), Ok(Inserted::New));
+    assert_eq!([4, 5].map(|operation| of(&mut worker, operation)), [[(0, None)], [(0, None)]]);
+    assert!(matches!(of(&mut worker, 6)[..], [(0, Some(_))]));
     worker.abort();
 }
 
