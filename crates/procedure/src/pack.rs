@@ -94,7 +94,7 @@ impl<'b> Unpacker<'b> {
         &mut self,
         inside: impl FnOnce(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
     ) -> Result<T, EvaluationError> {
-        self.depth = self.depth.checked_sub(1).ok_or_else(malformed)?;
+        self.depth = self.depth.checked_sub(1).ok_or_else(|| refused("values that lie too deep in each other"))?;
         let value = inside(self);
         self.depth += 1;
         value
@@ -109,7 +109,7 @@ impl<'b> Unpacker<'b> {
         let value = take(self)?;
         let free = ROOM_PER_BYTE.saturating_mul(before - self.rest.len());
         let beyond = size_of::<T>().max(ROOM_PER_BYTE).saturating_sub(free);
-        self.room = self.room.checked_sub(beyond).ok_or_else(malformed)?;
+        self.room = self.room.checked_sub(beyond).ok_or_else(|| refused("values that take too much memory"))?;
         Ok(value)
     }
 
@@ -150,7 +150,12 @@ pub fn unpack_all<T: Pack>(bytes: &[u8]) -> Result<T, EvaluationError> {
 /// What bytes are that hold no value of the type that was asked for.
 #[cold]
 pub fn malformed() -> EvaluationError {
-    EvaluationError::Type("bytes that are not a value of the procedure's type".to_owned())
+    refused("bytes that are not a value of the procedure's type")
+}
+
+#[cold]
+fn refused(what: &str) -> EvaluationError {
+    EvaluationError::Type(what.to_owned())
 }
 
 /// Appends a length, or the number of a variant.

@@ -87,13 +87,18 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
     let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
-    let packed = |output: &P::Output| Reply::Output(pack_all(output));
+    // A result that its caller could not read is not committed.
+    let packed = |core: &TxCore, output: &P::Output| {
+        let bytes = pack_all(output);
+        let read = unpack_all::<P::Output>(&bytes);
+        read.map(|_| Reply::Output(bytes)).map_err(|error| core.abort(error))
+    };
     let mut body = |core: &mut TxCore| {
         let Some(round) = job.fragment.round else {
             let body = Straight::<P> { handles, arguments: &arguments };
             // What is compiled for the worker notes nothing.
             let output = if job.undo { body.run(&*core)? } else { core.run_body(&body)? };
-            reply = Some(packed(&output));
+            reply = Some(packed(core, &output)?);
             return Ok(());
         };
         let part = Part::new(job.division, job.partitions, job.at, round, &job.fragment.found)
@@ -106,7 +111,8 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
         };
         let is_whole = part.is_whole();
         let made = part.into_made().map_err(|fault| core.abort(fault))?;
-        reply = Some(output.filter(|_| is_whole).map_or(Reply::Found(made), |output| packed(&output)));
+        let output = output.filter(|_| is_whole).map(|output| packed(core, &output)).transpose()?;
+        reply = Some(output.unwrap_or(Reply::Found(made)));
         Ok(())
     };
     let reach = job.at.map_or(PartitionSet::NONE, PartitionSet::one);

@@ -584,6 +584,21 @@ fn pick(tx: &Tx, shop: u32, number: u32) -> Result<bool, Abort> {
     Ok(picked.is_some())
 }
 
+#[derive(Data, Clone, Debug, PartialEq)]
+struct Nested(Vec<Nested>);
+
+#[pure]
+fn nested(depth: u32) -> Nested {
+    (0..depth).fold(Nested(Vec::new()), |inner, _| Nested(vec![inner]))
+}
+
+/// Its result lies as deep as it is asked to.
+#[procedure]
+fn dig(tx: &Tx, shop: u32, depth: u32) -> Result<Nested, Abort> {
+    tx.update::<Shop>(shop, |shop| shop.next += 1)?;
+    Ok(nested(depth))
+}
+
 /// Goes through a list that is its own, which no footprint looks at.
 #[procedure]
 fn own_list(tx: &Tx, shops: Vec<u32>) -> Result<u32, Abort> {
@@ -675,4 +690,22 @@ fn a_footprint_that_panics_locks_everything_and_the_fragment_fails() {
     let failed = run(9).expect_err("nine").to_string();
     assert!(failed.contains("procedure pick panicked: nine"), "{failed}");
     run(8).expect("there is no such row");
+}
+
+#[test]
+fn a_result_that_its_caller_could_not_read_is_not_committed() {
+    let divided = only(1, procedures![dig]);
+    let mut session = divided.database().session();
+    for round in [None, Some(0)] {
+        let mut run = |depth| {
+            let fragment = Fragment { round, ..fragment(&divided, dig, &(1, depth)) };
+            divided.run(&mut session, 0, &fragment, true).map(|(reply, _)| reply)
+        };
+        let Reply::Output(bytes) = run(63).expect("it can be read") else { panic!("nothing else is to do") };
+        assert_eq!(output(dig, &bytes).expect("its result"), nested(63));
+        let before = super::run::contents(divided.database());
+        let failed = run(64).expect_err("one too deep").to_string();
+        assert!(failed.contains("too deep"), "{failed}");
+        assert_eq!(super::run::contents(divided.database()), before);
+    }
 }
