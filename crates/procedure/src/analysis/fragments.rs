@@ -2,8 +2,9 @@
 //!
 //! Operations whose partition is the same symbol are at one place. An operation on a replicated table that only reads is run
 //! where its result is needed. A round ends where an operation needs a result of another partition, so the round of an operation
-//! is one more than that of any it needs elsewhere, and at least that of any it needs at all. A loop that hands a result from one
-//! partition to another in each iteration has as many rounds as iterations.
+//! is one more than that of any it needs elsewhere, and at least that of any it needs at all. What an earlier iteration found is elsewhere if
+//! the value that names the partition is another in each. A loop that hands a result from one partition to another in each iteration has as
+//! many rounds as iterations.
 //!
 //! Two values that name partitions may be equal. So operations that may share a row keep their order: none is in a later round
 //! than one after it, and fragments of one round that have such operations say so ([`Fragment::meets`]).
@@ -26,16 +27,21 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         (0..count).filter(|id| is_replicated(*id) && !plan.operations[*id].changes()).collect();
     let placed: Vec<usize> = (0..count).filter(|id| !replicated.contains(id)).collect();
     let place = |id: usize| plan.operations[id].partition.as_ref();
-    // What an operation needs from placed operations, seen through replicated ones.
-    let needs = |id: usize| -> BTreeSet<usize> {
-        let (mut found, mut through) = (plan.operations[id].from(), BTreeSet::new());
-        while let Some(next) =
-            found.iter().copied().find(|other| replicated.contains(other) && !through.contains(other))
-        {
+    // What an operation needs directly, each with the loop that it comes through from an earlier iteration, or without.
+    let direct = |id: usize| {
+        let (operation, carried) = (&plan.operations[id], plan.operations[id].carried_from.iter());
+        let now = operation.from().into_iter().map(|other| (other, None));
+        now.chain(carried.map(|(other, around)| (*other, Some(*around)))).collect::<BTreeSet<(usize, Option<usize>)>>()
+    };
+    // What it needs so from placed operations, seen through replicated ones. Of two loops, the outer one matters.
+    let needs = |id: usize| {
+        let (mut found, mut through) = (direct(id), BTreeSet::new());
+        while let Some(next) = found.iter().copied().find(|at| replicated.contains(&at.0) && !through.contains(at)) {
             through.insert(next);
-            found.extend(plan.operations[next].from());
+            found.extend(direct(next.0).into_iter().map(|(other, by)| (other, by.into_iter().chain(next.1).min())));
         }
-        found.into_iter().filter(|other| !replicated.contains(other)).collect()
+        found.retain(|(other, _)| !replicated.contains(other));
+        found
     };
     // Both may be in one partition, whatever names it, unless these are constants.
     let apart = |one: usize, two: usize| match (place(one), place(two)) {
@@ -58,13 +64,14 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     for _ in 0..=count * count {
         let before = rounds.clone();
         for id in &placed {
-            for other in needs(*id) {
+            for (other, by) in needs(*id) {
                 // Of another iteration, an operation may be elsewhere itself.
-                let varies = place(*id).is_none_or(|symbol| symbol.iteration().is_some());
-                let elsewhere = place(*id) != place(other) || varies && (other == *id || place(*id).is_none());
+                let varies = |symbol: &Symbol| by.is_some_and(|around| symbol.varies(around));
+                let elsewhere = place(*id) != place(other) || place(*id).is_none_or(varies);
                 if elsewhere {
                     let at = |id: usize| place(id).map_or_else(|| "anywhere".to_owned(), Symbol::to_string);
-                    say(format!("#{id} at {} needs #{other} at {}", at(*id), at(other)));
+                    let when = if by.is_some() { " of an earlier iteration" } else { "" };
+                    say(format!("#{id} at {} needs #{other} at {}{when}", at(*id), at(other)));
                 }
                 rounds[*id] = rounds[*id].max(rounds[other] + usize::from(elsewhere)).min(count);
             }

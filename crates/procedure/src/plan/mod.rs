@@ -140,6 +140,10 @@ impl Plan {
             if operation.from().iter().chain(&operation.table_from).any(|from| *from >= operations) {
                 return wrong("needs an operation that does not exist");
             }
+            let is_carried = |(from, around): &(usize, usize)| operation.from().contains(from) && *around < self.loops.len();
+            if !operation.carried_from.iter().all(is_carried) {
+                return wrong("has what it does not need from earlier iterations");
+            }
             if operation.loops.windows(2).any(|pair| self.loops.get(pair[1]).and_then(|l| l.parent) != Some(pair[0])) {
                 return wrong("is in loops that are not nested");
             }

@@ -200,6 +200,32 @@ fn mark_down(tx: &Tx, shop: u32, number: u32, at: u8, by: i64) -> Result<Option<
     Ok(left)
 }
 
+/// What one shop has sold is added to a line of the next one.
+#[procedure]
+fn hand_on(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
+    let mut before = 0i64;
+    for line in wanted {
+        let shop = tx.require::<Shop>(line.shop)?;
+        let sold = shop.sold;
+        tx.update_if::<Line>((line.shop, line.ware, 0), |line| line.price += before)?;
+        before = sold;
+    }
+    Ok(before)
+}
+
+/// As that, but what is written in one iteration may be what is read in the next.
+#[procedure]
+fn hand_on_here(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
+    let mut before = 0i64;
+    for line in wanted {
+        let shop = tx.require::<Shop>(line.shop)?;
+        let sold = shop.sold;
+        tx.update::<Shop>(line.shop, |shop| shop.sold += before)?;
+        before = sold;
+    }
+    Ok(before)
+}
+
 /// It changes rows that it comes to later, if the two shops are one: a scan that has noted all its rows would not notice.
 #[procedure]
 fn refill(tx: &Tx, shop: u32, other: u32) -> Result<i32, Abort> {
@@ -239,9 +265,11 @@ fn follow(tx: &Tx, shop: u32) -> Result<i64, Abort> {
 #[test]
 fn what_cannot_be_divided_is_refused_with_the_reason() {
     let db = declare(2);
-    db.register(procedures![endless, follow, refill]).expect("sound procedures");
-    let refused = db.divide().expect_err("two of them cannot").to_string();
+    db.register(procedures![endless, follow, refill, hand_on_here]).expect("sound procedures");
+    let refused = db.divide().expect_err("these cannot").to_string();
     assert!(refused.contains("procedure endless cannot be divided by partition: how many rounds"), "{refused}");
+    assert!(refused.contains("procedure hand_on_here cannot be divided by partition: how many rounds"), "{refused}");
+    assert!(refused.contains("needs #0 at line.shop of an earlier iteration"), "{refused}");
     assert!(refused.contains("procedure follow cannot be divided by partition: the partition of"), "{refused}");
     assert!(refused.contains("procedure refill cannot be divided by partition: "), "{refused}");
     assert!(refused.contains("goes over, which is all read in an earlier round"), "{refused}");
@@ -260,7 +288,7 @@ fn declare(partitions: usize) -> Database {
     db.create::<Line>().expect("a valid table");
     db.create::<Price>().expect("a valid table");
     transfer::create(&db);
-    db.register(procedures![order, move_wares, close, relabel, compare, first_of, mark_down]).expect("sound procedures");
+    db.register(procedures![order, move_wares, close, relabel, compare, first_of, mark_down, hand_on]).expect("sound procedures");
     db.register(transfer::set()).expect("sound procedures");
     db
 }
@@ -430,7 +458,7 @@ impl Drawn for Parts {
 /// Draws a procedure and arguments.
 fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
     let shop = |rng: &mut Rng| rng.below(SHOPS) as u32;
-    match rng.below(10) {
+    match rng.below(11) {
         0..3 => {
             let near = shop(rng);
             let one = |rng: &mut Rng| {
@@ -455,6 +483,11 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
         8 => {
             let (number, at, by) = (rng.below(3) as u32, rng.below(3) as u8, rng.below(4) as i64);
             drawn.call(mark_down, &(shop(rng), number, at, by));
+        }
+        9 => {
+            let line = |rng: &mut Rng| Wanted { shop: shop(rng), ware: rng.below(3) as u32, count: 0 };
+            let wanted = (0..rng.below(4)).map(|_| line(rng)).collect();
+            drawn.call(hand_on, &wanted);
         }
         _ => transfer::any_of(rng, |arguments| drawn.call(transfer::transfer, &arguments)),
     }
