@@ -368,6 +368,33 @@ fn replicated_tables_are_read_where_they_are_needed() {
     assert_eq!(found, TransactionClass::Simple);
 }
 
+#[test]
+fn replicated_tables_are_changed_everywhere_and_read_there_in_order() {
+    let set = |b: &mut Build| b.update("", "rate", "7", "target", |b| b.assign("target.value", "=", "a"));
+    let of = |body: &dyn Fn(&mut Build)| {
+        fragments(&plan(&procedure("p", &["a", "b", "list"], body), &schema()).expect("accepted"), &schema())
+    };
+    let alone = of(&|b| {
+        set(b);
+        b.return_("1");
+    });
+    assert_eq!((alone.class, alone.fragments[0].everywhere), (TransactionClass::Simple, true), "{alone}");
+    assert!(alone.to_string().contains("round 0 at every partition: #0"), "{alone}");
+    // It needs a row of one partition; what is written where it is read is read there.
+    let later = of(&|b| {
+        b.require("row", "account", "a, 1");
+        b.update("", "rate", "7", "target", |b| b.assign("target.value", "=", "row.sum"));
+        b.require("rate", "rate", "7");
+        add(b, "b, 1", "rate.value");
+        b.return_("1");
+    });
+    assert_eq!(later.class, TransactionClass::General { rounds: 2 });
+    assert_eq!(later.reason, "#1 at every partition needs #0 at a");
+    let rounds: Vec<_> = later.fragments.iter().map(|at| (at.round, at.everywhere, &at.operations[..])).collect();
+    assert_eq!(rounds, [(0, false, &[0][..]), (1, true, &[1, 2]), (1, false, &[3])], "{later}");
+    assert_eq!(later.replicated, []);
+}
+
 fn shown(procedure: &Procedure) -> String {
     let plan = plan(procedure, &tpcc::schema()).expect("accepted");
     let fragments = fragments(&plan, &tpcc::schema());

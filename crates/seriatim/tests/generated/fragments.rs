@@ -226,6 +226,36 @@ fn hand_on_here(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
     Ok(before)
 }
 
+/// What a shop has left of a ware decides its price, which every partition has; another shop writes down what it is now.
+#[procedure]
+fn reprice(tx: &Tx, shop: u32, other: u32, ware: u32) -> Result<i64, Abort> {
+    let shelf = tx.get::<Shelf>((shop, ware))?;
+    let Some(shelf) = shelf else {
+        tx.delete_if::<Price>(ware)?;
+        return Ok(0);
+    };
+    let more = i64::from(shelf.left);
+    let before = tx.get::<Price>(ware)?;
+    let Some(before) = before else {
+        tx.insert(Price { ware, price: 1 })?;
+        return Ok(1);
+    };
+    let most = before.price + more;
+    tx.update::<Price>(ware, |row| {
+        if most > 20 {
+            row.price = 2;
+        } else {
+            row.price += 1;
+        }
+    })?;
+    let mut sum = 0i64;
+    for price in tx.scan::<Price>(0..)? {
+        sum += price.price;
+    }
+    tx.update::<Shop>(other, |row| row.sold += sum)?;
+    Ok(sum)
+}
+
 /// It changes rows that it comes to later, if the two shops are one: a scan that has noted all its rows would not notice.
 #[procedure]
 fn refill(tx: &Tx, shop: u32, other: u32) -> Result<i32, Abort> {
@@ -288,7 +318,7 @@ fn declare(partitions: usize) -> Database {
     db.create::<Line>().expect("a valid table");
     db.create::<Price>().expect("a valid table");
     transfer::create(&db);
-    db.register(procedures![order, move_wares, close, relabel, compare, first_of, mark_down, hand_on]).expect("sound procedures");
+    db.register(procedures![order, move_wares, close, relabel, compare, first_of, mark_down, hand_on, reprice]).expect("sound procedures");
     db.register(transfer::set()).expect("sound procedures");
     db
 }
@@ -458,7 +488,7 @@ impl Drawn for Parts {
 /// Draws a procedure and arguments.
 fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
     let shop = |rng: &mut Rng| rng.below(SHOPS) as u32;
-    match rng.below(11) {
+    match rng.below(12) {
         0..3 => {
             let near = shop(rng);
             let one = |rng: &mut Rng| {
@@ -489,6 +519,7 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
             let wanted = (0..rng.below(4)).map(|_| line(rng)).collect();
             drawn.call(hand_on, &wanted);
         }
+        10 => drawn.call(reprice, &(shop(rng), shop(rng), rng.below(WARES + 1) as u32)),
         _ => transfer::any_of(rng, |arguments| drawn.call(transfer::transfer, &arguments)),
     }
 }
@@ -496,7 +527,7 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
 /// A lock names a table at least, or is on everything: shared, as these footprints come to their ends.
 fn check_locks(locks: &[Lock]) {
     let all = Lock::of_all(false);
-    assert!(locks.iter().all(|lock| lock.what.len() > 2 || *lock == all), "{locks:?}");
+    assert!(locks.iter().all(|lock| lock.what.len() >= 2 || *lock == all), "{locks:?}");
     assert!(locks.contains(&all), "{locks:?}");
 }
 
@@ -649,6 +680,31 @@ fn pick(tx: &Tx, shop: u32, number: u32) -> Result<bool, Abort> {
     Ok(picked.is_some())
 }
 
+/// Reads what every partition has.
+#[procedure]
+fn price_of(tx: &Tx, shop: u32, ware: u32) -> Result<i64, Abort> {
+    let price = tx.require::<Price>(ware)?;
+    let price = price.price;
+    tx.update::<Shop>(shop, |row| row.sold += price)?;
+    Ok(price)
+}
+
+/// Changes it, in all of them.
+#[procedure]
+fn set_price(tx: &Tx, ware: u32, price: i64) -> Result<(), Abort> {
+    tx.delete_if::<Price>(ware)?;
+    tx.insert(Price { ware, price })?;
+    Ok(())
+}
+
+/// Reads all of it.
+#[procedure]
+fn prices(tx: &Tx, shop: u32) -> Result<u64, Abort> {
+    let all = tx.scan::<Price>(0..).count()?;
+    tx.update::<Shop>(shop, |row| row.next = 1)?;
+    Ok(all)
+}
+
 #[derive(Data, Clone, Debug, PartialEq)]
 struct Nested(Vec<Nested>);
 
@@ -681,6 +737,7 @@ fn only(partitions: usize, procedures: seriatim::procedure::Procedures) -> Divid
     let db = Database::builder().partitions(partitions).workers(2).open().expect("a valid number");
     let shops = db.create::<Shop>().expect("a valid table");
     db.create::<Line>().expect("a valid table");
+    db.create::<Price>().expect("a valid table");
     db.register(procedures).expect("sound procedures");
     let load = db.session().transact(|tx| tx.insert(&shops, &Shop { id: 1, sold: 0, next: 0, motto: String::new() }));
     load.expect("nobody is about");
@@ -727,6 +784,21 @@ fn a_round_locks_what_runs_in_it_and_nothing_else() {
         rows.map(|lock| lock.exclusive).collect::<Vec<_>>()
     };
     assert_eq!([locks(1, 0), locks(1, 1), locks(0, 0), locks(0, 1)], [vec![false], vec![], vec![], vec![true]]);
+}
+
+#[test]
+fn what_every_partition_has_is_changed_in_all_and_locked_if_some_procedure_does() {
+    let divided = only(2, procedures![price_of, set_price]);
+    assert_eq!(divided.call(set_price, &(5, 2)).expect("it goes everywhere").rounds, [0b11]);
+    let set = locks_of(&divided, set_price, &(5, 2));
+    assert!(conflict(&set, &locks_of(&divided, price_of, &(0, 5))), "{set:?}");
+    assert!(!conflict(&set, &locks_of(&divided, price_of, &(0, 6))), "{set:?}");
+    let divided = only(2, procedures![price_of, prices, set_price]);
+    let set = locks_of(&divided, set_price, &(5, 2));
+    assert!(conflict(&set, &locks_of(&divided, prices, &0)), "{set:?}");
+    assert!(conflict(&set, &locks_of(&divided, price_of, &(0, 6))), "{set:?}");
+    let divided = only(2, procedures![price_of, prices]);
+    assert_eq!(locks_of(&divided, price_of, &(1, 5)), [Lock::of_all(false)], "its shop is elsewhere");
 }
 
 #[test]
