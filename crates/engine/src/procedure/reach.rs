@@ -286,7 +286,9 @@ fn known(plan: &Plan, declaration: &Procedure, told: &[bool], id: usize, set: &T
     }
     if let Some(index) = written.filter_map(|access| access.index).find(everywhere) {
         let (what, name) = (plan.label(id), &set.definition.indexes[index].name);
-        return Err(format!("{what} writes index {name}, which does not have the column that the table is partitioned by"));
+        return Err(format!(
+            "{what} writes index {name}, which does not have the column that the table is partitioned by"
+        ));
     }
     let Some(symbol) = &operation.partition else {
         return Err(format!("the partition of {} is not one value", plan.label(id)));

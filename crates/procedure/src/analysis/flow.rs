@@ -107,7 +107,7 @@ pub(super) struct OperationFlow {
     pub(super) values: Vec<Set>,
     /// Whether its values use its own result by a variable from outside of its body, which an earlier iteration has assigned.
     pub(super) carries: bool,
-    /// Of the operations in all of these, those whose results may be of an earlier iteration, with the loop.
+    /// Of the operations in all of these, those whose results may be of an earlier iteration, with the loop, which is around this one.
     pub(super) carried: BTreeSet<(usize, usize)>,
     pub(super) control: Set,
     pub(super) loops: Vec<usize>,
@@ -225,7 +225,8 @@ fn flow<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Fl
     reached.iter_mut().for_each(|set| drop(set.split_off(&count)));
     let carried = |used: &OperationUses| {
         let uses = used.key.iter().chain(&used.value).chain(&used.control);
-        uses.flat_map(|id| &carried[*id]).map(|mark| (mark % count, mark / count - 1)).collect()
+        let all = uses.flat_map(|id| &carried[*id]).map(|mark| (mark % count, mark / count - 1));
+        all.filter(|(_, around)| used.loops.contains(around)).collect()
     };
     let places = walk.places(&given);
     let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| &given[*id]).copied().collect() };

@@ -140,7 +140,8 @@ impl Plan {
             if operation.from().iter().chain(&operation.table_from).any(|from| *from >= operations) {
                 return wrong("needs an operation that does not exist");
             }
-            let is_carried = |(from, around): &(usize, usize)| operation.from().contains(from) && *around < self.loops.len();
+            let from = operation.from();
+            let is_carried = |at: &(usize, usize)| from.contains(&at.0) && operation.loops.contains(&at.1);
             if !operation.carried_from.iter().all(is_carried) {
                 return wrong("has what it does not need from earlier iterations");
             }

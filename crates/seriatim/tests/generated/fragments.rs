@@ -318,7 +318,8 @@ fn declare(partitions: usize) -> Database {
     db.create::<Line>().expect("a valid table");
     db.create::<Price>().expect("a valid table");
     transfer::create(&db);
-    db.register(procedures![order, move_wares, close, relabel, compare, first_of, mark_down, hand_on, reprice]).expect("sound procedures");
+    db.register(procedures![order, move_wares, close, relabel, compare, first_of, mark_down, hand_on, reprice])
+        .expect("sound procedures");
     db.register(transfer::set()).expect("sound procedures");
     db
 }
