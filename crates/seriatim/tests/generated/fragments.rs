@@ -489,7 +489,7 @@ impl Drawn for Parts {
 /// Draws a procedure and arguments.
 fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
     let shop = |rng: &mut Rng| rng.below(SHOPS) as u32;
-    match rng.below(12) {
+    match rng.below(14) {
         0..3 => {
             let near = shop(rng);
             let one = |rng: &mut Rng| {
@@ -511,8 +511,9 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
             drawn.call(first_of, &(shop(rng), shop(rng), wares));
         }
         6 => drawn.call(compare, &(shop(rng), rng.below(SHOPS + 1) as u32)),
-        8 => {
+        8 | 11 | 12 => {
             let (number, at, by) = (rng.below(3) as u32, rng.below(3) as u8, rng.below(4) as i64);
+            let (number, at) = (number.min(rng.below(3) as u32), at.min(rng.below(3) as u8));
             drawn.call(mark_down, &(shop(rng), number, at, by));
         }
         9 => {
@@ -542,7 +543,7 @@ fn fragments_in_their_partitions_do_what_the_procedure_does_in_one_database() {
         (0..5).for_each(|at| all[at] += parts.met[at]);
     }
     eprintln!("over several partitions, in several rounds, aborted, taken back, marked down: {all:?}");
-    assert!(all.iter().all(|met| *met > 30), "{all:?}");
+    assert!(all.iter().all(|met| *met > 20), "{all:?}");
 }
 
 #[test]
@@ -700,7 +701,7 @@ fn set_price(tx: &Tx, ware: u32, price: i64) -> Result<(), Abort> {
 
 /// Reads all of it.
 #[procedure]
-fn prices(tx: &Tx, shop: u32) -> Result<u64, Abort> {
+fn count_prices(tx: &Tx, shop: u32) -> Result<u64, Abort> {
     let all = tx.scan::<Price>(0..).count()?;
     tx.update::<Shop>(shop, |row| row.next = 1)?;
     Ok(all)
@@ -794,11 +795,11 @@ fn what_every_partition_has_is_changed_in_all_and_locked_if_some_procedure_does(
     let set = locks_of(&divided, set_price, &(5, 2));
     assert!(conflict(&set, &locks_of(&divided, price_of, &(0, 5))), "{set:?}");
     assert!(!conflict(&set, &locks_of(&divided, price_of, &(0, 6))), "{set:?}");
-    let divided = only(2, procedures![price_of, prices, set_price]);
+    let divided = only(2, procedures![price_of, count_prices, set_price]);
     let set = locks_of(&divided, set_price, &(5, 2));
-    assert!(conflict(&set, &locks_of(&divided, prices, &0)), "{set:?}");
+    assert!(conflict(&set, &locks_of(&divided, count_prices, &0)), "{set:?}");
     assert!(conflict(&set, &locks_of(&divided, price_of, &(0, 6))), "{set:?}");
-    let divided = only(2, procedures![price_of, prices]);
+    let divided = only(2, procedures![price_of, count_prices]);
     assert_eq!(locks_of(&divided, price_of, &(1, 5)), [Lock::of_all(false)], "its shop is elsewhere");
 }
 
