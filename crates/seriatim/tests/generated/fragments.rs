@@ -543,7 +543,7 @@ fn fragments_in_their_partitions_do_what_the_procedure_does_in_one_database() {
         (0..5).for_each(|at| all[at] += parts.met[at]);
     }
     eprintln!("over several partitions, in several rounds, aborted, taken back, marked down: {all:?}");
-    assert!(all.iter().all(|met| *met > 20), "{all:?}");
+    assert!(all[..4].iter().all(|met| *met > 30) && all[4] > 5, "{all:?}");
 }
 
 #[test]
