@@ -2,7 +2,8 @@
 //!
 //! The bytes say nothing of types: who reads them knows the type, as both ends have the same set of procedures. Numbers are little-endian
 //! and of their width, lengths and variants are variable-length integers. What is not such bytes is refused, and nothing is allocated for a
-//! length that the bytes do not have. How deep values lie in each other is bounded, so that bytes from anywhere exhaust no stack.
+//! length that the bytes do not have. How deep values lie in each other is bounded, so that bytes from anywhere exhaust no stack; and so is
+//! how much larger they are in memory than the bytes.
 
 use std::mem::size_of;
 
@@ -34,15 +35,26 @@ pub struct Unpacker<'b> {
     rest: &'b [u8],
     /// How much deeper a value may lie in those that are being read.
     depth: usize,
+    /// How many bytes of memory values may still take beyond [`ROOM_PER_BYTE`].
+    room: usize,
 }
 
 /// How deep values may lie in each other.
 const DEPTH_MAX: usize = 64;
 
+/// Bytes of memory that an element of a list, or what lies in a box, may take for each of its bytes, and the least that is counted for one
+/// that has none. An empty text of a thousand bytes takes a thousand in memory and one here: a list of such is a value as any other, and
+/// so there is also [`ROOM`].
+const ROOM_PER_BYTE: usize = 64;
+
+/// Bytes of memory that values may take beyond that, all together: 70,000 empty texts of a thousand bytes, or a million values without bytes,
+/// which take a thread some milliseconds.
+const ROOM: usize = ROOM_PER_BYTE << 20;
+
 impl<'b> Unpacker<'b> {
     /// All of `bytes`.
     pub fn new(bytes: &'b [u8]) -> Unpacker<'b> {
-        Unpacker { rest: bytes, depth: DEPTH_MAX }
+        Unpacker { rest: bytes, depth: DEPTH_MAX, room: ROOM }
     }
 
     /// Takes so many bytes.
@@ -78,17 +90,27 @@ impl<'b> Unpacker<'b> {
     }
 
     /// Takes what lies inside of a value whose type may contain itself.
-    ///
-    /// # Errors
-    /// Those of `inside`; if values lie too deep in each other.
-    pub fn nested<T>(
+    fn nested<T>(
         &mut self,
         inside: impl FnOnce(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
     ) -> Result<T, EvaluationError> {
-        self.depth = self.depth.checked_sub(1).ok_or_else(malformed)?;
+        self.depth = self.depth.checked_sub(1).ok_or_else(|| refused("values that lie too deep in each other"))?;
         let value = inside(self);
         self.depth += 1;
         value
+    }
+
+    /// Takes a value that is allocated.
+    fn allocated<T>(
+        &mut self,
+        take: impl FnOnce(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
+    ) -> Result<T, EvaluationError> {
+        let before = self.rest.len();
+        let value = take(self)?;
+        let free = ROOM_PER_BYTE.saturating_mul(before - self.rest.len());
+        let beyond = size_of::<T>().max(ROOM_PER_BYTE).saturating_sub(free);
+        self.room = self.room.checked_sub(beyond).ok_or_else(|| refused("values that take too much memory"))?;
+        Ok(value)
     }
 
     /// Takes a list: its length, then so many of what `element` takes.
@@ -101,19 +123,12 @@ impl<'b> Unpacker<'b> {
         let mut list = Vec::with_capacity(count.min(self.rest.len() / size_of::<T>().max(1)));
         self.nested(|bytes| {
             for _ in 0..count {
-                let before = bytes.rest.len();
-                list.push(element(bytes)?);
-                if bytes.rest.len() == before && list.len() > NOTHINGS_MAX {
-                    return Err(malformed());
-                }
+                list.push(bytes.allocated(&mut element)?);
             }
             Ok(list)
         })
     }
 }
-
-/// Elements that take no bytes, of a list: more are a mistake.
-const NOTHINGS_MAX: usize = 1 << 20;
 
 /// The bytes of a value.
 pub fn pack_all(value: &impl Pack) -> Vec<u8> {
@@ -135,7 +150,12 @@ pub fn unpack_all<T: Pack>(bytes: &[u8]) -> Result<T, EvaluationError> {
 /// What bytes are that hold no value of the type that was asked for.
 #[cold]
 pub fn malformed() -> EvaluationError {
-    EvaluationError::Type("bytes that are not a value of the procedure's type".to_owned())
+    refused("bytes that are not a value of the procedure's type")
+}
+
+#[cold]
+fn refused(what: &str) -> EvaluationError {
+    EvaluationError::Type(what.to_owned())
 }
 
 /// Appends a length, or the number of a variant.
@@ -258,7 +278,7 @@ impl<T: Pack> Pack for Box<T> {
     }
 
     fn unpack(bytes: &mut Unpacker<'_>) -> Result<Box<T>, EvaluationError> {
-        bytes.nested(T::unpack).map(Box::new)
+        bytes.nested(|bytes| bytes.allocated(T::unpack)).map(Box::new)
     }
 }
 
@@ -445,6 +465,29 @@ mod tests {
         assert!(unpack_all::<Datum>(&[1; 40]).is_err(), "no such integer");
         assert!(unpack_all::<Datum>(&[&[7, 1].repeat(100)[..], &[0, 1]].concat()).is_err(), "too deep");
         assert!(unpack_all::<Vec<[u64; 16]>>(&[&[100][..], &[0; 99]].concat()).is_err(), "lists of nearly nothing");
+    }
+
+    #[test]
+    fn what_is_much_larger_in_memory_than_its_bytes_is_taken_up_to_a_bound() {
+        let empty = || Text::<1000>::literal("");
+        let words = || Text::<1000>::literal("a text of sixteen");
+        returns(vec![empty(); 100]);
+        let list = |text: Text<1000>, count| {
+            let mut bytes = Vec::new();
+            pack_count(count, &mut bytes);
+            bytes.extend(pack_all(&text).repeat(count));
+            unpack_all::<Vec<Text<1000>>>(&bytes).map(|list| list.len())
+        };
+        assert_eq!((list(empty(), 60_000), list(words(), 80_000)), (Ok(60_000), Ok(80_000)));
+        assert!(list(empty(), 80_000).is_err());
+        let lists = |counts: &[usize]| {
+            let bytes: Vec<Vec<u8>> = counts.iter().map(|count| pack_all(&vec![(); *count])).collect();
+            unpack_all::<Vec<Vec<()>>>(&[&[counts.len() as u8][..], &bytes.concat()].concat())
+        };
+        assert!(lists(&[1 << 19, 1 << 19]).is_ok());
+        assert!(lists(&[1 << 19, 1 << 19, 1]).is_err(), "together");
+        let boxed = [&[0xc0, 0x84, 0x3d][..], &[0; 1_000_000]].concat();
+        assert!(unpack_all::<Vec<Box<Text<1000>>>>(&boxed).is_err(), "a million boxes");
     }
 
     #[derive(PartialEq, Debug)]

@@ -12,8 +12,9 @@ use support::{table, tpcc};
 
 fn schema() -> Schema {
     let account = table("account", "branch:u16 id:u32 sum:money", &["branch", "id"]).finish().expect("valid");
+    let entry = table("entry", "branch:u16 id:u32 sum:money", &["branch", "id"]).finish().expect("valid");
     let rate = table("rate", "code:u16 value:money", &["code"]).replicated().finish().expect("valid");
-    Schema::new([account, rate])
+    Schema::new([account, entry, rate])
 }
 
 fn class(body: impl FnOnce(&mut Build)) -> (TransactionClass, String) {
@@ -225,6 +226,138 @@ fn a_sum_over_partitions_is_simple_and_one_that_each_uses_is_not() {
 }
 
 #[test]
+fn what_an_earlier_iteration_found_is_elsewhere_if_the_partition_is_another() {
+    let general = |rounds| TransactionClass::General { rounds };
+    let write = |b: &mut Build, key: &str, value: &str| {
+        b.update("", "entry", key, "target", |b| b.assign("target.sum", "+=", value));
+    };
+    // Reads a row, adds what was read before to one of another table, or of the same.
+    let carry = |b: &mut Build, partition: &str, table: &str| {
+        b.require("row", "account", &format!("{partition}, 1"));
+        b.update("", table, &format!("{partition}, 2"), "target", |b| b.assign("target.sum", "+=", "n"));
+        b.assign("n", "=", "row.sum");
+    };
+    let (found, reason) = class(|b| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| carry(b, "x", "entry"));
+        b.return_("n");
+    });
+    assert_eq!((found, reason.as_str()), (general(2), "#1 at x needs #0 at x of an earlier iteration"));
+    let of = |body: &dyn Fn(&mut Build)| class(body).0;
+    let same = |b: &mut Build| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| carry(b, "x", "account"));
+        b.return_("n");
+    };
+    assert_eq!(of(&same), general(0), "what is written is read in the next iteration");
+    let anew = |b: &mut Build| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| {
+            b.require("row", "account", "x, 1");
+            b.assign("n", "=", "row.sum");
+            write(b, "x, 2", "n");
+        });
+        b.return_("n");
+    };
+    assert_eq!(of(&anew), TransactionClass::Simple, "assigned in each iteration before it is used");
+    let perhaps_anew = |b: &mut Build| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| {
+            b.require("row", "account", "x, 1");
+            b.if_("row.sum > 0", |b| b.assign("n", "=", "row.sum"), |_| {});
+            write(b, "x, 2", "n");
+        });
+        b.return_("n");
+    };
+    assert_eq!(of(&perhaps_anew), general(2));
+    let in_one_iteration = |b: &mut Build| {
+        b.for_("x", "list", |b| {
+            b.let_mut("n", "0");
+            b.for_("y", "0..3", |b| carry(b, "x", "entry"));
+        });
+        b.return_("1");
+    };
+    assert_eq!(of(&in_one_iteration), TransactionClass::Simple, "carried by a loop in one partition");
+    let beyond_it = |b: &mut Build| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| b.for_("y", "0..3", |b| carry(b, "x", "entry")));
+        b.return_("n");
+    };
+    assert_eq!(of(&beyond_it), general(2));
+}
+
+#[test]
+fn a_partition_that_is_computed_is_another_in_each_iteration() {
+    let rounds = |inside: bool| {
+        let (found, _) = class(|b| {
+            b.let_mut("n", "0");
+            if !inside {
+                b.let_("at", "a + 1");
+            }
+            b.for_("x", "list", |b| {
+                if inside {
+                    b.let_("at", "x + 1");
+                }
+                b.require("row", "account", "at, 1");
+                b.update("", "entry", "at, 2", "target", |b| b.assign("target.sum", "+=", "n"));
+                b.assign("n", "=", "row.sum");
+            });
+            b.return_("n");
+        });
+        found
+    };
+    assert_eq!(rounds(true), TransactionClass::General { rounds: 2 });
+    assert_eq!(rounds(false), TransactionClass::General { rounds: 1 });
+}
+
+#[test]
+fn an_exit_ends_later_iterations_wherever_they_are() {
+    let leave = |b: &mut Build| {
+        b.require("row", "account", "x, 1");
+        b.if_("row.sum == 0", |b| b.break_(), |_| {});
+        b.update("", "entry", "x, 2", "target", |b| b.assign("target.sum", "+=", "1"));
+    };
+    let (found, _) = class(|b| {
+        b.for_("x", "list", leave);
+        b.return_("1");
+    });
+    assert_eq!(found, TransactionClass::General { rounds: 0 });
+    let (found, _) = class(|b| {
+        b.for_("x", "list", |b| b.for_("y", "0..3", leave));
+        b.return_("1");
+    });
+    assert_eq!(found, TransactionClass::Simple, "all iterations of that loop are in one partition");
+}
+
+#[test]
+fn what_an_earlier_iteration_found_is_seen_through_replicated_tables() {
+    let add = |b: &mut Build, value: &str| {
+        b.update("", "entry", "x, 2", "target", |b| b.assign("target.sum", "+=", value));
+    };
+    let (before, _) = class(|b| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| {
+            b.require("rate", "rate", "n");
+            add(b, "rate.value");
+            b.require("row", "account", "x, 1");
+            b.assign("n", "=", "row.sum");
+        });
+        b.return_("n");
+    });
+    let (after, _) = class(|b| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| {
+            add(b, "n");
+            b.require("row", "account", "x, 1");
+            b.require("rate", "rate", "row.sum");
+            b.assign("n", "=", "rate.value");
+        });
+        b.return_("n");
+    });
+    assert_eq!([before, after], [TransactionClass::General { rounds: 2 }; 2]);
+}
+
+#[test]
 fn replicated_tables_are_read_where_they_are_needed() {
     let (found, _) = class(|b| {
         b.require("rate", "rate", "7");
@@ -233,6 +366,33 @@ fn replicated_tables_are_read_where_they_are_needed() {
         b.return_("1");
     });
     assert_eq!(found, TransactionClass::Simple);
+}
+
+#[test]
+fn replicated_tables_are_changed_everywhere_and_read_there_in_order() {
+    let set = |b: &mut Build| b.update("", "rate", "7", "target", |b| b.assign("target.value", "=", "a"));
+    let of = |body: &dyn Fn(&mut Build)| {
+        fragments(&plan(&procedure("p", &["a", "b", "list"], body), &schema()).expect("accepted"), &schema())
+    };
+    let alone = of(&|b| {
+        set(b);
+        b.return_("1");
+    });
+    assert_eq!((alone.class, alone.fragments[0].everywhere), (TransactionClass::Simple, true), "{alone}");
+    assert!(alone.to_string().contains("round 0 at every partition: #0"), "{alone}");
+    // It needs a row of one partition; what is written where it is read is read there.
+    let later = of(&|b| {
+        b.require("row", "account", "a, 1");
+        b.update("", "rate", "7", "target", |b| b.assign("target.value", "=", "row.sum"));
+        b.require("rate", "rate", "7");
+        add(b, "b, 1", "rate.value");
+        b.return_("1");
+    });
+    assert_eq!(later.class, TransactionClass::General { rounds: 2 });
+    assert_eq!(later.reason, "#1 at every partition needs #0 at a");
+    let rounds: Vec<_> = later.fragments.iter().map(|at| (at.round, at.everywhere, &at.operations[..])).collect();
+    assert_eq!(rounds, [(0, false, &[0][..]), (1, true, &[1, 2]), (1, false, &[3])], "{later}");
+    assert_eq!(later.replicated, []);
 }
 
 fn shown(procedure: &Procedure) -> String {

@@ -1,9 +1,15 @@
 //! What callers and partitions tell each other of divided procedures, as plain data: see `seriatim::procedure::divided`.
 
 use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
 
 use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
+use seriatim_procedure::plan::{Kind, Plan};
+use seriatim_txn::Partitions;
 
+use super::fragment::Division;
+use super::reach::{Place, Reach};
 use crate::{Engine, SchemaError, TransactError};
 
 /// A call of a procedure.
@@ -46,7 +52,8 @@ pub enum Reply {
     Found(Vec<u8>),
 }
 
-/// What a fragment locks: rows, all rows of a table that have the value which names the partition, or everything. Equal bytes are the same thing.
+/// What a fragment locks: rows, all rows of a table that have the value which names the partition, all of a table that every partition has, or
+/// everything. Equal bytes are the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lock {
     /// What.
@@ -141,6 +148,11 @@ impl Lock {
         Lock { what, exclusive }
     }
 
+    /// On all rows of a table, by its number.
+    pub fn of_table(table: u16, exclusive: bool) -> Lock {
+        Lock { what: table.to_be_bytes().to_vec(), exclusive }
+    }
+
     /// On a row.
     pub fn of_row(table: u16, key: Key<'_>, exclusive: bool) -> Lock {
         let mut what = table.to_be_bytes().to_vec();
@@ -150,5 +162,99 @@ impl Lock {
             Key::Bytes(bytes) => what.extend_from_slice(bytes),
         }
         Lock { what, exclusive }
+    }
+}
+
+/// How a table is locked.
+struct Locked {
+    name: Arc<str>,
+    /// Row by row: all operations of the set tell their keys before they run.
+    by_rows: bool,
+    /// At all: not what every partition has and nobody changes.
+    is_locked: bool,
+}
+
+/// What the fragments of a set of procedures lock.
+#[derive(Default)]
+pub struct Locking {
+    tables: Vec<Locked>,
+    /// By procedure, by operation: the number of its table, and whether it changes it.
+    operations: Vec<Vec<(u16, bool)>>,
+}
+
+/// What one fragment locks.
+pub struct Locks<'l> {
+    tables: &'l [Locked],
+    operations: &'l [(u16, bool)],
+    division: &'l Division,
+    partitions: &'l Partitions,
+    at: usize,
+    round: Option<u32>,
+}
+
+impl Locking {
+    /// Takes in the next procedure of the set.
+    pub fn add(&mut self, plan: &Plan, division: &Division, reach: &Reach) {
+        let of = plan.operations.iter().enumerate().map(|(id, operation)| {
+            let name = &plan.tables[operation.table].name;
+            let table = self.tables.iter().position(|known| known.name == *name).unwrap_or_else(|| {
+                self.tables.push(Locked { name: Arc::clone(name), by_rows: true, is_locked: false });
+                self.tables.len() - 1
+            });
+            let changes_indexes = operation.accesses.iter().any(|of| of.index.is_some() && of.changes());
+            let is_row = reach.is_told(id) && operation.kind != Kind::Scan && operation.index.is_none();
+            let locked = &mut self.tables[table];
+            locked.by_rows &= is_row && !changes_indexes;
+            locked.is_locked |= division.round(id).is_some();
+            (table as u16, operation.changes())
+        });
+        let of = of.collect();
+        self.operations.push(of);
+    }
+
+    /// Of a fragment in this partition, of the procedure that was taken in as the one of its number.
+    pub fn of<'l>(
+        &'l self,
+        fragment: &Fragment,
+        division: &'l Division,
+        partitions: &'l Partitions,
+        at: usize,
+    ) -> Locks<'l> {
+        let operations = &self.operations[usize::from(fragment.procedure)];
+        Locks { tables: &self.tables, operations, division, partitions, at, round: fragment.round }
+    }
+}
+
+impl Locks<'_> {
+    /// The table of an operation that may run in the fragment, and whether it changes it; `None` if that is not locked, or not in this way.
+    fn table(&self, operation: usize, by_rows: bool) -> Option<(u16, bool)> {
+        let is_due = match (self.division.round(operation), self.round) {
+            (Some(of), Some(round)) => of == round,
+            // What every partition has is read in any round.
+            (None, _) | (_, None) => true,
+        };
+        let (table, changes) = self.operations[operation];
+        let locked = &self.tables[usize::from(table)];
+        (is_due && locked.is_locked && locked.by_rows == by_rows).then_some((table, changes))
+    }
+
+    /// Those of tables that are not locked row by row. `places` are where the operations of the call may run.
+    pub fn values(&self, places: &[Place], locks: &mut Vec<Lock>) {
+        for (operation, place) in places.iter().enumerate() {
+            let Some((table, exclusive)) = self.table(operation, false) else { continue };
+            if self.division.is_replicated(operation) {
+                locks.push(Lock::of_table(table, exclusive));
+            }
+            let is_here = |value: &&PartitionValue| self.partitions.of_value(value).is_ok_and(|found| found == self.at);
+            locks.extend(place.values.iter().filter(is_here).map(|value| Lock::of_value(table, value, exclusive)));
+        }
+    }
+
+    /// That of a key from which on an operation touches rows, where these are locked one by one.
+    pub fn row(&self, operation: usize, low: Bound<Key<'_>>, locks: &mut Vec<Lock>) {
+        let (Some((table, exclusive)), Bound::Included(key)) = (self.table(operation, true), low) else { return };
+        if self.division.is_at(operation, self.partitions, key, self.at) {
+            locks.push(Lock::of_row(table, key, exclusive));
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! A fragment goes through the whole body. An operation that it reaches
 //!
 //! 1. has run in an earlier round, here or elsewhere: its result is in what the fragment was given;
-//! 2. or is a read of a replicated table, or one of this round whose key is of this partition: it runs, and its result is noted;
+//! 2. or is a read of a replicated table that the procedure does not change, or one of this round whose key is of this partition or whose table
+//!    every partition has: it runs, and its result is noted;
 //! 3. or is passed over, and so is all that needs its result, as [`Availability`] has it.
 //!
 //! The partition is that of the key itself, when it is reached; the plan only says in which rounds and at which partitions there is
@@ -50,6 +51,8 @@ pub struct Division {
     rounds: Box<[Option<u32>]>,
     /// By operation: where its keys say the partition.
     placed: Box<[Option<Placed>]>,
+    /// Whether it changes what every partition has.
+    is_everywhere: bool,
     variables: usize,
     parameters: usize,
     steps: usize,
@@ -84,7 +87,7 @@ impl Division {
         in_parts: bool,
         engine: &Engine,
     ) -> Result<Division, String> {
-        if let Some(why) = &reach.everywhere {
+        if let Some(why) = &reach.unknown {
             return Err(why.clone());
         }
         if fragments.class == (TransactionClass::General { rounds: 0 }) {
@@ -128,6 +131,7 @@ impl Division {
             availability,
             rounds: (0..count).map(round).collect(),
             placed: placed.collect(),
+            is_everywhere: fragments.fragments.iter().any(|fragment| fragment.everywhere),
             variables: declaration.variables.len(),
             parameters: declaration.parameters,
             steps: declaration.steps,
@@ -158,12 +162,24 @@ impl Division {
         Ok(Spread { places, rounds })
     }
 
+    /// What a fragment in this partition owns of the partition's database: all of it, if it changes what every partition has.
+    pub fn owned(&self, at: usize) -> PartitionSet {
+        if self.is_everywhere { PartitionSet::ALL } else { PartitionSet::one(at) }
+    }
+
     /// Whether a key of an operation is in this partition.
     pub fn is_at(&self, operation: usize, partitions: &Partitions, key: Key<'_>, at: usize) -> bool {
         match self.placed[operation].as_ref().map(Placed::placement) {
             Some(Placement::Value(place)) => partitions.of_key(place, key).is_ok_and(|found| found == at),
-            _ => false,
+            Some(Placement::Everywhere) => true,
+            None => false,
         }
+    }
+
+    /// Whether every partition has what an operation touches.
+    pub fn is_replicated(&self, operation: usize) -> bool {
+        let placed = self.placed[operation].as_ref();
+        placed.is_some_and(|placed| matches!(placed.placement(), Placement::Everywhere))
     }
 
     /// The round of an operation; none of what is read where it is needed.
@@ -328,9 +344,13 @@ impl<'p> Part<'p> {
 
     /// Whether the keys of an operation are in this partition.
     fn is_at(&self, at: usize, operation: usize, keys: &mut dyn FnMut(&mut Visit<'_>) -> Result<(), Overflow>) -> bool {
-        let Some(Placement::Value(place)) = self.division.placed[operation].as_ref().map(Placed::placement) else {
-            self.fail(format!("operation #{operation} has no table whose keys say the partition"));
-            return false;
+        let place = match self.division.placed[operation].as_ref().map(Placed::placement) {
+            Some(Placement::Value(place)) => place,
+            Some(Placement::Everywhere) => return true,
+            None => {
+                self.fail(format!("operation #{operation} has no table"));
+                return false;
+            }
         };
         let mut told = None;
         let computed = keys(&mut |_, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {

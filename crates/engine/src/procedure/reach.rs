@@ -5,8 +5,8 @@
 //! 2. the arguments tell the whole key, and the generated footprint visits it, for each iteration; or
 //! 3. another operation is known by 2 that runs whenever this one does, with the same value.
 //!
-//! Reads of what every partition has need none. A procedure with any other operation has all partitions, and registration says why. What
-//! is told is not trusted: the protocol looks at each access.
+//! Reads of what every partition has need none, unless the procedure changes it: then they are in all partitions, as the change is. So is a
+//! procedure with any other operation, and registration says why. What is told is not trusted: the protocol looks at each access.
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +43,8 @@ pub fn visit_all(arguments: &impl Arguments, visit: &mut Visit<'_>) -> bool {
 pub struct Reach {
     /// Why its calls have all of them, if they do.
     pub everywhere: Option<String>,
+    /// Why it is not known which partitions its operations have, if that is so.
+    pub unknown: Option<String>,
     /// By operation: whether the footprint tells all its keys, if it comes to its end.
     is_told: Vec<bool>,
     /// Parts of the arguments, by the names of fields, that name partitions by a value of this type.
@@ -55,10 +57,11 @@ pub struct Reach {
     by: Vec<By>,
 }
 
-/// What names the partition of an operation: it needs none, or one of [`Reach::parts`], [`Reach::constants`], [`Reach::told`].
+/// What names the partition of an operation: it needs none, or all, or one of [`Reach::parts`], [`Reach::constants`], [`Reach::told`].
 #[derive(Clone, Copy, Debug)]
 enum By {
     Nothing,
+    Everywhere,
     Part(usize),
     Constant(usize),
     Told(usize),
@@ -94,6 +97,8 @@ impl Placed {
 enum Known {
     /// It needs none.
     Nowhere,
+    /// It needs all, for this reason.
+    Everywhere(String),
     Part(Vec<Arc<str>>),
     Constant(i128),
     /// By the footprint of this operation.
@@ -110,11 +115,14 @@ impl Reach {
         for id in 0..plan.operations.len() {
             let operation = &plan.operations[id];
             let Some(set) = engine.find(&plan.tables[operation.table].name) else {
-                reach.everywhere = Some(format!("the table of {} is gone", plan.label(id)));
-                return reach;
+                return reach.without(format!("the table of {} is gone", plan.label(id)));
             };
             let by = match known(plan, declaration, &reach.is_told, id, &set) {
                 Ok(Known::Nowhere) => By::Nothing,
+                Ok(Known::Everywhere(why)) => {
+                    reach.everywhere.get_or_insert(why);
+                    By::Everywhere
+                }
                 Ok(Known::Part(path)) => {
                     let column =
                         set.definition.partition_column().map(|column| &set.definition.columns[column.index()]);
@@ -134,14 +142,18 @@ impl Reach {
                     reach.told[by] = Some(Placed { index: plan.operations[by].index, set });
                     By::Told(by)
                 }
-                Err(why) => {
-                    reach.everywhere = Some(why);
-                    return reach;
-                }
+                Err(why) => return reach.without(why),
             };
             reach.by.push(by);
         }
         reach
+    }
+
+    /// Some of its operations may be anywhere.
+    fn without(mut self, why: String) -> Reach {
+        self.unknown = Some(why.clone());
+        self.everywhere.get_or_insert(why);
+        self
     }
 
     /// Whether the footprint of a call tells all keys of an operation, if it comes to its end.
@@ -162,6 +174,7 @@ impl Reach {
         let told = self.told_places(arguments, partitions)?;
         let place = |by: &By| match *by {
             By::Nothing => Ok(Place::default()),
+            By::Everywhere => Ok(Place { partitions: all(partitions), values: Vec::new() }),
             By::Constant(at) => of_value(PartitionValue::Integer(self.constants[at])),
             By::Told(at) => Ok(told[at].clone()),
             By::Part(at) => {
@@ -203,8 +216,7 @@ impl Reach {
         }
         if !is_told {
             // What it had still to tell may be anywhere.
-            let all = (0..partitions.count()).fold(PartitionSet::NONE, |all, at| all.union(PartitionSet::one(at)));
-            places.iter_mut().for_each(|place| place.partitions = all);
+            places.iter_mut().for_each(|place| place.partitions = all(partitions));
         }
         Ok(places)
     }
@@ -257,18 +269,26 @@ impl Reach {
     }
 }
 
+/// Those that there are.
+fn all(partitions: &Partitions) -> PartitionSet {
+    (0..partitions.count()).fold(PartitionSet::NONE, |all, at| all.union(PartitionSet::one(at)))
+}
+
 /// How the partition of an operation follows from the arguments; or why it does not.
 fn known(plan: &Plan, declaration: &Procedure, told: &[bool], id: usize, set: &TableSet) -> Result<Known, String> {
     let operation = &plan.operations[id];
     let everywhere = |index: &usize| matches!(set.indexes[*index].table.placement, Placement::Everywhere);
     let written = operation.accesses.iter().filter(|access| access.changes());
-    let shared = |why: &str| Err(format!("{} writes {why}", plan.label(id)));
     if matches!(set.primary.placement, Placement::Everywhere) {
-        return if operation.changes() { shared("a replicated table") } else { Ok(Known::Nowhere) };
+        let changes = |other: &Operation| other.table == operation.table && other.changes();
+        let why = |id: usize| Known::Everywhere(format!("{} writes a replicated table", plan.label(id)));
+        return Ok(plan.operations.iter().position(changes).map_or(Known::Nowhere, why));
     }
     if let Some(index) = written.filter_map(|access| access.index).find(everywhere) {
-        let name = &set.definition.indexes[index].name;
-        return shared(&format!("index {name}, which does not have the column that the table is partitioned by"));
+        let (what, name) = (plan.label(id), &set.definition.indexes[index].name);
+        return Err(format!(
+            "{what} writes index {name}, which does not have the column that the table is partitioned by"
+        ));
     }
     let Some(symbol) = &operation.partition else {
         return Err(format!("the partition of {} is not one value", plan.label(id)));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use seriatim_base::panic_text;
 use seriatim_catalog::{ColumnId, ColumnSet, Key, KeyBuf, Value};
-use seriatim_txn::{Mode, PartitionSet, RowPtr, Worker};
+use seriatim_txn::{Mode, PartitionSet, Placement, RowPtr, Worker};
 
 use crate::error::Abort;
 use crate::runtime::DynRow;
@@ -143,7 +143,12 @@ impl Runner {
     /// # Errors
     /// A row is not as that transaction left it, or there is no memory.
     pub fn undo(&mut self, engine: &Engine, partitions: PartitionSet, undo: &Undo) -> Result<(), TransactError> {
-        self.reach(partitions);
+        // Who changed what every partition has owned all.
+        let is_everywhere = |write: &Write| {
+            let set = engine.find(&write.table);
+            set.is_some_and(|set| matches!(set.primary.placement, Placement::Everywhere))
+        };
+        self.reach(if undo.writes.iter().any(is_everywhere) { PartitionSet::ALL } else { partitions });
         let mut body = |tx: &TxCore| {
             undo.writes.iter().rev().try_for_each(|write| {
                 let Some(set) = engine.find(&write.table) else { return Err(tx.abort("a table is gone")) };

@@ -22,6 +22,9 @@
 //! loop before the step runs once more. An exit is a step and needs what it needs, other exits of the same loops too. An
 //! assignment hands its control on to the variable: of the loops around it, the exits of those that the variable outlives.
 //! A failing operation is no exit: what runs after it never becomes visible.
+//!
+//! Beside what reaches it, a use knows what may come to it from an earlier iteration, and of which loop: by a variable that outlives the
+//! iteration, unless a step that each iteration runs assigns it anew before the use; or by an exit, which ends later iterations too.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -55,6 +58,8 @@ struct Definition {
     step: usize,
     /// It was declared before.
     assigns: bool,
+    /// It assigns all of it in each iteration of the loop around it that comes so far.
+    hides: bool,
     loops: Vec<usize>,
     from: Vec<UseId>,
 }
@@ -102,6 +107,8 @@ pub(super) struct OperationFlow {
     pub(super) values: Vec<Set>,
     /// Whether its values use its own result by a variable from outside of its body, which an earlier iteration has assigned.
     pub(super) carries: bool,
+    /// Of the operations in all of these, those whose results may be of an earlier iteration, with the loop, which is around this one.
+    pub(super) carried: BTreeSet<(usize, usize)>,
     pub(super) control: Set,
     pub(super) loops: Vec<usize>,
     pub(super) conditional: bool,
@@ -212,13 +219,22 @@ impl<N: Notation> Flow<N> {
 fn flow<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
     let mut walk = Walk::new(variables, parameters);
     walk.block(body);
-    let Reached { uses: given, definitions: reached } = walk.solve();
+    let Reached { uses: mut given, definitions: mut reached } = walk.solve();
+    let count = walk.operations.len();
+    let carried: Vec<Set> = given.iter_mut().map(|set| set.split_off(&count)).collect();
+    reached.iter_mut().for_each(|set| drop(set.split_off(&count)));
+    let carried = |used: &OperationUses| {
+        let uses = used.key.iter().chain(&used.value).chain(&used.control);
+        let all = uses.flat_map(|id| &carried[*id]).map(|mark| (mark % count, mark / count - 1));
+        all.filter(|(_, around)| used.loops.contains(around)).collect()
+    };
     let places = walk.places(&given);
     let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| &given[*id]).copied().collect() };
     let operations = walk.operations.iter().enumerate().map(|(id, uses)| OperationFlow {
         key: all(&uses.key),
         values: uses.value.iter().map(|used| given[*used].clone()).collect(),
         carries: uses.value.iter().any(|used| walk.carries(*used, id, &reached)),
+        carried: carried(uses),
         control: all(&uses.control),
         loops: uses.loops.clone(),
         conditional: uses.branches || uses.loops.iter().any(|at| walk.loops[*at].left),
@@ -380,7 +396,7 @@ impl<N: Notation> Walk<N> {
                 let value = visit::delta(place, step).map_or(value, |delta| delta.by);
                 let mut from = vec![self.expression(at, value)];
                 from.extend(self.control[self.outside..].iter().map(|(id, _)| *id));
-                self.define(at, place.variable, from);
+                self.define(at, place.variable, from, false);
             }
             StepKind::Assign { place, operator, value } => {
                 if self.inside.is_none() {
@@ -402,7 +418,7 @@ impl<N: Notation> Walk<N> {
                     self.fails(FailureKind::Overflow, &step.span, at, variables);
                 }
                 from.extend(self.control_of(place.variable));
-                self.define(at, place.variable, from);
+                self.define(at, place.variable, from, operator.is_none() && place.path.is_empty());
             }
             StepKind::Operation { operation, bind } => {
                 self.operation(at, operation);
@@ -582,12 +598,15 @@ impl<N: Notation> Walk<N> {
         self.declared[variable.index()] = Some(self.around.clone());
     }
 
-    /// Assigns a variable, or binds one that was not declared before.
-    fn define(&mut self, at: usize, variable: VariableId, from: Vec<UseId>) {
+    /// Assigns a variable, or all of it, or binds one that was not declared before.
+    fn define(&mut self, at: usize, variable: VariableId, from: Vec<UseId>, all: bool) {
         match self.declared[variable.index()] {
             Some(_) => {
                 let loops = self.around.clone();
-                self.definitions.push(Definition { variable, step: at, assigns: true, loops, from });
+                // The step around it.
+                let outer = self.nested.iter().rev().nth(1);
+                let hides = all && outer.is_some() && outer == loops.last().map(|id| &self.loops[*id].step);
+                self.definitions.push(Definition { variable, step: at, assigns: true, hides, loops, from });
             }
             None => self.give(at, variable, from),
         }
@@ -596,7 +615,8 @@ impl<N: Notation> Walk<N> {
     /// Binds a new variable.
     fn give(&mut self, at: usize, variable: VariableId, from: Vec<UseId>) {
         self.declare(variable);
-        self.definitions.push(Definition { variable, step: at, assigns: false, loops: self.around.clone(), from });
+        let loops = self.around.clone();
+        self.definitions.push(Definition { variable, step: at, assigns: false, hides: false, loops, from });
     }
 
     /// Binds new variables.
@@ -613,7 +633,7 @@ impl<N: Notation> Walk<N> {
             if self.declared[variable.index()].is_some() {
                 from.extend(self.control_of(variable));
             }
-            self.define(at, variable, from);
+            self.define(at, variable, from, true);
         }
     }
 
@@ -646,7 +666,7 @@ impl<N: Notation> Walk<N> {
         for variable in changed {
             let mut from = self.control_of(variable);
             from.push(id);
-            self.define(at, variable, from);
+            self.define(at, variable, from, false);
         }
         for (kind, span) in failures {
             self.fails(kind, &span, at, variables.clone());
@@ -671,11 +691,31 @@ impl<N: Notation> Walk<N> {
 
     /// Whether a definition's value may be what a use finds.
     fn reaches(&self, definition: &Definition, at: &Use) -> bool {
-        let outside = self.declared[definition.variable.index()].as_deref().unwrap_or_default();
         definition.step < at.step
-            || definition.loops.iter().any(|id| at.loops.contains(id) && !outside.contains(id))
+            || self.shared(definition, at).next().is_some()
             // A pattern or a pure binding inside the same step.
             || definition.step == at.step && definition.from.iter().all(|id| self.uses[*id].step == at.step)
+    }
+
+    /// The loops that a definition and a use are in and that its variable outlives.
+    fn shared<'u>(&'u self, definition: &'u Definition, at: &'u Use) -> impl Iterator<Item = usize> + 'u {
+        let outside = self.declared[definition.variable.index()].as_deref().unwrap_or_default();
+        definition.loops.iter().copied().filter(move |id| at.loops.contains(id) && !outside.contains(id))
+    }
+
+    /// Those of them of whose earlier iterations its value may be: the variable is not assigned anew before the use.
+    fn carriers<'u>(&'u self, definition: &'u Definition, at: &'u Use) -> impl Iterator<Item = usize> + 'u {
+        let hides = move |other: &Definition, around: usize| {
+            let is_before = other.hides && other.variable == definition.variable && other.step < at.step;
+            is_before && other.loops.contains(&around) && other.loops.last().is_some_and(|id| at.loops.contains(id))
+        };
+        self.shared(definition, at).filter(move |around| !self.definitions.iter().any(|other| hides(other, *around)))
+    }
+
+    /// What comes of this from an earlier iteration of a loop.
+    fn marked(&self, given: &Set, around: usize) -> impl Iterator<Item = usize> {
+        let count = self.operations.len();
+        given.range(..count).map(move |id| count * (1 + around) + id)
     }
 
     /// Whether a use has the result of an operation by a variable from outside of its body.
@@ -695,12 +735,18 @@ impl<N: Notation> Walk<N> {
     }
 
     /// What a use has of what is reached so far.
-    fn gives(&self, found: &Use, reached: &Reached) -> Set {
+    fn gives(&self, id: UseId, reached: &Reached) -> Set {
+        let found = &self.uses[id];
         let mut all = found.operations.clone();
-        all.extend(found.also.iter().flat_map(|id| &reached.uses[*id]));
+        let ends = self.loops.iter().position(|around| around.exits == id);
+        for also in &found.also {
+            all.extend(&reached.uses[*also]);
+            all.extend(ends.into_iter().flat_map(|around| self.marked(&reached.uses[*also], around)));
+        }
         for (definition, given) in self.definitions.iter().zip(&reached.definitions) {
             if found.variables.contains(&definition.variable) && self.reaches(definition, found) {
                 all.extend(given);
+                all.extend(self.carriers(definition, found).flat_map(|around| self.marked(given, around)));
             }
         }
         all
@@ -712,8 +758,8 @@ impl<N: Notation> Walk<N> {
             Reached { uses: vec![Set::new(); self.uses.len()], definitions: vec![Set::new(); self.definitions.len()] };
         loop {
             let mut grown = false;
-            for (at, found) in self.uses.iter().enumerate() {
-                let given = self.gives(found, &reached);
+            for at in 0..self.uses.len() {
+                let given = self.gives(at, &reached);
                 grown |= given.len() > reached.uses[at].len();
                 reached.uses[at] = given;
             }
@@ -729,7 +775,8 @@ impl<N: Notation> Walk<N> {
     }
 }
 
-/// The operations whose results reach each use and each definition.
+/// The operations whose results reach each use and each definition: of `n` by their numbers, and again with `n * (1 + loop)` added where an
+/// earlier iteration of that loop may have had them.
 struct Reached {
     uses: Vec<Set>,
     definitions: Vec<Set>,

@@ -1,9 +1,11 @@
 //! A procedure divided by partition (Speculation §2.1, §3.1, §3.3).
 //!
-//! Operations whose partition is the same symbol are at one place. An operation on a replicated table that only reads is run
-//! where its result is needed. A round ends where an operation needs a result of another partition, so the round of an operation
-//! is one more than that of any it needs elsewhere, and at least that of any it needs at all. A loop that hands a result from one
-//! partition to another in each iteration has as many rounds as iterations.
+//! Operations whose partition is the same symbol are at one place. An operation on a replicated table that the procedure only reads is run
+//! where its result is needed; one on a replicated table that it changes is run everywhere, and so nobody needs its result of another
+//! partition. A round ends where an operation needs a result of another partition, so the round of an operation
+//! is one more than that of any it needs elsewhere, and at least that of any it needs at all. What an earlier iteration found is elsewhere if
+//! the value that names the partition is another in each. A loop that hands a result from one partition to another in each iteration has as
+//! many rounds as iterations.
 //!
 //! Two values that name partitions may be equal. So operations that may share a row keep their order: none is in a later round
 //! than one after it, and fragments of one round that have such operations say so ([`Fragment::meets`]).
@@ -22,20 +24,29 @@ use super::{Schema, chop};
 pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     let count = plan.operations.len();
     let is_replicated = |id: usize| schema.is_replicated(&plan.tables[plan.operations[id].table].name);
-    let replicated: Vec<usize> =
-        (0..count).filter(|id| is_replicated(*id) && !plan.operations[*id].changes()).collect();
+    let is_changed = |id: usize| {
+        let table = plan.operations[id].table;
+        plan.operations.iter().any(|other| other.table == table && other.changes())
+    };
+    let replicated: Vec<usize> = (0..count).filter(|id| is_replicated(*id) && !is_changed(*id)).collect();
+    let everywhere: Vec<bool> = (0..count).map(|id| is_replicated(id) && is_changed(id)).collect();
     let placed: Vec<usize> = (0..count).filter(|id| !replicated.contains(id)).collect();
     let place = |id: usize| plan.operations[id].partition.as_ref();
-    // What an operation needs from placed operations, seen through replicated ones.
-    let needs = |id: usize| -> BTreeSet<usize> {
-        let (mut found, mut through) = (plan.operations[id].from(), BTreeSet::new());
-        while let Some(next) =
-            found.iter().copied().find(|other| replicated.contains(other) && !through.contains(other))
-        {
+    // What an operation needs directly, each with the loop that it comes through from an earlier iteration, or without.
+    let direct = |id: usize| {
+        let (operation, carried) = (&plan.operations[id], plan.operations[id].carried_from.iter());
+        let now = operation.from().into_iter().map(|other| (other, None));
+        now.chain(carried.map(|(other, around)| (*other, Some(*around)))).collect::<BTreeSet<(usize, Option<usize>)>>()
+    };
+    // What it needs so from placed operations, seen through replicated ones. Of two loops, the outer one matters.
+    let needs = |id: usize| {
+        let (mut found, mut through) = (direct(id), BTreeSet::new());
+        while let Some(next) = found.iter().copied().find(|at| replicated.contains(&at.0) && !through.contains(at)) {
             through.insert(next);
-            found.extend(plan.operations[next].from());
+            found.extend(direct(next.0).into_iter().map(|(other, by)| (other, by.into_iter().chain(next.1).min())));
         }
-        found.into_iter().filter(|other| !replicated.contains(other)).collect()
+        found.retain(|(other, _)| !replicated.contains(other));
+        found
     };
     // Both may be in one partition, whatever names it, unless these are constants.
     let apart = |one: usize, two: usize| match (place(one), place(two)) {
@@ -58,13 +69,16 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     for _ in 0..=count * count {
         let before = rounds.clone();
         for id in &placed {
-            for other in needs(*id) {
+            for (other, by) in needs(*id) {
                 // Of another iteration, an operation may be elsewhere itself.
-                let varies = place(*id).is_none_or(|symbol| symbol.iteration().is_some());
-                let elsewhere = place(*id) != place(other) || varies && (other == *id || place(*id).is_none());
+                let varies = |symbol: &Symbol| by.is_some_and(|around| symbol.varies(around));
+                let is_another = place(*id) != place(other) || place(*id).is_none_or(varies);
+                let elsewhere = is_another && !everywhere[other];
                 if elsewhere {
-                    let at = |id: usize| place(id).map_or_else(|| "anywhere".to_owned(), Symbol::to_string);
-                    say(format!("#{id} at {} needs #{other} at {}", at(*id), at(other)));
+                    let wide = |id: usize| if everywhere[id] { "every partition" } else { "anywhere" }.to_owned();
+                    let at = |id: usize| place(id).map_or_else(|| wide(id), Symbol::to_string);
+                    let when = if by.is_some() { " of an earlier iteration" } else { "" };
+                    say(format!("#{id} at {} needs #{other} at {}{when}", at(*id), at(other)));
                 }
                 rounds[*id] = rounds[*id].max(rounds[other] + usize::from(elsewhere)).min(count);
             }
@@ -83,6 +97,7 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     }
     for id in &placed {
         match place(*id) {
+            None if everywhere[*id] => {}
             None => say(format!("the partition of {} is not one value", plan.label(*id))),
             Some(symbol) if !from_arguments(plan, symbol) => {
                 say(format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(*id)));
@@ -91,8 +106,10 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         }
     }
     let places: BTreeSet<Option<&Symbol>> = placed.iter().map(|id| place(*id)).collect();
-    let known = places.iter().all(|place| place.is_some_and(|symbol| from_arguments(plan, symbol)));
+    let is_known = |id: &usize| everywhere[*id] || place(*id).is_some_and(|symbol| from_arguments(plan, symbol));
+    let known = placed.iter().all(is_known);
     let one = places.len() <= 1 && places.iter().flatten().all(|symbol| symbol.iteration().is_none());
+    let one = one && !everywhere.contains(&true);
     let last = placed.iter().map(|id| rounds[*id]).max().unwrap_or(0);
     let class = match (known, one, last, endless) {
         (_, _, _, true) => TransactionClass::General { rounds: 0 },
@@ -102,16 +119,19 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         (_, _, last, _) => TransactionClass::General { rounds: last + 1 },
     };
     if class == TransactionClass::Simple {
-        let names: Vec<String> = places.iter().flatten().map(|symbol| symbol.to_string()).collect();
+        let name = |place: &Option<&Symbol>| place.map_or_else(|| "every partition".to_owned(), Symbol::to_string);
+        let names: Vec<String> = places.iter().map(name).collect();
         say(format!("at {}, none needs another", names.join(" and ")));
     }
-    let keys: BTreeSet<(usize, Option<&Symbol>)> = placed.iter().map(|id| (rounds[*id], place(*id))).collect();
+    let key = |id: &usize| (rounds[*id], place(*id), everywhere[*id]);
+    let keys: BTreeSet<(usize, Option<&Symbol>, bool)> = placed.iter().map(key).collect();
     let mut fragments: Vec<Fragment> = keys
         .into_iter()
-        .map(|(round, partition)| Fragment {
-            round,
-            partition: partition.cloned(),
-            operations: placed.iter().copied().filter(|id| (rounds[*id], place(*id)) == (round, partition)).collect(),
+        .map(|of| Fragment {
+            round: of.0,
+            partition: of.1.cloned(),
+            everywhere: of.2,
+            operations: placed.iter().copied().filter(|id| key(id) == of).collect(),
             meets: Vec::new(),
         })
         .collect();

@@ -112,6 +112,7 @@ fn operation(resolved: &Resolved<'_>, flow: &Flow, columns: &RowColumns, symbols
         key_from,
         value_from,
         control_from: flows.control.clone(),
+        carried_from: flows.carried.clone(),
         table_from: Set::new(),
         blocks: resolved.blocks[id].clone(),
         loops: flows.loops.clone(),

@@ -29,6 +29,7 @@ pub(super) fn symbols(resolved: &Resolved<'_>) -> Vec<KeySymbols> {
         once: once(procedure),
         keys: vec![KeySymbols::default(); resolved.operations.len()],
         loops: 0,
+        around: None,
         others: 0,
         tuples: BTreeMap::new(),
     };
@@ -49,6 +50,8 @@ struct Walk<'r, 'p> {
     keys: Vec<KeySymbols>,
     /// Loops met so far: numbered as in `flow`.
     loops: usize,
+    /// The innermost loop around.
+    around: Option<usize>,
     others: usize,
     /// Values of which the parts are known, by number.
     tuples: BTreeMap<usize, Vec<Symbol>>,
@@ -62,6 +65,7 @@ impl Walk<'_, '_> {
     }
 
     fn step(&mut self, step: &Step) {
+        let around = self.around;
         if let Some(operation) = visit::operation(step) {
             self.keys[operation.id.index()] = self.key(operation);
         }
@@ -80,15 +84,14 @@ impl Walk<'_, '_> {
                 }
             }
             StepKind::For { pattern, .. } => {
-                let id = self.loops;
-                self.loops += 1;
+                let id = self.iterate();
                 for variable in visit::bound(pattern).into_iter().filter(|variable| self.once[variable.index()]) {
                     let name = self.resolved.procedure.variables[variable.index()].name.clone();
                     self.variables[variable.index()] = Some(Symbol::Element(id, name));
                 }
             }
             StepKind::ForEach { row, operation, .. } => {
-                self.loops += 1;
+                self.iterate();
                 self.variables[row.index()] = Some(Symbol::Result(operation.id.index()));
             }
             _ => {}
@@ -96,6 +99,13 @@ impl Walk<'_, '_> {
         for block in visit::blocks(step) {
             self.block(block);
         }
+        self.around = around;
+    }
+
+    /// A loop begins, with this number.
+    fn iterate(&mut self) -> usize {
+        self.loops += 1;
+        *self.around.insert(self.loops - 1)
     }
 
     fn bind(&mut self, pattern: &Pattern, value: &Symbol) {
@@ -104,9 +114,9 @@ impl Walk<'_, '_> {
             Pattern::Bind(variable) if self.once[variable.index()] => {
                 let named = match value {
                     // What a front end keeps in a variable without a name, until it gives it to one with a name.
-                    Symbol::Other(number, text) if text.is_empty() => {
+                    Symbol::Other(number, text, around) if text.is_empty() => {
                         let name = &self.resolved.procedure.variables[variable.index()].name;
-                        Symbol::Other(*number, name.to_string())
+                        Symbol::Other(*number, name.to_string(), *around)
                     }
                     value => value.clone(),
                 };
@@ -192,7 +202,7 @@ impl Walk<'_, '_> {
 
     /// A field; a column of a row that its key fixes is what the key says.
     fn field(&self, base: Symbol, name: &Arc<str>) -> Symbol {
-        if let Symbol::Other(number, _) = base
+        if let Symbol::Other(number, ..) = base
             && let Some(parts) = self.tuples.get(&number)
             && let Some(part) = name.parse().ok().and_then(|at: usize| parts.get(at))
         {
@@ -214,7 +224,7 @@ impl Walk<'_, '_> {
 
     fn other(&mut self, text: String) -> Symbol {
         self.others += 1;
-        Symbol::Other(self.others, text)
+        Symbol::Other(self.others, text, self.around)
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Fragment {
     /// The value that names the partition; with a value for each iteration of a loop, a fragment for each. `None`: wherever
     /// the rows are, so possibly all partitions.
     pub partition: Option<Symbol>,
+    /// Whether it runs in all partitions and does the same in each, as it changes what every partition has.
+    pub everywhere: bool,
     /// Its operations.
     pub operations: Vec<usize>,
     /// Other fragments of its round, by position in [`Fragments::fragments`], with which it may share a row if the values that
@@ -46,7 +48,7 @@ pub struct Fragments {
     pub reason: String,
     /// Its fragments, by round and first operation.
     pub fragments: Vec<Fragment>,
-    /// Operations on replicated tables that are read in the fragments that need them.
+    /// Operations on replicated tables, which it does not change, that are read in the fragments that need them.
     pub replicated: Vec<usize>,
     /// Whether it can fail of itself.
     pub fails: bool,
@@ -68,7 +70,10 @@ impl fmt::Display for Fragments {
             (true, true) => "; can fail, keeps undo\n",
         })?;
         let list = |operations: &[usize]| operations.iter().map(|id| format!("#{id}")).collect::<Vec<_>>().join(" ");
-        let place = |fragment: &Fragment| fragment.partition.as_ref().map_or("anywhere".into(), Symbol::to_string);
+        let place = |fragment: &Fragment| match &fragment.partition {
+            Some(symbol) => symbol.to_string(),
+            None => if fragment.everywhere { "every partition" } else { "anywhere" }.to_owned(),
+        };
         for fragment in &self.fragments {
             write!(f, "  round {} at {}: {}", fragment.round, place(fragment), list(&fragment.operations))?;
             let meets: Vec<String> = fragment.meets.iter().map(|at| place(&self.fragments[*at])).collect();

@@ -140,6 +140,11 @@ impl Plan {
             if operation.from().iter().chain(&operation.table_from).any(|from| *from >= operations) {
                 return wrong("needs an operation that does not exist");
             }
+            let from = operation.from();
+            let is_carried = |at: &(usize, usize)| from.contains(&at.0) && operation.loops.contains(&at.1);
+            if !operation.carried_from.iter().all(is_carried) {
+                return wrong("has what it does not need from earlier iterations");
+            }
             if operation.loops.windows(2).any(|pair| self.loops.get(pair[1]).and_then(|l| l.parent) != Some(pair[0])) {
                 return wrong("is in loops that are not nested");
             }

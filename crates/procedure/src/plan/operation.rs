@@ -97,6 +97,8 @@ pub struct Operation {
     pub value_from: BTreeSet<usize>,
     /// Operations that decide whether, and how often, it runs.
     pub control_from: BTreeSet<usize>,
+    /// Of all these, those whose results may be of an earlier iteration, with the loop, which is one of [`Operation::loops`].
+    pub carried_from: BTreeSet<(usize, usize)>,
     /// Operations before it, or of an earlier iteration, that change what it may meet in its table, or whose changes it may
     /// follow: which rows they share is not known before they run.
     pub table_from: BTreeSet<usize>,

@@ -17,8 +17,8 @@ pub enum Symbol {
     Result(usize),
     /// A field of a value, or a column of a row.
     Field(Box<Symbol>, Arc<str>),
-    /// Anything else: a number that tells it from all others, and how it is written.
-    Other(usize, String),
+    /// Anything else: a number that tells it from all others, how it is written, and the innermost loop in which it is computed.
+    Other(usize, String, Option<usize>),
 }
 
 impl Symbol {
@@ -45,12 +45,24 @@ impl Symbol {
             _ => None,
         }
     }
+
+    /// Whether it may have another value in another iteration of this loop, which is around what it is used for.
+    pub fn varies(&self, around: usize) -> bool {
+        match self {
+            Symbol::Literal(_) | Symbol::Parameter(_) => false,
+            // Loops are numbered from the outside.
+            Symbol::Element(iteration, _) => around <= *iteration,
+            Symbol::Other(_, _, iteration) => iteration.is_some_and(|iteration| around <= iteration),
+            Symbol::Result(_) => true,
+            Symbol::Field(base, _) => base.varies(around),
+        }
+    }
 }
 
 impl fmt::Display for Symbol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Symbol::Literal(text) | Symbol::Other(_, text) => f.write_str(text),
+            Symbol::Literal(text) | Symbol::Other(_, text, _) => f.write_str(text),
             Symbol::Parameter(name) | Symbol::Element(_, name) => f.write_str(name),
             Symbol::Result(operation) => write!(f, "#{operation}"),
             Symbol::Field(base, name) => write!(f, "{base}.{name}"),

@@ -219,6 +219,7 @@ impl Procedure {
             key_from: needs.iter().copied().filter(|other| other % 3 == 0).collect(),
             value_from: needs.iter().copied().filter(|other| other % 3 == 1).collect(),
             control_from: needs.iter().copied().filter(|other| other % 3 == 2).collect(),
+            carried_from: BTreeSet::new(),
             table_from: BTreeSet::new(),
             blocks: if op.looped { vec![(0, 0)] } else { Vec::new() },
             loops: if op.looped { vec![0] } else { Vec::new() },

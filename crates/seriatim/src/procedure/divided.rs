@@ -11,16 +11,15 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
+use seriatim_catalog::{Key, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{Call, Fragment, Lock, Reply, Undivided};
-use seriatim_engine::procedure::divided::{copy, digest, value_of};
+use seriatim_engine::procedure::divided::{Locking, copy, digest, value_of};
 use seriatim_engine::procedure::fragment::{Division, Part, Spread};
 use seriatim_engine::procedure::reach::{Visit, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
 use seriatim_engine::{Body, Runner, TxCore};
 use seriatim_procedure::analysis;
 use seriatim_procedure::pack::{pack_all, unpack_all};
-use seriatim_procedure::plan::Kind;
 use seriatim_txn::{PartitionSet, Partitions};
 
 use super::call::{Straight, unfit};
@@ -89,13 +88,18 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
     let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
-    let packed = |output: &P::Output| Reply::Output(pack_all(output));
+    // A result that its caller could not read is not committed.
+    let packed = |core: &TxCore, output: &P::Output| {
+        let bytes = pack_all(output);
+        let read = unpack_all::<P::Output>(&bytes);
+        read.map(|_| Reply::Output(bytes)).map_err(|error| core.abort(error))
+    };
     let mut body = |core: &mut TxCore| {
         let Some(round) = job.fragment.round else {
             let body = Straight::<P> { handles, arguments: &arguments };
             // What is compiled for the worker notes nothing.
             let output = if job.undo { body.run(&*core)? } else { core.run_body(&body)? };
-            reply = Some(packed(&output));
+            reply = Some(packed(core, &output)?);
             return Ok(());
         };
         let part = Part::new(job.division, job.partitions, job.at, round, &job.fragment.found)
@@ -108,10 +112,11 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
         };
         let is_whole = part.is_whole();
         let made = part.into_made().map_err(|fault| core.abort(fault))?;
-        reply = Some(output.filter(|_| is_whole).map_or(Reply::Found(made), |output| packed(&output)));
+        let output = output.filter(|_| is_whole).map(|output| packed(core, &output)).transpose()?;
+        reply = Some(output.unwrap_or(Reply::Found(made)));
         Ok(())
     };
-    let reach = job.at.map_or(PartitionSet::NONE, PartitionSet::one);
+    let reach = job.at.map_or(PartitionSet::NONE, |at| job.division.owned(at));
     let undo = runner.run_alone(P::NAME, reach, job.undo, &mut body)?;
     let reply = reply.ok_or_else(|| unsound("a fragment without a reply"))?;
     Ok((reply, undo))
@@ -121,8 +126,6 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
 struct Procedure {
     entry: Arc<Entry>,
     division: Division,
-    /// By operation: the number of its table, if it is locked, and whether it changes it.
-    locks: Vec<Option<(u16, bool)>>,
 }
 
 /// The procedures of a database, divided by partition.
@@ -130,8 +133,7 @@ pub struct Divided {
     database: Database,
     partitions: Arc<Partitions>,
     procedures: Vec<Procedure>,
-    /// By number of table: whether rows of it are locked one by one.
-    by_rows: Vec<bool>,
+    locking: Locking,
 }
 
 impl fmt::Debug for Divided {
@@ -151,8 +153,7 @@ impl Database {
         let Some(partitions) = self.engine().partitions() else { return Err(Undivided(Vec::new())) };
         let entries = self.procedures().read().unwrap_or_else(PoisonError::into_inner).entries.clone();
         let schema = self.engine().schema();
-        let (mut procedures, mut refused) = (Vec::new(), Vec::new());
-        let (mut tables, mut by_rows): (Vec<Arc<str>>, Vec<bool>) = (Vec::new(), Vec::new());
+        let (mut procedures, mut refused, mut locking) = (Vec::new(), Vec::new(), Locking::default());
         for entry in entries {
             let plan = &entry.plan;
             let fragments = analysis::fragments(plan, &schema);
@@ -165,24 +166,11 @@ impl Database {
                     continue;
                 }
             };
-            let locks = plan.operations.iter().enumerate().map(|(id, operation)| {
-                division.round(id)?;
-                let name = &plan.tables[operation.table].name;
-                let table = tables.iter().position(|known| known == name).unwrap_or_else(|| {
-                    tables.push(Arc::clone(name));
-                    by_rows.push(true);
-                    tables.len() - 1
-                });
-                let changes_indexes = operation.accesses.iter().any(|of| of.index.is_some() && of.changes());
-                let is_row = entry.reach.is_told(id) && operation.kind != Kind::Scan && operation.index.is_none();
-                by_rows[table] &= is_row && !changes_indexes;
-                Some((table as u16, operation.changes()))
-            });
-            let locks = locks.collect();
-            procedures.push(Procedure { entry, division, locks });
+            locking.add(plan, &division, &entry.reach);
+            procedures.push(Procedure { entry, division });
         }
         match refused.is_empty() {
-            true => Ok(Divided { database: self.clone(), partitions, procedures, by_rows }),
+            true => Ok(Divided { database: self.clone(), partitions, procedures, locking }),
             false => Err(Undivided(refused)),
         }
     }
@@ -295,36 +283,17 @@ impl Divided {
     }
 
     /// What a fragment locks at a partition. What keys are not told before they run is locked by the value that names the partition, and so is
-    /// all of a table of which that holds for one operation of the set. Everything of the partition is locked too, which may be shared, unless
-    /// the footprint ended before it had told all.
+    /// all of a table of which that holds for one operation of the set; a table that every partition has, as a whole, and not if no procedure
+    /// changes it. Everything of the partition is locked too, which may be shared, unless the footprint ended before it had told all.
     ///
     /// # Errors
     /// The bytes of its arguments are none.
     pub fn locks(&self, at: usize, fragment: &Fragment, locks: &mut Vec<Lock>) -> Result<(), TransactError> {
-        let Procedure { entry, division, locks: of } = self.procedure(fragment.procedure)?;
+        let Procedure { entry, division } = self.procedure(fragment.procedure)?;
         let spread = (entry.compiled.spread)(entry, division, &self.partitions, &fragment.arguments)?;
-        let is_due = |operation: usize| match (division.round(operation), fragment.round) {
-            (Some(_), None) => true,
-            (Some(of), Some(round)) => of == round,
-            (None, _) => false,
-        };
-        for (operation, place) in spread.places.iter().enumerate() {
-            let Some((table, exclusive)) = of[operation].filter(|(table, _)| !self.by_rows[usize::from(*table)]) else {
-                continue;
-            };
-            let is_here = |value: &PartitionValue| self.partitions.of_value(value).is_ok_and(|found| found == at);
-            if is_due(operation) {
-                let here = place.values.iter().filter(|value| is_here(value));
-                locks.extend(here.map(|value| Lock::of_value(table, value, exclusive)));
-            }
-        }
-        let mut row = |operation: usize, low: Bound<Key<'_>>, _: Bound<Key<'_>>| {
-            let found = of[operation].filter(|(table, _)| self.by_rows[usize::from(*table)] && is_due(operation));
-            let (Some((table, exclusive)), Bound::Included(key)) = (found, low) else { return };
-            if division.is_at(operation, &self.partitions, key, at) {
-                locks.push(Lock::of_row(table, key, exclusive));
-            }
-        };
+        let of = self.locking.of(fragment, division, &self.partitions, at);
+        of.values(&spread.places, locks);
+        let mut row = |operation: usize, low: Bound<Key<'_>>, _: Bound<Key<'_>>| of.row(operation, low, locks);
         let is_whole = (entry.compiled.visit)(entry, &fragment.arguments, &mut row)?;
         locks.push(Lock::of_all(!is_whole));
         Ok(())

@@ -188,6 +188,74 @@ fn first_of(tx: &Tx, shop: u32, other: u32, wares: &[u32]) -> Result<i64, Abort>
     Ok(price)
 }
 
+/// Changes lines of one order: what it lowers and what it raises, around one that it deletes.
+#[procedure]
+fn mark_down(tx: &Tx, shop: u32, number: u32, at: u8, by: i64) -> Result<Option<i64>, Abort> {
+    let left = tx.update_if::<Line>((shop, number, at), |line| {
+        line.price -= by;
+        line.price
+    })?;
+    tx.delete_if::<Line>((shop, number, at + 1))?;
+    tx.update_if::<Line>((shop, number, at + 2), |line| line.price += by)?;
+    Ok(left)
+}
+
+/// What one shop has sold is added to a line of the next one.
+#[procedure]
+fn hand_on(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
+    let mut before = 0i64;
+    for line in wanted {
+        let shop = tx.require::<Shop>(line.shop)?;
+        let sold = shop.sold;
+        tx.update_if::<Line>((line.shop, line.ware, 0), |line| line.price += before)?;
+        before = sold;
+    }
+    Ok(before)
+}
+
+/// As that, but what is written in one iteration may be what is read in the next.
+#[procedure]
+fn hand_on_here(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
+    let mut before = 0i64;
+    for line in wanted {
+        let shop = tx.require::<Shop>(line.shop)?;
+        let sold = shop.sold;
+        tx.update::<Shop>(line.shop, |shop| shop.sold += before)?;
+        before = sold;
+    }
+    Ok(before)
+}
+
+/// What a shop has left of a ware decides its price, which every partition has; another shop writes down what it is now.
+#[procedure]
+fn reprice(tx: &Tx, shop: u32, other: u32, ware: u32) -> Result<i64, Abort> {
+    let shelf = tx.get::<Shelf>((shop, ware))?;
+    let Some(shelf) = shelf else {
+        tx.delete_if::<Price>(ware)?;
+        return Ok(0);
+    };
+    let more = i64::from(shelf.left);
+    let before = tx.get::<Price>(ware)?;
+    let Some(before) = before else {
+        tx.insert(Price { ware, price: 1 })?;
+        return Ok(1);
+    };
+    let most = before.price + more;
+    tx.update::<Price>(ware, |row| {
+        if most > 20 {
+            row.price = 2;
+        } else {
+            row.price += 1;
+        }
+    })?;
+    let mut sum = 0i64;
+    for price in tx.scan::<Price>(0..)? {
+        sum += price.price;
+    }
+    tx.update::<Shop>(other, |row| row.sold += sum)?;
+    Ok(sum)
+}
+
 /// It changes rows that it comes to later, if the two shops are one: a scan that has noted all its rows would not notice.
 #[procedure]
 fn refill(tx: &Tx, shop: u32, other: u32) -> Result<i32, Abort> {
@@ -227,9 +295,11 @@ fn follow(tx: &Tx, shop: u32) -> Result<i64, Abort> {
 #[test]
 fn what_cannot_be_divided_is_refused_with_the_reason() {
     let db = declare(2);
-    db.register(procedures![endless, follow, refill]).expect("sound procedures");
-    let refused = db.divide().expect_err("two of them cannot").to_string();
+    db.register(procedures![endless, follow, refill, hand_on_here]).expect("sound procedures");
+    let refused = db.divide().expect_err("these cannot").to_string();
     assert!(refused.contains("procedure endless cannot be divided by partition: how many rounds"), "{refused}");
+    assert!(refused.contains("procedure hand_on_here cannot be divided by partition: how many rounds"), "{refused}");
+    assert!(refused.contains("needs #0 at line.shop of an earlier iteration"), "{refused}");
     assert!(refused.contains("procedure follow cannot be divided by partition: the partition of"), "{refused}");
     assert!(refused.contains("procedure refill cannot be divided by partition: "), "{refused}");
     assert!(refused.contains("goes over, which is all read in an earlier round"), "{refused}");
@@ -248,7 +318,8 @@ fn declare(partitions: usize) -> Database {
     db.create::<Line>().expect("a valid table");
     db.create::<Price>().expect("a valid table");
     transfer::create(&db);
-    db.register(procedures![order, move_wares, close, relabel, compare, first_of]).expect("sound procedures");
+    db.register(procedures![order, move_wares, close, relabel, compare, first_of, mark_down, hand_on, reprice])
+        .expect("sound procedures");
     db.register(transfer::set()).expect("sound procedures");
     db
 }
@@ -282,8 +353,8 @@ struct Parts {
     divided: Vec<(Divided, Session)>,
     caller: (Divided, Session),
     rng: Rng,
-    /// Calls over several partitions; in several rounds; that ended in an abort; fragments taken back.
-    met: [u32; 4],
+    /// Calls over several partitions; in several rounds; that ended in an abort; fragments taken back; lines marked down.
+    met: [u32; 5],
 }
 
 /// What one attempt of a call left to be taken back.
@@ -304,7 +375,7 @@ impl Parts {
         let session = caller.session();
         let caller = (caller.divide().expect("all can be divided"), session);
         let session = whole.session();
-        Parts { whole: (whole, session), divided, caller, rng: Rng::from_seed(!seed), met: [0; 4] }
+        Parts { whole: (whole, session), divided, caller, rng: Rng::from_seed(!seed), met: [0; 5] }
     }
 
     fn attempt<P: Declared>(
@@ -385,6 +456,7 @@ impl Parts {
             self.undo(done);
         }
         agree(&got, &wanted, &told);
+        self.met[4] += u32::from(P::NAME == mark_down::NAME && format!("{got:?}").contains("Some"));
         let mut of_whole = contents(&self.whole.0).0;
         of_whole.sort();
         assert_eq!(self.contents(), of_whole, "after {told}");
@@ -417,7 +489,7 @@ impl Drawn for Parts {
 /// Draws a procedure and arguments.
 fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
     let shop = |rng: &mut Rng| rng.below(SHOPS) as u32;
-    match rng.below(9) {
+    match rng.below(14) {
         0..3 => {
             let near = shop(rng);
             let one = |rng: &mut Rng| {
@@ -439,6 +511,17 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
             drawn.call(first_of, &(shop(rng), shop(rng), wares));
         }
         6 => drawn.call(compare, &(shop(rng), rng.below(SHOPS + 1) as u32)),
+        8 | 11 | 12 => {
+            let (number, at, by) = (rng.below(3) as u32, rng.below(3) as u8, rng.below(4) as i64);
+            let (number, at) = (number.min(rng.below(3) as u32), at.min(rng.below(3) as u8));
+            drawn.call(mark_down, &(shop(rng), number, at, by));
+        }
+        9 => {
+            let line = |rng: &mut Rng| Wanted { shop: shop(rng), ware: rng.below(3) as u32, count: 0 };
+            let wanted = (0..rng.below(4)).map(|_| line(rng)).collect();
+            drawn.call(hand_on, &wanted);
+        }
+        10 => drawn.call(reprice, &(shop(rng), shop(rng), rng.below(WARES + 1) as u32)),
         _ => transfer::any_of(rng, |arguments| drawn.call(transfer::transfer, &arguments)),
     }
 }
@@ -446,21 +529,27 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
 /// A lock names a table at least, or is on everything: shared, as these footprints come to their ends.
 fn check_locks(locks: &[Lock]) {
     let all = Lock::of_all(false);
-    assert!(locks.iter().all(|lock| lock.what.len() > 2 || *lock == all), "{locks:?}");
+    assert!(locks.iter().all(|lock| lock.what.len() >= 2 || *lock == all), "{locks:?}");
     assert!(locks.contains(&all), "{locks:?}");
 }
 
 #[test]
 fn fragments_in_their_partitions_do_what_the_procedure_does_in_one_database() {
     let seed = seed("fragments_in_their_partitions_do_what_the_procedure_does_in_one_database");
-    let mut all = [0; 4];
+    let mut all = [0; 5];
     for partitions in 1..=4 {
         let mut parts = Parts::new(partitions, seed);
         (0..150).for_each(|_| parts.any());
-        (0..4).for_each(|at| all[at] += parts.met[at]);
+        (0..5).for_each(|at| all[at] += parts.met[at]);
     }
-    eprintln!("over several partitions, in several rounds, aborted, taken back: {all:?}");
-    assert!(all.iter().all(|met| *met > 30), "{all:?}");
+    eprintln!("over several partitions, in several rounds, aborted, taken back, marked down: {all:?}");
+    assert!(all[..4].iter().all(|met| *met > 30) && all[4] > 5, "{all:?}");
+}
+
+#[test]
+fn a_break_that_may_not_be_reached_leaves_nothing_known_behind_it() {
+    // Shop 0 has no ware 5, which partition 1 does not know.
+    Parts::new(2, 1).run(first_of, &(1, 0, vec![5, 2]));
 }
 
 /// A partition with all rows, and calls of it.
@@ -553,6 +642,15 @@ fn raise(tx: &Tx, shop: u32, by: u32) -> Result<bool, Abort> {
     Ok(raised.is_some())
 }
 
+/// Looks at a row of one shop, then changes one of another.
+#[procedure]
+fn copy_price(tx: &Tx, from: u32, to: u32, number: u32) -> Result<i64, Abort> {
+    let line = tx.require::<Line>((from, number, 0))?;
+    let price = line.price;
+    tx.update_if::<Line>((to, number, 0), |line| line.price = price)?;
+    Ok(price)
+}
+
 /// Writes a row whose key is one of its arguments, and one that its footprint has after what data may pass by.
 #[procedure]
 fn skip(tx: &Tx, shop: u32, wanted: &[Wanted], number: u32) -> Result<u32, Abort> {
@@ -584,6 +682,46 @@ fn pick(tx: &Tx, shop: u32, number: u32) -> Result<bool, Abort> {
     Ok(picked.is_some())
 }
 
+/// Reads what every partition has.
+#[procedure]
+fn price_of(tx: &Tx, shop: u32, ware: u32) -> Result<i64, Abort> {
+    let price = tx.require::<Price>(ware)?;
+    let price = price.price;
+    tx.update::<Shop>(shop, |row| row.sold += price)?;
+    Ok(price)
+}
+
+/// Changes it, in all of them.
+#[procedure]
+fn set_price(tx: &Tx, ware: u32, price: i64) -> Result<(), Abort> {
+    tx.delete_if::<Price>(ware)?;
+    tx.insert(Price { ware, price })?;
+    Ok(())
+}
+
+/// Reads all of it.
+#[procedure]
+fn count_prices(tx: &Tx, shop: u32) -> Result<u64, Abort> {
+    let all = tx.scan::<Price>(0..).count()?;
+    tx.update::<Shop>(shop, |row| row.next = 1)?;
+    Ok(all)
+}
+
+#[derive(Data, Clone, Debug, PartialEq)]
+struct Nested(Vec<Nested>);
+
+#[pure]
+fn nested(depth: u32) -> Nested {
+    (0..depth).fold(Nested(Vec::new()), |inner, _| Nested(vec![inner]))
+}
+
+/// Its result lies as deep as it is asked to.
+#[procedure]
+fn dig(tx: &Tx, shop: u32, depth: u32) -> Result<Nested, Abort> {
+    tx.update::<Shop>(shop, |shop| shop.next += 1)?;
+    Ok(nested(depth))
+}
+
 /// Goes through a list that is its own, which no footprint looks at.
 #[procedure]
 fn own_list(tx: &Tx, shops: Vec<u32>) -> Result<u32, Abort> {
@@ -601,6 +739,7 @@ fn only(partitions: usize, procedures: seriatim::procedure::Procedures) -> Divid
     let db = Database::builder().partitions(partitions).workers(2).open().expect("a valid number");
     let shops = db.create::<Shop>().expect("a valid table");
     db.create::<Line>().expect("a valid table");
+    db.create::<Price>().expect("a valid table");
     db.register(procedures).expect("sound procedures");
     let load = db.session().transact(|tx| tx.insert(&shops, &Shop { id: 1, sold: 0, next: 0, motto: String::new() }));
     load.expect("nobody is about");
@@ -634,6 +773,34 @@ fn a_key_that_the_footprint_does_not_tell_is_locked_with_all_of_its_value() {
     let picked = locks_of(&divided, pick, &(1, 5));
     assert!(conflict(&picked, &locks_of(&divided, look, &(1, 5))), "{picked:?}");
     assert!(!conflict(&picked, &locks_of(&divided, look, &(1, 6))), "{picked:?}");
+}
+
+#[test]
+fn a_round_locks_what_runs_in_it_and_nothing_else() {
+    let divided = only(2, procedures![look, copy_price]);
+    let locks = |at, round| {
+        let mut all = Vec::new();
+        let fragment = Fragment { round: Some(round), ..fragment(&divided, copy_price, &(1, 0, 5)) };
+        divided.locks(at, &fragment, &mut all).expect("its arguments are sound");
+        let rows = all.into_iter().filter(|lock| !lock.what.is_empty());
+        rows.map(|lock| lock.exclusive).collect::<Vec<_>>()
+    };
+    assert_eq!([locks(1, 0), locks(1, 1), locks(0, 0), locks(0, 1)], [vec![false], vec![], vec![], vec![true]]);
+}
+
+#[test]
+fn what_every_partition_has_is_changed_in_all_and_locked_if_some_procedure_does() {
+    let divided = only(2, procedures![price_of, set_price]);
+    assert_eq!(divided.call(set_price, &(5, 2)).expect("it goes everywhere").rounds, [0b11]);
+    let set = locks_of(&divided, set_price, &(5, 2));
+    assert!(conflict(&set, &locks_of(&divided, price_of, &(0, 5))), "{set:?}");
+    assert!(!conflict(&set, &locks_of(&divided, price_of, &(0, 6))), "{set:?}");
+    let divided = only(2, procedures![price_of, count_prices, set_price]);
+    let set = locks_of(&divided, set_price, &(5, 2));
+    assert!(conflict(&set, &locks_of(&divided, count_prices, &0)), "{set:?}");
+    assert!(conflict(&set, &locks_of(&divided, price_of, &(0, 6))), "{set:?}");
+    let divided = only(2, procedures![price_of, count_prices]);
+    assert_eq!(locks_of(&divided, price_of, &(1, 5)), [Lock::of_all(false)], "its shop is elsewhere");
 }
 
 #[test]
@@ -675,4 +842,22 @@ fn a_footprint_that_panics_locks_everything_and_the_fragment_fails() {
     let failed = run(9).expect_err("nine").to_string();
     assert!(failed.contains("procedure pick panicked: nine"), "{failed}");
     run(8).expect("there is no such row");
+}
+
+#[test]
+fn a_result_that_its_caller_could_not_read_is_not_committed() {
+    let divided = only(1, procedures![dig]);
+    let mut session = divided.database().session();
+    for round in [None, Some(0)] {
+        let mut run = |depth| {
+            let fragment = Fragment { round, ..fragment(&divided, dig, &(1, depth)) };
+            divided.run(&mut session, 0, &fragment, true).map(|(reply, _)| reply)
+        };
+        let Reply::Output(bytes) = run(63).expect("it can be read") else { panic!("nothing else is to do") };
+        assert_eq!(output(dig, &bytes).expect("its result"), nested(63));
+        let before = super::run::contents(divided.database());
+        let failed = run(64).expect_err("one too deep").to_string();
+        assert!(failed.contains("too deep"), "{failed}");
+        assert_eq!(super::run::contents(divided.database()), before);
+    }
 }
