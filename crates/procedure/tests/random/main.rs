@@ -333,7 +333,10 @@ fn canary_a_subtraction_that_is_taken_for_an_addition_is_caught() {
 #[test]
 fn canary_an_analysis_that_forgets_control_is_caught() {
     let forgetful = |plan: &mut Plan| {
-        plan.operations.iter_mut().for_each(|operation| operation.control_from.clear());
+        for operation in &mut plan.operations {
+            operation.control_from.clear();
+            operation.carried_from.clear();
+        }
         plan.failures.iter_mut().filter(|failure| failure.operation.is_none()).for_each(|failure| {
             failure.decided_by.clear();
         });
