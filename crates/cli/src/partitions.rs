@@ -224,24 +224,25 @@ impl Asked {
         }
     }
 
-    /// The scheme that `auto` stands for, and what the report says of why.
-    fn choose(&mut self, plan: &Plan, is_simulated: bool) -> Result<(Scheme, Value), Failure> {
-        if matches!(self, Asked::Keys) {
-            let (recommended, times) = recommended(plan, is_simulated)?;
-            talk!("{}", recommended.reason);
-            let (times, said) =
-                (crate::model::times(&times), crate::model::recommendation(&recommended, crate::model::MICROSECOND));
-            return Ok((recommended.scheme, json!({ "times": times, "recommended": said })));
-        }
-        let mut tried = Vec::new();
-        for scheme in Scheme::ALL {
-            let mut plan = plan.clone();
-            plan.transport.scheme = scheme;
-            tried.push((scheme, self.measure(&plan, is_simulated)?.per_second()));
-        }
-        let recommended = model::fastest(&tried);
-        talk!("{}", recommended.reason);
-        Ok((recommended.scheme, json!({ "recommended": crate::model::recommendation(&recommended, 1.0) })))
+    /// Puts the scheme that `auto` stands for into the plan; what the report says of why.
+    fn choose(&mut self, plan: &mut Plan, is_simulated: bool) -> Result<Value, Failure> {
+        let (chosen, why) = if matches!(self, Asked::Keys) {
+            let (chosen, times) = recommended(plan, is_simulated)?;
+            let said = crate::model::recommendation(&chosen, crate::model::MICROSECOND);
+            (chosen, json!({ "times": crate::model::times(&times), "recommended": said }))
+        } else {
+            let mut tried = Vec::new();
+            for scheme in Scheme::ALL {
+                plan.transport.scheme = scheme;
+                tried.push((scheme, self.measure(plan, is_simulated)?.per_second()));
+            }
+            let chosen = model::fastest(&tried);
+            let said = crate::model::recommendation(&chosen, 1.0);
+            (chosen, json!({ "recommended": said }))
+        };
+        talk!("{}", chosen.reason);
+        plan.transport.scheme = chosen.scheme;
+        Ok(why)
     }
 }
 
@@ -420,12 +421,7 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         Which::Arrays => Asked::Arrays(tpcc_plan(matches, &plan)),
         Which::Declared(entry) => Asked::Declared(declared_plan(entry, matches, &plan)?),
     };
-    let mut chosen = None;
-    if scheme.is_none() {
-        let why;
-        (plan.transport.scheme, why) = asked.choose(&plan, is_simulated)?;
-        chosen = Some(why);
-    }
+    let chosen = if scheme.is_none() { Some(asked.choose(&mut plan, is_simulated)?) } else { None };
     let measured = asked.measure(&plan, is_simulated)?;
     let several = if matches!(which, Which::Keys) { "two" } else { "several" };
     if !is_json(matches) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use seriatim::procedure::divided::{Call, Fragment, Reply};
 use seriatim::{Abort, Database, Rng, Table, TransactError, Tx, procedure, procedures, rng};
+use seriatim_base::panic_text;
 use seriatim_participant::{Caller, Participant, Program, single};
 use seriatim_partition::{
     Call as ToRun, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, CoordinatorRecord,
@@ -535,8 +536,7 @@ fn is_noticed(mistake: Fault, scheme: Scheme, kill_every: u64, words: &[&str]) {
         let ran = catch_unwind(AssertUnwindSafe(|| run(seed, scheme, kill_every)));
         inject(None);
         let Err(panic) = ran else { continue };
-        let said = panic.downcast_ref::<String>().cloned();
-        let said = said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned())).unwrap_or_default();
+        let said = panic_text(&*panic).unwrap_or_default();
         if words.iter().any(|words| said.contains(words)) {
             return eprintln!("{}, seed {seed} notices {mistake:?}: {said}", scheme.name());
         }

@@ -36,7 +36,7 @@ pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;
 pub use options::{Knob, OptionError, Options, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX, VALIDATE};
-pub use partitions::{Owned, PartitionFunction, PartitionSet, Partitions, Placement};
+pub use partitions::{Owned, PartitionFunction, PartitionSet, Partitions, Placement, fnv1a};
 pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};

@@ -270,10 +270,14 @@ impl fmt::Debug for Partitions {
     }
 }
 
+/// FNV-1a, of 64 bits.
+pub fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// FNV-1a, finished so that its low bits depend on all. It does not change: rows stay in their partitions.
 fn hash(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    let hash = fnv1a(bytes.iter().copied());
     (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 

@@ -14,7 +14,7 @@
 //! where `after TEXT` is given, for the first time behind that text, which occurs once. Runs of white space are equal, so lists
 //! survive a new indentation. The lines after `+` replace it; `MUTANT` in them is true when the mutant is switched on, so that one
 //! build serves all. `build` marks a rewrite that needs a build of its own: constants, types. `quick` marks what CI runs: those of
-//! memory, and those that stand for the mechanisms of HTCC and of timestamp ordering; the tests of each run in a minute.
+//! memory, whose tests are built and run in a minute.
 //! `equivalent REASON` says why no test can catch it. An entry that begins with `group NAME` instead has tests alone; `tests NAME`
 //! stands for all of them in the entries behind it. Tests are named `CRATE path` (of its library), `CRATE/TARGET path` (of an
 //! integration test), `loom:CRATE path`; a path that ends with `*` names all that begin so. They run in their order.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
 use seriatim_procedure::plan::{Kind, Plan};
-use seriatim_txn::Partitions;
+use seriatim_txn::{Partitions, fnv1a};
 
 use super::fragment::Division;
 use super::reach::{Place, Reach};
@@ -105,8 +105,7 @@ pub fn digest(engine: &Engine, procedures: impl Iterator<Item = String>) -> u64 
     let partitions = engine.partitions().map_or(0, |partitions| partitions.count());
     let all = tables.chain(procedures).chain([partitions.to_string()]);
     // No text has such a byte.
-    let bytes = all.flat_map(|text| text.into_bytes().into_iter().chain([u8::MAX]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv1a(all.flat_map(|text| text.into_bytes().into_iter().chain([u8::MAX])))
 }
 
 /// Whether a row of a table is to be copied.

@@ -2,7 +2,7 @@
 
 use super::{ONE, Words, Worker, all, emulated, increment, skip};
 use crate::{Access, BodyError, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, SpinLock, assert_outside};
-use seriatim_base::{Backoff, thread};
+use seriatim_base::{Backoff, panic_text, thread};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -291,7 +291,7 @@ fn panics(abort_one_in: u32, mut body: impl FnMut(&mut dyn Words)) -> String {
     worker.run(&lock, |access| increment(access, &word)).expect("increments are not refused");
     assert_eq!(word.load(Ordering::Relaxed), 1);
     let payload = result.expect_err("the panic surfaces");
-    payload.downcast_ref::<String>().cloned().or(payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap()
+    panic_text(&*payload).unwrap()
 }
 
 #[test]
