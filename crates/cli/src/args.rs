@@ -509,6 +509,10 @@ fn figures() -> Command {
                 .value_parser(value_parser!(u32).range(1..=1000))
                 .help("Runs of each point on threads of this machine, whose medians are shown; by default 3, or 1 of the small size"),
         )
+        .arg(
+            number("jobs", "N", "1", "Points on simulated cores to measure at a time; each may need some gigabytes")
+                .value_parser(value_parser!(u64).range(1..=1024)),
+        )
         .arg(number("seed", "N", "1", "The seed of the first run").value_parser(value_parser!(u64)))
         .arg(format())
 }

@@ -90,8 +90,9 @@ fn measure(
     };
     let named = matches.get_one::<String>("cores");
     let cores = named.map(|name| if name == "real" { Cores::Real } else { Cores::Simulated });
-    let job = Job { figures, setting: &setting, cores, origin: &origin, directory };
-    let summary = draw_all(&job, &mut |arguments| point(&program, arguments), &mut tell);
+    let jobs = matches.get_one::<u64>("jobs").map_or(1, |&jobs| jobs as usize);
+    let job = Job { figures, setting: &setting, cores, origin: &origin, directory, jobs };
+    let summary = draw_all(&job, &|arguments| point(&program, arguments), &mut tell);
     bar.finish_and_clear();
     Ok(summary)
 }

@@ -1,7 +1,10 @@
 //! Measures figures and writes their files.
 
+use std::cmp::Reverse;
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
 
 use serde_json::{Map, Value, json};
 
@@ -26,6 +29,8 @@ pub struct Job<'a> {
     pub origin: &'a Origin,
     /// Where the files go.
     pub directory: &'a Path,
+    /// Points on simulated cores that are measured at a time: they do not mind each other, but each has a database of its own.
+    pub jobs: usize,
 }
 
 /// What the one who waits may want to know.
@@ -33,7 +38,7 @@ pub struct Job<'a> {
 pub enum Event<'a> {
     /// A file that is there was not used; why.
     PassedOver(&'a str),
-    /// So many commands of so many are done, and this one comes next.
+    /// So many commands of so many are done, and one of this figure comes next.
     Next {
         /// Commands that are done, those of earlier runs included.
         done: usize,
@@ -41,8 +46,6 @@ pub enum Event<'a> {
         of: usize,
         /// The figure.
         figure: &'a str,
-        /// The command.
-        command: &'a str,
     },
     /// A command failed; why.
     Failed {
@@ -72,13 +75,16 @@ pub struct Summary {
 
 /// Measures and draws figures, and writes a page for each of their papers.
 ///
-/// `ask` runs the program with arguments and says what came of it; `tell` hears what happens.
+/// `ask` runs the program with arguments and says what came of it, on several threads at a time; `tell` hears what happens.
 ///
 /// # Errors
 /// When the directory cannot be read or written.
+///
+/// # Panics
+/// When `ask` does.
 pub fn draw_all(
     job: &Job<'_>,
-    ask: &mut dyn FnMut(&[String]) -> Answer,
+    ask: &(dyn Fn(&[String]) -> Answer + Sync),
     tell: &mut dyn FnMut(Event<'_>),
 ) -> io::Result<Summary> {
     let home = Home(job.directory);
@@ -157,19 +163,35 @@ struct Work<'a> {
     job: &'a Job<'a>,
     home: Home<'a>,
     reports: Reports,
-    ask: &'a mut dyn FnMut(&[String]) -> Answer,
+    ask: &'a (dyn Fn(&[String]) -> Answer + Sync),
     tell: &'a mut dyn FnMut(Event<'_>),
     done: usize,
     of: usize,
     summary: Summary,
 }
 
+/// A figure while it is measured.
+struct Drawing {
+    /// The name of its files.
+    file: String,
+    measured: Measured,
+}
+
+/// One run of a point.
+struct Asked {
+    /// Which point of the figure.
+    at: usize,
+    arguments: Vec<String>,
+    command: String,
+}
+
 impl Work<'_> {
-    /// Measures a figure's points in rounds, so that what the machine does meanwhile meets all curves alike.
+    /// Measures a figure's points: those on simulated cores at once, the others in rounds, so that what the machine does meanwhile meets all
+    /// curves alike.
     fn measure(&mut self, figure: &'static Figure) -> io::Result<()> {
-        let (id, setting) = (figure.id(), self.job.setting);
+        let setting = self.job.setting;
         let points = (figure.points)(setting);
-        let measured = points.iter().map(|point| MeasuredPoint {
+        let unmeasured = points.iter().map(|point| MeasuredPoint {
             part: point.part.to_owned(),
             cores: point.cores,
             threads: point.threads,
@@ -177,68 +199,122 @@ impl Work<'_> {
             x: point.x,
             runs: Vec::new(),
         });
-        let mut measured = Measured {
+        let measured = Measured {
             format: FORMAT,
-            figure: id.clone(),
+            figure: figure.id(),
             size: setting.size,
             origin: self.job.origin.clone(),
-            points: measured.collect(),
+            points: unmeasured.collect(),
         };
-        let rounds = points.iter().map(|point| setting.rounds(point.cores)).max().unwrap_or(0);
-        for round in 0..rounds {
-            for (at, point) in points.iter().enumerate().filter(|(_, point)| round < setting.rounds(point.cores)) {
-                let seed = setting.seed.wrapping_add(u64::from(round)).to_string();
-                let more = ["--seed", &seed, "--format", "json"].map(str::to_owned);
-                let arguments = [&point.arguments[..], &more].concat();
-                let command = format!("seriatim {}", arguments.join(" "));
-                let (done, of) = (self.done, self.of);
-                (self.tell)(Event::Next { done, of, figure: &id, command: &command });
-                let answer = self.answer(&command, &arguments, point.cores);
-                self.done += 1;
-                let is_new = !self.reports.contains_key(&command);
-                if let (true, Answer::Report(report)) = (is_new, &answer) {
-                    self.reports.insert(command.clone(), report.clone());
-                }
-                measured.points[at].runs.push(Run { command, answer });
-                if is_new {
-                    keep(&self.home, figure, &measured)?;
-                }
-            }
-        }
-        keep(&self.home, figure, &measured)?;
-        draw(&self.home, figure, &measured)
+        let mut drawing = Drawing { file: figure.file(), measured };
+        let asked = |at: usize, round: u32| {
+            let seed = setting.seed.wrapping_add(u64::from(round)).to_string();
+            let more = ["--seed", &seed, "--format", "json"].map(str::to_owned);
+            let arguments = [&points[at].arguments[..], &more].concat();
+            Asked { at, command: format!("seriatim {}", arguments.join(" ")), arguments }
+        };
+        let on = |cores| (0..points.len()).filter(|&at| points[at].cores == cores).collect::<Vec<_>>();
+        // Those that take longest begin first.
+        let mut simulated = on(Cores::Simulated);
+        simulated.sort_by_key(|&at| Reverse(points[at].threads));
+        self.run(&mut drawing, Cores::Simulated, simulated.into_iter().map(|at| asked(at, 0)).collect())?;
+        let (real, rounds) = (on(Cores::Real), 0..setting.rounds(Cores::Real));
+        let real = rounds.flat_map(|round| real.iter().map(move |&at| (at, round)));
+        self.run(&mut drawing, Cores::Real, real.map(|(at, round)| asked(at, round)).collect())?;
+        keep(&self.home, figure, &drawing.measured)?;
+        draw(&self.home, figure, &drawing.measured)
     }
 
-    fn answer(&mut self, command: &str, arguments: &[String], cores: Cores) -> Answer {
-        if let Some(report) = self.reports.get(command) {
-            self.summary.measured += 1;
-            self.summary.reused += 1;
-            return Answer::Report(report.clone());
+    /// Answers runs on one kind of cores: by what is known, or else by asking, in their order, so many at a time as the job says.
+    fn run(&mut self, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) -> io::Result<()> {
+        let is_left_out = self.job.cores.is_some_and(|wanted| wanted != cores);
+        let jobs = if cores == Cores::Simulated { self.job.jobs } else { 1 };
+        let (mut again, mut new) = (Vec::new(), Vec::<Asked>::new());
+        for run in runs {
+            let is_known =
+                self.reports.contains_key(&run.command) || new.iter().any(|other| other.command == run.command);
+            if is_known { &mut again } else { &mut new }.push(run);
         }
-        if self.job.cores.is_some_and(|wanted| wanted != cores) {
-            self.summary.left_out += 1;
-            return Answer::NotHere("left to another run (--cores)".to_owned());
+        if is_left_out {
+            for run in new {
+                self.note(drawing, run, Answer::NotHere("left to another run (--cores)".to_owned()));
+            }
+        } else {
+            let (ask, queue) = (self.ask, Mutex::new(new.into_iter()));
+            thread::scope(|scope| {
+                let (sender, answers) = mpsc::channel();
+                for _ in 0..jobs {
+                    let (queue, sender) = (&queue, sender.clone());
+                    scope.spawn(move || {
+                        loop {
+                            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                            let Some(run) = next else { return };
+                            let answer = ask(&run.arguments);
+                            if sender.send((run, answer)).is_err() {
+                                return;
+                            }
+                        }
+                    });
+                }
+                drop(sender);
+                self.say(drawing);
+                for (run, answer) in answers {
+                    self.note(drawing, run, answer);
+                    // What is concluded of it follows when all of it is there.
+                    let measured = serde_json::to_string(&drawing.measured).map_err(io::Error::other)?;
+                    self.home.write(&format!("{}.json", drawing.file), &measured)?;
+                    self.say(drawing);
+                }
+                Ok::<_, io::Error>(())
+            })?;
         }
-        let answer = (self.ask)(arguments);
-        match answer {
-            Answer::Report(mut report) => {
+        for run in again {
+            let answer = match self.reports.get(&run.command) {
+                Some(report) => {
+                    self.summary.reused += 1;
+                    Answer::Report(report.clone())
+                }
+                // The same command has failed just now.
+                None => drawing.answer(&run.command),
+            };
+            self.note(drawing, run, answer);
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, drawing: &Drawing) {
+        if self.done < self.of {
+            (self.tell)(Event::Next { done: self.done, of: self.of, figure: &drawing.measured.figure });
+        }
+    }
+
+    /// Notes what came of a run.
+    fn note(&mut self, drawing: &mut Drawing, Asked { at, command, .. }: Asked, mut answer: Answer) {
+        self.done += 1;
+        match &mut answer {
+            Answer::Report(report) => {
                 self.summary.measured += 1;
                 // Said once, of all runs.
                 if let Some(fields) = report.as_object_mut() {
                     fields.remove("machine");
                 }
-                Answer::Report(report)
+                self.reports.entry(command.clone()).or_insert_with(|| report.clone());
             }
-            Answer::NotHere(why) => {
-                self.summary.left_out += 1;
-                Answer::NotHere(why)
-            }
+            Answer::NotHere(_) => self.summary.left_out += 1,
             Answer::Failed(why) => {
                 self.summary.failed += 1;
-                (self.tell)(Event::Failed { command, why: &why });
-                Answer::Failed(why)
+                (self.tell)(Event::Failed { command: &command, why });
             }
         }
+        drawing.measured.points[at].runs.push(Run { command, answer });
+    }
+}
+
+impl Drawing {
+    /// What came of a command that was run.
+    fn answer(&self, command: &str) -> Answer {
+        let mut runs = self.measured.points.iter().flat_map(|point| &point.runs);
+        runs.find(|run| run.command == command).expect("it was run").answer.clone()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Figures from made-up points: what contradicts the paper is told, what is missing is said, what was measured is kept.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use seriatim_figures::{
@@ -72,7 +73,13 @@ struct Told {
     failed: Vec<String>,
 }
 
-fn drawn(home: &Home, ids: &[&str], program: &str, setting: &Setting, ask: impl Fn(&[String]) -> Answer) -> Told {
+fn drawn(
+    home: &Home,
+    ids: &[&str],
+    program: &str,
+    setting: &Setting,
+    ask: impl Fn(&[String]) -> Answer + Sync,
+) -> Told {
     drawn_on(None, home, ids, program, setting, ask)
 }
 
@@ -83,17 +90,17 @@ fn drawn_on(
     ids: &[&str],
     program: &str,
     setting: &Setting,
-    ask: impl Fn(&[String]) -> Answer,
+    ask: impl Fn(&[String]) -> Answer + Sync,
 ) -> Told {
     let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
     let figures = find(None, &ids).expect("they are registered");
     let origin = origin(program);
-    let job = Job { figures: &figures, setting, cores, origin: &origin, directory: &home.0 };
-    let (mut asked, mut passed_over, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    let job = Job { figures: &figures, setting, cores, origin: &origin, directory: &home.0, jobs: 3 };
+    let (asked, mut passed_over, mut failed) = (Mutex::new(Vec::new()), Vec::new(), Vec::new());
     let summary = draw_all(
         &job,
-        &mut |arguments| {
-            asked.push(arguments.join(" "));
+        &|arguments| {
+            asked.lock().expect("nobody panics with it").push(arguments.join(" "));
             ask(arguments)
         },
         &mut |event| match event {
@@ -102,6 +109,7 @@ fn drawn_on(
             Event::Next { done, of, .. } => assert!(done < of, "{done} of {of}"),
         },
     );
+    let asked = asked.into_inner().expect("nobody panics with it");
     Told { summary: summary.expect("the directory can be written"), asked, passed_over, failed }
 }
 
@@ -212,11 +220,10 @@ fn a_point_that_fails_is_said_and_run_again_the_next_time_and_the_others_are_not
 #[test]
 fn a_run_that_was_interrupted_goes_on_where_it_was() {
     let home = Home::new("interrupted");
-    let asked = RefCell::new(0);
+    let asked = AtomicUsize::new(0);
     let interrupted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         drawn(&home, &["htcc/13"], "p", &large(), |arguments| {
-            *asked.borrow_mut() += 1;
-            assert!(*asked.borrow() <= 10, "interrupted here");
+            assert!(asked.fetch_add(1, Ordering::Relaxed) < 10, "interrupted here");
             report(rate(arguments, |_| 1000.0))
         });
     }));

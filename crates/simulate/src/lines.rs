@@ -12,14 +12,22 @@ use seriatim_base::CACHE_LINE;
 /// Most cores of a machine.
 pub(crate) const CORES_MAX: usize = 128;
 
+/// A line that was written. It is kept small: there are millions, and looking one up is most of what a step costs.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// The core that wrote it last.
-    owner: u8,
-    /// Those that have it: the owner, and who has read it since.
-    holders: u128,
-    /// The core that touched it last, and how many first touches that core had made.
-    last: (u8, u64),
+    /// Those that have it: who wrote it last, and who has read it since. In two words, since one would be aligned to 16 bytes.
+    holders: [u64; 2],
+    /// How many first touches the core that touched it last had made; of 2^32 more nothing is known.
+    at: u32,
+    /// That core.
+    last: u8,
+}
+
+/// This core alone.
+fn only(core: usize) -> [u64; 2] {
+    let mut holders = [0; 2];
+    holders[core / 64] = 1 << (core % 64);
+    holders
 }
 
 /// First touches after which what a core touched before is in none of its own caches: a second one of 2 MiB (Emerald Rapids), with two lines
@@ -51,26 +59,26 @@ impl Lines {
         self.brought[core] += 1;
     }
 
+    /// Whether the line may be in the caches of the core that touched it last.
+    fn is_near(brought: &[u64], line: &Line) -> bool {
+        u64::from((brought[usize::from(line.last)] as u32).wrapping_sub(line.at)) <= NEAR
+    }
+
     /// A core reads the line; whether it has to be brought to it from another.
     pub(crate) fn read(&mut self, core: usize, line: usize) -> bool {
         let Some(found) = self.lines.get_mut(&line) else { return false };
-        if self.brought[usize::from(found.last.0)] - found.last.1 > NEAR {
-            (found.owner, found.holders) = (core as u8, 1 << core);
-        }
-        found.last = (core as u8, self.brought[core]);
-        let has = found.holders & 1 << core != 0;
-        found.holders |= 1 << core;
-        !has
+        let own = only(core);
+        let before = if Lines::is_near(&self.brought, found) { found.holders } else { own };
+        let holders = [before[0] | own[0], before[1] | own[1]];
+        *found = Line { holders, at: self.brought[core] as u32, last: core as u8 };
+        holders != before
     }
 
     /// A core writes the line; whether others have it.
     pub(crate) fn write(&mut self, core: usize, line: usize) -> bool {
-        let (own, at) = (core as u8, self.brought[core]);
-        let before = self.lines.insert(line, Line { owner: own, holders: 1 << core, last: (own, at) });
-        before.is_some_and(|before| {
-            let is_near = self.brought[usize::from(before.last.0)] - before.last.1 <= NEAR;
-            is_near && (before.owner != own || before.holders != 1 << core)
-        })
+        let now = Line { holders: only(core), at: self.brought[core] as u32, last: core as u8 };
+        let before = self.lines.insert(line, now);
+        before.is_some_and(|before| Lines::is_near(&self.brought, &before) && before.holders != now.holders)
     }
 }
 

@@ -11,8 +11,6 @@
 //!     passes virtual time, and the run ends at its limit, or when all cores wait to be woken.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -38,6 +36,9 @@ const PICOSECONDS: f64 = 1000.0;
 
 /// Picoseconds that every step takes at least: who looks at a word until another core changes it must get to that core's time.
 const STEP_MIN: u64 = 100;
+
+/// Of a core that goes on when another says so, or not at all.
+const NEVER: u64 = u64::MAX;
 
 /// What a core is there for, and what it runs.
 pub struct Role<'a, T> {
@@ -121,7 +122,7 @@ struct State {
     clock: Cell<u64>,
     /// Where it suspends itself, once it has begun.
     yielder: Cell<Option<NonNull<Suspended>>>,
-    counts: Cell<Counts>,
+    counts: [Cell<u64>; Step::ALL.len()],
     transfers: Cell<u64>,
     regions: Cell<u64>,
     waited: Cell<u64>,
@@ -133,8 +134,6 @@ struct State {
     /// The word of a copy, whose store is part of it.
     copies: Cell<usize>,
     last: Cell<Last>,
-    /// When it goes on; nothing while it runs, and while it waits for others only. What else is queued of it is no longer so.
-    resumes: Cell<Option<u64>>,
     /// Whether it waits to be woken.
     parked: Cell<bool>,
     /// Whether it was woken while it did not wait.
@@ -176,8 +175,8 @@ struct Cores {
     current: Cell<Option<usize>>,
     /// Until when, and before which core, the one that runs is furthest behind.
     horizon: Cell<(u64, usize)>,
-    /// When which core goes on; of a core the entry by which it `resumes` counts.
-    behind: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
+    /// When each core goes on; [`NEVER`] while it runs, and while it waits for others only.
+    resumes: Vec<Cell<u64>>,
     signs: Arc<Signs>,
     steps: Cell<u64>,
 }
@@ -216,21 +215,18 @@ impl Cores {
         self.current.get().map(|at| (at, &self.cores[at]))
     }
 
-    /// The core goes on at this time.
-    fn queue(&self, at: usize, clock: u64) {
-        self.cores[at].resumes.set(Some(clock));
-        self.behind.borrow_mut().push(Reverse((clock, at)));
-    }
-
-    /// The next core to go on, and when.
-    fn next(&self) -> Option<(u64, usize)> {
-        let mut behind = self.behind.borrow_mut();
-        loop {
-            let Reverse((clock, at)) = behind.pop()?;
-            if self.cores[at].resumes.get() == Some(clock) {
-                return Some((clock, at));
+    /// The next core to go on, and when; and that after it. Of several the first. There are few enough to look at all.
+    fn next(&self) -> [(u64, usize); 2] {
+        let mut next = [(NEVER, usize::MAX); 2];
+        for (at, clock) in self.resumes.iter().enumerate() {
+            let clock = clock.get();
+            if clock < next[0].0 {
+                next = [(clock, at), next[0]];
+            } else if clock < next[1].0 {
+                next[1] = (clock, at);
             }
         }
+        next
     }
 
     /// The core's turn has come. Time in which it was parked it has slept.
@@ -241,7 +237,7 @@ impl Cores {
         core.slept.set(core.slept.get() + slept);
         core.clock.set(clock.max(core.clock.get()));
         core.parked.set(false);
-        core.resumes.set(None);
+        self.resumes[at].set(NEVER);
     }
 
     /// Lets others run until the core's turn comes.
@@ -259,7 +255,7 @@ impl Cores {
         self.signs.steps.store(self.steps.get(), Ordering::Relaxed);
         // Invariant (d).
         if (core.clock.get(), at) > self.horizon.get() && !thread::panicking() {
-            self.queue(at, core.clock.get());
+            self.resumes[at].set(core.clock.get());
             Cores::suspend(core);
         }
     }
@@ -292,12 +288,11 @@ impl Cores {
         })
     }
 
-    /// The core takes a step, and then has the line, which a region of another may lose thereby.
-    fn take(&self, at: usize, core: &State, touch: Touch, address: usize) {
-        let Some((step, transfers)) = self.touch(at, core, touch, address) else { return };
-        let mut counts = core.counts.get();
-        counts[step as usize] += 1;
-        core.counts.set(counts);
+    /// The core takes a step, and then has the line; whether it writes it.
+    fn take(&self, at: usize, core: &State, touch: Touch, address: usize) -> Option<bool> {
+        let (step, transfers) = self.touch(at, core, touch, address)?;
+        let count = &core.counts[step as usize];
+        count.set(count.get() + 1);
         let mut cost = self.costs.work[step as usize];
         if transfers {
             core.transfers.set(core.transfers.get() + 1);
@@ -305,15 +300,16 @@ impl Cores {
             cost += if is_awaited { self.costs.transfer } else { self.costs.overlapped };
         }
         self.pass(at, core, cost, Last::Step(touch));
-        let writes = matches!(step, Step::Store | Step::Exchange | Step::Copy);
-        self.regions.borrow_mut().touch(at, line_of(address), writes);
+        Some(matches!(step, Step::Store | Step::Exchange | Step::Copy))
     }
 }
 
 impl simulated::Machine for Cores {
     fn step(&self, touch: Touch, address: usize) -> bool {
         let Some((at, core)) = self.running() else { return false };
-        self.take(at, core, touch, address);
+        if let Some(writes) = self.take(at, core, touch, address) {
+            self.regions.borrow_mut().touch(at, line_of(address), writes);
+        }
         true
     }
 
@@ -382,10 +378,7 @@ impl simulated::Machine for Cores {
         }
         core.last.set(Last::Park);
         core.parked.set(true);
-        core.resumes.set(None);
-        if let Some(until) = until {
-            self.queue(at, until);
-        }
+        self.resumes[at].set(until.unwrap_or(NEVER));
         Cores::suspend(core);
         true
     }
@@ -396,8 +389,8 @@ impl simulated::Machine for Cores {
             return woken.woken.set(true);
         }
         let clock = woken.clock.get().max(waker.clock.get());
-        if woken.resumes.get().is_none_or(|resumes| resumes > clock) {
-            self.queue(core, clock);
+        if self.resumes[core].get() > clock {
+            self.resumes[core].set(clock);
             self.horizon.set(self.horizon.get().min((clock, core)));
         }
     }
@@ -478,7 +471,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         name: role.name.clone(),
         clock: Cell::new(0),
         yielder: Cell::new(None),
-        counts: Cell::default(),
+        counts: Default::default(),
         transfers: Cell::new(0),
         regions: Cell::new(0),
         waited: Cell::new(0),
@@ -487,7 +480,6 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         touched: RefCell::default(),
         copies: Cell::new(0),
         last: Cell::new(Last::Nothing),
-        resumes: Cell::new(None),
         parked: Cell::new(false),
         woken: Cell::new(false),
         working_sets: RefCell::default(),
@@ -500,7 +492,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         regions: RefCell::default(),
         current: Cell::new(None),
         horizon: Cell::new((0, 0)),
-        behind: RefCell::default(),
+        resumes: roles.iter().map(|_| Cell::new(0)).collect(),
         signs: Arc::clone(&signs),
         steps: Cell::new(0),
     };
@@ -529,15 +521,17 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
     let mut running: Vec<Option<_>> = bodies.into_iter().enumerate().map(|work| Some(begin(work))).collect();
     let limit = picoseconds(longest);
     let mut switches = 0;
-    (0..running.len()).for_each(|at| cores.queue(at, 0));
     let stuck = simulated::in_charge(&cores, || {
-        while let Some((clock, at)) = cores.next() {
+        loop {
+            let [(clock, at), after] = cores.next();
+            if clock == NEVER {
+                break;
+            }
             if clock > limit {
                 return true;
             }
             // The last core left may run up to the limit.
-            let next = cores.behind.borrow().peek().map_or((limit, usize::MAX), |Reverse(next)| *next);
-            cores.horizon.set(next.min((limit, usize::MAX)));
+            cores.horizon.set(after.min((limit, usize::MAX)));
             cores.resume(at, clock);
             cores.signs.core.store(at, Ordering::Relaxed);
             cores.current.set(Some(at));
@@ -563,7 +557,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
     let results = results.into_iter().map(|result| result.into_inner().expect("the core has ended")).collect();
     let cores = cores.cores.into_iter().map(|core| Core {
         ended: duration(core.clock.get()),
-        counts: core.counts.get(),
+        counts: core.counts.map(Cell::into_inner),
         transfers: core.transfers.get(),
         regions: core.regions.get(),
         waited: duration(core.waited.get()),

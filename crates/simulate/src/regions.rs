@@ -5,6 +5,7 @@
 //! which of them share a set of the first cache is told by address as well.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 
 use seriatim_base::simulated::{Lost, WorkingSet};
@@ -65,22 +66,28 @@ impl Regions {
         if self.count == 0 {
             return;
         }
-        let Some(holders) = self.lines.get(&line) else { return };
+        if let Some(holders) = self.lines.get(&line) {
+            Regions::take(&mut self.open, core, holders, writes);
+        }
+    }
+
+    /// A core takes a line from those that have it.
+    fn take(open: &mut [Option<Open>], core: usize, holders: &Holders, writes: bool) {
         let mut losers = (holders.writers | if writes { holders.readers } else { 0 }) & !(1 << core);
         while losers != 0 {
             let loser = losers.trailing_zeros() as usize;
             losers &= losers - 1;
-            if let Some(open) = &mut self.open[loser] {
+            if let Some(open) = &mut open[loser] {
                 open.lost.get_or_insert(Lost::Conflict);
             }
         }
     }
 
-    /// A core touches a line in its region.
+    /// A core touches a line in its region: as [`Regions::touch`], and then has it.
     pub(crate) fn access(&mut self, core: usize, line: usize, writes: bool) -> Result<(), Lost> {
-        self.touch(core, line, writes);
-        let open = self.open[core].as_mut().expect("the core has begun a region");
         let (holders, own) = (self.lines.entry(line).or_default(), 1 << core);
+        Regions::take(&mut self.open, core, holders, writes);
+        let open = self.open[core].as_mut().expect("the core has begun a region");
         if (holders.readers | holders.writers) & own == 0 {
             open.lines.push(line);
         }
@@ -113,11 +120,12 @@ impl Regions {
         let Some(open) = self.open[core].take() else { return Ok(()) };
         self.count -= 1;
         for line in open.lines {
-            if let Some(holders) = self.lines.get_mut(&line) {
+            if let Entry::Occupied(mut entry) = self.lines.entry(line) {
+                let holders = entry.get_mut();
                 holders.readers &= !(1 << core);
                 holders.writers &= !(1 << core);
                 if holders.readers | holders.writers == 0 {
-                    self.lines.remove(&line);
+                    entry.remove();
                 }
             }
         }
