@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -91,8 +93,12 @@ fn measure(
     let named = matches.get_one::<String>("cores");
     let cores = named.map(|name| if name == "real" { Cores::Real } else { Cores::Simulated });
     let jobs = matches.get_one::<u64>("jobs").map_or(1, |&jobs| jobs as usize);
-    let job = Job { figures, setting: &setting, cores, origin: &origin, directory, jobs };
-    let summary = draw_all(&job, &|arguments| point(&program, arguments), &mut tell);
+    let mut ask = |cores, commands: &[&[String]], hear: &mut dyn FnMut(usize, Answer)| {
+        let jobs = if cores == Cores::Simulated { jobs.min(commands.len()) } else { 1 };
+        points(&program, commands, jobs, hear);
+    };
+    let job = Job { figures, setting: &setting, cores, origin: &origin, directory };
+    let summary = draw_all(&job, &mut ask, &mut tell);
     bar.finish_and_clear();
     Ok(summary)
 }
@@ -102,6 +108,26 @@ fn origin(program: &Path) -> Result<Origin, Failure> {
     let bytes = std::fs::read(program).map_err(|error| Failure::Run(format!("{}: {error}", program.display())))?;
     let program = format!("crc32 {:08x}", crc32fast::hash(&bytes));
     Ok(Origin { revision: machine::revision().to_owned(), program, machine: json!(Machine::here()) })
+}
+
+/// Runs commands of this program in their order, so many at a time.
+fn points(program: &Path, commands: &[&[String]], jobs: usize, hear: &mut dyn FnMut(usize, Answer)) {
+    let (next, (sender, answers)) = (AtomicUsize::new(0), mpsc::channel());
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(arguments) = commands.get(at) else { return };
+                    // Who hears ends after the last of us.
+                    let _ = sender.send((at, point(program, arguments)));
+                }
+            });
+        }
+        drop(sender);
+        answers.into_iter().for_each(|(at, answer)| hear(at, answer));
+    });
 }
 
 /// Runs a command of this program.
@@ -231,6 +257,18 @@ mod tests {
         // More than a pipe holds.
         let long = answer(shell("head -c 300000 /dev/zero | tr '\\0' x >&2; echo '[]'"), patience);
         assert_eq!(long, Answer::Report(json!([])));
+    }
+
+    #[test]
+    fn commands_run_so_many_at_a_time_and_each_once() {
+        let commands: Vec<Vec<String>> = (0..7).map(|at| vec!["-c".to_owned(), format!("echo {at}")]).collect();
+        let commands: Vec<&[String]> = commands.iter().map(|arguments| &arguments[..]).collect();
+        for jobs in [1, 3] {
+            let mut heard = Vec::new();
+            points(Path::new("sh"), &commands, jobs, &mut |at, answer| heard.push((at, answer)));
+            heard.sort_by_key(|(at, _)| *at);
+            assert_eq!(heard, (0..7).map(|at| (at, Answer::Report(json!(at)))).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -30,5 +30,5 @@ pub use judge::Verdict;
 pub use measured::{Answer, Cores, Origin, Size};
 pub use metric::Metric;
 pub use registry::{FIGURES, find};
-pub use run::{Event, Job, Summary, draw_again, draw_all};
+pub use run::{Ask, Event, Job, Summary, draw_again, draw_all};
 pub use setting::{Scene, Setting};

@@ -3,8 +3,6 @@
 use std::cmp::Reverse;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, mpsc};
-use std::thread;
 
 use serde_json::{Map, Value, json};
 
@@ -15,6 +13,10 @@ use crate::judge::{self, Verdict};
 use crate::measured::{Answer, Cores, Curves, FORMAT, Measured, MeasuredPoint, Origin, Run};
 use crate::page;
 use crate::setting::Setting;
+
+/// Runs the program with each of these arguments, on these cores, and passes on what came of each, by its place, in any order. On simulated
+/// cores several may run at a time: they do not mind each other.
+pub type Ask<'a> = dyn FnMut(Cores, &[&[String]], &mut dyn FnMut(usize, Answer)) + 'a;
 
 /// What to draw, how, where.
 #[derive(Debug)]
@@ -29,8 +31,6 @@ pub struct Job<'a> {
     pub origin: &'a Origin,
     /// Where the files go.
     pub directory: &'a Path,
-    /// Points on simulated cores that are measured at a time: they do not mind each other, but each has a database of its own.
-    pub jobs: usize,
 }
 
 /// What the one who waits may want to know.
@@ -75,18 +75,11 @@ pub struct Summary {
 
 /// Measures and draws figures, and writes a page for each of their papers.
 ///
-/// `ask` runs the program with arguments and says what came of it, on several threads at a time; `tell` hears what happens.
+/// `ask` runs the program; `tell` hears what happens.
 ///
 /// # Errors
 /// When the directory cannot be read or written.
-///
-/// # Panics
-/// When `ask` does.
-pub fn draw_all(
-    job: &Job<'_>,
-    ask: &(dyn Fn(&[String]) -> Answer + Sync),
-    tell: &mut dyn FnMut(Event<'_>),
-) -> io::Result<Summary> {
+pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Summary> {
     let home = Home(job.directory);
     home.make()?;
     let (reports, passed_over) = home.reports(job.origin)?;
@@ -95,9 +88,9 @@ pub fn draw_all(
         (figure.points)(job.setting).iter().map(|point| job.setting.rounds(point.cores) as usize).sum()
     };
     let of = job.figures.iter().map(rounds).sum();
-    let mut work = Work { job, home, reports, ask, tell, done: 0, of, summary: Summary::default() };
+    let mut work = Work { job, home, reports, tell, done: 0, of, summary: Summary::default() };
     for figure in job.figures {
-        work.measure(figure)?;
+        work.measure(figure, ask)?;
     }
     let Work { home, mut summary, .. } = work;
     summarize(job.figures, &home, &mut summary)?;
@@ -163,7 +156,6 @@ struct Work<'a> {
     job: &'a Job<'a>,
     home: Home<'a>,
     reports: Reports,
-    ask: &'a (dyn Fn(&[String]) -> Answer + Sync),
     tell: &'a mut dyn FnMut(Event<'_>),
     done: usize,
     of: usize,
@@ -188,7 +180,7 @@ struct Asked {
 impl Work<'_> {
     /// Measures a figure's points: those on simulated cores at once, the others in rounds, so that what the machine does meanwhile meets all
     /// curves alike.
-    fn measure(&mut self, figure: &'static Figure) -> io::Result<()> {
+    fn measure(&mut self, figure: &'static Figure, ask: &mut Ask<'_>) -> io::Result<()> {
         let setting = self.job.setting;
         let points = (figure.points)(setting);
         let unmeasured = points.iter().map(|point| MeasuredPoint {
@@ -217,56 +209,38 @@ impl Work<'_> {
         // Those that take longest begin first.
         let mut simulated = on(Cores::Simulated);
         simulated.sort_by_key(|&at| Reverse(points[at].threads));
-        self.run(&mut drawing, Cores::Simulated, simulated.into_iter().map(|at| asked(at, 0)).collect())?;
+        self.run(ask, &mut drawing, Cores::Simulated, simulated.into_iter().map(|at| asked(at, 0)).collect())?;
         let (real, rounds) = (on(Cores::Real), 0..setting.rounds(Cores::Real));
         let real = rounds.flat_map(|round| real.iter().map(move |&at| (at, round)));
-        self.run(&mut drawing, Cores::Real, real.map(|(at, round)| asked(at, round)).collect())?;
+        self.run(ask, &mut drawing, Cores::Real, real.map(|(at, round)| asked(at, round)).collect())?;
         keep(&self.home, figure, &drawing.measured)?;
         draw(&self.home, figure, &drawing.measured)
     }
 
-    /// Answers runs on one kind of cores: by what is known, or else by asking, in their order, so many at a time as the job says.
-    fn run(&mut self, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) -> io::Result<()> {
-        let is_left_out = self.job.cores.is_some_and(|wanted| wanted != cores);
-        let jobs = if cores == Cores::Simulated { self.job.jobs } else { 1 };
+    /// Answers runs on one kind of cores: by what is known, or else by asking.
+    fn run(&mut self, ask: &mut Ask<'_>, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) -> io::Result<()> {
         let (mut again, mut new) = (Vec::new(), Vec::<Asked>::new());
         for run in runs {
-            let is_known =
-                self.reports.contains_key(&run.command) || new.iter().any(|other| other.command == run.command);
-            if is_known { &mut again } else { &mut new }.push(run);
+            let is_asked = new.iter().any(|other| other.command == run.command);
+            if is_asked || self.reports.contains_key(&run.command) { &mut again } else { &mut new }.push(run);
         }
-        if is_left_out {
-            for run in new {
+        if self.job.cores.is_some_and(|wanted| wanted != cores) {
+            for run in &new {
                 self.note(drawing, run, Answer::NotHere("left to another run (--cores)".to_owned()));
             }
-        } else {
-            let (ask, queue) = (self.ask, Mutex::new(new.into_iter()));
-            thread::scope(|scope| {
-                let (sender, answers) = mpsc::channel();
-                for _ in 0..jobs {
-                    let (queue, sender) = (&queue, sender.clone());
-                    scope.spawn(move || {
-                        loop {
-                            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                            let Some(run) = next else { return };
-                            let answer = ask(&run.arguments);
-                            if sender.send((run, answer)).is_err() {
-                                return;
-                            }
-                        }
-                    });
-                }
-                drop(sender);
+        } else if !new.is_empty() {
+            let arguments: Vec<&[String]> = new.iter().map(|run| &run.arguments[..]).collect();
+            let mut kept = Ok(());
+            self.say(drawing);
+            ask(cores, &arguments, &mut |at, answer| {
+                self.note(drawing, &new[at], answer);
+                // What is concluded of it follows when all of it is there.
+                let text = serde_json::to_string(&drawing.measured).map_err(io::Error::other);
+                let written = text.and_then(|text| self.home.write(&format!("{}.json", drawing.file), &text));
+                kept = std::mem::replace(&mut kept, Ok(())).and(written.map(drop));
                 self.say(drawing);
-                for (run, answer) in answers {
-                    self.note(drawing, run, answer);
-                    // What is concluded of it follows when all of it is there.
-                    let measured = serde_json::to_string(&drawing.measured).map_err(io::Error::other)?;
-                    self.home.write(&format!("{}.json", drawing.file), &measured)?;
-                    self.say(drawing);
-                }
-                Ok::<_, io::Error>(())
-            })?;
+            });
+            kept?;
         }
         for run in again {
             let answer = match self.reports.get(&run.command) {
@@ -277,7 +251,7 @@ impl Work<'_> {
                 // The same command has failed just now.
                 None => drawing.answer(&run.command),
             };
-            self.note(drawing, run, answer);
+            self.note(drawing, &run, answer);
         }
         Ok(())
     }
@@ -289,7 +263,7 @@ impl Work<'_> {
     }
 
     /// Notes what came of a run.
-    fn note(&mut self, drawing: &mut Drawing, Asked { at, command, .. }: Asked, mut answer: Answer) {
+    fn note(&mut self, drawing: &mut Drawing, Asked { at, command, .. }: &Asked, mut answer: Answer) {
         self.done += 1;
         match &mut answer {
             Answer::Report(report) => {
@@ -303,10 +277,10 @@ impl Work<'_> {
             Answer::NotHere(_) => self.summary.left_out += 1,
             Answer::Failed(why) => {
                 self.summary.failed += 1;
-                (self.tell)(Event::Failed { command: &command, why });
+                (self.tell)(Event::Failed { command, why });
             }
         }
-        drawing.measured.points[at].runs.push(Run { command, answer });
+        drawing.measured.points[*at].runs.push(Run { command: command.clone(), answer });
     }
 }
 

@@ -1,8 +1,7 @@
 //! Figures from made-up points: what contradicts the paper is told, what is missing is said, what was measured is kept.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use seriatim_figures::{
@@ -73,13 +72,7 @@ struct Told {
     failed: Vec<String>,
 }
 
-fn drawn(
-    home: &Home,
-    ids: &[&str],
-    program: &str,
-    setting: &Setting,
-    ask: impl Fn(&[String]) -> Answer + Sync,
-) -> Told {
+fn drawn(home: &Home, ids: &[&str], program: &str, setting: &Setting, ask: impl Fn(&[String]) -> Answer) -> Told {
     drawn_on(None, home, ids, program, setting, ask)
 }
 
@@ -90,18 +83,22 @@ fn drawn_on(
     ids: &[&str],
     program: &str,
     setting: &Setting,
-    ask: impl Fn(&[String]) -> Answer + Sync,
+    ask: impl Fn(&[String]) -> Answer,
 ) -> Told {
     let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
     let figures = find(None, &ids).expect("they are registered");
     let origin = origin(program);
-    let job = Job { figures: &figures, setting, cores, origin: &origin, directory: &home.0, jobs: 3 };
-    let (asked, mut passed_over, mut failed) = (Mutex::new(Vec::new()), Vec::new(), Vec::new());
+    let job = Job { figures: &figures, setting, cores, origin: &origin, directory: &home.0 };
+    let (mut asked, mut passed_over, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     let summary = draw_all(
         &job,
-        &|arguments| {
-            asked.lock().expect("nobody panics with it").push(arguments.join(" "));
-            ask(arguments)
+        &mut |cores, commands, hear| {
+            // Those that run at a time end in any order.
+            for (at, arguments) in commands.iter().enumerate().rev() {
+                assert_eq!(arguments.iter().any(|argument| argument == "--simulate-cores"), cores == Cores::Simulated);
+                asked.push(arguments.join(" "));
+                hear(at, ask(arguments));
+            }
         },
         &mut |event| match event {
             Event::PassedOver(line) => passed_over.push(line.to_owned()),
@@ -109,7 +106,6 @@ fn drawn_on(
             Event::Next { done, of, .. } => assert!(done < of, "{done} of {of}"),
         },
     );
-    let asked = asked.into_inner().expect("nobody panics with it");
     Told { summary: summary.expect("the directory can be written"), asked, passed_over, failed }
 }
 
@@ -220,10 +216,11 @@ fn a_point_that_fails_is_said_and_run_again_the_next_time_and_the_others_are_not
 #[test]
 fn a_run_that_was_interrupted_goes_on_where_it_was() {
     let home = Home::new("interrupted");
-    let asked = AtomicUsize::new(0);
+    let asked = RefCell::new(0);
     let interrupted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         drawn(&home, &["htcc/13"], "p", &large(), |arguments| {
-            assert!(asked.fetch_add(1, Ordering::Relaxed) < 10, "interrupted here");
+            *asked.borrow_mut() += 1;
+            assert!(*asked.borrow() <= 10, "interrupted here");
             report(rate(arguments, |_| 1000.0))
         });
     }));
