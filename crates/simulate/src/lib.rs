@@ -10,7 +10,8 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`machine`] | cores, clocks, and whose turn it is |
+//! | [`machine`] | cores, their clocks, and what steps do |
+//! | `turns` | whose turn it is |
 //! | [`costs`] | what a step costs, and the file that says so |
 //! | `lines` | which core wrote a cache line last |
 //! | `regions` | which lines open regions have touched, and which are lost |
@@ -25,6 +26,7 @@ mod lines;
 pub mod machine;
 pub mod measure;
 mod regions;
+mod turns;
 pub mod validation;
 mod watchdog;
 

@@ -1,4 +1,4 @@
-//! Cores, their clocks, and whose turn it is.
+//! Cores, their clocks, and what steps do to them.
 //!
 //! Invariants:
 //! (a) One core runs at a time, on the thread that called [`run`]: the one that is furthest behind, the first of several. It goes on without
@@ -26,6 +26,7 @@ use seriatim_base::thread::{self, Touch};
 use crate::costs::{Costs, Counts, Step};
 use crate::lines::{CORES_MAX, Lines, Touched, line_of};
 use crate::regions::Regions;
+use crate::turns::{Turn, Turns};
 use crate::watchdog::{Signs, Watchdog};
 
 /// Bytes of a core's stack, as of an ordinary thread. Only what is used is ever in memory.
@@ -36,9 +37,6 @@ const PICOSECONDS: f64 = 1000.0;
 
 /// Picoseconds that every step takes at least: who looks at a word until another core changes it must get to that core's time.
 const STEP_MIN: u64 = 100;
-
-/// Of a core that goes on when another says so, or not at all.
-const NEVER: u64 = u64::MAX;
 
 /// What a core is there for, and what it runs.
 pub struct Role<'a, T> {
@@ -173,10 +171,9 @@ struct Cores {
     lines: RefCell<Lines>,
     regions: RefCell<Regions>,
     current: Cell<Option<usize>>,
-    /// Until when, and before which core, the one that runs is furthest behind.
-    horizon: Cell<(u64, usize)>,
-    /// When each core goes on; [`NEVER`] while it runs, and while it waits for others only.
-    resumes: Vec<Cell<u64>>,
+    /// Until this turn the core that runs is furthest behind.
+    horizon: Cell<Turn>,
+    turns: Turns,
     signs: Arc<Signs>,
     steps: Cell<u64>,
 }
@@ -215,20 +212,6 @@ impl Cores {
         self.current.get().map(|at| (at, &self.cores[at]))
     }
 
-    /// The next core to go on, and when; and that after it. Of several the first. There are few enough to look at all.
-    fn next(&self) -> [(u64, usize); 2] {
-        let mut next = [(NEVER, usize::MAX); 2];
-        for (at, clock) in self.resumes.iter().enumerate() {
-            let clock = clock.get();
-            if clock < next[0].0 {
-                next = [(clock, at), next[0]];
-            } else if clock < next[1].0 {
-                next[1] = (clock, at);
-            }
-        }
-        next
-    }
-
     /// The core's turn has come. Time in which it was parked it has slept.
     fn resume(&self, at: usize, clock: u64) {
         let core = &self.cores[at];
@@ -237,7 +220,7 @@ impl Cores {
         core.slept.set(core.slept.get() + slept);
         core.clock.set(clock.max(core.clock.get()));
         core.parked.set(false);
-        self.resumes[at].set(NEVER);
+        self.turns.set(at, Turn::NEVER);
     }
 
     /// Lets others run until the core's turn comes.
@@ -254,8 +237,9 @@ impl Cores {
         self.steps.set(self.steps.get() + 1);
         self.signs.steps.store(self.steps.get(), Ordering::Relaxed);
         // Invariant (d).
-        if (core.clock.get(), at) > self.horizon.get() && !thread::panicking() {
-            self.resumes[at].set(core.clock.get());
+        let turn = Turn::new(core.clock.get(), at);
+        if turn > self.horizon.get() && !thread::panicking() {
+            self.turns.set(at, turn);
             Cores::suspend(core);
         }
     }
@@ -378,7 +362,7 @@ impl simulated::Machine for Cores {
         }
         core.last.set(Last::Park);
         core.parked.set(true);
-        self.resumes[at].set(until.unwrap_or(NEVER));
+        self.turns.set(at, until.map_or(Turn::NEVER, |until| Turn::new(until, at)));
         Cores::suspend(core);
         true
     }
@@ -388,10 +372,10 @@ impl simulated::Machine for Cores {
         if !woken.parked.replace(false) {
             return woken.woken.set(true);
         }
-        let clock = woken.clock.get().max(waker.clock.get());
-        if self.resumes[core].get() > clock {
-            self.resumes[core].set(clock);
-            self.horizon.set(self.horizon.get().min((clock, core)));
+        let turn = Turn::new(woken.clock.get().max(waker.clock.get()), core);
+        if self.turns.of(core) > turn {
+            self.turns.set(core, turn);
+            self.horizon.set(self.horizon.get().min(turn));
         }
     }
 
@@ -491,8 +475,8 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         lines: RefCell::default(),
         regions: RefCell::default(),
         current: Cell::new(None),
-        horizon: Cell::new((0, 0)),
-        resumes: roles.iter().map(|_| Cell::new(0)).collect(),
+        horizon: Cell::new(Turn::NEVER),
+        turns: Turns::new(roles.len()),
         signs: Arc::clone(&signs),
         steps: Cell::new(0),
     };
@@ -519,20 +503,16 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         unsafe { Coroutine::<(), (), ()>::with_stack_unchecked(stack, body) }
     };
     let mut running: Vec<Option<_>> = bodies.into_iter().enumerate().map(|work| Some(begin(work))).collect();
-    let limit = picoseconds(longest);
+    let limit = picoseconds(longest).min(Turn::CLOCK_MAX);
     let mut switches = 0;
     let stuck = simulated::in_charge(&cores, || {
-        loop {
-            let [(clock, at), after] = cores.next();
-            if clock == NEVER {
-                break;
-            }
+        while let Some((clock, at)) = cores.turns.next() {
             if clock > limit {
                 return true;
             }
-            // The last core left may run up to the limit.
-            cores.horizon.set(after.min((limit, usize::MAX)));
             cores.resume(at, clock);
+            // The last core left may run up to the limit.
+            cores.horizon.set(cores.turns.first().min(Turn::new(limit, CORES_MAX - 1)));
             cores.signs.core.store(at, Ordering::Relaxed);
             cores.current.set(Some(at));
             let core = running[at].as_mut().expect("it has not ended");
