@@ -77,6 +77,8 @@ impl Lag {
 
 /// What a run came to, the warm-up left out.
 pub(crate) struct Measured {
+    /// Between the beginning and the end of the measurement. Transactions count that begin between them; one that waits for long
+    /// ends after it, and makes nothing of what others did look slower.
     pub(crate) seconds: f64,
     pub(crate) kinds: Vec<Kind>,
     /// Transactions that failed although they should not, with an example.
@@ -139,6 +141,7 @@ fn histogram() -> Histogram<u64> {
 
 /// One thread's results.
 pub(crate) struct Part {
+    /// From its first transaction that counts to the end of its last.
     pub(crate) seconds: f64,
     /// As of [`Measured`].
     processor_seconds: Option<f64>,
@@ -253,7 +256,9 @@ impl Client<'_> {
             total += 1;
             self.count.store(total, Ordering::Relaxed);
         }
-        self.part.seconds = self.last.since(begin).as_secs_f64();
+        if self.measures {
+            self.part.seconds = self.last.since(begin).as_secs_f64();
+        }
         let used = thread_processor_time().zip(processor).map(|(now, before)| now.saturating_sub(before));
         self.part.processor_seconds = used.map(|used| used.as_secs_f64());
         end(&mut self);
@@ -370,7 +375,7 @@ pub(crate) fn drive<I: Send, C>(
     let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
     let counts: Vec<_> = inputs.iter().map(|_| Count(AtomicU64::new(0))).collect();
     let mut lag = Lag::default();
-    let (parts, base) = thread::scope(|scope| {
+    let (parts, base, seconds) = thread::scope(|scope| {
         let (phase, one) = (&phase, &one);
         let running: Vec<_> = inputs
             .into_iter()
@@ -382,10 +387,12 @@ pub(crate) fn drive<I: Send, C>(
         let (warm, end) = (plan.warmup, plan.warmup + plan.seconds);
         let (mut second, mut before) = (0u64, 0u64);
         let mut base = (db.statistics(), counted());
+        let mut from = begin;
         loop {
             let now = begin.elapsed().as_secs_f64();
             if now >= warm && phase.load(Ordering::Relaxed) == WARM_UP {
                 base = (db.statistics(), counted());
+                from = Instant::now();
                 // Unless a terminal has stopped the run.
                 let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -406,24 +413,26 @@ pub(crate) fn drive<I: Send, C>(
                 before = after;
             }
         }
+        let seconds = from.elapsed().as_secs_f64();
         phase.store(STOP, Ordering::Relaxed);
         let join = |thread: thread::ScopedJoinHandle<'_, Part>| thread.join().expect("a terminal does not panic");
-        (running.into_iter().map(join).collect::<Vec<_>>(), base)
+        (running.into_iter().map(join).collect::<Vec<_>>(), base, seconds)
     });
     let (statistics, counted) = base;
     let durable = plan.waits().then(histogram);
     let measured = Measured { durable, lag, ..Measured::new(workload, db.statistics().since(&statistics)) };
-    (merge(measured, parts), counted)
+    (merge(measured, parts, seconds), counted)
 }
 
 /// A counter alone on its cache lines.
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// Adds up what the threads measured.
-pub(crate) fn merge(mut measured: Measured, parts: Vec<Part>) -> Measured {
+/// Adds up what the threads measured in so many seconds. Who ran out of memory ended the measurement before.
+pub(crate) fn merge(mut measured: Measured, parts: Vec<Part>, seconds: f64) -> Measured {
+    let longest = parts.iter().map(|part| part.seconds).fold(0.0, f64::max);
+    measured.seconds = if parts.iter().any(|part| part.is_full) { longest } else { seconds };
     for part in parts {
-        measured.seconds = measured.seconds.max(part.seconds);
         if let Some(seconds) = part.processor_seconds {
             *measured.processor_seconds.get_or_insert(0.0) += seconds;
         }

@@ -102,14 +102,13 @@ impl Setting {
 
     /// A point of the curve `series` at `x`, by the workload and options that `command` names.
     pub fn point(&self, part: &'static str, series: &str, x: f64, scene: Scene, command: &str) -> Point {
-        // Virtual seconds. All cores' work is done by one thread, and many of them count as much in less time.
-        let each = 0.24 / scene.threads as f64;
         let (warmup, rest) = match (self.size, scene.cores) {
             (Size::Small, _) => (0.0, "--prefault 0"),
             (Size::Large, Cores::Real) => (0.5, "--no-check"),
-            (Size::Large, Cores::Simulated) => (each.clamp(0.01, 0.02), "--no-check"),
+            (Size::Large, Cores::Simulated) => (0.02, "--no-check"),
         };
-        let simulated = if self.is_small() { 0.002 } else { each.clamp(0.01, 0.03) };
+        // Virtual seconds. All cores' work is done by one thread, and many of them count as much in less time.
+        let simulated = if self.is_small() { 0.002 } else { (0.24 / scene.threads as f64).clamp(0.01, 0.03) };
         let mut point = self.timed(part, series, x, scene, command, simulated);
         let more = format!("--warmup {warmup} {rest}");
         point.arguments.extend(more.split_whitespace().map(str::to_owned));
@@ -196,10 +195,9 @@ mod tests {
             "bench tpcc --warehouses 40 --protocol silo --option rebases_max=0 --mix new-order --threads 2 --seconds 2 \
              --warmup 0.5 --no-check"
         );
-        for (threads, seconds, warmup) in [(8, 0.03, 0.02), (16, 0.015, 0.015), (40, 0.01, 0.01)] {
+        for (threads, seconds) in [(8, 0.03), (16, 0.015), (40, 0.01)] {
             let scene = Scene { cores: Cores::Simulated, threads };
-            let end =
-                format!("--protocol dbx --simulate-cores {threads} --seconds {seconds} --warmup {warmup} --no-check");
+            let end = format!("--protocol dbx --simulate-cores {threads} --seconds {seconds} --warmup 0.02 --no-check");
             assert!(command(&large(), "dbx", scene).replace(" --mix new-order", "").ends_with(&end));
         }
         let below = small().below("", "a", 1.0, scene, "regions --read 4");

@@ -267,7 +267,7 @@ impl Charged<'_> {
         }
         let measured = Measured::new(workload, statistics.unwrap_or_default());
         let simulated = Some(self.report(plan, &run.cores, run.switches));
-        Ok(Measured { simulated, batches, ..runner::merge(measured, parts) })
+        Ok(Measured { simulated, batches, ..runner::merge(measured, parts, plan.seconds) })
     }
 
     /// What a report says of the cores. Steps are those of the whole run, the warm-up included.
