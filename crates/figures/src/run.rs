@@ -201,7 +201,8 @@ impl Work<'_> {
                 }
                 measured.points[at].runs.push(Run { command, answer });
                 if is_new {
-                    keep(&self.home, figure, &measured)?;
+                    // What is concluded of it waits until there is all.
+                    write(&self.home, figure, &record(&measured)?)?;
                 }
             }
         }
@@ -251,7 +252,7 @@ fn draw(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()>
 
 /// Writes a figure's file: what was measured, and what is shown and concluded of it.
 fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()> {
-    let mut file = serde_json::to_value(measured).map_err(io::Error::other)?;
+    let mut file = record(measured)?;
     let fields = file.as_object_mut().ok_or_else(|| io::Error::other("a figure's file is an object"))?;
     fields.insert("title".to_owned(), json!(figure.title));
     fields.insert("paper_shows".to_owned(), json!(figure.paper_shows));
@@ -261,8 +262,16 @@ fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()>
         json!({ "says": says, "real": on(Cores::Real), "simulated": on(Cores::Simulated) })
     });
     fields.insert("claims".to_owned(), claims.collect());
-    home.write(&format!("{}.json", figure.file()), &format!("{file:#}\n"))?;
-    Ok(())
+    write(home, figure, &file)
+}
+
+/// What was measured, as the figure's file has it.
+fn record(measured: &Measured) -> io::Result<Value> {
+    serde_json::to_value(measured).map_err(io::Error::other)
+}
+
+fn write(home: &Home<'_>, figure: &Figure, file: &Value) -> io::Result<()> {
+    home.write(&format!("{}.json", figure.file()), &format!("{file:#}\n")).map(drop)
 }
 
 /// The curves of all views.
