@@ -1,6 +1,15 @@
 //! Mistakes in a derived table are told at the token, with what to write instead.
 
+#[path = "shared/refused.rs"]
+mod refused;
+
 #[test]
 fn mistakes_are_told_where_they_are() {
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    refused::are_refused("tests/ui", &["seriatim_catalog", "seriatim_macros"]);
+}
+
+#[test]
+#[should_panic(expected = "sound.rs compiles")]
+fn canary_a_program_that_compiles_is_noticed() {
+    refused::are_refused("tests/shared/compiles", &["seriatim_catalog"]);
 }

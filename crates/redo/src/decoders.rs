@@ -38,11 +38,12 @@ fn canary_an_allocation_of_what_a_length_says_is_noticed() {
     within(10, || std::hint::black_box(vec![0_u8; length]));
 }
 
-/// Random cases; the seed is printed first.
+/// Random cases, `SERIATIM_ROUNDS` times as many if that is set; the seed is printed first. `cargo xtask fuzz` is the long run.
 fn each(cases: u64, mut case: impl FnMut(&mut Rng)) {
     let seed = rng::entropy();
     println!("seed {seed}");
-    for number in 0..cases {
+    let rounds = std::env::var("SERIATIM_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    for number in 0..cases * rounds {
         case(&mut Rng::from_seed(seed.wrapping_add(number)));
     }
 }
@@ -148,7 +149,7 @@ fn headers_are_read_or_refused() {
     let (name, crafted) =
         (Name { incarnation: 1, logger: 0, sequence: 1 }, Link { incarnation: 1, number: 2, sequence: 2 });
     let (segment, link) = (header(name).encode(), crafted.encode(salt(name)));
-    each(20_000, |rng| {
+    each(5_000, |rng| {
         let bytes = damaged(&segment[..80], rng);
         within(bytes.len(), || segment::Header::decode(&bytes));
         let bytes = damaged(&link, rng);
@@ -162,7 +163,7 @@ fn manifests_are_read_or_refused() {
     let whole = contents(&database, &database.directory.join("MANIFEST"));
     let text = whole.rsplitn(3, |&byte| byte == b'\n').last().expect("a line above the checksum").to_vec();
     let numbers = ["0", "-1", "4294967295", "4294967296", "18446744073709551615", "1e400", "null", "[]", "\"a\""];
-    each(4_000, |rng| {
+    each(1_000, |rng| {
         let mut bytes = if rng.percent(50) { damaged(&text, rng) } else { text.clone() };
         if rng.percent(60) {
             // Another number in the place of one.
@@ -194,7 +195,7 @@ fn entries_rows_and_keys_are_read_or_refused() {
     let writes =
         vec![Write::Row(1, (1, -1)), Write::Update(1, (1, -1), (2, 5)), Write::Add(1, 1 << 40), Write::Delete(1)];
     let (payload, _) = accounts.payload(&[(tid(10, 1), writes.clone()), (tid(11, 7), writes)]);
-    each(20_000, |rng| {
+    each(5_000, |rng| {
         let bytes = damaged(&payload, rng);
         within(bytes.len(), || {
             for group in entry::groups(&bytes).flatten() {
@@ -226,7 +227,7 @@ fn entries_rows_and_keys_are_read_or_refused() {
 #[test]
 fn logs_are_replayed_or_refused() {
     let segments = [(0, 1), (0, 2), (1, 1)].map(|(logger, sequence)| Name { incarnation: 1, logger, sequence });
-    each(600, |rng| {
+    each(150, |rng| {
         let database = sound(rng.next_u64());
         let name = segments[rng.below(3) as usize];
         let path = database.segment(1, name.logger, name.sequence);
@@ -267,7 +268,7 @@ fn logs_are_replayed_or_refused() {
 
 #[test]
 fn checkpoints_are_loaded_or_refused() {
-    each(1_500, |rng| {
+    each(400, |rng| {
         let mut database = sound(rng.next_u64());
         let directory = database.manifest.checkpoint.as_ref().expect("there is one").directory.clone();
         let path: PathBuf = database.directory.join(&directory).join("part-0000");

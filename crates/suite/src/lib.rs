@@ -20,4 +20,4 @@ pub mod setting;
 pub mod stress;
 pub mod terminals;
 
-pub use setting::{Setting, given, matrix, matrix_of_steps, matrix_of_threads, seed};
+pub use setting::{Setting, given, matrix, matrix_of_steps, matrix_of_threads, rounds, seed};

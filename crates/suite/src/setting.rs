@@ -305,6 +305,11 @@ pub fn seed(test: &str) -> u64 {
     seed
 }
 
+/// How often what is random is tried in each setting, by a seed each: `SERIATIM_ROUNDS`, or once.
+pub fn rounds() -> u64 {
+    std::env::var("SERIATIM_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use seriatim::clock::Instant;
 use seriatim::{Fault, LogFault, Rng, rng, thread};
 use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
-use seriatim_suite::seed;
+use seriatim_suite::{rounds, seed};
 
-/// How long each search goes on.
-const WINDOW: Duration = Duration::from_secs(20);
+/// Power cuts of each search: as many as each kind of event wants to have happened in each setting. The soak makes many more.
+const CUTS: u64 = 2000;
 
 fn window(test: &str, plan: Plan) {
     let seed = seed(test);
     let threads = thread::processors().min(2);
-    let campaign = Campaign { seed, plan, cuts: u64::MAX, most: WINDOW, threads };
+    let campaign = Campaign { seed, plan, cuts: rounds() * CUTS, most: Duration::MAX, threads };
     let totals = campaign.run(&|_| ()).unwrap_or_else(|problem| panic!("{problem}"));
     for (setting, tally) in &totals {
         eprintln!("{setting}: {tally:?}");
@@ -64,9 +63,8 @@ fn a_seed_repeats_exactly() {
 #[test]
 fn a_recovery_can_be_cut_short_at_each_operation() {
     let seed = seed("a_recovery_can_be_cut_short_at_each_operation");
-    let (began, mut cuts) = (Instant::now(), 0);
-    // At least some on slow machines; the soak does many more.
-    for number in (0..60).take_while(|number| *number < 10 || began.elapsed() < WINDOW) {
+    let mut cuts = 0;
+    for number in 0..6 * rounds() {
         let case = Case::of(seed.wrapping_add(number), Plan::Cuts);
         cuts += directory::cut_each_operation(&case).unwrap_or_else(|problem| panic!("{problem}"));
     }
@@ -78,8 +76,8 @@ fn a_recovery_can_be_cut_short_at_each_operation() {
 fn damage_is_told_or_harmless() {
     let seed = seed("damage_is_told_or_harmless");
     let mut rng = Rng::from_seed(seed);
-    let (began, mut outcomes) = (Instant::now(), Vec::new());
-    while began.elapsed() < WINDOW {
+    let mut outcomes = Vec::new();
+    for _ in 0..60 * rounds() {
         let case = Case::of(rng.next_u64(), Plan::Cuts);
         let left = directory::Left::by(&case).unwrap_or_else(|problem| panic!("{problem}"));
         for _ in 0..40 {

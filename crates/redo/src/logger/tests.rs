@@ -270,14 +270,14 @@ fn run_with_cuts(seed: u64, fault: LogFault, steps: usize) -> Result<(u64, usize
 #[test]
 fn what_is_durable_is_read_after_a_power_cut_at_any_operation() {
     let (mut cuts, mut durable) = (0, 0);
-    for seed in 0..100 {
+    for seed in 0..30 {
         println!("seed {seed}");
         let sums = run_with_cuts(seed, LogFault::None, 200).unwrap_or_else(|problem| panic!("seed {seed}, {problem}"));
         cuts += sums.0;
         durable += sums.1;
     }
     println!("{cuts} power cuts, {durable} durable groups");
-    assert!(cuts > 5_000 && durable > 10 * cuts as usize, "{cuts} power cuts, {durable} durable groups");
+    assert!(cuts > 1_500 && durable > 10 * cuts as usize, "{cuts} power cuts, {durable} durable groups");
 }
 
 #[test]

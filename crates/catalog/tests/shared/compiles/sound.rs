@@ -1,0 +1,2 @@
+//! A program with nothing to refuse.
+fn main() {}
