@@ -113,21 +113,25 @@ fn mutants(root: &Path) -> Result<(), String> {
     crate::mutants::run(root, &["--quick".to_owned()])
 }
 
+/// Has cargo build for loom, in a folder of its own, or the flag would rebuild everything each time.
+pub(crate) fn build_for_loom(command: &mut Command, root: &Path) {
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into).join("loom");
+    command.arg("--release").env("CARGO_TARGET_DIR", folder).env("RUSTFLAGS", "--cfg loom");
+    // Loom needs optimized code, and the models a little; not the other dependencies, nor the release profile's slow link.
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    command.env("CARGO_PROFILE_RELEASE_DEBUG", "0").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    for (package, level) in [("\"*\"", 0), ("loom", 3), ("generator", 3)] {
+        command.arg("--config").arg(format!("profile.release.package.{package}.opt-level={level}"));
+    }
+}
+
 /// Runs the models of each crate, and makes sure that there are some: a filter that matches nothing also passes.
 fn loom(root: &Path) -> Result<(), String> {
-    // Its own folder, or the flag would rebuild everything each time.
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into).join("loom");
     let models = || {
         // All at once: what they depend on is built once.
         let mut command = cargo(root);
-        command.args(["test", "--release", "--lib"]).args(MODELLED.iter().flat_map(|package| ["-p", package]));
-        command.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", "--cfg loom");
-        // Loom needs optimized code, and the models a little; not the other dependencies, nor the release profile's slow link.
-        command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-        command.env("CARGO_PROFILE_RELEASE_DEBUG", "0").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
-        for (package, level) in [("\"*\"", 0), ("loom", 3), ("generator", 3)] {
-            command.arg("--config").arg(format!("profile.release.package.{package}.opt-level={level}"));
-        }
+        command.args(["test", "--lib"]).args(MODELLED.iter().flat_map(|package| ["-p", package]));
+        build_for_loom(&mut command, root);
         command.arg("loom");
         command
     };

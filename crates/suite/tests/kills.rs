@@ -5,7 +5,7 @@ use std::path::Path;
 use seriatim_suite::{kills, seed};
 
 /// In each setting.
-const KILLS: u64 = 4;
+const KILLS: u64 = 3;
 
 #[test]
 fn what_was_acknowledged_survives_sigkill() {

@@ -189,10 +189,12 @@ impl<'a> Scratch<'a> {
             }
             let mut command = cargo(&self.folder());
             command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
-            command.env("CARGO_TARGET_DIR", self.home.join(if loom { "loom" } else { "target" }));
             if loom {
-                command.arg("--release").env("RUSTFLAGS", "--cfg loom");
-                command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+                // What the models depend on is built already. A wrapper that does nothing sets the copy's crates apart from the repository's.
+                crate::ci::build_for_loom(&mut command, self.root);
+                command.env("RUSTC_WORKSPACE_WRAPPER", "env");
+            } else {
+                command.env("CARGO_TARGET_DIR", self.home.join("target"));
             }
             let distinct = |mut words: Vec<String>| {
                 words.sort();
@@ -408,16 +410,17 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<()
     }
     scratch.write(None)?;
     let mut limits = BTreeMap::new();
-    // Those that want a model last: loom's builds take as long as all the others.
+    // Those that want a model last: loom's builds take as long as all the others, and are made when no other test has caught one.
     let (modelled, plain): (Vec<usize>, Vec<usize>) =
         switched.iter().partition(|&&i| mutants[i].tests.iter().any(|test| test.loom));
     // A test that cannot be judged by does not keep the others from being run.
     let mut failures = Vec::new();
-    for group in [plain, modelled] {
-        let binaries = scratch.build(&group.iter().flat_map(|&i| &mutants[i].tests).collect::<Vec<_>>())?;
-        for &i in &group {
-            failures.extend(judge(scratch, &binaries, &mut limits, i, i + 1, found).err());
-        }
+    let tests = |loom| -> Vec<&Test> {
+        switched.iter().flat_map(|&i| &mutants[i].tests).filter(|test| test.loom == loom).collect()
+    };
+    let (mut binaries, mut models) = (scratch.build(&tests(false))?, Some(tests(true)));
+    for &i in plain.iter().chain(&modelled) {
+        failures.extend(judge(scratch, (&mut binaries, &mut models), &mut limits, i, i + 1, found).err());
     }
     let unchanged: Vec<&Test> = builds.iter().flat_map(|&i| &mutants[i].tests).collect();
     let binaries = scratch.build(&unchanged)?;
@@ -427,8 +430,8 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<()
             limit(scratch, &binaries, &mut limits, test)?;
         }
         scratch.write(Some(&mutants[i].name))?;
-        let binaries = scratch.build(&mutants[i].tests.iter().collect::<Vec<_>>())?;
-        failures.extend(judge(scratch, &binaries, &mut limits, i, usize::MAX - 1, found).err());
+        let mut binaries = scratch.build(&mutants[i].tests.iter().collect::<Vec<_>>())?;
+        failures.extend(judge(scratch, (&mut binaries, &mut None), &mut limits, i, usize::MAX - 1, found).err());
     }
     failures.dedup();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
@@ -454,10 +457,10 @@ fn limit<'a>(
     }
 }
 
-/// Runs a mutant's tests until one catches it.
+/// Runs a mutant's tests until one catches it. Models that are not built yet are built when the first is wanted.
 fn judge<'a>(
     scratch: &Scratch<'a>,
-    binaries: &Binaries,
+    (binaries, models): (&mut Binaries, &mut Option<Vec<&'a Test>>),
     limits: &mut BTreeMap<&'a Test, Duration>,
     at: usize,
     number: usize,
@@ -467,6 +470,9 @@ fn judge<'a>(
     let mut verdict = ("survived", String::new());
     let began = Instant::now();
     for test in &mutant.tests {
+        if let Some(models) = models.take_if(|_| test.loom) {
+            binaries.0.extend(scratch.build(&models)?.0);
+        }
         let limit = limit(scratch, binaries, limits, test)?;
         match execute(scratch, binaries, test, number, limit)? {
             End::Passed(_) => continue,
