@@ -42,7 +42,8 @@
 //!   that is on no cycle any more when its turn comes is not aborted; the graph that is left is the same.
 //! - The exact search is a branch and bound instead of an enumeration. Its work is bounded ([`Settings::search_steps_max`]), and it is
 //!   never worse than the greedy algorithm that it starts from.
-//! - The thread-aware policy (§4.2) places whole components of what conflicts, and not the same number on each thread.
+//! - The thread-aware policy (§4.2) places whole components of what conflicts, unless it is told to give each thread the same number, as
+//!   the paper does ([`Placement`]).
 //!
 //! # What they cost, and how good they are
 //!
@@ -82,7 +83,7 @@ mod tests;
 
 pub use algorithms::{ALGORITHMS, Algorithm};
 pub use batch::{Accesses, Batch, Decided, Member};
-pub use placement::Placed;
+pub use placement::{Placed, Placement};
 pub use policy::{POLICIES, Policy};
 
 use std::num::NonZeroUsize;

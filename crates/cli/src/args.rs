@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
-use seriatim::{Batch, Durability};
+use seriatim::{Batch, BatchPlacement, Durability};
 use seriatim_base::say;
 use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
@@ -267,6 +267,15 @@ fn bench() -> Command {
                      thread of its own, 1 is the executor without batches",
                 )
                 .value_parser(|text: &str| text.parse::<Batch>()),
+            )
+            .arg(
+                number(
+                    "batch-placement",
+                    "components|shares",
+                    "components",
+                    "What threads get of a batch: whole components of calls that conflict, or equal shares",
+                )
+                .value_parser(|text: &str| text.parse::<BatchPlacement>()),
             )
             .arg(
                 Arg::new("prefault")

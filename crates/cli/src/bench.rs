@@ -44,7 +44,8 @@ pub(crate) fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     let outstanding = given.unwrap_or(if durability == Durability::Sync { 1 } else { OUTSTANDING }) as usize;
     let (threads, warmup) = (usize::from(threads), seconds("warmup"));
     let batch = matches.try_get_one::<Batch>("batch").ok().flatten().copied().unwrap_or_default();
-    Plan { threads, seconds: seconds("seconds"), warmup, seed, durability, outstanding, batch }
+    let batch_placement = matches.try_get_one("batch-placement").ok().flatten().copied().unwrap_or_default();
+    Plan { threads, seconds: seconds("seconds"), warmup, seed, durability, outstanding, batch, batch_placement }
 }
 
 /// Where partitions are asked for and threads are not, an executor's threads own them. Not where results wait for the disk: it has few
@@ -238,7 +239,7 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     };
     let workers = plan.threads + callers::threads(plan) + 1;
     let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(workers).seed(plan.seed);
-    let builder = builder.batch(plan.batch);
+    let builder = builder.batch(plan.batch).batch_placement(plan.batch_placement);
     let builder = builder.track_contention(matches.contains_id("contention"));
     let builder = builder.step_helpers(matches.contains_id("simulate-cores"));
     let mut builder = builder.prefetch(text("prefetch") == "on").procedure_snapshots(text("snapshots") == "on");

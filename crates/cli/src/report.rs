@@ -1,6 +1,7 @@
 //! What a run came to, as text and as JSON (the fields are a stable interface).
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use comfy_table::{Table, presets};
@@ -9,7 +10,8 @@ use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
 use seriatim::htm::RegionStatistics;
 use seriatim::{
-    Batch, BatchStatistics, Contention, Database, LogStatistics, QueueStatistics, SnapshotAges, Statistics,
+    Batch, BatchStatistics, Contention, Database, LogStatistics, QUEUE_STAGES, QueueStatistics, SnapshotAges,
+    Statistics,
 };
 use seriatim_workload::{Entry, Values};
 
@@ -86,6 +88,12 @@ fn mean_flush_us(log: &LogStatistics) -> f64 {
     log.flush_time.as_secs_f64() * 1e6 / log.flushes.max(1) as f64
 }
 
+/// Microseconds of a transaction in each stage of its batch, on average.
+fn stages(queue: &QueueStatistics) -> impl Iterator<Item = (&'static str, f64)> {
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / queue.decisions.max(1) as f64;
+    QUEUE_STAGES.into_iter().zip(queue.stages.map(each))
+}
+
 fn mean_batch(counted: &BatchStatistics) -> f64 {
     counted.calls as f64 / counted.batches.max(1) as f64
 }
@@ -155,7 +163,9 @@ impl Report<'_> {
         }
         if let Some(batches) = &self.measured.batches {
             let (callers, outstanding) = (callers::threads(self.plan), callers::outstanding(self.plan));
-            let setting = format!("{}, {outstanding} calls outstanding, {callers} threads that call", self.plan.batch);
+            let Plan { batch, batch_placement, .. } = self.plan;
+            let setting =
+                format!("{batch}, {outstanding} calls outstanding, {callers} threads that call, by {batch_placement}");
             line("batch", setting);
             let mean = mean_batch(batches);
             let BatchStatistics { batches, calls, components, taken_over, overdue, switched, .. } = *batches;
@@ -179,6 +189,8 @@ impl Report<'_> {
                     "{left_out} left out, {stale} stale, {waited} waited, {alone} alone, {each:.1} µs to order a batch"
                 ),
             );
+            let stages: Vec<String> = stages(queue).map(|(stage, us)| format!("{stage} {us:.1}")).collect();
+            line("", format!("µs of a transaction: {}", stages.join(", ")));
         }
         if let Some(ages) = &statistics.snapshot_ages {
             let at = |part| format!("{:.1}", ages.quantile(part).as_secs_f64() * 1e3);
@@ -269,6 +281,7 @@ impl Report<'_> {
         options.insert("hot-tables".to_owned(), json!(hot_tables));
         options.insert("durability".to_owned(), json!(self.plan.durability.name()));
         options.insert("batch".to_owned(), json!(self.plan.batch.to_string()));
+        options.insert("batch-placement".to_owned(), json!(self.plan.batch_placement.to_string()));
         options.insert("warmup".to_owned(), json!(self.plan.warmup));
         json!({
             "workload": self.entry.name,
@@ -296,6 +309,7 @@ impl Report<'_> {
                 "decisions": queue.decisions, "batches": queue.batches, "largest": queue.largest,
                 "left_out": queue.left_out, "stale": queue.stale, "waited": queue.waited, "alone": queue.alone,
                 "order_seconds": queue.order_time.as_secs_f64(),
+                "stage_us": stages(&queue).map(|(stage, us)| (stage.to_owned(), json!(us))).collect::<Map<_, _>>(),
             })),
             "snapshots": statistics.snapshot_ages.as_ref().map(snapshots_json),
             "partitions": (statistics.partitions > 0).then(|| partitions_json(statistics)),

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use seriatim::clock::{Instant, thread_processor_time};
-use seriatim::{Batch, BatchStatistics, Database, Durability, Session, Statistics, TransactError, thread};
+use seriatim::{
+    Batch, BatchPlacement, BatchStatistics, Database, Durability, Session, Statistics, TransactError, thread,
+};
 use seriatim_workload::{Ending, LoadError, Outcome, Submitted, Terminal, Workload};
 
 use crate::simulated;
@@ -35,6 +37,7 @@ pub(crate) struct Plan {
     pub(crate) outstanding: usize,
     /// Whether an executor runs the transactions, and how it batches them.
     pub(crate) batch: Batch,
+    pub(crate) batch_placement: BatchPlacement,
 }
 
 impl Plan {

@@ -243,13 +243,38 @@ fn every_workload_runs_through_an_executor_with_batches_and_is_consistent() {
     }
 }
 
+/// Regions are emulated, since one protocol needs them.
+#[test]
+fn batches_come_before_every_protocol_however_they_are_placed() {
+    let entry = Entry::find("smallbank").expect("it is registered");
+    for protocol in seriatim::protocols() {
+        for (batch, placement) in [("off", "components"), ("auto", "shares"), ("8", "components"), ("8", "shares")] {
+            let given = ["--batch", batch, "--batch-placement", placement, "--format", "json", "--htm", "emulated"];
+            let text = printed(entry, &[&["--protocol", protocol.name], &given[..]].concat());
+            let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+            assert_eq!(
+                (&report["consistency"], &report["protocol"]),
+                (&"passed".into(), &protocol.name.into()),
+                "{text}"
+            );
+            let options = &report["options"];
+            assert_eq!((&options["batch"], &options["batch-placement"]), (&batch.into(), &placement.into()), "{text}");
+            assert!(report["committed"].as_u64() > Some(0), "{text}");
+            assert_eq!(report["batches"]["calls"].as_u64() > Some(0), batch != "off", "{text}");
+        }
+    }
+}
+
 #[test]
 fn batches_are_reported_as_text_and_off_and_one_form_none() {
     let entry = Entry::find("ycsb").expect("it is registered");
     let operations = ["--ops", "16", "--theta", "0.9"];
     let text = printed(entry, &[&operations[..], &["--batch", "8"]].concat());
     let has = |start: &str, part: &str| text.lines().any(|line| line.starts_with(start) && line.contains(part));
-    assert!(has("batch ", "8, 16 calls outstanding, 1 threads that call") && has("batches ", "components"), "{text}");
+    assert!(
+        has("batch ", "8, 16 calls outstanding, 1 threads that call, by components") && has("batches ", "components"),
+        "{text}"
+    );
     assert!(!printed(entry, &operations).contains("batches"), "off tells of none");
     let json = |more: &[&str]| -> Value {
         serde_json::from_str(&printed(entry, &[&["--format", "json"], more].concat())).expect("JSON")
@@ -279,10 +304,11 @@ fn batches_are_reported_as_text_and_off_and_one_form_none() {
 #[test]
 fn batches_that_cannot_be_are_refused_in_a_line_that_says_what_can() {
     let entry = Entry::find("tpcc").expect("it is registered");
-    let refusals: [(&[&str], &str); 6] = [
+    let refusals: [(&[&str], &str); 7] = [
         (&["--batch", "0"], "1 to 4096"),
         (&["--batch", "4097"], "1 to 4096"),
         (&["--batch", "often"], "off"),
+        (&["--batch-placement", "some"], "components or shares"),
         (&["--batch", "8", "--threads", "1"], "--threads 2"),
         (&["--batch", "auto", "--threads", "1"], "--threads 2"),
         (&["--batch", "8", "--durability", "group"], "--durability off or async"),

@@ -24,8 +24,8 @@ use seriatim_txn::{PartitionSet, Partitions, Prepared};
 use crate::owners::{self, Owners, Seen};
 use crate::work_queue::{Footprint, Forming, Next, WorkQueue};
 use crate::{
-    Advance, Batch, BatchStatistics, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner, Step,
-    TransactError,
+    Advance, Batch, BatchStatistics, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner,
+    Settings, Step, TransactError,
 };
 
 /// What an executor runs its work in.
@@ -585,8 +585,8 @@ impl<S: ExecutorSession> Executor<S> {
         if threads == 0 {
             return Err(OpenError::Invalid("an executor has at least 1 thread".to_owned()));
         }
-        let batch = engine.settings().batch;
-        let work = WorkQueue::new(threads, batch.size(threads));
+        let Settings { batch, batch_placement, .. } = *engine.settings();
+        let work = WorkQueue::new(threads, batch.size(threads)).placing(batch_placement);
         let work = if batch == Batch::Auto { work.switched() } else { work };
         let batches = work.batches();
         let queue = Mutex::new(Queue { work, idle: Vec::new(), closed: false });

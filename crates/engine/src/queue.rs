@@ -42,7 +42,7 @@ use seriatim_base::{Backoff, abort_on_unwind};
 use seriatim_txn::{Batching, Cause, Ordered, Phase, Prepared, Reason, Validator};
 
 use crate::pool::Pool;
-use crate::statistics::QueueStatistics;
+use crate::statistics::{QUEUE_STAGES, QueueStatistics};
 use crate::{OpenError, Settings};
 use round::{Claim, Round};
 use telling::Telling;
@@ -166,8 +166,30 @@ impl<T: Turn<Result = ()>> Submitted for T {
 struct Entry {
     prepared: Prepared,
     decision: Decision,
-    /// When it came, if batches wait.
-    since: Option<Instant>,
+    /// When it came.
+    came: Instant,
+}
+
+/// How long the transactions of a batch are in each stage.
+struct Stages {
+    transactions: u32,
+    since: Instant,
+    times: [Duration; QUEUE_STAGES.len()],
+}
+
+impl Stages {
+    /// Those of a batch that is taken out now.
+    fn of(batch: &[Entry]) -> Stages {
+        let mut times = [Duration::ZERO; QUEUE_STAGES.len()];
+        times[0] = batch.iter().map(|entry| entry.came.elapsed()).sum();
+        Stages { transactions: batch.len() as u32, since: Instant::now(), times }
+    }
+
+    /// This stage is over.
+    fn end(&mut self, stage: usize) {
+        self.times[stage] += self.since.elapsed() * self.transactions;
+        self.since = Instant::now();
+    }
 }
 
 enum Decision {
@@ -594,12 +616,12 @@ impl Queue {
     /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is full.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let QueueSettings { batch_max, .. } = self.settings;
-        let since = self.now();
+        let came = Instant::now();
         let mut state = self.state();
         if state.waiting.is_empty() {
-            state.since = since;
+            state.since = self.has_wait().then_some(came);
         }
-        state.waiting.push(Entry { prepared, decision, since });
+        state.waiting.push(Entry { prepared, decision, came });
         let leads = state.wants_leader(batch_max, self.workers) && (any || state.waiting.len() >= batch_max);
         state.led |= leads;
         let gathers = state.gathers.clone();
@@ -608,11 +630,6 @@ impl Queue {
             leader.unpark();
         }
         leads
-    }
-
-    /// The time, if batches wait.
-    fn now(&self) -> Option<Instant> {
-        (!self.settings.wait.is_zero()).then(Instant::now)
     }
 
     /// Whether somebody has a transaction open that does not wait. It is asked while no batch is under way: beside one, only full ones are led.
@@ -635,7 +652,9 @@ impl Queue {
             state.counted.batches += 1;
             state.counted.largest = state.counted.largest.max(size as u64);
         }
-        state.since = state.waiting.first().map_or_else(|| self.now(), |first| first.since);
+        let mut stages = Stages::of(&batch);
+        let first = state.waiting.first().map(|first| first.came);
+        state.since = self.has_wait().then(|| first.unwrap_or_else(Instant::now));
         state.led = false;
         state.under_way += 1;
         state.unordered += 1;
@@ -644,29 +663,38 @@ impl Queue {
             (Some(order), _) => {
                 let (prepared, decisions) = split(batch);
                 let order = self.contain(|| Ordered { order: order(&prepared), ..Ordered::default() });
-                self.validate(decisions, Vec::new(), order, own);
+                self.validate(decisions, Vec::new(), order, own, &mut stages);
             }
-            (None, Some(validator)) => self.order_and_validate(batch, &**validator, own),
+            (None, Some(validator)) => self.order_and_validate(batch, &**validator, own, &mut stages),
             (None, None) => {
                 self.state().unordered -= 1;
                 batch.into_iter().for_each(|entry| entry.decision.make(None));
             }
         }
+        stages.end(4);
         let mut state = self.state();
+        state.counted.stages.iter_mut().zip(stages.times).for_each(|(sum, time)| *sum += time);
         state.under_way -= 1;
         self.hand_on(state);
     }
 
     /// The stages of a batch that a validator orders.
-    fn order_and_validate(&self, mut batch: Vec<Entry>, validator: &dyn Validator, own: Option<NonNull<Head>>) {
+    fn order_and_validate(
+        &self,
+        mut batch: Vec<Entry>,
+        validator: &dyn Validator,
+        own: Option<NonNull<Head>>,
+        stages: &mut Stages,
+    ) {
         if batch.len() == 1 {
             // The decision alone says whether it is stale.
             let (_, decisions) = split(batch);
-            return self.validate(decisions, Vec::new(), Ordered::default(), own);
+            return self.validate(decisions, Vec::new(), Ordered::default(), own, stages);
         }
         let began = Instant::now();
         let (mut fresh, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
         let rechecked = self.recheck(&mut batch, own);
+        stages.end(1);
         for (entry, rechecked) in batch.into_iter().zip(rechecked) {
             match rechecked {
                 Ok(None) => fresh.push(entry),
@@ -689,7 +717,8 @@ impl Queue {
         counted.left_out += ordered.left_out.len() as u64;
         counted.order_time += began.elapsed();
         drop(state);
-        self.validate(decisions, refused, ordered, own);
+        stages.end(2);
+        self.validate(decisions, refused, ordered, own, stages);
     }
 
     /// Whether each of a batch is stale by now. Those that wait for it look themselves, at the same time.
@@ -728,6 +757,7 @@ impl Queue {
         refused: Vec<(Decision, Cause)>,
         ordered: Ordered,
         own: Option<NonNull<Head>>,
+        stages: &mut Stages,
     ) {
         let mut state = self.state();
         state.unordered -= 1;
@@ -751,6 +781,7 @@ impl Queue {
             Round::new(sequence.iter().map(|decision| decision.as_ref().and_then(Decision::caller)), edges)
         });
         let turn = self.turns.take(false);
+        stages.end(3);
         match round {
             Some(round) => lead(round, &others, DECIDES, |at| {
                 sequence[at].take().expect("it is decided once").make(None);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use seriatim_base::disk::Disk;
 use seriatim_base::{machine, thread};
+use seriatim_batch::Placement;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_redo::checkpoint::is_reserved;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub queue: Option<QueueSettings>,
     /// How executors batch calls.
     pub batch: Batch,
+    /// What threads of executors get of a batch.
+    pub batch_placement: Placement,
     /// How procedures are run.
     pub execution_mode: ExecutionMode,
     /// Whether accesses are checked against plans.
@@ -246,6 +249,7 @@ impl Default for Settings {
             snapshots: true,
             queue: None,
             batch: Batch::Off,
+            batch_placement: Placement::default(),
             execution_mode: ExecutionMode::Whole,
             check_plans: false,
             place: None,

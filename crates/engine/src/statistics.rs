@@ -86,7 +86,13 @@ pub struct QueueStatistics {
     pub alone: u64,
     /// Time that validators took to order batches, over all threads that did.
     pub order_time: Duration,
+    /// Time of transactions in each of [`QUEUE_STAGES`], summed over transactions: all of a batch take as long as the batch.
+    pub stages: [Duration; QUEUE_STAGES.len()],
 }
+
+/// What executed transactions wait for: until their batch is taken out; is looked through for what is stale; is ordered; has its turn; is
+/// decided and installed.
+pub const QUEUE_STAGES: [&str; 5] = ["gather", "recheck", "order", "turn", "decide"];
 
 /// What a table holds: of each row its newest version; those that are kept for readers or for the log are in
 /// [`Statistics::memory_bytes`] only.
@@ -171,6 +177,7 @@ impl QueueStatistics {
             waited: self.waited - earlier.waited,
             alone: self.alone - earlier.alone,
             order_time: self.order_time - earlier.order_time,
+            stages: std::array::from_fn(|stage| self.stages[stage] - earlier.stages[stage]),
         }
     }
 }

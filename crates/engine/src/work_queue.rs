@@ -1,7 +1,8 @@
 //! The queue of an executor: which work a thread begins next.
 //!
 //! Without batching it is first come, first served. With it, calls whose footprints are known are taken from the queue in batches and
-//! placed on threads, those that conflict one after another on one thread ([`Batch::place`]). Nothing is waited for: a batch is what is
+//! placed on threads, those that conflict one after another on one thread ([`Batch::place`]); or in equal shares ([`Placement::Shares`]), of
+//! which one is what is called a component here. Nothing is waited for: a batch is what is
 //! queued when a thread comes for work, up to its size. It executes nothing and knows no thread but by its number.
 //!
 //! 1. *What is not batched is not delayed.* It begins in the order in which it came, and nothing begins before it that came after it.
@@ -18,7 +19,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use seriatim_base::thread;
-use seriatim_batch::{Batch, Member, Placed, Settings};
+use seriatim_batch::{Batch, Member, Placed, Placement, Settings};
 use seriatim_catalog::Key;
 
 use switch::Switch;
@@ -84,7 +85,7 @@ pub struct BatchStatistics {
     pub batches: u64,
     /// Calls in them.
     pub calls: u64,
-    /// Components of calls that conflict with each other, those of one call included.
+    /// Components of calls that conflict with each other, those of one call included; or shares.
     pub components: u64,
     /// Components that another thread took over before they began.
     pub taken_over: u64,
@@ -148,12 +149,14 @@ pub(crate) struct Forming<W> {
     batch: u64,
     calls: Vec<(Queued<W>, Footprint)>,
     loads: Vec<usize>,
+    placement: Placement,
     placed: Vec<Placed>,
 }
 
 pub(crate) struct WorkQueue<W> {
     /// Calls of a batch at most; 0: nothing is batched.
     size: usize,
+    placement: Placement,
     /// Whether batches have more than one call, if that is decided here.
     switch: Option<Switch>,
     arrivals: u64,
@@ -177,6 +180,7 @@ impl<W> WorkQueue<W> {
     pub(crate) fn new(threads: usize, size: usize) -> WorkQueue<W> {
         WorkQueue {
             size: if threads < 2 || size < 2 { 0 } else { size },
+            placement: Placement::default(),
             switch: None,
             arrivals: 0,
             works: VecDeque::new(),
@@ -187,6 +191,11 @@ impl<W> WorkQueue<W> {
             away: vec![false; threads],
             counted: BatchStatistics::default(),
         }
+    }
+
+    /// The same, with batches placed so.
+    pub(crate) fn placing(self, placement: Placement) -> WorkQueue<W> {
+        WorkQueue { placement, ..self }
     }
 
     /// The same, with batches while they pay.
@@ -373,7 +382,8 @@ impl<W> WorkQueue<W> {
         // The thread that forms it comes first of those that have as little.
         let mut loads: Vec<usize> = (0..self.threads.len()).map(load).collect();
         loads.rotate_left(thread);
-        Next::Batch(Forming { batch, calls: self.calls.drain(..ready).collect(), loads, placed: Vec::new() })
+        let (calls, placement) = (self.calls.drain(..ready).collect(), self.placement);
+        Next::Batch(Forming { batch, calls, loads, placement, placed: Vec::new() })
     }
 
     /// Places a batch that the thread has taken; where each component went.
@@ -420,7 +430,7 @@ impl<W> Forming<W> {
             let reads = reads.iter().map(|&row| (row, ()));
             batch.add(Member::default()).reads(reads).writes(writes.iter().copied());
         }
-        self.placed = batch.place(&Settings::default(), &self.loads);
+        self.placed = batch.place(self.placement, &Settings::default(), &self.loads);
         let rows: usize = self.calls.iter().map(|(_, Footprint { reads, writes })| reads.len() + writes.len()).sum();
         thread::work(ROW_ORDER_TIME * rows as u32);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
 use seriatim_catalog::PartitionValue;
-use seriatim_engine::{Batch, Listener, Order, PartitionBy, Place, QueueSettings, Settings};
+use seriatim_engine::{Batch, BatchPlacement, Listener, Order, PartitionBy, Place, QueueSettings, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
 use crate::procedure::ExecutionMode;
@@ -298,6 +298,12 @@ impl Builder {
     /// Default [`Batch::Off`].
     pub fn batch(mut self, batch: Batch) -> Builder {
         self.settings.batch = batch;
+        self
+    }
+
+    /// What each thread gets of a batch of calls: by default whole components of calls that conflict.
+    pub fn batch_placement(mut self, placement: BatchPlacement) -> Builder {
+        self.settings.batch_placement = placement;
         self
     }
 

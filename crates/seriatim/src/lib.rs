@@ -66,11 +66,11 @@ pub use procedure::Data;
 pub use scan::Scan;
 pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
-    Abort, Batch, BatchStatistics, Canceller, Checkpoint, CloseError, Committed, Conflict, Contended, Contender,
-    Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, OpenError, Pending, QueueStatistics,
-    Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Running, Savepoint, SchemaError, SnapshotAges,
-    Statistics, StorageError, TableChecked, TableStatistics, TransactError, TransactionOptions, available_protocols,
-    backup, protocols,
+    Abort, Batch, BatchPlacement, BatchStatistics, Canceller, Checkpoint, CloseError, Committed, Conflict, Contended,
+    Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, OpenError, Pending,
+    QUEUE_STAGES, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Running, Savepoint,
+    SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics, TransactError,
+    TransactionOptions, available_protocols, backup, protocols,
 };
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};

@@ -1,10 +1,12 @@
 //! Where batches are placed, before a judge that compares each two transactions.
 
+use std::cmp::Reverse;
+
 use seriatim_base::Rng;
 
 use super::{Footprint, told};
 use crate::fault::{Fault, INJECTED};
-use crate::{Batch, Placed, Settings};
+use crate::{Batch, Placed, Placement, Settings};
 
 fn conflict((reads, writes): Footprint, (other_reads, other_writes): Footprint) -> bool {
     writes & (other_reads | other_writes) != 0 || reads & other_writes != 0
@@ -60,8 +62,40 @@ fn judge(footprints: &[Footprint], batch: &Batch<u32>, loads: &[usize], placed: 
     Ok(())
 }
 
+/// Whether each is placed once, in shares that are equal within one, those with the least to run first; and each next one of a share is
+/// what the paper's weights say, which are computed here pair by pair.
+fn judge_shares(footprints: &[Footprint], loads: &[usize], placed: &[Placed]) -> Result<(), String> {
+    let sizes: Vec<usize> = placed.iter().map(|placed| placed.members.len()).collect();
+    let (n, all) = (footprints.len(), sizes.iter().sum::<usize>());
+    let is_even = sizes.iter().all(|size| [n / loads.len(), n.div_ceil(loads.len())].contains(size));
+    let order: Vec<usize> = placed.iter().map(|placed| placed.thread).collect();
+    if all != n || !is_even || !sizes.is_sorted_by(|one, other| one >= other) {
+        return Err(format!("{n} calls on {loads:?}: {sizes:?}"));
+    }
+    if !order.is_sorted_by_key(|&thread| (loads[thread], thread)) || placed.len() != n.min(loads.len()) {
+        return Err(format!("threads {order:?} of {loads:?}"));
+    }
+    let mut left: Vec<usize> = (0..n).collect();
+    for Placed { members, .. } in placed {
+        for (at, member) in members.iter().enumerate() {
+            let with = |one: usize, others: &[usize]| {
+                others.iter().filter(|&&other| other != one && conflict(footprints[one], footprints[other])).count()
+            };
+            let used = |at: usize| footprints[at].0 | footprints[at].1;
+            let common =
+                |one: usize| members[..at].iter().map(|&other| (used(one) & used(other)).count_ones()).sum::<u32>();
+            let weight = |&one: &usize| (with(one, &members[..at]), common(one), with(one, &left), Reverse(one));
+            if left.iter().copied().max_by_key(weight) != Some(*member) {
+                return Err(format!("{member} after {:?} of {left:?}", &members[..at]));
+            }
+            left.retain(|other| other != member);
+        }
+    }
+    Ok(())
+}
+
 /// Random batches until the judge objects.
-fn objection(fault: Option<Fault>) -> Option<String> {
+fn objection(placement: Placement, fault: Option<Fault>) -> Option<String> {
     INJECTED.set(fault);
     let objection = (0..400).find_map(|seed| {
         let mut rng = Rng::from_seed(seed);
@@ -71,8 +105,12 @@ fn objection(fault: Option<Fault>) -> Option<String> {
         let footprints: Vec<Footprint> = (0..n).map(|_| (some(4), some(3))).collect();
         let loads: Vec<usize> = (0..rng.range(1, 5)).map(|_| rng.below(4) as usize).collect();
         let batch = told(&footprints, &vec![1; n]);
-        let placed = batch.place(&Settings::default(), &loads);
-        judge(&footprints, &batch, &loads, &placed).err().map(|error| format!("seed {seed}: {error}"))
+        let placed = batch.place(placement, &Settings::default(), &loads);
+        let judged = match placement {
+            Placement::Components => judge(&footprints, &batch, &loads, &placed),
+            Placement::Shares => judge_shares(&footprints, &loads, &placed),
+        };
+        judged.err().map(|error| format!("seed {seed}: {error}"))
     });
     INJECTED.set(None);
     objection
@@ -80,21 +118,28 @@ fn objection(fault: Option<Fault>) -> Option<String> {
 
 #[test]
 fn what_conflicts_is_on_one_thread_in_the_order_of_the_batch_and_the_rest_is_spread() {
-    assert_eq!(objection(None), None);
+    assert_eq!(objection(Placement::Components, None), None);
+}
+
+#[test]
+fn shares_are_equal_within_one_and_picked_by_conflicts() {
+    assert_eq!(objection(Placement::Shares, None), None);
 }
 
 #[test]
 fn canary_missed_conflicts_are_noticed() {
-    assert!(objection(Some(Fault::ConflictsMissed)).is_some());
+    for placement in [Placement::Components, Placement::Shares] {
+        assert!(objection(placement, Some(Fault::ConflictsMissed)).is_some(), "{placement:?}");
+    }
 }
 
 #[test]
 fn readers_of_a_row_that_nobody_writes_are_spread_and_writers_of_one_that_nobody_reads_are_not() {
     let batch = told(&[(1, 0), (1, 0), (0, 2), (0, 2)], &[1; 4]);
     let placed = |thread, members: &[usize]| Placed { thread, members: members.to_vec() };
-    let places = batch.place(&Settings::default(), &[0, 0]);
+    let places = batch.place(Placement::Components, &Settings::default(), &[0, 0]);
     assert_eq!(places, [placed(0, &[2, 3]), placed(1, &[0]), placed(1, &[1])]);
-    let places = batch.place(&Settings::default(), &[2, 0, 0]);
+    let places = batch.place(Placement::Components, &Settings::default(), &[2, 0, 0]);
     assert_eq!(places, [placed(1, &[2, 3]), placed(2, &[0]), placed(2, &[1])]);
 }
 
@@ -102,7 +147,26 @@ fn readers_of_a_row_that_nobody_writes_are_spread_and_writers_of_one_that_nobody
 fn on_a_thread_a_reader_comes_before_the_writer_and_those_on_a_cycle_come_last() {
     // 1 reads what 0 writes; 2 and 3 both read and write row 2, which 1 reads too.
     let batch = told(&[(0, 1), (1 | 4, 0), (4, 4), (4, 4)], &[1; 4]);
-    let places = batch.place(&Settings::default(), &[0]);
+    let places = batch.place(Placement::Components, &Settings::default(), &[0]);
     assert_eq!(places, [Placed { thread: 0, members: vec![1, 0, 2, 3] }]);
-    assert_eq!(Batch::<u32>::new().place(&Settings::default(), &[0]), []);
+    assert_eq!(Batch::<u32>::new().place(Placement::Components, &Settings::default(), &[0]), []);
+}
+
+#[test]
+fn a_component_that_is_larger_than_a_share_is_split() {
+    // 1 to 4 write row 0; 0 and 5 nothing that others use.
+    let batch = told(&[(2, 2), (1, 1), (1, 1), (1, 1), (1, 1), (4, 4)], &[1; 6]);
+    let placed = |thread, members: &[usize]| Placed { thread, members: members.to_vec() };
+    let places = batch.place(Placement::Shares, &Settings::default(), &[5, 0]);
+    assert_eq!(places, [placed(1, &[1, 2, 3]), placed(0, &[0, 4, 5])]);
+    assert_eq!(Batch::<u32>::new().place(Placement::Shares, &Settings::default(), &[0]), []);
+}
+
+#[test]
+fn accesses_in_common_count_where_conflicts_do_not() {
+    // 0 and 3 read rows that 1 and 2 do not; nobody writes.
+    let batch = told(&[(3, 0), (4, 0), (4, 0), (3, 0)], &[1; 4]);
+    let members = |places: Vec<Placed>| places.into_iter().map(|placed| placed.members).collect::<Vec<_>>();
+    let places = batch.place(Placement::Shares, &Settings::default(), &[0, 0]);
+    assert_eq!(members(places), [[0, 3], [1, 2]]);
 }

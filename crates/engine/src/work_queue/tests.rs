@@ -42,6 +42,8 @@ struct Model {
     newest: u64,
     /// The queue is told of the first row of each call alone: a mistake that must be noticed.
     misses_rows: bool,
+    /// Of all batches, how much larger a share was than another of its batch, at most.
+    uneven: usize,
 }
 
 impl Model {
@@ -56,6 +58,7 @@ impl Model {
             begun: Vec::new(),
             newest: 0,
             misses_rows: false,
+            uneven: 0,
         }
     }
 
@@ -78,6 +81,10 @@ impl Model {
         self.time += 1;
         if let Some(mut forming) = self.forming[thread].take() {
             forming.decide();
+            let mut sizes = vec![0; self.runs.len()];
+            forming.placed.iter().for_each(|placed| sizes[placed.thread] += placed.members.len());
+            let (least, most) = (sizes.iter().min(), sizes.iter().max());
+            self.uneven = self.uneven.max(most.expect("a thread") - least.expect("a thread"));
             drop(self.queue.place(thread, forming));
             return;
         }
@@ -175,11 +182,17 @@ impl Model {
 
 /// A random run: how many calls ran apart from those they conflict with, and what was counted.
 fn run(seed: u64, misses_rows: bool) -> (usize, BatchStatistics) {
+    let (model, counted) = run_placing(Placement::Components, seed, misses_rows);
+    (model.apart(), counted)
+}
+
+fn run_placing(placement: Placement, seed: u64, misses_rows: bool) -> (Model, BatchStatistics) {
     println!("seed {seed}");
     let mut rng = Rng::from_seed(seed);
     let threads = rng.range(2, 5) as usize;
     let mut model = Model::new(threads, rng.range(2, 20) as usize);
     model.misses_rows = misses_rows;
+    model.queue = model.queue.placing(placement);
     let (rows, works) = (rng.range(2, 200), rng.range(1, 120));
     if rng.percent(30) {
         model.queue = model.queue.switched();
@@ -204,7 +217,20 @@ fn run(seed: u64, misses_rows: bool) -> (usize, BatchStatistics) {
         }
     }
     assert_eq!(model.begun.len(), model.works.len());
-    (model.apart(), model.queue.statistics())
+    let counted = model.queue.statistics();
+    (model, counted)
+}
+
+#[test]
+fn in_equal_shares_every_work_begins_once_under_the_same_rules() {
+    let (mut apart, mut batches) = (0, 0);
+    for seed in 0..500 {
+        let (model, counted) = run_placing(Placement::Shares, seed, false);
+        assert!(model.uneven <= 1, "seed {seed}: shares of one batch differ by {}", model.uneven);
+        (apart, batches) = (apart + model.apart(), batches + counted.batches);
+        assert!(counted.components <= counted.batches * model.runs.len() as u64, "seed {seed}: {counted:?}");
+    }
+    assert!(apart > 0 && batches > 500, "conflicts are split over threads: {apart} in {batches} batches");
 }
 
 #[test]
@@ -268,6 +294,17 @@ fn a_lone_call_begins_at_once_and_a_batch_is_what_is_queued() {
     assert_eq!(begins(&mut queue, 1), Some("b"));
     let counted = BatchStatistics { batches: 2, calls: 4, components: 3, ..BatchStatistics::default() };
     assert_eq!(queue.statistics(), counted);
+}
+
+#[test]
+fn calls_that_all_conflict_are_on_one_thread_as_a_component_and_on_each_in_shares() {
+    let begun = |placement| {
+        let mut queue = WorkQueue::new(2, 8).placing(placement);
+        ["a", "b", "c", "d"].into_iter().for_each(|name| call(&mut queue, name, &[(1, true)]));
+        [0, 0, 1, 1, 0, 0].map(|thread| begins(&mut queue, thread))
+    };
+    assert_eq!(begun(Placement::Components), [Some("a"), Some("b"), None, None, Some("c"), Some("d")]);
+    assert_eq!(begun(Placement::Shares), [Some("a"), Some("b"), Some("c"), Some("d"), None, None]);
 }
 
 #[test]

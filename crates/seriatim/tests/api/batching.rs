@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
 use seriatim::{
-    Abort, Batch, BatchStatistics, Builder, Data, Database, Executor, Handle, OpenError, Running, Table, TransactError,
-    Tx, procedure, procedures, pure, thread,
+    Abort, Batch, BatchPlacement, BatchStatistics, Builder, Data, Database, Executor, Handle, OpenError, Running,
+    Table, TransactError, Tx, procedure, procedures, pure, thread,
 };
 
 use crate::common::{Setting, each};
@@ -218,6 +218,21 @@ fn calls_of_a_batch_that_conflict_run_on_one_thread_without_a_retry() {
         assert!(noted().iter().all(|(id, _, thread)| threads[id] == *thread), "{:?}", noted());
         let BatchStatistics { batches, calls, components, overdue, .. } = executor.batch_statistics();
         assert_eq!((batches, calls, components, overdue), (1, 16, 4, 0));
+    });
+}
+
+#[test]
+fn in_equal_shares_each_call_runs_once_and_conflicts_are_the_protocols() {
+    each(|setting| {
+        let (db, items) = create(setting.builder().batch(Batch::Size(16)).batch_placement(BatchPlacement::Shares));
+        let (executor, gates) = held_up(&db, 2);
+        let running: Vec<_> = (0..32).map(|at| executor.call(adds_or_fails, (at % 3, at % 8 == 7, false))).collect();
+        drop(gates);
+        let succeeded = running.into_iter().map(|running| running.wait().is_ok());
+        assert_eq!(succeeded.filter(|succeeded| *succeeded).count(), 28);
+        assert_eq!([0, 1, 2].map(|id| n_of(&db, &items, id)).iter().sum::<u64>(), 28);
+        let BatchStatistics { batches, calls, components, .. } = executor.batch_statistics();
+        assert_eq!((batches, calls, components), (2, 32, 4), "two shares of a batch, though 16 conflict");
     });
 }
 
