@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use seriatim::clock::Instant;
 use seriatim::procedure::{Datum, ExecutionMode};
 use seriatim::test_support::in_words;
 use seriatim::{Builder, Bytes, Database, Durability, Table, TransactError, TransactionOptions, Tx, thread};
@@ -93,6 +94,9 @@ const STRIDE: usize = 5;
 /// What is left of memory, in rows of [`Ballast`].
 const ROOM: u64 = 40;
 
+/// Longer than anything takes that comes at all.
+const LONG: Duration = Duration::from_secs(60);
+
 /// How long a call waits for the disk.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
@@ -133,7 +137,7 @@ impl Pair {
                 builder.memory_limit(twin.statistics().memory_bytes + (1 << 20)).step_helpers(true)
             }
             None => builder.step_helpers(true),
-            mode => on_disk(builder, &disk, mode).epoch_interval(Duration::from_millis(1)).wait_max(Some(WAIT_MAX)),
+            mode => on_disk(builder, &disk, mode).epoch_interval(Duration::from_millis(1)),
         };
         let db = (world.open)(builder)?;
         if event == Event::OutOfMemory {
@@ -214,7 +218,7 @@ pub fn befall(
         let found = match event {
             Event::DiskFull(_) => {
                 pair.disk.heal();
-                pair.db.flush().map_err(|error| format!("there is space again, and {error}"))?;
+                flush(&pair.db).map_err(|error| format!("there is space again, and {error}"))?;
                 let found = contents(&pair.db)?;
                 let again =
                     on_disk(setting.builder(), &pair.disk.fork(seed), event.durability()).open().map_err(said)?;
@@ -249,12 +253,27 @@ pub fn befall(
     Ok(tally)
 }
 
+/// Until it is seen that there is space again.
+fn flush(db: &Database) -> Result<(), TransactError> {
+    let began = Instant::now();
+    loop {
+        match db.flush() {
+            Err(error) if began.elapsed() > LONG => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
 /// A call, and what befalls it before this step; whether it has so many.
 fn meet(pair: &Pair, event: Event, step: usize, name: &str, arguments: &Datum) -> (Ending, bool) {
     let Pair { db, disk, .. } = pair;
     let (mut session, other) = (db.session(), &mut db.session());
     if event == Event::TooOld {
         session.set_options(TransactionOptions::new().age_max(Duration::from_millis(1)));
+    }
+    if event.durability().is_some() {
+        session.set_wait_max(Some(WAIT_MAX));
     }
     let canceller = session.canceller();
     let ballast = db.table::<Ballast>().ok();

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Fault, LogFault, OpenError, Rng, Table, Tx, available_protocols, thread};
+use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, available_protocols, thread};
 
 mod calls;
 
@@ -120,23 +120,15 @@ pub enum Canary {
     /// None.
     #[default]
     None,
-    /// Results are acknowledged before they are written.
+    /// They tell results before these are written.
     Early,
-    /// Epochs end amid what is published in pieces.
+    /// Epochs end amid what is published in pieces, of which there always is some.
     Halves,
 }
 
 impl Canary {
     fn named(name: &str) -> Option<Canary> {
         [Canary::None, Canary::Early, Canary::Halves].into_iter().find(|canary| format!("{canary:?}") == name)
-    }
-
-    fn faults(self) -> (Fault, LogFault) {
-        match self {
-            Canary::None => (Fault::None, LogFault::None),
-            Canary::Early => (Fault::None, LogFault::AcknowledgeBeforeFlush),
-            Canary::Halves => (Fault::NoWindows, LogFault::None),
-        }
     }
 }
 
@@ -396,9 +388,9 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
     };
     let (tell, stops) = (&tell, &|| stop.load(Ordering::Relaxed));
     if load == Load::Calls {
-        let db = calls::open(directory, protocol, mode, canary.faults())?;
+        let db = calls::open(directory, protocol, mode, canary)?;
         return work_until_killed(&db, THREADS + 1, &stop, &|thread| {
-            calls::child((&db, mode), seed, thread, tell, stops)
+            calls::child((&db, mode, canary), seed, thread, tell, stops)
         });
     }
     let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);

@@ -176,7 +176,10 @@ fn canary_half_of_a_call_is_met_where_nothing_keeps_others_away() {
         let broken = |builder: Builder| builder.canary(Fault::NoWindows);
         let found = stall::stall(&setting, ("spread", &spread), 15, seed, &broken).expect_err("somebody meets it");
         eprintln!("{found}");
-        assert!(["met half", "branches and accounts"].iter().any(|said| found.contains(said)), "{found}");
+        assert!(
+            ["met half", "branches and accounts", "no serial order"].iter().any(|said| found.contains(said)),
+            "{found}"
+        );
     }
 }
 

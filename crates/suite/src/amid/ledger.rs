@@ -13,6 +13,7 @@ use super::said;
 pub(super) struct Account {
     id: u32,
     balance: i64,
+    note: String,
 }
 
 /// Has the sum of what was paid in, over all branches.
@@ -38,6 +39,9 @@ const ACCOUNTS: u32 = 4;
 const BRANCHES: u32 = 5;
 /// No call of [`calls`] touches this account and this branch.
 pub(super) const OTHER: (u32, u32) = (ACCOUNTS, BRANCHES);
+
+/// A note's: more than workers keep.
+const NOTE_BYTES: usize = 40_000;
 
 thread_local! {
     pub(super) static PANICS: Cell<bool> = const { Cell::new(false) };
@@ -94,6 +98,18 @@ pub(super) fn spread(tx: &Tx, account: u32, branches: &[u32], amount: i64) -> Re
     Ok(balance)
 }
 
+/// Two pieces, the first of which needs memory.
+#[procedure]
+pub(super) fn noted(tx: &Tx, account: u32, branch: u32, note: &str) -> Result<i64, Abort> {
+    let balance = tx.update::<Account>(account, |account| {
+        account.balance += 1;
+        account.note = note;
+        account.balance
+    })?;
+    tx.update::<Branch>(branch, |branch| branch.total += 1)?;
+    Ok(balance)
+}
+
 /// With [`ExecutionMode::Pieces`](seriatim::procedure::ExecutionMode) a chain of two transactions, the second of which runs code of users.
 #[procedure]
 pub(super) fn labelled(tx: &Tx, account: u32, branch: u32) -> Result<Option<i64>, Abort> {
@@ -122,12 +138,12 @@ pub fn open(builder: Builder) -> Result<Database, String> {
     let (accounts, branches) = (db.create::<Account>().map_err(said)?, db.create::<Branch>().map_err(said)?);
     let labels = db.create::<Label>().map_err(said)?;
     let fill = |tx: &Tx| {
-        (0..=ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 0 }))?;
+        (0..=ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 0, note: String::new() }))?;
         (0..=BRANCHES).try_for_each(|id| tx.insert(&branches, &Branch { id, total: 0, visits: 0, fee: 0 }))?;
         (0..6).try_for_each(|id| tx.insert(&labels, &Label { id, text: 10 * id }))
     };
     db.session().transact(fill).map_err(said)?;
-    db.register(procedures![deposit, share, spread, labelled]).map_err(said)?;
+    db.register(procedures![deposit, share, spread, noted, labelled]).map_err(said)?;
     Ok(db)
 }
 
@@ -143,6 +159,8 @@ pub fn calls(seed: u64, count: usize) -> Vec<(String, Datum)> {
         call("deposit", (account, branches[0], amount).to_datum());
         call("share", (account, branches[0], branches[1], amount).to_datum());
         call("labelled", (account, branches[0]).to_datum());
+        let note = "long".repeat(NOTE_BYTES / 4 + rng.below(1000) as usize);
+        call("noted", (account, branches[0], note).to_datum());
         branches.truncate(3);
         call("spread", (account, branches, amount).to_datum());
     }

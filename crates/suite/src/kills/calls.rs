@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use seriatim::{Abort, Builder, Database, Durability, Handle, Rng, Session, Table, TransactError, Tx, protocols};
-use seriatim::{Fault, LogFault, procedure, procedures};
+use seriatim::{Fault, procedure, procedures};
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::{Ending, Workload};
 
-use super::{Oracle, THREADS, said};
+use super::{Canary, Oracle, THREADS, said};
 use crate::terminals;
 
 /// What was paid in.
@@ -186,20 +186,26 @@ impl Oracle for Calls {
 
 /// What a child does until it is killed. Of what is acknowledged before it is durable, it tells what has become durable.
 pub(super) fn child(
-    (db, mode): (&Database, Durability),
+    (db, mode, canary): (&Database, Durability, Canary),
     seed: u64,
     thread: u32,
     tell: &dyn Fn(u32, u64),
     stops: &dyn Fn() -> bool,
 ) -> Result<(), String> {
+    // What is waited for together.
+    let together = match canary {
+        Canary::None if mode == Durability::Async => 20,
+        Canary::Halves => 500,
+        _ => 1,
+    };
     let (mut session, mut rng) = (db.session(), Rng::from_seed(seed ^ u64::from(thread)));
     let mut untold = Vec::new();
     let mut acknowledged = |number| -> Result<(), TransactError> {
         untold.push(number);
-        if mode == Durability::Async {
-            if untold.len() < FLUSHED {
-                return Ok(());
-            }
+        if untold.len() < together {
+            return Ok(());
+        }
+        if together > 1 {
             db.flush()?;
         }
         untold.drain(..).for_each(|number| tell(thread, number));
@@ -234,18 +240,11 @@ pub(super) fn child(
     Ok(())
 }
 
-/// Deposits whose durability is waited for together.
-const FLUSHED: usize = 20;
-
 /// Opens the database of a child.
-pub(super) fn open(
-    directory: &Path,
-    protocol: &str,
-    mode: Durability,
-    broken: (Fault, LogFault),
-) -> Result<Database, String> {
-    let builder = builder(protocol, directory, mode).canary(broken.0).log_canary(broken.1);
-    let db = builder.open().map_err(said)?;
+pub(super) fn open(directory: &Path, protocol: &str, mode: Durability, canary: Canary) -> Result<Database, String> {
+    let mode = if canary == Canary::None { mode } else { Durability::Async };
+    let fault = if canary == Canary::Halves { Fault::NoWindows } else { Fault::None };
+    let db = builder(protocol, directory, mode).canary(fault).open().map_err(said)?;
     tpcc().declare(&db).map_err(said)?;
     db.register(procedures![pay_in]).map_err(said)?;
     Ok(db)
