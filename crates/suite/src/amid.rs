@@ -90,6 +90,8 @@ struct Ballast {
 
 /// Of so many steps something befalls a call before one; another run tries others.
 const STRIDE: usize = 5;
+/// As [`STRIDE`], for what takes a while each time.
+const LONG_STRIDE: usize = 25;
 
 /// What is left of memory, in rows of [`Ballast`].
 const ROOM: u64 = 40;
@@ -206,12 +208,13 @@ pub fn befall(
     let mut tally = Tally::default();
     let mut pair = Pair::open(setting, world, event, mode, seed)?;
     let names: BTreeSet<&str> = world.calls.iter().map(|(name, _)| &**name).collect();
+    let stride = if event.durability().is_some() { LONG_STRIDE } else { STRIDE };
     let (mut steps, mut ended) = (BTreeMap::<&str, usize>::new(), BTreeSet::new());
     for call in &world.calls {
         let (name, arguments) = call;
-        let step = steps.entry(name).or_insert(seed as usize % STRIDE);
+        let step = steps.entry(name).or_insert(seed as usize % stride);
         let (ending, struck) = meet(&pair, event, *step, name, arguments);
-        *step += STRIDE;
+        *step += stride;
         tally.struck += u32::from(struck);
         tally.refused += u32::from(struck && matches!(ending, Ending::Refused(_)));
         tally.unknown += u32::from(struck && matches!(ending, Ending::Unknown(_)));
@@ -235,7 +238,7 @@ pub fn befall(
             _ => contents(&pair.db)?,
         };
         let kept = event.durability() != Some(Durability::Async) || !matches!(event, Event::DiskFails(_));
-        pair.judge(ending, found, call, kept).map_err(|what| format!("before step {}: {what}", *step - STRIDE))?;
+        pair.judge(ending, found, call, kept).map_err(|what| format!("before step {}: {what}", *step - stride))?;
         if let Event::DiskFails(_) = event {
             pair = Pair::open(setting, world, event, mode, seed)?;
         }
@@ -243,7 +246,7 @@ pub fn befall(
         (0..2).for_each(|_| pair.db.step());
         pair.db.make_snapshot();
         if !struck {
-            *step = (seed as usize + 1) % STRIDE;
+            *step = (seed as usize + 1) % stride;
             ended.insert(&**name);
             if ended.len() == names.len() {
                 break;

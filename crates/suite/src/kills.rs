@@ -185,7 +185,7 @@ pub fn run(
         }
         let protocol = protocols[round % protocols.len()];
         let mode = modes[round / protocols.len() % modes.len()];
-        let name = format!("seriatim-kills-{load:?}-{}-{seed}-{round}", std::process::id());
+        let name = format!("seriatim-kills-{load:?}-{canary:?}-{}-{seed}-{round}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let what = format!("{load:?}, {protocol}, {mode}");
         let failed = |problem| format!("seed {seed}, {what}, {}: {problem}", directory.display());

@@ -128,7 +128,7 @@ fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
     let buy = |number: u32| {
         let lines = Datum::List((0..3).map(|at| line((number + at) % 20)).collect());
         let fields = [("buyer", 1u32.to_datum()), ("number", number.to_datum()), ("lines", lines)];
-        let fields = fields.into_iter().chain([("coupon", (number % 3 == 0).then_some(7u32).to_datum())]);
+        let fields = fields.into_iter().chain([("coupon", number.is_multiple_of(3).then_some(7u32).to_datum())]);
         ("checkout".to_owned(), Datum::record("Basket", fields))
     };
     let seats = |number: u32| {

@@ -196,7 +196,14 @@ fn stand(
     }
     let mut paid = match called {
         Ok(_) => pays,
-        Err(error) if closes && refused(&error) && !error.is_maybe_committed() => 0,
+        // Whether it is there is seen at the end.
+        Err(error) if closes && refused(&error) => {
+            if error.is_maybe_committed() {
+                pays
+            } else {
+                0
+            }
+        }
         Err(error) => return Err(said(error)),
     };
     for somebody in about {
