@@ -145,6 +145,8 @@ impl Pair {
         if event == Event::OutOfMemory {
             fill_memory(&db)?;
         }
+        // What is durable from the beginning is not what is looked for. At once in memory.
+        db.flush().map_err(said)?;
         let rows = contents(&twin)?;
         match contents(&db)? == rows {
             true => Ok(Pair { db, disk, twin, rows, mode }),

@@ -188,7 +188,12 @@ pub fn run(
         let name = format!("seriatim-kills-{load:?}-{canary:?}-{}-{seed}-{round}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let what = format!("{load:?}, {protocol}, {mode}");
-        let failed = |problem| format!("seed {seed}, {what}, {}: {problem}", directory.display());
+        let failed = |problem: String| {
+            if canary != Canary::None {
+                remove(&directory);
+            }
+            format!("seed {seed}, {what}, {}: {problem}", directory.display())
+        };
         let mut oracle = load.oracle(&directory, protocol).map_err(failed)?;
         let left = (cycles - done).min(CYCLES_A_DIRECTORY.min(cycles.div_ceil(load.settings())));
         for cycle_left in (0..left).rev() {

@@ -163,7 +163,9 @@ fn a_call_that_stands_still_holds_up_those_who_must_not_meet_half_of_it_and_nobo
             let waits = waits.unwrap_or_else(|found| panic!("{setting}: {found}"));
             eprintln!("{setting}, {name}: {waits:?}");
             for (who, [went_on, waited]) in waits {
-                assert!(went_on > 0 && waited > 0, "{setting}, {name}, {who}: {went_on} went on, {waited} waited");
+                // Chains wait for each other's records only, and for those who close windows.
+                let is_chain = who == "a call with the same rows";
+                assert!(went_on > 0 && (waited > 0 || is_chain), "{name}, {who}: {went_on} went on, {waited} waited");
             }
         }
     }

@@ -90,7 +90,7 @@ fn looks(
 /// Somebody who is about.
 struct Somebody {
     who: &'static str,
-    acts: std::thread::JoinHandle<Result<i64, TransactError>>,
+    acts: thread::JoinHandle<Result<i64, TransactError>>,
 }
 
 impl Somebody {
