@@ -58,8 +58,11 @@ struct Found {
     /// Snapshots, and sums made in them.
     snapshots: u64,
     sums: u64,
-    /// The most bytes in use above those before the reader came.
+    /// Bytes in use when all was loaded, and the most that came to them.
+    loaded_bytes: usize,
     version_bytes: usize,
+    /// Seconds for which a snapshot was held, at most.
+    held: f64,
     /// Nanoseconds since the newest row of a snapshot was written, when it was taken.
     ages: Vec<f64>,
 }
@@ -91,7 +94,6 @@ fn transfer(db: &Database, table: &Handle<Account>, accounts: u64, seed: u64, go
 /// If a sum is not what was there at the beginning: the snapshot did not hold together.
 fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: &AtomicBool, found: &mut Found) {
     let mut session = db.session();
-    let before = db.statistics().memory_bytes;
     while !stop.load(Ordering::Relaxed) {
         let taken = Instant::now();
         let snapshot = session.snapshot(|tx| {
@@ -111,7 +113,9 @@ fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: 
             }
         });
         let (sums, newest) = *snapshot.expect("snapshots do not conflict");
-        found.version_bytes = found.version_bytes.max(db.statistics().memory_bytes.saturating_sub(before));
+        let bytes = db.statistics().memory_bytes.saturating_sub(found.loaded_bytes);
+        found.version_bytes = found.version_bytes.max(bytes);
+        found.held = found.held.max(taken.elapsed().as_secs_f64());
         found.snapshots += 1;
         found.sums += sums;
         if newest > 0 {
@@ -129,12 +133,16 @@ fn report(
     let builder = Database::builder().protocol(&setting.protocol).seed(setting.seed);
     let db = options.iter().fold(builder, |builder, (name, value)| builder.protocol_option(name, *value)).open()?;
     let table = db.create::<Account>()?;
+    let empty_bytes = db.statistics().memory_bytes;
     let mut session = db.session();
     for id in 0..accounts {
         session
             .transact(|tx| tx.insert(&table, &Account { id, balance: BALANCE, written: 0, note: Bytes::default() }))?;
     }
-    let mut found = Found::default();
+    let loaded_bytes = db.statistics().memory_bytes;
+    // More than a version takes: what is in the record and in the index counts, too.
+    let row_bytes = loaded_bytes.saturating_sub(empty_bytes) as f64 / accounts as f64;
+    let mut found = Found { loaded_bytes, ..Found::default() };
     let write = |length: Length, seed, beside: &mut (dyn FnMut(&AtomicBool) + Send)| {
         let (stop, began) = (AtomicBool::new(false), Instant::now());
         thread::scope(|scope| {
@@ -159,13 +167,21 @@ fn report(
     let arms: &mut [Arm<'_>] = &mut [&mut with, &mut without];
     let rates = alternate(arms, setting.rounds, setting.length, setting.seed);
     let mut report = Report::new("reader", ["beside", "idle"], setting);
-    let Found { snapshots, sums, version_bytes, ages } = found;
+    let Found { snapshots, sums, version_bytes, ages, .. } = found;
+    // As the protocol's README states it: for each update one, for two intervals and the age of the oldest transaction.
+    let interval = db.protocol_options().find(|(knob, _)| knob.name == "snapshot_interval_ms").map_or(0, |(_, ms)| ms);
+    let updates = 2.0 * rates[0].iter().copied().fold(0.0, f64::max);
+    let bound_bytes = updates * (2.0 * interval as f64 / 1e3 + found.held) * row_bytes;
     let micro = |part| quantile(&ages, part).map(|age| age / 1e3);
     let case = json!({
         "accounts": accounts, "held_seconds": held, "options": options, "snapshots": snapshots, "sums": sums, "version_bytes": version_bytes,
+        "version_bytes_bound": bound_bytes,
         "age_us": { "p50": micro(0.5), "p99": micro(0.99), "max": micro(1.0) },
     });
-    talk!("{snapshots} snapshots, {sums} sums; at most {version_bytes} bytes of versions; {}", case["age_us"]);
+    talk!(
+        "{snapshots} snapshots, {sums} sums; at most {version_bytes} bytes of versions, bound {bound_bytes:.0}; {}",
+        case["age_us"]
+    );
     report.add(&format!("transfers between {accounts} accounts"), case, [&rates[0], &rates[1]]);
     Ok(report)
 }
@@ -174,6 +190,9 @@ fn report(
 pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let Options { setting, accounts, held, options } = options;
     let setting = Setting::try_from(setting)?;
+    if setting.length.seconds().is_some_and(|seconds| seconds < held) {
+        return Err(format!("a round has to last as long as a snapshot is held, {held} s, or longer: --seconds").into());
+    }
     talk!("{} rounds, snapshots of {held} s, protocol {}", setting.rounds, setting.protocol);
     Ok(report(&setting, (accounts, held), &options)?.finish()?)
 }
@@ -194,6 +213,8 @@ mod tests {
             );
             assert!(case["ratio"]["median"].as_f64() > Some(0.0), "{report}");
             assert!(case["age_us"]["p50"].as_f64() <= case["age_us"]["max"].as_f64(), "{report}");
+            assert!(case["age_us"]["p99"].is_number() && case["version_bytes"].is_number(), "{report}");
+            assert!(case["version_bytes_bound"].as_f64() > Some(0.0), "{report}");
         }
     }
 

@@ -20,6 +20,7 @@ fn measurements() -> Vec<Vec<&'static str>> {
         with(&[&["procedures"], &PAIRS, &SMALL]),
         with(&[&["prefetch", "--warehouses", "1"], &PAIRS, &SMALL]),
         with(&[&["prefetch", "--warehouses", "1", "--format", "json"], &PAIRS, &SMALL]),
+        with(&[&["reader", "--accounts", "10", "--held", "0.001"], &PAIRS, &SMALL]),
         with(&[&["busy", "--warehouses", "1", "--loops", "1"], &PAIRS, &SMALL]),
         vec!["churn", "--seconds", "10", "--rows", "50"],
         vec!["instructions", "--small", "--transactions", "100"],

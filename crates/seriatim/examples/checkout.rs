@@ -6,7 +6,7 @@
 use std::fmt;
 
 use seriatim::procedure::plan::{Chopping, Options};
-use seriatim::{Abort, Data, Database, Decimal, Rng, Table, TransactError, Tx, procedure, procedures, thread};
+use seriatim::{Abort, Builder, Data, Database, Decimal, Rng, Table, TransactError, Tx, procedure, procedures, thread};
 
 type Money = Decimal<2>;
 
@@ -137,21 +137,26 @@ fn basket(rng: &mut Rng, buyer: u32, number: u32) -> Basket {
     Basket { buyer, number, lines, coupon: rng.percent(30).then_some(7) }
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
-pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
-    let db = Database::builder().protocol(protocol).open()?;
+/// A new database, with its rows and procedures.
+pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
+    let db = builder.open()?;
     let (products, coupons) = (db.create::<Product>()?, db.create::<Coupon>()?);
     db.create::<Order>()?;
     db.register(procedures![checkout, stock_taking])?;
-    let mut session = db.session();
-    session.transact(|tx| {
+    db.session().transact(|tx| {
         for id in 0..PRODUCTS {
             let price = Money::from_units(99 + 100 * i64::from(id));
             tx.insert(&products, &Product { id, price, left: STOCK, sold: 0 })?;
         }
         tx.insert(&coupons, &Coupon { code: 7, percent: 10, redemptions_left: REDEMPTIONS })
     })?;
+    Ok(db)
+}
 
+/// Runs the example under this protocol; into which pieces its procedures may be cut.
+pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
+    let db = open(Database::builder().protocol(protocol))?;
+    let mut session = db.session();
     let buyer = |buyer: u32| -> Result<[u32; 3], TransactError> {
         let (mut session, mut rng, mut counts) = (db.session(), Rng::from_seed(u64::from(buyer)), [0; 3]);
         for number in 0..BASKETS {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use seriatim::procedure::plan::{Chopping, Options};
-use seriatim::{Abort, Data, Database, Decimal, Rng, Table, TransactError, Tx, procedure, procedures, thread};
+use seriatim::{Abort, Builder, Data, Database, Decimal, Rng, Table, TransactError, Tx, procedure, procedures, thread};
 
 type Money = Decimal<2>;
 
@@ -111,13 +111,12 @@ fn balance_sheet(tx: &Tx, accounts: u32) -> Result<(Money, Money, i64), Abort> {
     Ok((held, fees, payments))
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
-pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
-    let db = Database::builder().protocol(protocol).open()?;
+/// A new database, with its rows and procedures.
+pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
+    let db = builder.open()?;
     let (accounts, tiers, days) = (db.create::<Account>()?, db.create::<Tier>()?, db.create::<Day>()?);
     db.register(procedures![pay, promote, balance_sheet])?;
-    let mut session = db.session();
-    session.transact(|tx| {
+    db.session().transact(|tx| {
         for (id, fee, fee_max) in [(0, 150, 1000), (1, 75, 500), (2, 0, 0)] {
             tx.insert(&tiers, &Tier { id, fee, fee_max: Money::from_units(fee_max) })?;
         }
@@ -125,7 +124,13 @@ pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>
         let account = |id| Account { id, tier: (id % 3) as u8, balance: Money::from_units(BALANCE) };
         (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &account(id)))
     })?;
+    Ok(db)
+}
 
+/// Runs the example under this protocol; into which pieces its procedures may be cut.
+pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
+    let db = open(Database::builder().protocol(protocol))?;
+    let mut session = db.session();
     let teller = |teller: u64| -> Result<(Money, u32), TransactError> {
         let (mut session, mut rng) = (db.session(), Rng::from_seed(teller));
         let (mut charged, mut refused) = (0, 0);

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use seriatim::procedure::plan::{Chopping, Options};
-use seriatim::{Abort, Data, Database, Rng, Table, TransactError, Tx, procedure, procedures, thread};
+use seriatim::{Abort, Builder, Data, Database, Rng, Table, TransactError, Tx, procedure, procedures, thread};
 
 const ROWS: u8 = 10;
 const SEATS: u8 = 20;
@@ -94,20 +94,25 @@ fn free_seats(tx: &Tx, show: u32) -> Result<(i64, i64), Abort> {
     Ok((said.free, found))
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
-pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
-    let db = Database::builder().protocol(protocol).open()?;
+/// A new database, with its rows and procedures.
+pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
+    let db = builder.open()?;
     let (shows, seats) = (db.create::<Show>()?, db.create::<Seat>()?);
     db.register(procedures![reserve, cancel, free_seats])?;
-    let mut session = db.session();
-    session.transact(|tx| {
+    db.session().transact(|tx| {
         tx.insert(&shows, &Show { id: 1, free: i64::from(ROWS) * i64::from(SEATS) })?;
         for (row, number) in (0..ROWS).flat_map(|row| (0..SEATS).map(move |number| (row, number))) {
             tx.insert(&seats, &Seat { show: 1, row, number, holder: None })?;
         }
         Ok(())
     })?;
+    Ok(db)
+}
 
+/// Runs the example under this protocol; into which pieces its procedures may be cut.
+pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
+    let db = open(Database::builder().protocol(protocol))?;
+    let mut session = db.session();
     let agent = |agent: u32| -> Result<[u32; 3], TransactError> {
         let (mut session, mut rng, mut counts) = (db.session(), Rng::from_seed(u64::from(agent)), [0; 3]);
         for wish in 0..WISHES {

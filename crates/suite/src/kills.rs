@@ -5,13 +5,15 @@
 //! all balances is what it was, a clustered table has the last transactions of each thread, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses
 //! what the process held and nothing that it wrote: what power cuts lose is for [`crate::power`].
 //!
+//! Another load calls procedures that are cut ([`Load::Calls`]): what was acknowledged is there whole, and of no call is there a half.
+//!
 //! A child ends by SIGKILL and in no other way, and in each directory one at least lives until it was told something: a child that
 //! fails, or gets nowhere, is a fault found.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +21,8 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, available_protocols, thread};
+
+mod calls;
 
 /// What is moved about.
 #[derive(Table, Clone, Debug)]
@@ -62,12 +66,86 @@ const OUTSTANDING: usize = 16;
 /// Most cycles in one directory.
 const CYCLES_A_DIRECTORY: u64 = 20;
 
-/// The modes that acknowledge what is durable.
-const MODES: [Durability; 2] = [Durability::Group, Durability::Sync];
+/// What children do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Closures move balances, under every protocol, in each mode that acknowledges what is durable.
+    Transfers,
+    /// Procedures that are cut, under one protocol that publishes them in pieces and one that does not, in every mode.
+    Calls,
+}
 
-/// In how many settings children are killed: every protocol in each mode that acknowledges what is durable.
-pub fn settings() -> u64 {
-    (available_protocols().len() * MODES.len()) as u64
+impl Load {
+    /// Every load.
+    pub const ALL: [Load; 2] = [Load::Transfers, Load::Calls];
+
+    /// By [`std::fmt::Debug`].
+    fn named(name: &str) -> Option<Load> {
+        Load::ALL.into_iter().find(|load| format!("{load:?}") == name)
+    }
+
+    fn protocols(self) -> Vec<&'static str> {
+        match self {
+            Load::Transfers => available_protocols().iter().map(|protocol| protocol.name).collect(),
+            Load::Calls => vec!["dbx-tc", "silo"],
+        }
+    }
+
+    fn modes(self) -> &'static [Durability] {
+        match self {
+            Load::Transfers => &[Durability::Group, Durability::Sync],
+            Load::Calls => &[Durability::Group, Durability::Sync, Durability::Async],
+        }
+    }
+
+    /// In how many settings children are killed: protocols and modes.
+    pub fn settings(self) -> u64 {
+        (self.protocols().len() * self.modes().len()) as u64
+    }
+
+    fn oracle(self, directory: &Path, protocol: &str) -> Result<Box<dyn Oracle>, String> {
+        Ok(match self {
+            Load::Transfers => Box::<Transfers>::default(),
+            Load::Calls => {
+                calls::prepare(directory, protocol)?;
+                Box::<calls::Calls>::default()
+            }
+        })
+    }
+}
+
+/// A mistake that children make on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Canary {
+    /// None.
+    #[default]
+    None,
+    /// They tell results before these are written.
+    Early,
+    /// Epochs end amid what is published in pieces, of which there always is some.
+    Halves,
+}
+
+impl Canary {
+    fn named(name: &str) -> Option<Canary> {
+        [Canary::None, Canary::Early, Canary::Halves].into_iter().find(|canary| format!("{canary:?}") == name)
+    }
+}
+
+/// Knows what must be there.
+trait Oracle {
+    /// This was acknowledged to a thread of the child.
+    fn told(&mut self, thread: u32, number: u64);
+
+    /// Opens what a child left, and compares it with what was told. Answers how many transactions are there.
+    ///
+    /// # Errors
+    /// What is not as it must be.
+    fn verify(&mut self, directory: &Path, protocol: &str) -> Result<u64, String>;
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// How long a child may take until a first transaction is acknowledged to it: much longer than it does where nothing is wrong.
@@ -91,24 +169,41 @@ pub struct Tally {
 ///
 /// # Errors
 /// What did not hold, with the directory, which is left.
-pub fn run(program: &Path, cycles: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<BTreeMap<String, Tally>, String> {
+pub fn run(
+    program: &Path,
+    (load, canary): (Load, Canary),
+    cycles: u64,
+    seed: u64,
+    progress: &dyn Fn(u64),
+) -> Result<BTreeMap<String, Tally>, String> {
     let mut rng = Rng::from_seed(seed);
     let mut totals: BTreeMap<String, Tally> = BTreeMap::new();
-    let mut done = 0;
+    let (mut done, protocols, modes) = (0, load.protocols(), load.modes());
     for round in 0.. {
         if done >= cycles {
             break;
         }
-        let protocol = available_protocols()[round as usize % available_protocols().len()].name;
-        let mode = MODES[(round / available_protocols().len() as u64) as usize % MODES.len()];
-        let directory = std::env::temp_dir().join(format!("seriatim-kills-{}-{seed}-{round}", std::process::id()));
-        let mut oracle = Oracle::default();
-        let left = (cycles - done).min(CYCLES_A_DIRECTORY.min(cycles.div_ceil(settings())));
+        let protocol = protocols[round % protocols.len()];
+        let mode = modes[round / protocols.len() % modes.len()];
+        let name = format!("seriatim-kills-{load:?}-{canary:?}-{}-{seed}-{round}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let what = format!("{load:?}, {protocol}, {mode}");
+        let failed = |problem: String| {
+            if canary != Canary::None {
+                remove(&directory);
+            }
+            format!("seed {seed}, {what}, {}: {problem}", directory.display())
+        };
+        let mut oracle = load.oracle(&directory, protocol).map_err(failed)?;
+        let left = (cycles - done).min(CYCLES_A_DIRECTORY.min(cycles.div_ceil(load.settings())));
         for cycle_left in (0..left).rev() {
             let moment = Moment::pick(&mut rng, cycle_left == 0);
-            let tally = cycle(program, &directory, protocol, mode, moment, &mut oracle, &mut rng)
-                .map_err(|problem| format!("seed {seed}, {protocol}, {mode}, {}: {problem}", directory.display()))?;
-            let total = totals.entry(format!("{protocol}, {mode}")).or_default();
+            let mut command = Command::new(program);
+            command.arg("child").arg(&directory).args([protocol, mode.name(), &rng.next_u64().to_string()]);
+            command.args([format!("{load:?}"), format!("{canary:?}")]);
+            let mut tally = cycle(command, moment, &mut *oracle).map_err(failed)?;
+            tally.recovered = oracle.verify(&directory, protocol).map_err(failed)?;
+            let total = totals.entry(what.clone()).or_default();
             total.kills += tally.kills;
             total.acknowledged += tally.acknowledged;
             total.recovered = total.recovered.max(tally.recovered);
@@ -127,7 +222,7 @@ fn remove(directory: &Path) {
 
 /// How many transactions of each thread must be there.
 #[derive(Debug, Default)]
-struct Oracle {
+struct Transfers {
     acknowledged: BTreeMap<u32, u64>,
 }
 
@@ -147,20 +242,9 @@ impl Moment {
     }
 }
 
-/// Starts a child, kills it, looks at what it left.
-fn cycle(
-    program: &Path,
-    directory: &Path,
-    protocol: &str,
-    mode: Durability,
-    moment: Moment,
-    oracle: &mut Oracle,
-    rng: &mut Rng,
-) -> Result<Tally, String> {
-    let seed = rng.next_u64().to_string();
-    let mut command = Command::new(program);
-    command.arg("child").arg(directory).args([protocol, mode.name(), &seed]).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("no child: {error}"))?;
+/// Starts a child, kills it, hears what it was told.
+fn cycle(mut command: Command, moment: Moment, oracle: &mut dyn Oracle) -> Result<Tally, String> {
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("no child: {error}"))?;
     let pipe = child.stdout.take().ok_or("no pipe")?;
     let (first, first_told) = sync_channel(1);
     let reader = thread::spawn("acknowledged", move || {
@@ -197,16 +281,24 @@ fn cycle(
         let (Ok(thread), Ok(number)) = (thread.parse::<u32>(), number.parse::<u64>()) else {
             return Err(format!("the child said {line:?}"));
         };
-        let known = oracle.acknowledged.entry(thread).or_default();
-        *known = number.max(*known);
+        oracle.told(thread, number);
         tally.acknowledged += 1;
     }
-    tally.recovered = verify(directory, protocol, oracle)?;
     Ok(tally)
 }
 
-/// Opens what a child left, and compares it with what was told. Answers how many transactions are there.
-fn verify(directory: &Path, protocol: &str, oracle: &mut Oracle) -> Result<u64, String> {
+impl Oracle for Transfers {
+    fn told(&mut self, thread: u32, number: u64) {
+        let known = self.acknowledged.entry(thread).or_default();
+        *known = number.max(*known);
+    }
+
+    fn verify(&mut self, directory: &Path, protocol: &str) -> Result<u64, String> {
+        verify(directory, protocol, self)
+    }
+}
+
+fn verify(directory: &Path, protocol: &str, oracle: &mut Transfers) -> Result<u64, String> {
     let db = match Database::builder().protocol(protocol).path(directory).open() {
         Ok(db) => db,
         Err(OpenError::NoDatabase { .. }) if oracle.acknowledged.is_empty() => return Ok(0),
@@ -281,25 +373,17 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Oracle) -> Result<u64, 
     Ok(all)
 }
 
-/// What a child does until it is killed.
+/// What a child does until it is killed: by the arguments that [`run`] gives it.
 ///
 /// # Errors
 /// What went wrong, in words.
-pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Result<(), String> {
-    let said = |error: &dyn std::error::Error| error.to_string();
-    let mode: Durability = mode.parse()?;
-    let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);
-    let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(|error| said(&error))?;
-    let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(|error| said(&error))?;
-    let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(|error| said(&error))?;
-    let lines = db.table::<Line>().or_else(|_| db.create()).map_err(|error| said(&error))?;
-    let load = |tx: &Tx| {
-        if tx.get(&accounts, &0)?.is_none() {
-            (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: BALANCE }))?;
-        }
-        Ok(())
+pub fn child(arguments: &[&str]) -> Result<(), String> {
+    let [directory, protocol, mode, seed, load, canary] = arguments else {
+        return Err("a child's arguments".to_owned());
     };
-    db.session().transact(load).map_err(|error| said(&error))?;
+    let (load, canary) = Load::named(load).zip(Canary::named(canary)).ok_or("a child's load and canary")?;
+    let (directory, mode, seed) =
+        (Path::new(directory), mode.parse::<Durability>()?, seed.parse::<u64>().map_err(said)?);
     let (output, stop) = (Mutex::new(std::io::stdout()), AtomicBool::new(false));
     let tell = |thread: u32, number: u64| {
         let mut output = output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -307,6 +391,25 @@ pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Resul
         let told = output.write_all(format!("{thread} {number}\n").as_bytes()).and_then(|()| output.flush());
         told.unwrap_or_else(|_| stop.store(true, Ordering::Relaxed));
     };
+    let (tell, stops) = (&tell, &|| stop.load(Ordering::Relaxed));
+    if load == Load::Calls {
+        let db = calls::open(directory, protocol, mode, canary)?;
+        return work_until_killed(&db, THREADS + 1, &stop, &|thread| {
+            calls::child((&db, mode, canary), seed, thread, tell, stops)
+        });
+    }
+    let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);
+    let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(said)?;
+    let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(said)?;
+    let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(said)?;
+    let lines = db.table::<Line>().or_else(|_| db.create()).map_err(said)?;
+    let load = |tx: &Tx| {
+        if tx.get(&accounts, &0)?.is_none() {
+            (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: BALANCE }))?;
+        }
+        Ok(())
+    };
+    db.session().transact(load).map_err(said)?;
     let work = |thread: u32| -> Result<(), String> {
         let mut rng = Rng::from_seed(seed ^ u64::from(thread));
         let mut session = db.session();
@@ -320,9 +423,9 @@ pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Resul
             }
             Ok(last)
         });
-        let mut number = last.map_err(|error| said(&error))?.into_value();
+        let mut number = last.map_err(said)?.into_value();
         let mut outstanding = std::collections::VecDeque::new();
-        while !stop.load(Ordering::Relaxed) {
+        while !stops() {
             number += 1;
             let (from, to) = (rng.below(ACCOUNTS.into()) as u32, rng.below(ACCOUNTS.into()) as u32);
             let amount = rng.range(1, 20) as i64;
@@ -337,19 +440,29 @@ pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Resul
             outstanding.push_back((number, session.submit(transfer)));
             if mode == Durability::Sync || outstanding.len() > OUTSTANDING {
                 let Some((number, pending)) = outstanding.pop_front() else { continue };
-                pending.wait().map_err(|error| said(&error))?;
+                pending.wait().map_err(said)?;
                 tell(thread, number);
             }
         }
         Ok(())
     };
+    work_until_killed(&db, THREADS, &stop, &work)
+}
+
+/// Has threads work, and takes checkpoints meanwhile.
+fn work_until_killed(
+    db: &Database,
+    threads: u32,
+    stop: &AtomicBool,
+    work: &(dyn Fn(u32) -> Result<(), String> + Sync),
+) -> Result<(), String> {
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
         while !stop.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(15));
             if let Err(error) = db.checkpoint() {
                 stop.store(true, Ordering::Relaxed);
-                return Err(said(&error));
+                return Err(said(error));
             }
         }
         stop.store(true, Ordering::Relaxed);

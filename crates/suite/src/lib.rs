@@ -4,8 +4,9 @@
 //! [`matrix`]. Workload and auditor are different code: histories go to `seriatim-history`, small programs to a serial
 //! reference ([`model`]), what [`clients`] see to a [`checker`] that others wrote, and what a workload calls is made
 //! again in every other way to run a procedure ([`replay`]). What survives power cuts and kills is compared with
-//! oracles outside the engine ([`power`], [`kills`]).
+//! oracles outside the engine ([`power`], [`kills`]); what befalls a call between two steps, with one that nothing befalls ([`amid`]).
 
+pub mod amid;
 pub mod audit;
 pub mod books;
 pub mod checker;

@@ -2,30 +2,57 @@
 
 use std::path::Path;
 
-use seriatim_suite::{kills, seed};
+use seriatim_suite::kills::{Canary, Load, run};
+use seriatim_suite::seed;
 
 /// In each setting.
-const KILLS: u64 = 3;
+fn kills(load: Load) -> u64 {
+    if load == Load::Calls { 2 } else { 3 }
+}
+
+fn survives(test: &str, load: Load) {
+    let (seed, program) = (seed(test), Path::new(env!("CARGO_BIN_EXE_soak")));
+    let totals = run(program, (load, Canary::None), kills(load) * load.settings(), seed, &|_| ());
+    let totals = totals.unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(totals.len() as u64, load.settings(), "each is tried: {totals:?}");
+    for (setting, tally) in &totals {
+        eprintln!("{setting}: {tally:?}");
+        assert_eq!(tally.kills, kills(load), "{setting}");
+        assert!(tally.acknowledged > 0 && tally.recovered > 0, "{setting}: no child got anywhere");
+    }
+}
 
 #[test]
 fn what_was_acknowledged_survives_sigkill() {
-    let seed = seed("what_was_acknowledged_survives_sigkill");
-    let program = Path::new(env!("CARGO_BIN_EXE_soak"));
-    let totals =
-        kills::run(program, KILLS * kills::settings(), seed, &|_| ()).unwrap_or_else(|problem| panic!("{problem}"));
-    assert_eq!(totals.len() as u64, kills::settings(), "each is tried: {totals:?}");
-    for (setting, tally) in &totals {
-        eprintln!("{setting}: {tally:?}");
-        assert_eq!(tally.kills, KILLS, "{setting}");
-        assert!(tally.acknowledged > 0 && tally.recovered > 0, "{setting}: no child got anywhere");
-    }
+    survives("what_was_acknowledged_survives_sigkill", Load::Transfers);
+}
+
+#[test]
+fn calls_that_are_cut_survive_sigkill_whole() {
+    survives("calls_that_are_cut_survive_sigkill_whole", Load::Calls);
 }
 
 #[test]
 fn canary_a_child_that_ends_by_itself_is_a_fault() {
     let seed = seed("canary_a_child_that_ends_by_itself_is_a_fault");
     for (program, ends) in [("false", "exit status: 1"), ("true", "exit status: 0")] {
-        let problem = kills::run(Path::new(program), 1, seed, &|_| ()).expect_err(program);
+        let ended = run(Path::new(program), (Load::Transfers, Canary::None), 1, seed, &|_| ());
+        let problem = ended.expect_err(program);
         assert!(problem.contains(ends), "{program}: {problem}");
+    }
+}
+
+/// Children killed before a mistake counts as overlooked.
+const CANARY_KILLS: u64 = 120;
+
+#[test]
+fn canary_calls_that_are_lost_or_halved_are_noticed() {
+    let seed = seed("canary_calls_that_are_lost_or_halved_are_noticed");
+    for (canary, noticed) in [(Canary::Early, "acknowledged"), (Canary::Halves, "half a call")] {
+        let program = Path::new(env!("CARGO_BIN_EXE_soak"));
+        let problem = run(program, (Load::Calls, canary), CANARY_KILLS, seed, &|_| ());
+        let problem = problem.expect_err("it is noticed");
+        assert!(problem.contains(noticed), "{canary:?}: {problem}");
+        eprintln!("{canary:?}: {problem}");
     }
 }

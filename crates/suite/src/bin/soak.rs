@@ -2,13 +2,12 @@
 //! to stderr, totals to stdout. It ends with exit code 1 if something does not hold, and if the minutes are over before as much was done
 //! as was asked for.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use seriatim::clock::Instant;
 use seriatim::{rng, thread};
-use seriatim_suite::kills;
+use seriatim_suite::kills::{self, Canary, Load};
 use seriatim_suite::power::{Campaign, Case, Plan, covered, directory};
 
 const USAGE: &str = "usage: soak [--cuts N] [--kills N] [--minutes M] [--seed S] [--threads T]
@@ -48,10 +47,7 @@ impl Wanted {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["child", directory, protocol, mode, seed] => match seed.parse() {
-            Ok(seed) => kills::child(PathBuf::from(directory), protocol, mode, seed),
-            Err(_) => Err(USAGE.to_owned()),
-        },
+        ["child", ref arguments @ ..] => kills::child(arguments),
         _ => match Wanted::of(&arguments) {
             Some(Wanted { case: Some(seed), .. }) => case(seed),
             Some(wanted) => soak(&wanted),
@@ -124,16 +120,20 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
     }
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let kills = if began.elapsed() < most { wanted.kills } else { 0 };
-    let progress = |done: u64| {
-        if done.is_multiple_of(20) {
-            eprintln!("{done} of {kills} kills");
+    let mut killed = 0;
+    // A third of them amid procedures that are cut.
+    for (load, kills) in [(Load::Transfers, kills - kills / 3), (Load::Calls, kills / 3)] {
+        let progress = |done: u64| {
+            if done.is_multiple_of(20) {
+                eprintln!("{load:?}: {done} of {kills} kills");
+            }
+        };
+        let totals = kills::run(&program, (load, Canary::None), kills, seed, &progress)?;
+        for (setting, tally) in &totals {
+            println!("{setting}: {} kills, {} acknowledged", tally.kills, tally.acknowledged);
         }
-    };
-    let totals = kills::run(&program, kills, seed, &progress)?;
-    for (setting, tally) in &totals {
-        println!("{setting}: {} kills, {} acknowledged", tally.kills, tally.acknowledged);
+        killed += totals.values().map(|tally| tally.kills).sum::<u64>();
     }
-    let killed = totals.values().map(|tally| tally.kills).sum::<u64>();
     if killed < wanted.kills {
         short.push(format!("{killed} of {} kills", wanted.kills));
     }

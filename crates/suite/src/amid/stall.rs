@@ -1,0 +1,233 @@
+//! A call stands still before one of its steps, and others are about.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use seriatim::clock::Instant;
+use seriatim::procedure::Datum;
+use seriatim::{Builder, Database, Session, TransactError, TransactionOptions, procedures, thread};
+use seriatim_base::disk::FaultyDisk;
+use seriatim_base::thread::interrupt;
+use seriatim_history::{Promises, check};
+
+use super::ledger::{self, OTHER, Tables, deposit, visit};
+use super::{LONG, STRIDE, on_disk, said};
+use crate::Setting;
+
+/// How often each of those who are about ended while the call stood still, and how often only when it had gone on.
+pub type Waits = BTreeMap<&'static str, [u32; 2]>;
+
+/// What somebody does; the amount that it has paid in.
+type Act = fn(&Database) -> Result<i64, TransactError>;
+
+/// Those who have nothing to do with the call: no other's standing still holds them up.
+const FREE: [(&str, Act); 3] = [
+    ("a call with other rows", |db| db.session().call(deposit, &(OTHER.0, OTHER.1, 1)).map(|_| 1)),
+    ("a snapshot of the past", |db| {
+        let any = TransactionOptions::new().own_commits(false);
+        let accounts = db.table::<ledger::Account>().expect("it is there");
+        db.session().snapshot_with(&any, |tx| tx.require(&accounts, &OTHER.0).map(drop)).map(|_| 0)
+    }),
+    ("the beginning and end of a transaction that does nothing", |db| {
+        let mut session = db.session();
+        session.begin()?.rollback();
+        Ok(0)
+    }),
+];
+
+/// Those who must not meet half of it.
+const WAITING: [(&str, Act); 10] = [
+    ("a call with the same rows", |db| db.session().call(deposit, &(0, 0, 1)).map(|_| 1)),
+    ("a snapshot", |db| looks(db, |session, tables| Ok(session.snapshot(|tx| tables.sums(tx))?.value))),
+    ("a closure that reads", |db| looks(db, |session, tables| Ok(session.transact(|tx| tables.sums(tx))?.value))),
+    ("a closure that writes", |db| looks(db, |session, tables| Ok(session.transact(|tx| tables.charge(tx))?.value))),
+    ("an explicit transaction", |db| {
+        looks(db, |session, tables| {
+            let tx = session.begin()?;
+            let sums = tables.charge(&tx)?;
+            tx.commit().map(|_| sums)
+        })
+    }),
+    ("the end of an epoch", |db| {
+        db.advance_epoch();
+        Ok(0)
+    }),
+    ("the next snapshot", |db| {
+        db.make_snapshot();
+        Ok(0)
+    }),
+    ("registration", |db| {
+        db.register(procedures![visit]).expect("it may come at any time");
+        Ok(0)
+    }),
+    ("a checkpoint", |db| db.checkpoint().map(|_| 0).or(Ok(0))),
+    ("a backup", |db| db.backup("/copy").map(|_| 0).or(Ok(0))),
+];
+
+const CLOSING: (&str, Act) = ("closing", |db| {
+    // What it says is looked at afterwards.
+    let _ = db.clone().close();
+    Ok(0)
+});
+
+/// How long those who wait are given to end while the call stands still.
+const STANDS: Duration = Duration::from_millis(10);
+
+/// Looks at sums that belong together.
+///
+/// # Panics
+/// If they do not: it is noticed by whoever joins the thread.
+fn looks(
+    db: &Database,
+    look: impl Fn(&mut Session, &Tables) -> Result<(i64, i64), TransactError>,
+) -> Result<i64, TransactError> {
+    let tables = Tables::of(db).expect("its tables are there");
+    let (totals, balances) = look(&mut db.session(), &tables)?;
+    assert_eq!(totals, balances, "branches and accounts");
+    Ok(0)
+}
+
+/// Somebody who is about.
+struct Somebody {
+    who: &'static str,
+    acts: thread::JoinHandle<Result<i64, TransactError>>,
+}
+
+impl Somebody {
+    fn start(db: &Database, (who, act): (&'static str, Act)) -> Somebody {
+        let db = db.clone();
+        Somebody { who, acts: thread::spawn("somebody", move || act(&db)).expect("a thread") }
+    }
+
+    /// Whether it ends within this time.
+    fn ends_within(&self, time: Duration) -> bool {
+        let began = Instant::now();
+        while !self.acts.is_finished() && began.elapsed() < time {
+            thread::sleep(Duration::from_micros(200));
+        }
+        self.acts.is_finished()
+    }
+
+    /// What it has paid in.
+    fn end(self) -> Result<i64, String> {
+        let who = self.who;
+        if !self.ends_within(LONG) {
+            return Err(format!("{who} waits for ever"));
+        }
+        match self.acts.join().map_err(|_| format!("{who} met half of a call"))? {
+            Ok(paid) => Ok(paid),
+            Err(error) if error.is_retryable() || refused(&error) => Ok(0),
+            Err(error) => Err(format!("{who}: {error}")),
+        }
+    }
+}
+
+/// Whether the database is closed.
+fn refused(error: &TransactError) -> bool {
+    matches!(error, TransactError::LogStopped { .. } | TransactError::NotDurable { .. })
+}
+
+/// Has a call of [`ledger`], which pays in so much, stand still before one step after the other.
+///
+/// # Errors
+/// Who waited for it and need not have, or for ever; who met half of it; what is not there at the end.
+pub fn stall(
+    setting: &Setting,
+    (name, arguments): (&str, &Datum),
+    pays: i64,
+    seed: u64,
+    prepare: &dyn Fn(Builder) -> Builder,
+) -> Result<Waits, String> {
+    let mut waits = Waits::new();
+    for step in (seed as usize % STRIDE..).step_by(STRIDE) {
+        let on = |disk: &FaultyDisk| {
+            let builder = prepare(setting.builder()).step_helpers(true).workers(16).huge_pages(false);
+            on_disk(builder, disk, None)
+        };
+        let stood = stand(&on, setting.strict, (name, arguments), pays, step, seed, &mut waits);
+        if !stood.map_err(|found| format!("{name} before step {step}: {found}"))? {
+            break;
+        }
+    }
+    Ok(waits)
+}
+
+/// Whether there is such a step.
+fn stand(
+    on: &dyn Fn(&FaultyDisk) -> Builder,
+    strict: bool,
+    (name, arguments): (&str, &Datum),
+    pays: i64,
+    step: usize,
+    seed: u64,
+    waits: &mut Waits,
+) -> Result<bool, String> {
+    let disk = FaultyDisk::new(seed);
+    let db = ledger::open(on(&disk).record_history(true))?;
+    // When the log has ended, snapshots show what is durable.
+    db.step();
+    db.flush().map_err(said)?;
+    db.make_snapshot();
+    let closes = step / STRIDE % 2 == 1;
+    let mut about = Vec::new();
+    let mut held_up = None;
+    let meanwhile = || {
+        for free in FREE {
+            let somebody = Somebody::start(&db, free);
+            if !somebody.ends_within(LONG) {
+                held_up = Some(somebody.who);
+            }
+            about.push(somebody);
+        }
+        let others = WAITING.into_iter().chain(closes.then_some(CLOSING));
+        let others: Vec<_> = others.map(|other| Somebody::start(&db, other)).collect();
+        let began = Instant::now();
+        for other in &others {
+            let ended = other.ends_within(STANDS.saturating_sub(began.elapsed()));
+            waits.entry(other.who).or_default()[usize::from(!ended)] += 1;
+        }
+        about.extend(others);
+    };
+    let mut session = db.session();
+    let (called, stood) = interrupt(step, meanwhile, || session.call_by_name(name, arguments));
+    drop(session);
+    if let Some(who) = held_up {
+        return Err(format!("{who} waits for it"));
+    }
+    let mut paid = match called {
+        Ok(_) => pays,
+        // Whether it is there is seen at the end.
+        Err(error) if closes && refused(&error) => {
+            if error.is_maybe_committed() {
+                pays
+            } else {
+                0
+            }
+        }
+        Err(error) => return Err(said(error)),
+    };
+    for somebody in about {
+        paid += somebody.end()?;
+    }
+    let check_sums = |who: &str, sums: (i64, i64)| match sums == (paid, paid) {
+        true => Ok(()),
+        // What was committed after the end of the log was not to be durable.
+        false if closes && sums.0 == sums.1 && sums.0 <= paid => Ok(()),
+        false => Err(format!("{who}: branches and accounts have {sums:?}, paid in is {paid}")),
+    };
+    let history = db.take_history().ok_or("no history")?;
+    if !closes {
+        let tables = Tables::of(&db)?;
+        let found = db.session().snapshot(|tx| tables.sums(tx)).map_err(said)?.value;
+        check_sums("afterwards", found)?;
+        db.check_structure()?;
+        db.step();
+        db.flush().map_err(said)?;
+    }
+    // Where the log has ended, snapshots show what is durable, whatever was answered since.
+    let promises = if strict && !closes { Promises::STRICT } else { Promises::SERIALIZABLE };
+    check(&history, &promises).map(drop).map_err(said)?;
+    drop(db);
+    check_sums("a recovery", ledger::sums(on(&disk.fork(seed)))?)?;
+    Ok(stood)
+}

@@ -1,0 +1,264 @@
+//! What befalls a call before each of its steps, in all the ways to run it: [`seriatim_suite::amid`].
+
+use seriatim::htm::HtmMode;
+use seriatim::procedure::{Data, Datum, ExecutionMode};
+use seriatim::{Builder, Database, Durability, Fault, LogFault, protocols};
+use seriatim_base::thread::interrupt;
+use seriatim_suite::amid::{Event, Tally, World, befall, ledger, stall};
+use seriatim_suite::replay::Recorded;
+use seriatim_suite::terminals::load;
+use seriatim_suite::{Setting, seed};
+use seriatim_workload::Workload;
+use seriatim_workload::tpcc::{self, Scale, Tpcc};
+
+macro_rules! examples {
+    ($($name:ident $path:literal)*) => {
+        $(
+            #[allow(dead_code, reason = "it is called from here only")]
+            #[path = $path]
+            mod $name;
+        )*
+    };
+}
+
+examples! {
+    checkout "../../seriatim/examples/checkout.rs"
+    fees "../../seriatim/examples/fees.rs"
+    seats "../../seriatim/examples/seats.rs"
+}
+
+/// What does not need a disk.
+const EVENTS: [Event; 5] = [Event::Cancelled, Event::Disconnected, Event::TooOld, Event::OutOfMemory, Event::Panics];
+
+const DISKS: [Event; 5] = [
+    Event::DiskFull(Durability::Group),
+    Event::DiskFull(Durability::Sync),
+    Event::DiskFails(Durability::Group),
+    Event::DiskFails(Durability::Sync),
+    Event::DiskFails(Durability::Async),
+];
+
+/// Without regions, which are one step each: of those that publish in pieces, always late.
+fn settings(names: &[&str]) -> Vec<Setting> {
+    let named = protocols().iter().filter(|protocol| names.contains(&protocol.name));
+    Setting::each_of(named, HtmMode::Absent).collect()
+}
+
+fn all(world: &World<'_>, settings: &[Setting], events: &[Event], mode: ExecutionMode, seed: u64) -> Vec<Tally> {
+    let mut tallies = Vec::new();
+    for setting in settings {
+        for event in events {
+            let tally = befall(setting, world, *event, mode, seed);
+            let tally = tally.unwrap_or_else(|found| panic!("{setting}, {event:?}: {found}"));
+            eprintln!("{setting}, {event:?}, {mode:?}: {tally:?}");
+            assert!(tally.struck > 0, "{setting}, {event:?}");
+            tallies.push(tally);
+        }
+    }
+    tallies
+}
+
+#[test]
+fn a_call_to_which_something_happens_has_happened_once_or_not_at_all() {
+    let seed = seed("amid");
+    let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };
+    let mut settings = settings(&["dbx-tc", "silo"]);
+    let queued = settings[0].queued();
+    settings.extend(queued);
+    let tallies = all(&world, &settings, &EVENTS, ExecutionMode::Whole, seed);
+    for (event, tally) in EVENTS.iter().cycle().zip(&tallies) {
+        // Before its first piece nothing of it is there, and after it none of these can end it.
+        assert_eq!(tally.unknown > 0, *event == Event::Disconnected, "{event:?}: {tally:?}");
+        assert_eq!(tally.refused > 0, *event != Event::Disconnected, "{event:?}: {tally:?}");
+        assert!(tally.struck > tally.refused, "{event:?}: {tally:?}");
+    }
+}
+
+#[test]
+fn a_call_amid_which_the_disk_fails_has_happened_once_or_not_at_all() {
+    let seed = seed("amid disks");
+    let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };
+    all(&world, &settings(&["dbx-tc"]), &DISKS, ExecutionMode::Whole, seed);
+}
+
+/// Of a chain of transactions a later one is no place to give up.
+#[test]
+fn a_chain_to_which_something_happens_has_happened_once_or_not_at_all() {
+    let seed = seed("amid chains");
+    let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };
+    let tallies = all(&world, &settings(&["dbx-tc", "dbx"]), &EVENTS, ExecutionMode::Pieces, seed);
+    for (event, tally) in EVENTS.iter().cycle().zip(&tallies) {
+        assert!(tally.unknown == 0 || *event != Event::Cancelled, "{tally:?}: it goes on");
+    }
+}
+
+fn tpcc(seed: u64) -> Box<dyn Workload> {
+    let scale = Scale { items: 50, customers: 6, undelivered: 3, ..Scale::small(1) };
+    Box::new(Tpcc::new(tpcc::Options::new(scale, seed)))
+}
+
+#[test]
+fn transactions_of_tpcc_to_which_something_happens_have_happened_once_or_not_at_all() {
+    let seed = seed("amid tpcc");
+    let make = || tpcc(seed);
+    let recorded = Recorded::of(&make, 120, seed).expect("it runs");
+    let writes = recorded.calls().iter().filter(|call| ["new_order", "payment", "delivery"].contains(&call.procedure));
+    let calls: Vec<_> = writes.map(|call| (call.procedure.to_owned(), call.arguments.clone())).collect();
+    assert!(calls.len() > 80);
+    let open = |builder: Builder| load(builder, &*tpcc(seed));
+    let world = World { open: &open, calls };
+    all(&world, &settings(&["dbx-tc"]), &EVENTS[..4], ExecutionMode::Whole, seed);
+    all(&world, &settings(&["dbx-tc"]), &DISKS[..1], ExecutionMode::Whole, seed);
+}
+
+fn in_words(opened: Result<Database, Box<dyn std::error::Error>>) -> Result<Database, String> {
+    opened.map_err(|error| error.to_string())
+}
+
+#[test]
+fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
+    let seed = seed("amid examples");
+    let money = |units| Datum::Decimal { units, scale: 2 };
+    let pay = |number: u32| {
+        let fields = [("day", (number % 2).to_datum()), ("from", (number % 40).to_datum())];
+        let fields = fields.into_iter().chain([("to", (number % 40 + 7).to_datum()), ("amount", money(500))]);
+        ("pay".to_owned(), Datum::record("Payment", fields))
+    };
+    let line = |product: u32| Datum::record("Line", [("product", product.to_datum()), ("count", 1i64.to_datum())]);
+    let buy = |number: u32| {
+        let lines = Datum::List((0..3).map(|at| line((number + at) % 20)).collect());
+        let fields = [("buyer", 1u32.to_datum()), ("number", number.to_datum()), ("lines", lines)];
+        let fields = fields.into_iter().chain([("coupon", number.is_multiple_of(3).then_some(7u32).to_datum())]);
+        ("checkout".to_owned(), Datum::record("Basket", fields))
+    };
+    let seats = |number: u32| {
+        let row = (number / 2 % 10) as u8;
+        match number % 2 {
+            0 => ("reserve".to_owned(), (1u32, row, vec![1u8, 2, 3], number).to_datum()),
+            _ => ("cancel".to_owned(), (1u32, row, number - 1).to_datum()),
+        }
+    };
+    let worlds: [World<'_>; 3] = [
+        World { open: &|builder| in_words(fees::open(builder)), calls: (0..60).map(pay).collect() },
+        World { open: &|builder| in_words(checkout::open(builder)), calls: (0..60).map(buy).collect() },
+        World { open: &|builder| in_words(seats::open(builder)), calls: (0..60).map(seats).collect() },
+    ];
+    for world in &worlds {
+        all(world, &settings(&["dbx-tc"]), &EVENTS[..4], ExecutionMode::Whole, seed);
+        all(world, &settings(&["dbx-tc"]), &DISKS[2..4], ExecutionMode::Whole, seed);
+    }
+}
+
+#[test]
+fn a_call_that_stands_still_holds_up_those_who_must_not_meet_half_of_it_and_nobody_else() {
+    let seed = seed("stalls");
+    let calls: [(&str, Datum, i64); 3] = [
+        ("deposit", (0u32, 0u32, 5i64).to_datum(), 5),
+        ("share", (0u32, 0u32, 1u32, 5i64).to_datum(), 10),
+        ("spread", (0u32, vec![0u32, 1, 2], 5i64).to_datum(), 15),
+    ];
+    for setting in settings(&["dbx-tc"]) {
+        for (name, arguments, pays) in &calls {
+            let waits = stall::stall(&setting, (name, arguments), *pays, seed, &|builder| builder);
+            let waits = waits.unwrap_or_else(|found| panic!("{setting}: {found}"));
+            eprintln!("{setting}, {name}: {waits:?}");
+            for (who, [went_on, waited]) in waits {
+                // Chains wait for each other's records only, and for those who close windows.
+                let is_chain = who == "a call with the same rows";
+                assert!(went_on > 0 && (waited > 0 || is_chain), "{name}, {who}: {went_on} went on, {waited} waited");
+            }
+        }
+    }
+}
+
+#[test]
+fn canary_half_of_a_call_is_met_where_nothing_keeps_others_away() {
+    let (seed, spread) = (seed("halves"), (0u32, vec![0u32, 1, 2], 5i64).to_datum());
+    for setting in settings(&["dbx-tc"]) {
+        let broken = |builder: Builder| builder.canary(Fault::NoWindows);
+        let found = stall::stall(&setting, ("spread", &spread), 15, seed, &broken).expect_err("somebody meets it");
+        eprintln!("{found}");
+        assert!(
+            ["met half", "branches and accounts", "no serial order"].iter().any(|said| found.contains(said)),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn canary_an_answer_that_does_not_wait_for_the_log_is_noticed() {
+    let seed = seed("early answers");
+    let early = |builder: Builder| ledger::open(builder.log_canary(LogFault::AcknowledgeBeforeFlush));
+    let world = World { open: &early, calls: ledger::calls(seed, 60) };
+    for setting in settings(&["dbx-tc"]) {
+        let event = Event::DiskFails(Durability::Group);
+        let found = befall(&setting, &world, event, ExecutionMode::Whole, seed).expect_err("it is noticed");
+        assert!(found.contains("is there in part, or not at all"), "{found}");
+    }
+}
+
+/// Directory and step of a child.
+const CHILD: &str = "SERIATIM_AMID";
+
+/// Of so many steps a child panics before one: each is a process.
+const CHILDREN: usize = 12;
+
+/// What a panic of ours leaves behind amid what is published would keep windows open for ever: the process ends, and nothing is recovered of the call, or
+/// all of it.
+#[test]
+fn a_panic_amid_a_call_ends_the_call_or_the_process() {
+    let seed = seed("panics amid a call");
+    let tests = std::env::current_exe().expect("the tests are a program");
+    let (mut caught, mut aborted) = (0, 0);
+    for step in (seed as usize % CHILDREN..).step_by(CHILDREN) {
+        let directory = std::env::temp_dir().join(format!("seriatim-amid-{}-{step}", std::process::id()));
+        let child = std::process::Command::new(&tests)
+            .args(["--exact", "panic_amid_a_call", "--ignored", "--nocapture"])
+            .env(CHILD, format!("{step} {}", directory.display()))
+            .output()
+            .expect("the tests start themselves");
+        let said = String::from_utf8_lossy(&child.stderr).into_owned();
+        let recovered = ledger::sums(settings(&["dbx-tc"])[0].builder().path(&directory));
+        let recovered = recovered.unwrap_or_else(|found| panic!("before step {step}: {found}: {said}"));
+        let _ = std::fs::remove_dir_all(&directory);
+        let is_caught = said.contains("it was caught");
+        let is_over = said.contains("there are not so many");
+        assert!(is_caught || is_over || child.status.code().is_none(), "before step {step}: {}: {said}", child.status);
+        let allowed: &[i64] = if is_over {
+            &[15]
+        } else if is_caught {
+            &[0]
+        } else {
+            &[0, 15]
+        };
+        assert!(
+            recovered.0 == recovered.1 && allowed.contains(&recovered.0),
+            "before step {step}: {recovered:?}: {said}"
+        );
+        if is_over {
+            break;
+        }
+        (caught, aborted) = (caught + u32::from(is_caught), aborted + u32::from(!is_caught));
+    }
+    assert!(caught > 0 && aborted > 0, "{caught} calls, {aborted} processes");
+}
+
+/// A child of the test above.
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn panic_amid_a_call() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let (step, directory) = told.split_once(' ').expect("a step and a directory");
+    let builder = settings(&["dbx-tc"])[0].builder().path(directory).durability(Durability::Group);
+    let db = ledger::open(builder).expect("a new database");
+    db.flush().expect("the disk works");
+    let (step, mut session) = (step.parse().expect("a step"), db.session());
+    let call = || session.call_by_name("spread", &(0u32, vec![0u32, 1, 2], 5i64).to_datum()).map(drop);
+    let interrupted = std::panic::AssertUnwindSafe(|| interrupt(step, || panic!("deliberately"), call));
+    match std::panic::catch_unwind(interrupted) {
+        Ok((called, _)) => eprintln!("there are not so many steps: {called:?}"),
+        Err(_) => eprintln!("it was caught"),
+    }
+    drop(session);
+    db.close().expect("the disk works");
+}
