@@ -512,6 +512,21 @@ impl Engine {
         self.inner.persistence.as_ref().map(Persistence::durable_epoch)
     }
 
+    /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
+    pub fn request_durable(&self, epoch: Epoch) {
+        if let Some(persistence) = &self.inner.persistence
+            && persistence.durable_epoch() < epoch
+        {
+            persistence.log().request(epoch);
+        }
+    }
+
+    /// Why nothing more becomes durable, if the log has stopped.
+    pub fn log_stopped(&self) -> Option<TransactError> {
+        let persistence = self.inner.persistence.as_ref()?;
+        persistence.log().durable().is_stopped().then(|| self.inner.log_stopped())
+    }
+
     /// Whether a power cut takes back neither the transaction nor what it read.
     pub fn is_durable(&self, receipt: &Receipt) -> bool {
         self.durable_epoch().is_some_and(|durable| receipt.epoch() <= durable)

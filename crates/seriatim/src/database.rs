@@ -222,6 +222,16 @@ impl Database {
         self.engine.durable_epoch()
     }
 
+    /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
+    pub fn request_durable(&self, epoch: Epoch) {
+        self.engine.request_durable(epoch);
+    }
+
+    /// Why nothing more becomes durable ([`TransactError::LogStopped`]), if the log has stopped.
+    pub fn log_stopped(&self) -> Option<TransactError> {
+        self.engine.log_stopped()
+    }
+
     /// Whether a power cut takes back neither the transaction nor what it read. For [`Durability::Async`](crate::Durability), where
     /// receipts are given before; never in memory.
     ///
