@@ -31,8 +31,10 @@ pub enum Fault {
     UndoApart,
     /// A durable owner does not know after a restart what it has voted for.
     VotesForgotten,
-    /// What a durable owner or coordinator puts out leaves before that on which it rests is durable.
+    /// What a durable owner puts out leaves before that on which it rests is durable.
     LeftEarly,
+    /// Decisions of a durable coordinator leave before they are durable.
+    DecisionLeftEarly,
 }
 
 /// Whether this mistake is to be made here.

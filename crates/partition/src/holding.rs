@@ -36,9 +36,10 @@ impl<O> Held<O> {
         self.0.push_back((until, output));
     }
 
-    fn next(&mut self, durable: impl FnOnce() -> u64) -> Option<O> {
+    /// The next that may leave, or leaves all the same, by mistake.
+    fn next(&mut self, mistake: Fault, durable: impl FnOnce() -> u64) -> Option<O> {
         let (until, _) = self.0.front()?;
-        let leaves = *until == 0 || *until <= durable() || is_injected(Fault::LeftEarly);
+        let leaves = *until == 0 || *until <= durable() || is_injected(mistake);
         if leaves { self.0.pop_front().map(|(_, output)| output) } else { None }
     }
 }
@@ -132,7 +133,7 @@ impl<P: Partition> HoldingOwner<P> {
     /// As [`HoldingOwner::handle`].
     pub fn next(&mut self) -> Option<OwnerOutputOf<P>> {
         let partition = self.owner.partition();
-        self.held.next(|| partition.durable())
+        self.held.next(Fault::LeftEarly, || partition.durable())
     }
 
     /// Whether something has been put out and has not left.
@@ -192,7 +193,7 @@ impl<C: Procedure> HoldingCoordinator<C> {
     /// As [`HoldingCoordinator::handle`].
     pub fn next(&mut self) -> Option<CoordinatorOutputOf<C>> {
         let journal = &self.journal;
-        self.held.next(|| journal.as_ref().map_or(u64::MAX, |journal| journal.durable()))
+        self.held.next(Fault::DecisionLeftEarly, || journal.as_ref().map_or(u64::MAX, |journal| journal.durable()))
     }
 
     /// Whether something has been put out and has not left.

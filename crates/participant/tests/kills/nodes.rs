@@ -30,8 +30,10 @@ pub(crate) trait Node {
     fn put_out(&mut self) -> Result<Option<Self::Output>, ()>;
     /// Dies, perhaps several times while it recovers, and lives again. The last of its lives that has ended.
     fn die(&mut self, rng: &mut Rng) -> u64;
-    /// Is killed, at once or at one of its next operations of the disk.
-    fn hit(&mut self, _: &mut Rng) {}
+    /// Will be killed at one of its next operations of the disk; `false`: it has none.
+    fn hit(&mut self, _: &mut Rng) -> bool {
+        false
+    }
     /// Takes a checkpoint, if it is on disk; `false`: it has died of it.
     fn checkpoint(&mut self) -> bool {
         true
@@ -319,13 +321,14 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
         self.role().life().max(ended + 1) - 1
     }
 
-    fn hit(&mut self, rng: &mut Rng) {
+    fn hit(&mut self, rng: &mut Rng) -> bool {
         let at = 1 + rng.below(12);
         if rng.below(2) == 0 {
             self.disk.crash_at(at)
         } else {
             self.disk.kill_at(at)
         };
+        true
     }
 
     fn checkpoint(&mut self) -> bool {
