@@ -215,8 +215,9 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
         }
         bench::empty(directory)?;
     }
-    let plan = declared::Plan::of(plan, workload, 2).map_err(Failure::Run)?;
-    Ok(declared::Plan { data, ..plan })
+    let mut plan = declared::Plan::of(plan, workload, 2).map_err(Failure::Run)?;
+    plan.data = data;
+    Ok(plan)
 }
 
 /// What is run, as the arguments ask for it.

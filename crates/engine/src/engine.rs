@@ -513,18 +513,19 @@ impl Engine {
     }
 
     /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
-    pub fn request_durable(&self, epoch: Epoch) {
-        if let Some(persistence) = &self.inner.persistence
-            && persistence.durable_epoch() < epoch
-        {
-            persistence.log().request(epoch);
+    ///
+    /// # Errors
+    /// [`TransactError::LogStopped`]: nothing more becomes durable.
+    pub fn request_durable(&self, epoch: Epoch) -> Result<(), TransactError> {
+        let Some(persistence) = &self.inner.persistence else { return Ok(()) };
+        let log = persistence.log();
+        if log.durable().is_stopped() {
+            return Err(self.inner.log_stopped());
         }
-    }
-
-    /// Why nothing more becomes durable, if the log has stopped.
-    pub fn log_stopped(&self) -> Option<TransactError> {
-        let persistence = self.inner.persistence.as_ref()?;
-        persistence.log().durable().is_stopped().then(|| self.inner.log_stopped())
+        if persistence.durable_epoch() < epoch {
+            log.request(epoch);
+        }
+        Ok(())
     }
 
     /// Whether a power cut takes back neither the transaction nor what it read.

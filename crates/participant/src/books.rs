@@ -504,18 +504,20 @@ impl Journal for Decisions {
 }
 
 /// What was written in this epoch is wanted soon; the number of the epoch.
+///
+/// # Panics
+/// If the log has stopped.
 pub(crate) fn until(database: &Database, newest: Epoch) -> u64 {
-    database.request_durable(newest);
+    let requested = database.request_durable(newest);
+    requested.unwrap_or_else(|error| panic!("a database of partitions fails: {error}"));
     newest.0
 }
 
 /// Up to which epoch a database is durable.
 ///
 /// # Panics
-/// If its log has stopped.
+/// If the log has stopped.
 pub(crate) fn durable(database: &Database) -> u64 {
-    if let Some(error) = database.log_stopped() {
-        panic!("the database fails: {error}");
-    }
+    until(database, Epoch(0));
     database.durable_epoch().map_or(u64::MAX, |epoch| epoch.0)
 }

@@ -223,13 +223,11 @@ impl Database {
     }
 
     /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
-    pub fn request_durable(&self, epoch: Epoch) {
-        self.engine.request_durable(epoch);
-    }
-
-    /// Why nothing more becomes durable ([`TransactError::LogStopped`]), if the log has stopped.
-    pub fn log_stopped(&self) -> Option<TransactError> {
-        self.engine.log_stopped()
+    ///
+    /// # Errors
+    /// [`TransactError::LogStopped`]: nothing more becomes durable.
+    pub fn request_durable(&self, epoch: Epoch) -> Result<(), TransactError> {
+        self.engine.request_durable(epoch)
     }
 
     /// Whether a power cut takes back neither the transaction nor what it read. For [`Durability::Async`](crate::Durability), where

@@ -65,8 +65,7 @@ impl<A: Application> CoordinatorRole<A> {
             end.counts.batches += 1;
             end.counts.messages += batch.len() as u64;
             // What was held is looked at also if there are no messages.
-            let mut messages = batch.drain(..).map(Some).chain([None]);
-            while let Some(message) = messages.next() {
+            for message in batch.drain(..).map(Some).chain([None]) {
                 let message = match message {
                     Some(ToCoordinator::Message(message)) => Some(message),
                     Some(ToCoordinator::Left) => {
@@ -100,7 +99,6 @@ impl<A: Application> CoordinatorRole<A> {
                     }
                 }
             }
-            drop(messages);
             self.owners.flush();
             self.ports.flush();
         }

@@ -275,15 +275,15 @@ impl<A: Application> Drop for Port<A> {
             Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Left),
             Coordinates::Own(own) => {
                 let (coordinator, life) = (own.id, own.life);
-                let next = own.begin.as_ref().map_or_else(
-                    || {
+                let next = match &own.begin {
+                    Some(begin) => begin(coordinator).0,
+                    None => {
                         let (mut out, records) = (Vec::new(), std::mem::take(&mut own.records));
                         let partitions = (0..self.options.partitions).map(PartitionId);
                         let next = Coordinator::recover(coordinator, life + 1, records, partitions, &mut out);
                         HoldingCoordinator::of(next, None, out)
-                    },
-                    |begin| begin(coordinator).0,
-                );
+                    }
+                };
                 own.coordinator = next;
                 self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life });
                 self.put_out();

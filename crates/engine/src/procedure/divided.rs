@@ -154,6 +154,26 @@ pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), Trans
     Ok(())
 }
 
+/// Copies those rows of a database that belong to this partition into that partition's, while nobody else uses either.
+///
+/// # Errors
+/// As [`copy`]; the partition function fails.
+pub fn fill(from: &Engine, to: &Engine, partitions: &Partitions, at: usize) -> Result<(), TransactError> {
+    copy(from, to, &|definition, row| {
+        let Some(column) = definition.partition_column() else { return Ok(true) };
+        let value = value_of(&row[column.index()]);
+        let found = value.and_then(|value| partitions.of_value(&value).ok());
+        let nowhere = || TransactError::User(format!("a row of {} is nowhere", definition.name).into());
+        found.map(|found| found == at).ok_or_else(nowhere)
+    })
+}
+
+/// A number that names this partition, if the partition function gives one up to 65,535.
+pub fn number_in(partitions: &Partitions, at: usize) -> Option<u32> {
+    let is_at = |number: &u32| partitions.of_value(&PartitionValue::Integer((*number).into())) == Ok(at);
+    (at as u32..=u16::MAX.into()).chain(0..at as u32).find(is_at)
+}
+
 impl Lock {
     /// On everything of a partition. Whoever knows all that it locks besides shares it.
     pub fn of_all(exclusive: bool) -> Lock {

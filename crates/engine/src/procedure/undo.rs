@@ -163,10 +163,7 @@ impl Pack for Undo {
 
 impl<W: Worker + ?Sized> TxCore<W> {
     /// Does something that is not noted, with what was.
-    ///
-    /// # Errors
-    /// Those of `act`.
-    pub fn beside_undo(&mut self, act: impl FnOnce(&mut Self, &Undo) -> Result<(), Abort>) -> Result<(), Abort> {
+    fn beside_undo(&mut self, act: impl FnOnce(&mut Self, &Undo) -> Result<(), Abort>) -> Result<(), Abort> {
         let (undo, watching) = (self.undo.take(), self.watching.replace(false));
         let done = act(self, undo.as_ref().unwrap_or(&Undo::default()));
         self.watching.set(watching);
@@ -206,7 +203,8 @@ impl TxCore {
 }
 
 impl Runner {
-    /// As [`Runner::run_dyn`], alone in these partitions; what it replaced, if that is noted, and its receipt. `procedure` is for errors.
+    /// As [`Runner::run_dyn`], alone in these partitions; what it replaced, if that is noted, and its receipt. `then` is done in the same transaction, when
+    /// the body has come to its end, and is not noted. `procedure` is for errors.
     ///
     /// # Errors
     /// As [`Runner::run`]. A panic of the body is an abort of its own.
@@ -219,15 +217,17 @@ impl Runner {
         partitions: PartitionSet,
         noting: bool,
         body: &mut dyn FnMut(&mut TxCore) -> Result<(), Abort>,
+        then: &dyn Fn(&mut TxCore, &Undo) -> Result<(), Abort>,
     ) -> Result<(Undo, Receipt), TransactError> {
         self.reach(partitions);
         let run = || {
             self.run_mut(Mode::ReadWrite, Origin::Procedure, |tx| {
                 tx.keep_undo(noting);
-                catch_unwind(AssertUnwindSafe(|| body(tx))).unwrap_or_else(|panic| {
+                let done = catch_unwind(AssertUnwindSafe(|| body(tx))).unwrap_or_else(|panic| {
                     let text = panic_text(&*panic).unwrap_or_default();
                     Err(tx.abort(format!("procedure {procedure} panicked: {text}")))
-                })
+                });
+                done.and_then(|()| tx.beside_undo(then))
             })
         };
         // Nothing is noted after it, also if the commit panics.
@@ -302,7 +302,7 @@ mod tests {
         let engine =
             Settings { step_helpers: true, record_history: true, ..Settings::default() }.open().expect("memory");
         let mut runner = engine.runner();
-        let failed = runner.run_alone("odd", PartitionSet::NONE, true, &mut |_| panic!("users' code"));
+        let failed = runner.run_alone("odd", PartitionSet::NONE, true, &mut |_| panic!("users' code"), &|_, _| Ok(()));
         assert_eq!(
             failed.expect_err("it panics").to_string(),
             "aborted by its body: procedure odd panicked: users' code"
@@ -313,7 +313,7 @@ mod tests {
             std::mem::forget(tx.log.as_ref().map(|log| log.borrow_mut()));
             Ok(())
         };
-        let mut commit = || runner.run_alone("odd", PartitionSet::NONE, true, &mut body).map(drop);
+        let mut commit = || runner.run_alone("odd", PartitionSet::NONE, true, &mut body, &|_, _| Ok(())).map(drop);
         assert!(catch_unwind(AssertUnwindSafe(&mut commit)).is_err());
         assert!(runner.tx.undo.borrow().is_none() && !runner.tx.watching.get(), "nothing is noted after it");
     }

@@ -11,9 +11,9 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
+use seriatim_catalog::{Key, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{BOOKS, Call, Fragment, Lock, Reply, Undivided};
-use seriatim_engine::procedure::divided::{Locking, copy, digest, value_of};
+use seriatim_engine::procedure::divided::{Locking, copy, digest, fill, number_in};
 use seriatim_engine::procedure::fragment::{Division, Part, Spread};
 use seriatim_engine::procedure::reach::{Visit, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
@@ -132,12 +132,9 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
         reply = Some(output.unwrap_or(Reply::Found(made)));
         Ok(())
     };
-    let mut body = |core: &mut TxCore| {
-        body(core)?;
-        core.beside_undo(|core, undo| (job.then)(Tx::of_mut(core), undo))
-    };
+    let then = |core: &mut TxCore, undo: &Undo| (job.then)(Tx::of_mut(core), undo);
     let reach = job.at.map_or(PartitionSet::NONE, |at| job.division.owned(at));
-    let (undo, receipt) = runner.run_alone(P::NAME, reach, job.undo, &mut body)?;
+    let (undo, receipt) = runner.run_alone(P::NAME, reach, job.undo, &mut body, &then)?;
     let reply = reply.ok_or_else(|| unsound("a fragment without a reply"))?;
     Ok(Ran { reply, undo, receipt })
 }
@@ -204,8 +201,7 @@ impl Divided {
 
     /// A number that names this partition, if the partition function gives one up to 65,535.
     pub fn number_in(&self, at: usize) -> Option<u32> {
-        let is_at = |number: &u32| self.partitions.of_value(&PartitionValue::Integer((*number).into())) == Ok(at);
-        (at as u32..=u16::MAX.into()).chain(0..at as u32).find(is_at)
+        number_in(&self.partitions, at)
     }
 
     /// The database whose procedures these are.
@@ -218,12 +214,7 @@ impl Divided {
     /// # Errors
     /// A table is not there; the partition function fails; no memory.
     pub fn fill(&self, from: &Database, at: usize) -> Result<(), TransactError> {
-        copy(from.engine(), self.database.engine(), &|definition, row| {
-            let Some(column) = definition.partition_column() else { return Ok(true) };
-            let value = value_of(&row[column.index()]);
-            let found = value.and_then(|value| self.partitions.of_value(&value).ok());
-            found.map(|found| found == at).ok_or_else(|| unsound(format!("a row of {} is nowhere", definition.name)))
-        })
+        fill(from.engine(), self.database.engine(), &self.partitions, at)
     }
 
     /// Copies the rows of a partition's database, this one, into another that is to have all; of what is everywhere only if `everywhere`.
@@ -269,8 +260,7 @@ impl Divided {
 
     /// Whether a procedure, by its number, may change anything.
     pub fn changes(&self, procedure: u16) -> bool {
-        let of = |found: &Procedure| found.entry.plan.operations.iter().any(|operation| operation.changes());
-        self.procedure(procedure).is_ok_and(of)
+        self.procedure(procedure).is_ok_and(|found| found.entry.plan.operations.iter().any(|one| one.changes()))
     }
 
     /// Runs a fragment in the database of a partition, of which this is a session, and commits. With `undo` it can be taken back. The result may
