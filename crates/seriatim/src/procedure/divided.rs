@@ -43,8 +43,7 @@ pub struct Ran {
     pub receipt: Receipt,
 }
 
-/// What is done in the transaction of a fragment, or of what takes one back, when it has come to its end: given what the fragment replaced, if that
-/// is noted. What it writes itself is not taken back with the fragment.
+/// Done at the end of the transaction of a fragment, or of what takes one back, with what the fragment replaced; it is not taken back with it.
 pub type Then<'t> = dyn Fn(&Tx, &Undo) -> Result<(), Abort> + 't;
 
 /// Nothing is done besides.
@@ -135,8 +134,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
     let then = |core: &mut TxCore, undo: &Undo| (job.then)(Tx::of_mut(core), undo);
     let reach = job.at.map_or(PartitionSet::NONE, |at| job.division.owned(at));
     let (undo, receipt) = runner.run_alone(P::NAME, reach, job.undo, &mut body, &then)?;
-    let reply = reply.ok_or_else(|| unsound("a fragment without a reply"))?;
-    Ok(Ran { reply, undo, receipt })
+    Ok(Ran { reply: reply.ok_or_else(|| unsound("a fragment without a reply"))?, undo, receipt })
 }
 
 /// A procedure of the set.
@@ -263,8 +261,7 @@ impl Divided {
         self.procedure(procedure).is_ok_and(|found| found.entry.plan.operations.iter().any(|one| one.changes()))
     }
 
-    /// Runs a fragment in the database of a partition, of which this is a session, and commits. With `undo` it can be taken back. The result may
-    /// not be durable yet.
+    /// Runs a fragment in the database of a partition, of which this is a session, and commits; it may not be durable yet. With `undo` it can be taken back.
     ///
     /// # Errors
     /// Those of the procedure. Nothing of the fragment stays.
@@ -292,8 +289,7 @@ impl Divided {
         undo: &Undo,
         then: &Then<'_>,
     ) -> Result<Receipt, TransactError> {
-        let then = |core: &TxCore| then(Tx::of(core), undo);
-        session.runner.undo(self.database.engine(), PartitionSet::one(at), undo, &then)
+        session.runner.undo(self.database.engine(), PartitionSet::one(at), undo, &|core| then(Tx::of(core), undo))
     }
 
     /// The result of a call that has run in all its partitions, of what they found; `session` is of any database of the procedures.
