@@ -92,7 +92,7 @@ fn out(owner: &mut HoldingOwner<Participant>) -> Vec<OwnerOutputOf<Participant>>
     let mut all = Vec::new();
     while owner.is_holding() {
         owner.owner().partition().divided().database().step();
-        all.extend(std::iter::from_fn(|| owner.next()));
+        all.extend(std::iter::from_fn(|| owner.take_output()));
     }
     all
 }
@@ -139,7 +139,7 @@ fn nothing_leaves_before_it_is_durable_and_numbers_outlive_their_owner() {
     let mut first = owner(&disk);
     out(&mut first);
     first.handle(call(5, 1));
-    assert!(first.next().is_none() && first.is_holding(), "it is not durable");
+    assert!(first.take_output().is_none() && first.is_holding(), "it is not durable");
     let answered = out(&mut first);
     assert!(matches!(&answered[..], [OwnerOutput::Reply { outcome: Outcome::Committed(_), .. }]), "{answered:?}");
     first.handle(multi(7, 2));
@@ -184,7 +184,7 @@ fn a_full_disk_ends_the_owner_and_nothing_that_was_answered_is_lost() {
         let step = || {
             running.handle(call(id.into(), id));
             running.owner().partition().divided().database().step();
-            std::iter::from_fn(|| running.next()).collect::<Vec<_>>()
+            std::iter::from_fn(|| running.take_output()).collect::<Vec<_>>()
         };
         match catch_unwind(AssertUnwindSafe(step)) {
             Ok(outputs) => {

@@ -131,7 +131,7 @@ impl<P: Partition> HoldingOwner<P> {
     ///
     /// # Panics
     /// As [`HoldingOwner::handle`].
-    pub fn next(&mut self) -> Option<OwnerOutputOf<P>> {
+    pub fn take_output(&mut self) -> Option<OwnerOutputOf<P>> {
         let partition = self.owner.partition();
         self.held.next(Fault::LeftEarly, || partition.durable())
     }
@@ -191,7 +191,7 @@ impl<C: Procedure> HoldingCoordinator<C> {
     ///
     /// # Panics
     /// As [`HoldingCoordinator::handle`].
-    pub fn next(&mut self) -> Option<CoordinatorOutputOf<C>> {
+    pub fn take_output(&mut self) -> Option<CoordinatorOutputOf<C>> {
         let journal = &self.journal;
         self.held.next(Fault::DecisionLeftEarly, || journal.as_ref().map_or(u64::MAX, |journal| journal.durable()))
     }

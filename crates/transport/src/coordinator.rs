@@ -118,7 +118,7 @@ impl<A: Application> CoordinatorRole<A> {
         loop {
             let step = catch_unwind(AssertUnwindSafe(|| {
                 message.take().into_iter().for_each(|message| coordinator.handle(message));
-                next = coordinator.next();
+                next = coordinator.take_output();
             }));
             step.map_err(|panic| said(&*panic))?;
             match next.take() {

@@ -144,7 +144,7 @@ impl<A: Application> Lives<A> {
     /// Keeps records and addresses messages, as far as they may leave; whether the owner has survived it.
     fn put_out(&mut self, recovers: bool) -> bool {
         while let Some(owner) = &mut self.owner {
-            match catch_unwind(AssertUnwindSafe(|| owner.next())) {
+            match catch_unwind(AssertUnwindSafe(|| owner.take_output())) {
                 Ok(Some(output)) => self.address(output),
                 Ok(None) => break,
                 Err(panic) => {

@@ -249,7 +249,7 @@ impl<A: Application> Port<A> {
     /// Puts out what may leave of what the client's own coordinator has put out; whether it holds something back.
     fn put_out(&mut self) -> bool {
         while let Coordinates::Own(own) = &mut self.coordinates {
-            match own.coordinator.next() {
+            match own.coordinator.take_output() {
                 None => return own.coordinator.is_holding(),
                 Some(CoordinatorOutput::Keep(_, record)) if self.options.records => own.records.push(record),
                 Some(CoordinatorOutput::Keep(..)) => {}

@@ -382,7 +382,7 @@ impl Open for DurableOwner {
     }
 
     fn next(&mut self) -> Option<Self::Output> {
-        HoldingOwner::next(self)
+        self.take_output()
     }
 
     fn is_holding(&self) -> bool {
@@ -452,7 +452,7 @@ impl Open for DurableCoordinator {
     }
 
     fn next(&mut self) -> Option<Self::Output> {
-        self.coordinator.next()
+        self.coordinator.take_output()
     }
 
     fn is_holding(&self) -> bool {
