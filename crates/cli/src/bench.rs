@@ -204,14 +204,20 @@ impl Home {
             std::fs::create_dir(&directory).map_err(|error| at(&directory, &error))?;
             return Ok(Some(Home { directory, is_temporary: true }));
         };
-        match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
-            Ok(false) => Err(Failure::Usage(format!(
-                "{} is not empty: name a new or empty directory for the benchmark's database",
-                directory.display()
-            ))),
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(at(directory, &error)),
-            _ => Ok(Some(Home { directory: directory.clone(), is_temporary: false })),
-        }
+        empty(directory)?;
+        Ok(Some(Home { directory: directory.clone(), is_temporary: false }))
+    }
+}
+
+/// Sees to it that a benchmark's directory is new or empty.
+pub(crate) fn empty(directory: &Path) -> Result<(), Failure> {
+    match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
+        Ok(false) => Err(Failure::Usage(format!(
+            "{} is not empty: name a new or empty directory for the benchmark's database",
+            directory.display()
+        ))),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(at(directory, &error)),
+        _ => Ok(()),
     }
 }
 

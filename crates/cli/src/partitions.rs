@@ -1,6 +1,7 @@
 //! `seriatim bench partitions`: partitions with one owner each, under the microbenchmark, TPC-C in plain arrays, or the declared procedures of
 //! any workload that can be divided. Its report has the fields of workloads' where they say the same.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
@@ -8,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 use seriatim_base::{say, talk};
-use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, declared, model as bench, on_threads, tpcc};
+use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, declared, model as measuring, on_threads, tpcc};
 use seriatim_partition::Scheme;
 use seriatim_partition::model::{self, Recommendation, Times};
 use seriatim_transport::Counts;
@@ -16,7 +17,7 @@ use seriatim_workload::{Entry, WORKLOADS};
 
 use crate::args::{format, is_json, number, seconds};
 use crate::machine::{self, Machine};
-use crate::{Failure, simulated};
+use crate::{Failure, bench, simulated};
 
 /// Most clients' threads.
 const THREADS_MAX: u32 = 100;
@@ -115,7 +116,7 @@ const ARRAYS: &str = "tpcc-arrays";
 const KEYS_ALONE: &str = "twelve-key";
 
 /// Which workload, and what only some have.
-fn workload() -> [Arg; 7] {
+fn workload() -> [Arg; 8] {
     let percent = |name, default, help| {
         let between = |text: &str| match text.parse() {
             Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
@@ -145,6 +146,10 @@ fn workload() -> [Arg; 7] {
             "Of a workload with declared procedures: one of the options that `seriatim bench WORKLOAD --help` shows; may be given \
              several times",
         ),
+        Arg::new("data").long("data").value_name("DIR").value_parser(value_parser!(PathBuf)).help(
+            "Of a workload with declared procedures: keep partitions, and what coordinators decide, in databases in this directory, which is \
+             new or empty; what is answered is durable",
+        ),
     ]
 }
 
@@ -166,8 +171,8 @@ fn check_workload(matches: &ArgMatches) -> Result<Which, Failure> {
     let of_keys = ["multi", "conflicts", "aborts", "rounds", "undo", "history"];
     let of_tpcc = ["warehouses", "transactions", "remote", "remote-payments", "scale"];
     let others: Vec<&str> = match &which {
-        Which::Keys => of_tpcc.into_iter().chain(["set"]).collect(),
-        Which::Arrays => of_keys.into_iter().chain(["set"]).collect(),
+        Which::Keys => of_tpcc.into_iter().chain(["set", "data"]).collect(),
+        Which::Arrays => of_keys.into_iter().chain(["set", "data"]).collect(),
         Which::Declared(entry) if entry.name == "tpcc" => of_keys.to_vec(),
         Which::Declared(_) => of_keys.into_iter().chain(of_tpcc).collect(),
     };
@@ -198,7 +203,21 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
         set(name, value)?;
     }
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
-    declared::Plan::of(plan, workload, 2).map_err(Failure::Run)
+    let data = matches.get_one::<PathBuf>("data").cloned();
+    if let Some(directory) = &data {
+        if matches.get_flag("simulate-cores") {
+            return Err(Failure::Usage("simulated cores have no disk: leave --data out".to_owned()));
+        }
+        if matches.get_one::<String>("scheme").is_some_and(|scheme| scheme == "auto") {
+            return Err(Failure::Usage(
+                "--scheme auto runs several times, and --data is of one run: name a scheme".to_owned(),
+            ));
+        }
+        bench::empty(directory)?;
+    }
+    let mut plan = declared::Plan::of(plan, workload, 2).map_err(Failure::Run)?;
+    plan.data = data;
+    Ok(plan)
 }
 
 /// What is run, as the arguments ask for it.
@@ -404,7 +423,7 @@ fn recommended(plan: &Plan, is_simulated: bool) -> Result<(Recommendation, Times
             String::new()
         })
     };
-    match (bench::measure(plan, &mut run), failed) {
+    match (measuring::measure(plan, &mut run), failed) {
         (_, Some(failure)) => Err(failure),
         (Err(what), None) => Err(Failure::Run(what)),
         (Ok(times), None) => Ok((model::recommend(&times, &plan.mix.of_model()), times)),
@@ -504,6 +523,7 @@ fn options_of_workload(plan: &Plan, which: &Which, matches: &ArgMatches) -> Valu
         "workload": text("workload"), "scheme": text("scheme"), "delay": real(matches, "delay"), "work": real(matches, "work"),
         "partitions": plan.transport.partitions, "clients": plan.clients, "client-threads": plan.transport.ports,
         "batch": plan.transport.batch_max, "keep-records": plan.transport.records,
+        "data": matches.get_one::<PathBuf>("data"),
         "set": matches.get_many::<String>("set").into_iter().flatten().collect::<Vec<_>>(),
     });
     if let (true, Some(fields)) = (is_tpcc, options.as_object_mut()) {

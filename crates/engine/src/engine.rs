@@ -512,6 +512,22 @@ impl Engine {
         self.inner.persistence.as_ref().map(Persistence::durable_epoch)
     }
 
+    /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
+    ///
+    /// # Errors
+    /// [`TransactError::LogStopped`]: nothing more becomes durable.
+    pub fn request_durable(&self, epoch: Epoch) -> Result<(), TransactError> {
+        let Some(persistence) = &self.inner.persistence else { return Ok(()) };
+        let log = persistence.log();
+        if log.durable().is_stopped() {
+            return Err(self.inner.log_stopped());
+        }
+        if persistence.durable_epoch() < epoch {
+            log.request(epoch);
+        }
+        Ok(())
+    }
+
     /// Whether a power cut takes back neither the transaction nor what it read.
     pub fn is_durable(&self, receipt: &Receipt) -> bool {
         self.durable_epoch().is_some_and(|durable| receipt.epoch() <= durable)

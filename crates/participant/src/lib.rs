@@ -4,6 +4,7 @@
 //! everywhere. Its owner alone uses it. What a fragment runs there is said in [`seriatim::procedure::divided`]; how fragments of transactions are
 //! ordered, in the crate `partition`. Between them stands this, which knows neither threads nor networks:
 //!
+//! - `books`: what survives the process beside the data, in tables of the same databases, whose log, checkpoints and recovery are the engine's;
 //! - [`Participant`] is the [`Partition`]: it runs fragments, each in a transaction of its own that is committed at once, and takes them back by
 //!   other transactions, from what they replaced;
 //! - [`Program`] is the [`Procedure`](seriatim_partition::Procedure): rounds of fragments, and the result from what they found.
@@ -20,19 +21,28 @@
 //! explain; it goes on from its records. (e) The footprint is that of the arguments, with a lock on all rows of a
 //! table in the partition's value where they do not tell keys, and on everything where the footprint ends early or panics.
 
+mod books;
 mod program;
 
 use std::fmt;
 use std::time::Duration;
 
-use seriatim::procedure::divided::{Divided, Fragment, Lock, Reply, Undo};
+use seriatim::procedure::divided::{Divided, Fragment, Lock, NOTHING, Reply, Undo};
 use seriatim::{Session, TransactError, TransactionOptions};
-use seriatim_partition::{LockMode, Partition, PartitionId, TransactionId};
+use seriatim_partition::{Fault, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId, is_injected};
 
+use books::{OwnerBooks, durable, until};
+
+pub use books::{Refused, Role, begin, coordinator};
 pub use program::{Caller, Program, single};
 
 /// Fragments after which the database's helpers have a turn: memory that nobody can reach is used again then.
 const STEP_INTERVAL: u64 = 256;
+
+/// Whether helpers have a turn, and after how many fragments.
+fn interval(steps: bool) -> Option<u64> {
+    steps.then_some(STEP_INTERVAL)
+}
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,8 +99,27 @@ pub struct Participant {
     session: Session,
     at: usize,
     fragments: Fragments,
-    /// Whether the database has no threads of its own, and its helpers are run here.
-    steps: bool,
+    /// If the database has no threads of its own, its helpers are run here, each time after so many fragments.
+    steps: Option<u64>,
+    /// What is kept of its transactions, if it is durable.
+    books: Option<OwnerBooks>,
+    /// For its owner, when that begins.
+    left: Option<Left<Participant>>,
+}
+
+/// What takes a fragment back.
+#[derive(Debug)]
+pub struct Taken {
+    undo: Undo,
+    /// Where it stands in the books: of which transaction, whether it is all of it, and its place.
+    kept: Option<(TransactionId, bool, u64)>,
+}
+
+impl Taken {
+    /// How many writes are taken back.
+    pub fn writes(&self) -> usize {
+        self.undo.len()
+    }
 }
 
 impl Participant {
@@ -107,7 +136,29 @@ impl Participant {
         let mut session = divided.database().session();
         // How long one takes is not a matter of its work.
         session.set_options(TransactionOptions::new().age_max(Duration::MAX));
-        Ok(Participant { divided, session, at: at.0 as usize, fragments: Fragments::default(), steps })
+        let (at, fragments, steps) = (at.0 as usize, Fragments::default(), interval(steps));
+        Ok(Participant { divided, session, at, fragments, steps, books: None, left: None })
+    }
+
+    /// As [`Participant::new`], of a partition on disk: a database that was begun ([`begin`]), in whichever state it was left. It keeps what its owner needs to
+    /// go on. What had not voted is taken back.
+    ///
+    /// # Errors
+    /// The database is none of this partition, of as many partitions and of these procedures; it fails.
+    pub fn open(divided: Divided, at: PartitionId, callers: u64, steps: bool) -> Result<Participant, Refused> {
+        let mut participant = Participant::new(divided, at, callers, steps).map_err(Refused::Procedures)?;
+        let (books, left) = OwnerBooks::open(&participant.divided, &mut participant.session, at)?;
+        (participant.books, participant.left) = (Some(books), Some(left));
+        Ok(participant)
+    }
+
+    fn fail(&self, error: &TransactError) -> ! {
+        panic!("the database of partition {} fails: {error}", self.at)
+    }
+
+    /// Lets the helpers have a turn after so many fragments, if they are run here.
+    pub fn set_step_interval(&mut self, fragments: u64) {
+        self.steps = self.steps.map(|_| fragments.max(1));
     }
 
     /// Its procedures, and its database.
@@ -122,18 +173,42 @@ impl Participant {
 
     /// # Panics
     /// If the database fails, and not the procedure.
-    fn run(&mut self, work: &Fragment, undo: bool) -> Result<(Reply, Undo), TransactError> {
-        let ran = self.divided.run(&mut self.session, self.at, work, undo);
-        if let Err(error) = &ran
-            && !is_of_the_work(error)
-        {
-            panic!("the database of partition {} fails: {error}", self.at);
-        }
+    fn run(
+        &mut self,
+        transaction: TransactionId,
+        work: &Fragment,
+        undo: bool,
+    ) -> Result<(Reply, Taken), TransactError> {
+        let apart = is_injected(Fault::UndoApart);
+        // What changes nothing, and is not taken back, leaves no trace.
+        let books = self.books.as_ref().filter(|_| undo || self.divided.changes(work.procedure));
+        let ran = match books {
+            Some(books) if !apart => self.divided.run(&mut self.session, self.at, work, undo, &|tx, noted| {
+                books.note(tx, transaction, work, undo.then_some(noted))
+            }),
+            _ => self.divided.run(&mut self.session, self.at, work, undo, NOTHING),
+        };
         self.fragments.ran += u64::from(ran.is_ok());
-        if self.steps && self.fragments.ran.is_multiple_of(STEP_INTERVAL) {
+        if self.steps.is_some_and(|interval| self.fragments.ran.is_multiple_of(interval)) {
             self.divided.database().step();
         }
-        ran
+        let ran = match ran {
+            Ok(ran) => ran,
+            Err(error) if is_of_the_work(&error) => return Err(error),
+            Err(error) => self.fail(&error),
+        };
+        let mut kept = None;
+        if let Some(books) = &mut self.books {
+            books.newest = books.newest.max(ran.receipt.epoch());
+            if apart {
+                self.divided.database().step();
+                let note = |tx: &_, _: &_| books.note(tx, transaction, work, undo.then_some(&ran.undo));
+                let noted = self.divided.undo(&mut self.session, self.at, &Undo::default(), &note);
+                noted.expect("the mistake is made");
+            }
+            kept = undo.then(|| books.noted(transaction, work.round.is_none()));
+        }
+        Ok((ran.reply, Taken { undo: ran.undo, kept }))
     }
 }
 
@@ -141,25 +216,60 @@ impl Partition for Participant {
     type Work = Fragment;
     type Reply = Reply;
     type Abort = TransactError;
-    type Undo = Undo;
+    type Undo = Taken;
     type Key = Vec<u8>;
 
-    fn execute(&mut self, _: TransactionId, work: &Fragment) -> Result<(Reply, Undo), TransactError> {
-        self.run(work, true)
+    fn execute(&mut self, id: TransactionId, work: &Fragment) -> Result<(Reply, Taken), TransactError> {
+        self.run(id, work, true)
     }
 
     /// What fails is rolled back: nothing has to be kept to take it back.
-    fn execute_without_undo(&mut self, _: TransactionId, work: &Fragment) -> Result<Reply, TransactError> {
-        self.run(work, false).map(|(reply, _)| reply)
+    fn execute_without_undo(&mut self, id: TransactionId, work: &Fragment) -> Result<Reply, TransactError> {
+        self.run(id, work, false).map(|(reply, _)| reply)
     }
 
-    fn undo(&mut self, undo: Undo) {
-        let undone = self.divided.undo(&mut self.session, self.at, &undo);
-        undone.unwrap_or_else(|error| panic!("a fragment cannot be taken back: {error}"));
+    fn execute_alone(&mut self, id: TransactionId, work: &Fragment, _: bool) -> Result<Reply, TransactError> {
+        self.execute_without_undo(id, work)
+    }
+
+    fn undo(&mut self, Taken { undo, kept }: Taken) {
+        let books = self.books.as_ref().zip(kept);
+        let undone = match books {
+            None => self.divided.undo(&mut self.session, self.at, &undo, NOTHING),
+            Some((books, (_, _, place))) => {
+                self.divided.undo(&mut self.session, self.at, &undo, &|tx, _| books.undo(tx, place))
+            }
+        };
+        let receipt = undone.unwrap_or_else(|error| panic!("a fragment cannot be taken back: {error}"));
+        if let Some((books, kept)) = self.books.as_mut().zip(kept) {
+            books.newest = books.newest.max(receipt.epoch());
+            books.end(kept, false);
+        }
         self.fragments.undone += 1;
     }
 
-    fn forget(&mut self, _: Undo) {}
+    fn forget(&mut self, Taken { kept, .. }: Taken) {
+        if let Some((books, kept)) = self.books.as_mut().zip(kept) {
+            books.end(kept, true);
+        }
+    }
+
+    fn keep(&mut self, records: Vec<OwnerRecord<Fragment>>) -> u64 {
+        let Some(books) = &mut self.books else { return 0 };
+        records.iter().for_each(|record| books.keep(record));
+        match books.write(&self.divided, &mut self.session, self.at) {
+            Ok(()) => until(self.divided.database(), books.newest),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        durable(self.divided.database())
+    }
+
+    fn left(&mut self) -> Option<Left<Participant>> {
+        self.left.take()
+    }
 
     fn footprint(&self, work: &Fragment, locks: &mut Vec<(Vec<u8>, LockMode)>) {
         let mut all = Vec::new();

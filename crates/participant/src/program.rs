@@ -40,7 +40,7 @@ impl std::fmt::Debug for Caller {
 }
 
 /// The numbers of the bits that are set.
-fn numbers(mut bits: u64) -> impl Iterator<Item = PartitionId> {
+pub(crate) fn numbers(mut bits: u64) -> impl Iterator<Item = PartitionId> {
     std::iter::from_fn(move || {
         let next = PartitionId(bits.trailing_zeros());
         bits &= bits.wrapping_sub(1);

@@ -2,7 +2,6 @@
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(unreachable_pub, reason = "the feature `canary` shows it")]
 pub enum Fault {
     /// A speculated fragment's response does not say what it depends on.
     DependencyLost,
@@ -28,10 +27,19 @@ pub enum Fault {
     LateNoticeTaken,
     /// An owner undoes what has voted when the coordinator goes down.
     VotedUndone,
+    /// What takes a fragment back is kept in a transaction of its own, after the fragment's.
+    UndoApart,
+    /// A durable owner does not know after a restart what it has voted for.
+    VotesForgotten,
+    /// What a durable owner puts out leaves before that on which it rests is durable.
+    LeftEarly,
+    /// Decisions of a durable coordinator leave before they are durable.
+    DecisionLeftEarly,
 }
 
+/// Whether this mistake is to be made here.
 #[cfg(not(any(test, feature = "canary")))]
-pub(crate) const fn is_injected(_: Fault) -> bool {
+pub const fn is_injected(_: Fault) -> bool {
     false
 }
 
@@ -46,7 +54,8 @@ pub fn inject(fault: Option<Fault>) {
     INJECTED.set(fault);
 }
 
+/// Whether this mistake is to be made here.
 #[cfg(any(test, feature = "canary"))]
-pub(crate) fn is_injected(fault: Fault) -> bool {
+pub fn is_injected(fault: Fault) -> bool {
     INJECTED.get() == Some(fault)
 }

@@ -16,7 +16,8 @@
 //!    has committed. The request to prepare travels with the last fragment.
 //! 4. `owner`: runs fragments as its [`Scheme`] allows. `owner/blocking`, `owner/speculation` and `owner/locking` are the schemes;
 //!    each says why it is serializable, and what can wait.
-//! 5. [`model`]: which scheme to take.
+//! 5. `holding`: what was put out and waits until it may leave, where partitions and coordinators keep their own state.
+//! 6. [`model`]: which scheme to take.
 //!
 //! # What is promised
 //!
@@ -26,7 +27,8 @@
 //! # Crashes
 //!
 //! Owners and coordinators may die between any two outputs; what they have put out after a record that was not kept is
-//! lost with them. [`Owner::recover`] and [`Coordinator::recover`] go on from the records. Then what was answered is there, and each
+//! lost with them. [`Owner::recover`] and [`Coordinator::recover`] go on from the records, [`Owner::resume`] from what a partition has kept itself
+//! ([`Partition::left`]). Then what was answered is there, and each
 //! transaction is there at all of its partitions or at none.
 //!
 //! Each restart is a new life, which whoever carries messages numbers. It tells coordinators which life of a partition has
@@ -43,7 +45,8 @@
 //! - **No limits on queues.** What waits at an owner or is speculated there, and what is pending at a coordinator, grows with what is sent; a chain of
 //!   aborts takes quadratic time, and when a response becomes void the coordinator's stack grows with the chain that rests on it. Whoever carries
 //!   messages has to bound what is under way; `transport` does.
-//! - **Logs do not get shorter.** There is no checkpoint of an owner that has something undecided, and none of a coordinator.
+//! - **Logs do not get shorter** where they are lists of records. There is no checkpoint of an owner that has something undecided, and none of a coordinator; a
+//!   partition that keeps its own state, and a [`Journal`], see to theirs.
 //! - **Nothing can be cancelled from outside.** A procedure may have endless rounds, and a client that is gone is not noticed.
 //! - **A notice is all that there is.** Without [`ToOwner::CoordinatorDown`] what a dead coordinator has begun stays until it has recovered. An owner that was
 //!   down itself when the notice came has to be told again. A coordinator that never recovers holds what has voted for ever; one that
@@ -59,6 +62,7 @@
 
 mod coordinator;
 mod fault;
+mod holding;
 mod lives;
 mod message;
 pub mod model;
@@ -72,14 +76,17 @@ mod scheme;
 mod tests;
 
 #[cfg(feature = "canary")]
-pub use fault::{Fault, inject};
+pub use fault::inject;
+#[doc(hidden)]
+pub use fault::{Fault, is_injected};
 
 pub use coordinator::{Coordinator, CoordinatorOutput, MessageOf, OutputOf as CoordinatorOutputOf};
+pub use holding::{HoldingCoordinator, HoldingOwner, Journal};
 pub use message::{
     Call, ClientId, Conflict, CoordinatorId, Decision, Fragment, FromCoordinator, FromOwner, Misuse, Outcome,
     PartitionId, Refusal, Response, ToCoordinator, ToOwner, TransactionId,
 };
-pub use owner::{Options, OutputOf as OwnerOutputOf, Owner, OwnerOutput};
+pub use owner::{Left, Options, OutputOf as OwnerOutputOf, Owner, OwnerOutput, Unfinished};
 pub use partition::{LockMode, Partition};
 pub use procedure::{Next, Part, Procedure};
 pub use record::{CoordinatorRecord, Kept, OwnerRecord};

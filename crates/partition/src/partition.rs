@@ -1,6 +1,6 @@
 //! What a partition is to its owner: fragments run on it, and are taken back.
 
-use crate::TransactionId;
+use crate::{Left, OwnerRecord, TransactionId};
 
 /// The data of one partition, and what runs on it. The owner calls it from one thread, one call at a time.
 ///
@@ -52,11 +52,55 @@ pub trait Partition {
         Ok(reply)
     }
 
+    /// Runs a single-partition transaction that finds nothing undecided, and that nobody will ask to take back. Where a fragment that fails leaves
+    /// nothing without undo, none has to be kept: then an implementation does as if nothing may fail.
+    ///
+    /// # Errors
+    /// As [`Partition::execute`].
+    fn execute_alone(
+        &mut self,
+        transaction: TransactionId,
+        work: &Self::Work,
+        may_abort: bool,
+    ) -> Result<Self::Reply, Self::Abort> {
+        if !may_abort {
+            return self.execute_without_undo(transaction, work);
+        }
+        let (reply, undo) = self.execute(transaction, work)?;
+        self.forget(undo);
+        Ok(reply)
+    }
+
     /// Takes a fragment back; see (c).
     fn undo(&mut self, undo: Self::Undo);
 
     /// Says that a fragment will not be taken back.
     fn forget(&mut self, undo: Self::Undo);
+
+    /// Keeps what its owner's records say, beside what it keeps of fragments itself. Asked after each message, with the records that followed from it; a
+    /// number, which never falls: what it has done so far is durable when [`Partition::durable`] has reached that. One that keeps nothing is not asked.
+    ///
+    /// # Panics
+    /// If it can keep nothing any more: its owner ends, as in a crash.
+    fn keep(&mut self, _records: Vec<OwnerRecord<Self::Work>>) -> u64 {
+        0
+    }
+
+    /// Up to which number what it has done is durable.
+    ///
+    /// # Panics
+    /// If nothing will become durable any more.
+    fn durable(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// What there is of transactions when its owner begins, if it keeps that itself; asked once.
+    fn left(&mut self) -> Option<Left<Self>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// Appends what the fragment locks under `locking`, in the order in which it asks for it. A key may be there several times.
     fn footprint(&self, work: &Self::Work, locks: &mut Vec<(Self::Key, LockMode)>);

@@ -222,6 +222,14 @@ impl Database {
         self.engine.durable_epoch()
     }
 
+    /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
+    ///
+    /// # Errors
+    /// [`TransactError::LogStopped`]: nothing more becomes durable.
+    pub fn request_durable(&self, epoch: Epoch) -> Result<(), TransactError> {
+        self.engine.request_durable(epoch)
+    }
+
     /// Whether a power cut takes back neither the transaction nor what it read. For [`Durability::Async`](crate::Durability), where
     /// receipts are given before; never in memory.
     ///

@@ -2,24 +2,30 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use seriatim_base::clock::Instant;
 use seriatim_partition::{
-    Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, CoordinatorRecord, MessageOf, PartitionId,
+    Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, HoldingCoordinator, MessageOf, PartitionId,
     ToOwner, TransactionId,
 };
 
 use crate::channel::{Found, Inbox};
 use crate::outbox::Outbox;
-use crate::owner::{Counts, said};
+use crate::owner::{Counts, LOOK, said};
 use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort};
 
 /// There is one.
 pub(crate) const ID: CoordinatorId = CoordinatorId(0);
 
+/// Begins the next life of a coordinator that keeps its records itself; which of its lives it is.
+pub type Begin<A> =
+    Arc<dyn Fn(CoordinatorId) -> (HoldingCoordinator<<A as Application>::Procedure>, u64) + Send + Sync>;
+
 /// The coordinator, for the thread or simulated core that is to run it.
 pub struct CoordinatorRole<A: Application> {
     pub(crate) options: Options,
+    pub(crate) begin: Option<Begin<A>>,
     pub(crate) inbox: Inbox<ToCoordinator<A>>,
     pub(crate) owners: Outbox<ToOwnerOf<A>>,
     pub(crate) ports: Outbox<ToPort<A>>,
@@ -43,42 +49,55 @@ impl<A: Application> CoordinatorRole<A> {
     pub fn run(mut self) -> CoordinatorEnd {
         let count = self.options.partitions;
         let partitions = || (0..count).map(PartitionId);
-        let mut coordinator = Coordinator::new(ID, partitions());
-        let (mut left, mut gone, mut life) = (0, BTreeSet::new(), 0);
+        let (mut coordinator, mut life) = match &self.begin {
+            Some(begin) => begin(ID),
+            None => (HoldingCoordinator::of(Coordinator::new(ID, partitions()), None, Vec::new()), 0),
+        };
+        let (mut left, mut gone) = (0, BTreeSet::new());
         let mut end = CoordinatorEnd::default();
-        let (mut batch, mut out) = (VecDeque::new(), Vec::new());
-        let began = Instant::now();
-        while left < self.options.ports || !coordinator.is_idle_without(&gone) {
-            if self.inbox.receive(&mut batch, self.options.batch_max.max(1), None) == Found::Closed {
+        let (mut batch, began) = (VecDeque::new(), Instant::now());
+        while left < self.options.ports || coordinator.is_holding() || !coordinator.coordinator().is_idle_without(&gone)
+        {
+            let look = coordinator.is_holding().then(|| Instant::now().after(LOOK));
+            if self.inbox.receive(&mut batch, self.options.batch_max.max(1), look) == Found::Closed {
                 break;
             }
             end.counts.batches += 1;
             end.counts.messages += batch.len() as u64;
-            while let Some(message) = batch.pop_front() {
+            // What was held is looked at also if there are no messages.
+            for message in batch.drain(..).map(Some).chain([None]) {
                 let message = match message {
-                    ToCoordinator::Message(message) => message,
-                    ToCoordinator::Left => {
+                    Some(ToCoordinator::Message(message)) => Some(message),
+                    Some(ToCoordinator::Left) => {
                         left += 1;
                         continue;
                     }
-                    ToCoordinator::Gone(partition) => {
+                    Some(ToCoordinator::Gone(partition)) => {
                         gone.insert(partition);
                         continue;
                     }
+                    None => None,
                 };
-                if let Err(panic) = handle(&mut coordinator, message, &mut out) {
+                if let Err(panic) = self.handle(&mut coordinator, message, &mut end) {
                     end.panics.push(panic);
-                    out.clear();
                     self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator: ID, life });
                     self.ports.put_all(|| ToPort::CoordinatorDown);
-                    life += 1;
-                    let records = end.records.iter().cloned();
-                    let next = Coordinator::recover(ID, life, records, partitions(), &mut out);
+                    let (next, new) = match &self.begin {
+                        Some(begin) => begin(ID),
+                        None => {
+                            let (mut out, records) = (Vec::new(), end.records.iter().cloned());
+                            let next = Coordinator::recover(ID, life + 1, records, partitions(), &mut out);
+                            (HoldingCoordinator::of(next, None, out), life + 1)
+                        }
+                    };
+                    life = new;
                     let ended = std::mem::replace(&mut coordinator, next);
                     // It may panic again where it had panicked, or in other procedures of the same kind.
                     let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
+                    if let Err(panic) = self.handle(&mut coordinator, None, &mut end) {
+                        end.panics.push(panic);
+                    }
                 }
-                self.put_out(&mut out, &mut end);
             }
             self.owners.flush();
             self.ports.flush();
@@ -88,26 +107,34 @@ impl<A: Application> CoordinatorRole<A> {
         end
     }
 
-    fn put_out(&mut self, out: &mut Vec<CoordinatorOutputOf<A::Procedure>>, end: &mut CoordinatorEnd) {
-        for output in out.drain(..) {
-            match output {
-                CoordinatorOutput::Keep(_, record) if self.options.records => end.records.push(record),
-                CoordinatorOutput::Keep(..) => {}
-                CoordinatorOutput::Send { to, message } => self.owners.put(to.0, ToOwner::Coordinator(message)),
-                CoordinatorOutput::Reply { transaction, outcome } => {
+    /// Has the coordinator handle a message, if there is one, and puts out what may leave. Should it panic, what it had put out does not leave.
+    fn handle(
+        &mut self,
+        coordinator: &mut HoldingCoordinator<A::Procedure>,
+        message: Option<MessageOf<A::Procedure>>,
+        end: &mut CoordinatorEnd,
+    ) -> Result<(), String> {
+        let (mut next, mut message) = (None, message);
+        loop {
+            let step = catch_unwind(AssertUnwindSafe(|| {
+                message.take().into_iter().for_each(|message| coordinator.handle(message));
+                next = coordinator.take_output();
+            }));
+            step.map_err(|panic| said(&*panic))?;
+            match next.take() {
+                None => return Ok(()),
+                Some(CoordinatorOutput::Keep(_, record)) if self.options.records => end.records.push(record),
+                Some(CoordinatorOutput::Keep(..)) => {}
+                Some(CoordinatorOutput::Send { to, message }) => {
+                    self.owners.put(to.0, ToOwner::Coordinator(message));
+                }
+                Some(CoordinatorOutput::Reply { transaction, outcome }) => {
                     self.ports.put(transaction.client.0, ToPort::Multi(transaction, outcome));
                 }
-                CoordinatorOutput::Broken { transaction, partition } => end.broken.push((transaction, partition)),
+                Some(CoordinatorOutput::Broken { transaction, partition }) => {
+                    end.broken.push((transaction, partition));
+                }
             }
         }
     }
-}
-
-/// Has the coordinator handle a message. Should it panic, what it had put out does not leave.
-fn handle<C: seriatim_partition::Procedure>(
-    coordinator: &mut Coordinator<C>,
-    message: MessageOf<C>,
-    out: &mut Vec<CoordinatorOutputOf<C>>,
-) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(|| coordinator.handle(message, out))).map_err(|panic| said(&*panic))
 }

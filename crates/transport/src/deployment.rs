@@ -7,7 +7,7 @@ use seriatim_base::thread::{self, JoinHandle};
 use seriatim_partition::PartitionId;
 
 use crate::channel::{Inbox, inbox};
-use crate::coordinator::{CoordinatorEnd, CoordinatorRole};
+use crate::coordinator::{Begin, CoordinatorEnd, CoordinatorRole};
 use crate::outbox::Outbox;
 use crate::owner::{OwnerEnd, OwnerRole, said};
 use crate::port::Port;
@@ -38,13 +38,25 @@ pub struct Running<A: Application> {
 }
 
 /// Connects everybody. `make` makes a partition in the state in which it begins: also when its owner has panicked, and the records are run again
-/// on it.
+/// on it. One that keeps its own state is made as it was left.
 ///
 /// # Panics
 /// If there is no partition, or no client.
 pub fn deploy<A: Application>(
     options: &Options,
     make: impl Fn(PartitionId) -> A::Partition + Send + Sync + 'static,
+) -> Deployment<A> {
+    deploy_with(options, make, None)
+}
+
+/// As [`deploy`], with coordinators that keep their records themselves: `begin` begins the next life of one, and says which it is, from 1.
+///
+/// # Panics
+/// As [`deploy`].
+pub fn deploy_with<A: Application>(
+    options: &Options,
+    make: impl Fn(PartitionId) -> A::Partition + Send + Sync + 'static,
+    begin: Option<Begin<A>>,
 ) -> Deployment<A> {
     assert!(options.partitions > 0 && options.ports > 0, "there is at least one partition, and one client");
     let make: crate::owner::Make<A> = Arc::new(make);
@@ -61,6 +73,7 @@ pub fn deploy<A: Application>(
     let from_coordinator = has_coordinator.then(|| (to_owners(), to_ports()));
     let coordinator = coordinates.zip(from_coordinator).map(|(inbox, (owners, ports))| CoordinatorRole {
         options: options.clone(),
+        begin: begin.clone(),
         inbox,
         owners,
         ports,
@@ -74,7 +87,7 @@ pub fn deploy<A: Application>(
         coordinator,
     };
     let port = |((number, inbox), (owners, coordinator)): ((u32, _), (_, _))| {
-        Port::new(number, options, inbox, owners, coordinator)
+        Port::new(number, options, begin.as_ref(), inbox, owners, coordinator)
     };
     Deployment {
         owners: (0..).zip(of_owners).zip(from_owners).map(owner).collect(),

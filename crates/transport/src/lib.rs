@@ -56,8 +56,8 @@ mod tests;
 
 use seriatim_partition::{FromOwner, MessageOf, Outcome, Partition, PartitionId, Procedure, ToOwner, TransactionId};
 
-pub use coordinator::{CoordinatorEnd, CoordinatorRole};
-pub use deployment::{Deployment, Ends, Running, deploy};
+pub use coordinator::{Begin, CoordinatorEnd, CoordinatorRole};
+pub use deployment::{Deployment, Ends, Running, deploy, deploy_with};
 #[cfg(any(test, feature = "canary"))]
 pub use fault::Fault;
 pub use options::{Costs, Options};

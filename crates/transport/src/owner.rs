@@ -9,7 +9,7 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::panic_text;
 use seriatim_partition::{
-    CoordinatorId, FromCoordinator, Outcome, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId,
+    CoordinatorId, FromCoordinator, HoldingOwner, Outcome, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId,
     ToCoordinator as ToMachine, ToOwner,
 };
 
@@ -17,7 +17,10 @@ use crate::channel::{Found, Inbox};
 use crate::outbox::Outbox;
 use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
 
-/// Makes the partition of this number in the state in which it begins.
+/// How long a role that holds something back sleeps until it looks whether that is durable.
+pub(crate) const LOOK: Duration = Duration::from_micros(100);
+
+/// Makes the partition of this number in the state in which it begins, or goes on.
 pub(crate) type Make<A> = Arc<dyn Fn(PartitionId) -> <A as Application>::Partition + Send + Sync>;
 
 /// An owner, for the thread or simulated core that is to run it.
@@ -61,11 +64,12 @@ pub struct OwnerEnd<A: Application> {
 /// An owner while it runs.
 struct Lives<A: Application> {
     role: OwnerRole<A>,
-    owner: Option<Owner<A::Partition>>,
+    owner: Option<HoldingOwner<A::Partition>>,
     life: u64,
+    /// Whether the partition keeps its own state.
+    keeps: bool,
     records: Vec<OwnerRecord<WorkOf<A>>>,
     panics: Vec<String>,
-    out: Vec<OwnerOutputOf<A::Partition>>,
 }
 
 impl<A: Application> OwnerRole<A> {
@@ -76,16 +80,18 @@ impl<A: Application> OwnerRole<A> {
 
     /// Runs until all clients, and the coordinator, are gone.
     pub fn run(self) -> OwnerEnd<A> {
-        let owner = Owner::new(self.id, (self.make)(self.id), &self.options.of_owners());
         let (batch_max, tick) = (self.options.batch_max.max(1), self.options.tick);
         let mut counts = Counts::default();
         let mut lives =
-            Lives { role: self, owner: Some(owner), life: 0, records: Vec::new(), panics: Vec::new(), out: Vec::new() };
+            Lives { role: self, owner: None, life: 0, keeps: false, records: Vec::new(), panics: Vec::new() };
+        lives.live(lives.begin());
         let (mut batch, mut ticks, began) = (VecDeque::new(), None, Instant::now());
         loop {
-            let wants_ticks = lives.owner.as_ref().is_some_and(Owner::wants_ticks);
+            let wants_ticks = lives.owner.as_ref().is_some_and(|owner| owner.owner().wants_ticks());
             ticks = if wants_ticks { ticks.or_else(|| Some(Instant::now().after(tick))) } else { None };
-            let found = lives.role.inbox.receive(&mut batch, batch_max, ticks);
+            let look = lives.owner.as_ref().filter(|owner| owner.is_holding()).map(|_| Instant::now().after(LOOK));
+            let until = ticks.into_iter().chain(look).min();
+            let found = lives.role.inbox.receive(&mut batch, batch_max, until);
             if ticks.is_some_and(|due| due <= Instant::now()) {
                 ticks = None;
                 batch.push_back(ToOwner::Tick);
@@ -109,12 +115,13 @@ impl<A: Application> OwnerRole<A> {
                     batch.push_front(notice);
                 }
             }
+            lives.put_out(true);
             lives.flush();
         }
         counts.sleeps = lives.role.inbox.sleeps;
         counts.busy = began.elapsed().saturating_sub(lives.role.inbox.slept);
         let Lives { role, owner, records, panics, .. } = lives;
-        OwnerEnd { id: role.id, owner, records, panics, counts }
+        OwnerEnd { id: role.id, owner: owner.map(HoldingOwner::into_owner), records, panics, counts }
     }
 }
 
@@ -125,12 +132,8 @@ impl<A: Application> Lives<A> {
             self.refuse(message);
             return true;
         };
-        let out = &mut self.out;
-        match catch_unwind(AssertUnwindSafe(|| owner.handle(message, out))) {
-            Ok(()) => {
-                self.put_out();
-                true
-            }
+        match catch_unwind(AssertUnwindSafe(|| owner.handle(message))) {
+            Ok(()) => self.put_out(recovers),
             Err(panic) => {
                 self.die(&*panic, recovers);
                 false
@@ -138,20 +141,32 @@ impl<A: Application> Lives<A> {
         }
     }
 
-    /// Keeps records and addresses messages.
-    fn put_out(&mut self) {
-        for output in self.out.drain(..) {
-            match output {
-                OwnerOutput::Keep(_, record) => self.records.push(record),
-                OwnerOutput::Reply { transaction, outcome } => {
-                    self.role.ports.put(transaction.client.0, ToPort::Single(transaction, outcome));
+    /// Keeps records and addresses messages, as far as they may leave; whether the owner has survived it.
+    fn put_out(&mut self, recovers: bool) -> bool {
+        while let Some(owner) = &mut self.owner {
+            match catch_unwind(AssertUnwindSafe(|| owner.take_output())) {
+                Ok(Some(output)) => self.address(output),
+                Ok(None) => break,
+                Err(panic) => {
+                    self.die(&*panic, recovers);
+                    return false;
                 }
-                OwnerOutput::Send { to, message } if self.role.coordinator.len() == 0 => {
-                    self.role.ports.put(to.0, ToPort::Owner(message));
-                }
-                OwnerOutput::Send { to, message } => {
-                    self.role.coordinator.put(to.0, ToCoordinator::Message(ToMachine::Owner(message)));
-                }
+            }
+        }
+        true
+    }
+
+    fn address(&mut self, output: OwnerOutputOf<A::Partition>) {
+        match output {
+            OwnerOutput::Keep(_, record) => self.records.push(record),
+            OwnerOutput::Reply { transaction, outcome } => {
+                self.role.ports.put(transaction.client.0, ToPort::Single(transaction, outcome));
+            }
+            OwnerOutput::Send { to, message } if self.role.coordinator.len() == 0 => {
+                self.role.ports.put(to.0, ToPort::Owner(message));
+            }
+            OwnerOutput::Send { to, message } => {
+                self.role.coordinator.put(to.0, ToCoordinator::Message(ToMachine::Owner(message)));
             }
         }
     }
@@ -164,7 +179,6 @@ impl<A: Application> Lives<A> {
     /// What the message that panicked had put out is lost, and so is the partition; others are told, and a new life begins if it can.
     fn die(&mut self, panic: &(dyn Any + Send), recovers: bool) {
         self.panics.push(said(panic));
-        self.out.clear();
         // A partition that is half changed may panic again.
         let owner = self.owner.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(owner)));
@@ -173,38 +187,54 @@ impl<A: Application> Lives<A> {
         self.role.ports.put_all(|| ToPort::PartitionDown { partition, life });
         self.flush();
         self.life += 1;
-        let recovered = if self.role.options.records && recovers {
+        let recovered = if (self.role.options.records || self.keeps) && recovers {
             catch_unwind(AssertUnwindSafe(|| self.recover()))
         } else {
             return self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
         };
         match recovered {
-            Ok((owner, out)) => {
-                self.owner = Some(owner);
-                self.out = out;
-                self.put_out();
+            Ok(owner) => {
+                self.live(owner);
+                self.put_out(false);
             }
             Err(panic) => {
-                self.panics.push(format!("while its records were run again: {}", said(&*panic)));
+                self.panics.push(format!("while it recovered: {}", said(&*panic)));
                 self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
             }
         }
     }
 
-    fn recover(&self) -> (Owner<A::Partition>, Vec<OwnerOutputOf<A::Partition>>) {
+    fn live(&mut self, owner: HoldingOwner<A::Partition>) {
+        (self.life, self.keeps) = (owner.life(), owner.keeps());
+        self.owner = Some(owner);
+    }
+
+    fn coordinators(&self) -> impl Iterator<Item = CoordinatorId> + use<A> {
         let role = &self.role;
-        let coordinators = if role.coordinator.len() == 0 { role.ports.len() } else { role.coordinator.len() };
-        let (mut out, partition) = (Vec::new(), (role.make)(role.id));
+        let count = if role.coordinator.len() == 0 { role.ports.len() } else { role.coordinator.len() };
+        (0..count).map(CoordinatorId)
+    }
+
+    fn begin(&self) -> HoldingOwner<A::Partition> {
+        let (role, options) = (&self.role, self.role.options.of_owners());
+        HoldingOwner::begin(role.id, (role.make)(role.id), &options, self.coordinators())
+    }
+
+    fn recover(&self) -> HoldingOwner<A::Partition> {
+        if self.keeps {
+            return self.begin();
+        }
+        let (role, mut out) = (&self.role, Vec::new());
         let owner = Owner::recover(
             role.id,
             self.life,
-            partition,
+            (role.make)(role.id),
             &role.options.of_owners(),
             self.records.iter().cloned(),
-            (0..coordinators).map(CoordinatorId),
+            self.coordinators(),
             &mut out,
         );
-        (owner, out)
+        HoldingOwner::of(owner, out)
     }
 
     /// Answers for a partition that is gone.

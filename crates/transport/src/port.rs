@@ -7,12 +7,14 @@ use std::fmt;
 
 use seriatim_base::clock::Instant;
 use seriatim_partition::{
-    Call, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, MessageOf, Outcome, PartitionId,
-    ToCoordinator as ToMachine, ToOwner, TransactionId,
+    Call, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, HoldingCoordinator, MessageOf,
+    Outcome, PartitionId, ToCoordinator as ToMachine, ToOwner, TransactionId,
 };
 
 use crate::channel::{Found, Inbox};
+use crate::coordinator::Begin;
 use crate::outbox::Outbox;
+use crate::owner::LOOK;
 use crate::{AbortOf, Application, Options, OutputOf, ReplyOf, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
 
 /// A client's end of a deployment. One thread, or simulated core, uses it.
@@ -41,7 +43,10 @@ enum Coordinates<A: Application> {
 
 struct Own<A: Application> {
     id: CoordinatorId,
-    coordinator: Coordinator<A::Procedure>,
+    coordinator: HoldingCoordinator<A::Procedure>,
+    life: u64,
+    /// If it keeps its records itself.
+    begin: Option<Begin<A>>,
     records: Vec<CoordinatorRecord>,
 }
 
@@ -87,14 +92,17 @@ impl<A: Application> Port<A> {
     pub(crate) fn new(
         number: u32,
         options: &Options,
+        begin: Option<&Begin<A>>,
         inbox: Inbox<ToPort<A>>,
         owners: Outbox<ToOwnerOf<A>>,
         coordinator: Option<Outbox<ToCoordinator<A>>>,
     ) -> Port<A> {
         let own = || {
             let id = CoordinatorId(number);
-            let coordinator = Coordinator::new(id, (0..options.partitions).map(PartitionId));
-            Coordinates::Own(Box::new(Own { id, coordinator, records: Vec::new() }))
+            let new = || Coordinator::new(id, (0..options.partitions).map(PartitionId));
+            let in_memory = || (HoldingCoordinator::of(new(), None, Vec::new()), 0);
+            let (coordinator, life) = begin.map_or_else(in_memory, |begin| begin(id));
+            Coordinates::Own(Box::new(Own { id, coordinator, life, begin: begin.cloned(), records: Vec::new() }))
         };
         Port {
             client: ClientId(number),
@@ -180,12 +188,19 @@ impl<A: Application> Port<A> {
                 self.take(message);
                 continue;
             }
+            let is_holding = self.put_out();
+            if !self.answers.is_empty() {
+                continue;
+            }
             self.flush();
             if self.under_way.is_empty() {
                 return None;
             }
-            match self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), until) {
+            let look =
+                is_holding.then(|| Instant::now().after(LOOK)).filter(|look| until.is_none_or(|until| *look < until));
+            match self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), look.or(until)) {
                 Found::Some => {}
+                Found::Late if look.is_some() => {}
                 Found::Late => return None,
                 // All roles are gone, which cannot be while they run as they should.
                 Found::Closed => self.lose(|_| true),
@@ -225,23 +240,29 @@ impl<A: Application> Port<A> {
 
     /// Has the client's own coordinator handle a message.
     fn coordinate(&mut self, message: MessageOf<A::Procedure>) {
-        let mut out = Vec::new();
-        let Coordinates::Own(own) = &mut self.coordinates else { return };
-        own.coordinator.handle(message, &mut out);
-        for output in out {
-            match output {
-                CoordinatorOutput::Keep(_, record) => {
-                    if let Coordinates::Own(own) = &mut self.coordinates
-                        && self.options.records
-                    {
-                        own.records.push(record);
-                    }
+        if let Coordinates::Own(own) = &mut self.coordinates {
+            own.coordinator.handle(message);
+        }
+        self.put_out();
+    }
+
+    /// Puts out what may leave of what the client's own coordinator has put out; whether it holds something back.
+    fn put_out(&mut self) -> bool {
+        while let Coordinates::Own(own) = &mut self.coordinates {
+            match own.coordinator.take_output() {
+                None => return own.coordinator.is_holding(),
+                Some(CoordinatorOutput::Keep(_, record)) if self.options.records => own.records.push(record),
+                Some(CoordinatorOutput::Keep(..)) => {}
+                Some(CoordinatorOutput::Send { to, message }) => self.owners.put(to.0, ToOwner::Coordinator(message)),
+                Some(CoordinatorOutput::Reply { transaction, outcome }) => {
+                    self.answer(transaction, Ended::Multi(outcome));
                 }
-                CoordinatorOutput::Send { to, message } => self.owners.put(to.0, ToOwner::Coordinator(message)),
-                CoordinatorOutput::Reply { transaction, outcome } => self.answer(transaction, Ended::Multi(outcome)),
-                CoordinatorOutput::Broken { transaction, partition } => self.broken.push((transaction, partition)),
+                Some(CoordinatorOutput::Broken { transaction, partition }) => {
+                    self.broken.push((transaction, partition));
+                }
             }
         }
+        false
     }
 }
 
@@ -253,16 +274,19 @@ impl<A: Application> Drop for Port<A> {
         match &mut self.coordinates {
             Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Left),
             Coordinates::Own(own) => {
-                let (coordinator, mut out) = (own.id, Vec::new());
-                let records = std::mem::take(&mut own.records);
-                let partitions = (0..self.options.partitions).map(PartitionId);
-                Coordinator::<A::Procedure>::recover(coordinator, 1, records, partitions, &mut out);
-                self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life: 0 });
-                for output in out {
-                    if let CoordinatorOutput::Send { to, message } = output {
-                        self.owners.put(to.0, ToOwner::Coordinator(message));
+                let (coordinator, life) = (own.id, own.life);
+                let next = match &own.begin {
+                    Some(begin) => begin(coordinator).0,
+                    None => {
+                        let (mut out, records) = (Vec::new(), std::mem::take(&mut own.records));
+                        let partitions = (0..self.options.partitions).map(PartitionId);
+                        let next = Coordinator::recover(coordinator, life + 1, records, partitions, &mut out);
+                        HoldingCoordinator::of(next, None, out)
                     }
-                }
+                };
+                own.coordinator = next;
+                self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life });
+                self.put_out();
             }
         }
         self.flush();

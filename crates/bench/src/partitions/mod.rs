@@ -178,7 +178,9 @@ impl Plan {
     pub fn roles(&self) -> Vec<Role> {
         let (keys, costs, plan) = (self.clients * KEYS as u32, self.store, self.clone());
         let make = move |_: PartitionId| Undoable::new(Store::new(keys, costs));
-        roles::roles::<TwelveKeys, Told>(&self.transport, make, move |port, number| client::serve(&plan, port, number))
+        roles::roles::<TwelveKeys, Told>(&self.transport, make, None, move |port, number| {
+            client::serve(&plan, port, number)
+        })
     }
 
     /// What came of it, if all is as it must be.

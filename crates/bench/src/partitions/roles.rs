@@ -2,7 +2,9 @@
 
 use seriatim_base::thread;
 use seriatim_partition::{PartitionId, Scheme};
-use seriatim_transport::{Application, CoordinatorEnd, Deployment, Options, OwnerEnd, OwnerRole, Port, deploy};
+use seriatim_transport::{
+    Application, Begin, CoordinatorEnd, Deployment, Options, OwnerEnd, OwnerRole, Port, deploy_with,
+};
 
 use super::clients::Counted;
 use super::{Measured, Rows, Undoable};
@@ -24,6 +26,7 @@ pub(super) type Role<G> = (String, Box<dyn FnOnce() -> G + Send>);
 pub(super) fn roles<A, T: 'static>(
     options: &Options,
     make: impl Fn(PartitionId) -> A::Partition + Send + Sync + 'static,
+    begin: Option<Begin<A>>,
     serve: impl Fn(Port<A>, u32) -> T + Clone + Send + 'static,
 ) -> Vec<Role<Gives<A, T>>>
 where
@@ -32,7 +35,7 @@ where
     Port<A>: Send,
     seriatim_transport::CoordinatorRole<A>: Send,
 {
-    let Deployment { owners, coordinator, ports } = deploy::<A>(options, make);
+    let Deployment { owners, coordinator, ports } = deploy_with::<A>(options, make, begin);
     let mut roles: Vec<Role<Gives<A, T>>> = Vec::new();
     for owner in owners {
         roles.push((format!("owner {}", owner.id()), Box::new(move || Gives::Owner(Box::new(owner.run())))));

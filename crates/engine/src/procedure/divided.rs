@@ -5,6 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use seriatim_catalog::{Key, PartitionValue, TableDef, Value};
+use seriatim_procedure::EvaluationError;
+use seriatim_procedure::pack::{Pack, Unpacker, pack_bytes};
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_txn::{Partitions, fnv1a};
 
@@ -41,6 +43,20 @@ pub struct Fragment {
     pub round: Option<u32>,
     /// What the rounds before found, all of them one after another.
     pub found: Vec<u8>,
+}
+
+impl Pack for Fragment {
+    fn pack(&self, out: &mut Vec<u8>) {
+        (self.procedure, self.round).pack(out);
+        pack_bytes(&self.arguments, out);
+        pack_bytes(&self.found, out);
+    }
+
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Fragment, EvaluationError> {
+        let (procedure, round) = Pack::unpack(bytes)?;
+        let (arguments, found) = (bytes.bytes()?.to_vec(), bytes.bytes()?.to_vec());
+        Ok(Fragment { procedure, arguments, round, found })
+    }
 }
 
 /// What a fragment found.
@@ -96,10 +112,18 @@ pub fn value_of(value: &Value) -> Option<PartitionValue> {
     })
 }
 
+/// How names of tables begin in which owners and coordinators keep what is theirs: no rows of the partitions' data.
+pub const BOOKS: &str = "partition books: ";
+
+/// The tables of the database that are not books.
+fn tables(engine: &Engine) -> impl Iterator<Item = String> {
+    engine.table_names().into_iter().filter(|name| !name.starts_with(BOOKS))
+}
+
 /// A number by which two ends see whether they have the same procedures: of those, as they are described, in their order, of all tables and of how many
 /// partitions there are (FNV-1a, 64 bits).
 pub fn digest(engine: &Engine, procedures: impl Iterator<Item = String>) -> u64 {
-    let mut tables: Vec<_> = engine.table_names().iter().filter_map(|name| engine.open_dyn(name).ok()).collect();
+    let mut tables: Vec<_> = tables(engine).filter_map(|name| engine.open_dyn(&name).ok()).collect();
     tables.sort_by_cached_key(|table| table.definition().name.clone());
     let tables = tables.iter().map(|table| format!("{:?}", table.definition()));
     let partitions = engine.partitions().map_or(0, |partitions| partitions.count());
@@ -111,14 +135,14 @@ pub fn digest(engine: &Engine, procedures: impl Iterator<Item = String>) -> u64 
 /// Whether a row of a table is to be copied.
 pub type Wanted<'w> = dyn Fn(&TableDef, &[Value]) -> Result<bool, TransactError> + 'w;
 
-/// Copies those rows of all tables of a database that are wanted into another that has these tables, while nobody else uses either.
+/// Copies those rows of all tables of a database, its books left out, that are wanted into another that has these tables, while nobody else uses either.
 ///
 /// # Errors
 /// What `wanted` reports; a table is not there, or has such a row already; no memory.
 pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), TransactError> {
     let mut runner = to.runner();
     let missing = |error: SchemaError| TransactError::User(Box::new(error));
-    for name in from.table_names() {
+    for name in tables(from) {
         let (read, written) = (from.open_dyn(&name).map_err(missing)?, to.open_dyn(&name).map_err(missing)?);
         from.each_row(&read, &mut |mut rows| {
             let keeps = rows.iter().map(|row| wanted(read.definition(), row)).collect::<Result<Vec<_>, _>>()?;
@@ -128,6 +152,26 @@ pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), Trans
         })?;
     }
     Ok(())
+}
+
+/// Copies those rows of a database that belong to this partition into that partition's, while nobody else uses either.
+///
+/// # Errors
+/// As [`copy`]; the partition function fails.
+pub fn fill(from: &Engine, to: &Engine, partitions: &Partitions, at: usize) -> Result<(), TransactError> {
+    copy(from, to, &|definition, row| {
+        let Some(column) = definition.partition_column() else { return Ok(true) };
+        let value = value_of(&row[column.index()]);
+        let found = value.and_then(|value| partitions.of_value(&value).ok());
+        let nowhere = || TransactError::User(format!("a row of {} is nowhere", definition.name).into());
+        found.map(|found| found == at).ok_or_else(nowhere)
+    })
+}
+
+/// A number that names this partition, if the partition function gives one up to 65,535.
+pub fn number_in(partitions: &Partitions, at: usize) -> Option<u32> {
+    let is_at = |number: &u32| partitions.of_value(&PartitionValue::Integer((*number).into())) == Ok(at);
+    (at as u32..=u16::MAX.into()).chain(0..at as u32).find(is_at)
 }
 
 impl Lock {

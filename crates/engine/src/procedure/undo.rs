@@ -10,16 +10,18 @@ use std::sync::Arc;
 
 use seriatim_base::panic_text;
 use seriatim_catalog::{ColumnId, ColumnSet, Key, KeyBuf, Value};
+use seriatim_procedure::EvaluationError;
+use seriatim_procedure::pack::{Pack, Unpacker, malformed, pack_bytes, pack_count};
 use seriatim_txn::{Mode, PartitionSet, Placement, RowPtr, Worker};
 
 use crate::error::Abort;
 use crate::runtime::DynRow;
 use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
-use crate::{Engine, Runner, TransactError};
+use crate::{Engine, Receipt, Runner, TransactError};
 
 /// One write.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Write {
     /// The table, by its name.
     table: Arc<str>,
@@ -28,7 +30,7 @@ struct Write {
 }
 
 /// What was there before.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Before {
     /// No row.
     Nothing,
@@ -38,8 +40,8 @@ enum Before {
     Row(Vec<Value>),
 }
 
-/// The writes of a transaction, in their order.
-#[derive(Debug, Default)]
+/// The writes of a transaction, in their order. As bytes it outlives the process.
+#[derive(Debug, Default, PartialEq)]
 pub struct Undo {
     writes: Vec<Write>,
 }
@@ -74,7 +76,101 @@ impl Undo {
     }
 }
 
+/// A value, behind the number of its kind.
+fn pack_value(value: &Value, out: &mut Vec<u8>) {
+    let mut kind = |number: u8| out.push(number);
+    match value {
+        Value::Null => kind(0),
+        Value::Bool(value) => (kind(1), value.pack(out)).1,
+        Value::Int(number) => (kind(2), number.pack(out)).1,
+        Value::UInt(number) => (kind(3), number.pack(out)).1,
+        Value::Float(number) => (kind(4), number.pack(out)).1,
+        Value::Decimal { units, scale } => (kind(5), (*units, *scale).pack(out)).1,
+        Value::Text(text) => (kind(6), text.pack(out)).1,
+        Value::Bytes(bytes) => (kind(7), pack_bytes(bytes, out)).1,
+        Value::Timestamp(time) => (kind(8), time.pack(out)).1,
+    }
+}
+
+fn unpack_value(bytes: &mut Unpacker<'_>) -> Result<Value, EvaluationError> {
+    Ok(match u8::unpack(bytes)? {
+        0 => Value::Null,
+        1 => Value::Bool(bool::unpack(bytes)?),
+        2 => Value::Int(i64::unpack(bytes)?),
+        3 => Value::UInt(u64::unpack(bytes)?),
+        4 => Value::Float(f64::unpack(bytes)?),
+        5 => Value::Decimal { units: i64::unpack(bytes)?, scale: u8::unpack(bytes)? },
+        6 => Value::Text(String::unpack(bytes)?),
+        7 => Value::Bytes(bytes.bytes()?.to_vec()),
+        8 => Value::Timestamp(i64::unpack(bytes)?),
+        _ => return Err(malformed()),
+    })
+}
+
+impl Pack for Write {
+    fn pack(&self, out: &mut Vec<u8>) {
+        pack_bytes(self.table.as_bytes(), out);
+        match self.key.as_key() {
+            Key::Word8(word) => (0_u8, word).pack(out),
+            Key::Word16(words) => (1_u8, (words >> 64) as u64, words as u64).pack(out),
+            Key::Bytes(bytes) => (out.push(2), pack_bytes(bytes, out)).1,
+        }
+        match &self.before {
+            Before::Nothing => out.push(0),
+            Before::Changed(columns) => {
+                out.push(1);
+                pack_count(columns.len(), out);
+                columns.iter().for_each(|(at, value)| ((*at as u16).pack(out), pack_value(value, out)).1);
+            }
+            Before::Row(values) => {
+                out.push(2);
+                pack_count(values.len(), out);
+                values.iter().for_each(|value| pack_value(value, out));
+            }
+        }
+    }
+
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Write, EvaluationError> {
+        let table = String::unpack(bytes)?.into();
+        let key = match u8::unpack(bytes)? {
+            0 => Key::Word8(u64::unpack(bytes)?).to_buf(),
+            1 => Key::Word16(u128::from(u64::unpack(bytes)?) << 64 | u128::from(u64::unpack(bytes)?)).to_buf(),
+            2 => Key::Bytes(bytes.bytes()?).to_buf(),
+            _ => return Err(malformed()),
+        };
+        let before = match u8::unpack(bytes)? {
+            0 => Before::Nothing,
+            1 => {
+                let column = |bytes: &mut Unpacker<'_>| Ok((usize::from(u16::unpack(bytes)?), unpack_value(bytes)?));
+                Before::Changed((0..bytes.count()?).map(|_| column(bytes)).collect::<Result<_, EvaluationError>>()?)
+            }
+            2 => Before::Row((0..bytes.count()?).map(|_| unpack_value(bytes)).collect::<Result<_, _>>()?),
+            _ => return Err(malformed()),
+        };
+        Ok(Write { table, key, before })
+    }
+}
+
+impl Pack for Undo {
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.writes.pack(out);
+    }
+
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Undo, EvaluationError> {
+        Ok(Undo { writes: Vec::unpack(bytes)? })
+    }
+}
+
 impl<W: Worker + ?Sized> TxCore<W> {
+    /// Does something that is not noted, with what was.
+    fn beside_undo(&mut self, act: impl FnOnce(&mut Self, &Undo) -> Result<(), Abort>) -> Result<(), Abort> {
+        let (undo, watching) = (self.undo.take(), self.watching.replace(false));
+        let done = act(self, undo.as_ref().unwrap_or(&Undo::default()));
+        self.watching.set(watching);
+        self.undo.replace(undo);
+        done
+    }
+
     /// The attempts that follow note what they replace, each anew.
     pub(crate) fn keep_undo(&self, wanted: bool) {
         self.undo.replace(wanted.then(Undo::default));
@@ -107,7 +203,8 @@ impl TxCore {
 }
 
 impl Runner {
-    /// As [`Runner::run_dyn`], alone in these partitions; what it replaced, if that is noted. `procedure` is for errors.
+    /// As [`Runner::run_dyn`], alone in these partitions; what it replaced, if that is noted, and its receipt. `then` is done in the same transaction, when
+    /// the body has come to its end, and is not noted. `procedure` is for errors.
     ///
     /// # Errors
     /// As [`Runner::run`]. A panic of the body is an abort of its own.
@@ -120,29 +217,37 @@ impl Runner {
         partitions: PartitionSet,
         noting: bool,
         body: &mut dyn FnMut(&mut TxCore) -> Result<(), Abort>,
-    ) -> Result<Undo, TransactError> {
+        then: &dyn Fn(&mut TxCore, &Undo) -> Result<(), Abort>,
+    ) -> Result<(Undo, Receipt), TransactError> {
         self.reach(partitions);
         let run = || {
             self.run_mut(Mode::ReadWrite, Origin::Procedure, |tx| {
                 tx.keep_undo(noting);
-                catch_unwind(AssertUnwindSafe(|| body(tx))).unwrap_or_else(|panic| {
+                let done = catch_unwind(AssertUnwindSafe(|| body(tx))).unwrap_or_else(|panic| {
                     let text = panic_text(&*panic).unwrap_or_default();
                     Err(tx.abort(format!("procedure {procedure} panicked: {text}")))
-                })
+                });
+                done.and_then(|()| tx.beside_undo(then))
             })
         };
         // Nothing is noted after it, also if the commit panics.
         let ran = catch_unwind(AssertUnwindSafe(run));
         let undo = self.tx.undo.take().unwrap_or_default();
         self.tx.keep_undo(false);
-        ran.unwrap_or_else(|panic| resume_unwind(panic)).map(|_| undo)
+        ran.unwrap_or_else(|panic| resume_unwind(panic)).map(|done| (undo, done.receipt))
     }
 
-    /// Puts back what a transaction of these partitions replaced.
+    /// Puts back what a transaction of these partitions replaced, and does what `then` does besides.
     ///
     /// # Errors
     /// A row is not as that transaction left it, or there is no memory.
-    pub fn undo(&mut self, engine: &Engine, partitions: PartitionSet, undo: &Undo) -> Result<(), TransactError> {
+    pub fn undo(
+        &mut self,
+        engine: &Engine,
+        partitions: PartitionSet,
+        undo: &Undo,
+        then: &dyn Fn(&TxCore) -> Result<(), Abort>,
+    ) -> Result<Receipt, TransactError> {
         // Who changed what every partition has owned all.
         let is_everywhere = |write: &Write| {
             let set = engine.find(&write.table);
@@ -153,9 +258,10 @@ impl Runner {
             undo.writes.iter().rev().try_for_each(|write| {
                 let Some(set) = engine.find(&write.table) else { return Err(tx.abort("a table is gone")) };
                 tx.put_back(&set, write)
-            })
+            })?;
+            then(tx)
         };
-        self.run_dyn(Mode::ReadWrite, Origin::Procedure, &mut body).map(drop)
+        self.run_dyn(Mode::ReadWrite, Origin::Procedure, &mut body).map(|done| done.receipt)
     }
 }
 
@@ -165,11 +271,38 @@ mod tests {
     use crate::Settings;
 
     #[test]
+    fn undo_as_bytes_is_the_same_undo() {
+        let values = vec![
+            Value::Null,
+            Value::Bool(true),
+            Value::Int(-3),
+            Value::UInt(u64::MAX),
+            Value::Float(0.5),
+            Value::Decimal { units: -125, scale: 2 },
+            Value::Text("tëxt".to_owned()),
+            Value::Bytes(vec![0, 255]),
+            Value::Timestamp(9),
+        ];
+        let write = |key: Key<'_>, before| Write { table: "t".into(), key: key.to_buf(), before };
+        let writes = vec![
+            write(Key::Word8(7), Before::Nothing),
+            write(Key::Word16(u128::MAX - 5), Before::Changed(values.iter().cloned().enumerate().collect())),
+            write(Key::Bytes(b"key"), Before::Row(values)),
+        ];
+        let undo = Undo { writes };
+        let bytes = seriatim_procedure::pack::pack_all(&undo);
+        assert_eq!(seriatim_procedure::pack::unpack_all::<Undo>(&bytes), Ok(undo));
+        for end in 0..bytes.len() {
+            assert!(seriatim_procedure::pack::unpack_all::<Undo>(&bytes[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
     fn a_body_that_panics_has_failed_and_a_commit_that_panics_unwinds() {
         let engine =
             Settings { step_helpers: true, record_history: true, ..Settings::default() }.open().expect("memory");
         let mut runner = engine.runner();
-        let failed = runner.run_alone("odd", PartitionSet::NONE, true, &mut |_| panic!("users' code"));
+        let failed = runner.run_alone("odd", PartitionSet::NONE, true, &mut |_| panic!("users' code"), &|_, _| Ok(()));
         assert_eq!(
             failed.expect_err("it panics").to_string(),
             "aborted by its body: procedure odd panicked: users' code"
@@ -180,7 +313,7 @@ mod tests {
             std::mem::forget(tx.log.as_ref().map(|log| log.borrow_mut()));
             Ok(())
         };
-        let mut commit = || runner.run_alone("odd", PartitionSet::NONE, true, &mut body).map(drop);
+        let mut commit = || runner.run_alone("odd", PartitionSet::NONE, true, &mut body, &|_, _| Ok(())).map(drop);
         assert!(catch_unwind(AssertUnwindSafe(&mut commit)).is_err());
         assert!(runner.tx.undo.borrow().is_none() && !runner.tx.watching.get(), "nothing is noted after it");
     }

@@ -25,7 +25,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::locks::Locks;
-use super::replay::{Undecided, What};
+use super::replay::Unfinished;
 use super::work::{Work, Workplace, decisions_of, send};
 use super::{Call, Out, Outcome, OwnerOutput, Partition, TransactionId};
 use crate::fault::{Fault, is_injected};
@@ -320,19 +320,18 @@ impl<P: Partition> Locking<P> {
     }
 
     /// Puts what was prepared at a crash back. No two of these conflict.
-    pub(super) fn restore(&mut self, place: &mut Workplace<P>, undecided: Vec<Undecided<P::Work>>) {
-        for Undecided { transaction, what, .. } in undecided {
-            let What::Prepared { coordinator, works } = what else {
-                unreachable!("single-partition transactions do not run on top of others under locking")
-            };
+    pub(super) fn restore(&mut self, place: &Workplace<P>, unfinished: Vec<Unfinished<P>>) {
+        for Unfinished { transaction, coordinator, done } in unfinished {
+            let coordinator =
+                coordinator.expect("single-partition transactions do not run on top of others under locking");
             let mut footprint = Vec::new();
-            works.iter().for_each(|work| place.partition.footprint(work, &mut footprint));
+            done.iter().for_each(|(work, _)| place.partition.footprint(work, &mut footprint));
             for (key, mode) in &footprint {
                 let is_held = self.locks.ask(transaction, key, *mode);
                 assert!(is_held, "prepared transactions conflict with each other");
             }
             let held = footprint.into_iter().map(|(key, _)| key).collect();
-            let work = Some(Work::restored(place, transaction, coordinator, &works));
+            let work = Some(Work::restored(transaction, coordinator, done));
             let active = Active { next: None, footprint: Vec::new(), locked: 0, held, waits: None, work };
             self.active.insert(transaction, active);
             self.multi += 1;

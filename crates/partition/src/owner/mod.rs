@@ -17,6 +17,8 @@ mod replay;
 mod speculation;
 mod work;
 
+use std::collections::BTreeMap;
+
 use crate::lives::Lives;
 use crate::numbers::Numbers;
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
 };
 use locking::Locking;
 use ordered::Ordered;
+pub use replay::{Left, Unfinished};
 use work::Workplace;
 
 /// What an owner wants done, in this order.
@@ -115,7 +118,6 @@ impl<P: Partition> Owner<P> {
         out: &mut Vec<OutputOf<P>>,
     ) -> Owner<P> {
         let mut owner = Owner::new(id, partition, options);
-        owner.life = life;
         let (calls, fragments) = (&mut owner.calls, &mut owner.fragments);
         let records = records.into_iter().inspect(|record| {
             // Those of one client need not be in the order of their numbers: the highest counts.
@@ -128,19 +130,57 @@ impl<P: Partition> Owner<P> {
             };
         });
         let undecided = replay::replay(&mut owner.work, records);
-        let mut in_doubt: std::collections::BTreeMap<CoordinatorId, Vec<TransactionId>> =
-            coordinators.into_iter().map(|coordinator| (coordinator, Vec::new())).collect();
-        for (coordinator, transaction) in undecided.iter().filter_map(replay::Undecided::prepared) {
-            in_doubt.entry(coordinator).or_default().push(transaction);
-        }
-        match &mut owner.scheme {
-            Running::Ordered(ordered) => ordered.restore(&mut owner.work, undecided),
-            Running::Locking(locking) => locking.restore(&mut owner.work, undecided),
-        }
-        for (to, in_doubt) in in_doubt {
-            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition: id, life, in_doubt } });
-        }
+        let unfinished = undecided.into_iter().map(|one| one.again(&mut owner.work)).collect();
+        owner.restore(life, unfinished, coordinators, out);
         owner
+    }
+
+    /// Goes on after a crash, where the partition has kept its own state: `left` is what it knows, and what had not voted has been taken back. All else
+    /// as [`Owner::recover`].
+    pub fn resume(
+        id: PartitionId,
+        partition: P,
+        options: &Options,
+        left: Left<P>,
+        coordinators: impl IntoIterator<Item = CoordinatorId>,
+        out: &mut Vec<OutputOf<P>>,
+    ) -> Owner<P> {
+        let mut owner = Owner::new(id, partition, options);
+        // Each is the highest of its client.
+        for call in left.calls {
+            let _ = owner.calls.note(call, ());
+        }
+        for (one, through) in left.fragments {
+            let _ = owner.fragments.note(one, through);
+        }
+        owner.restore(left.life, left.unfinished, coordinators, out);
+        owner
+    }
+
+    /// Begins this life with what was undecided when the one before ended.
+    fn restore(
+        &mut self,
+        life: u64,
+        unfinished: Vec<Unfinished<P>>,
+        coordinators: impl IntoIterator<Item = CoordinatorId>,
+        out: &mut Vec<OutputOf<P>>,
+    ) {
+        self.life = life;
+        let mut in_doubt: BTreeMap<CoordinatorId, Vec<TransactionId>> =
+            coordinators.into_iter().map(|coordinator| (coordinator, Vec::new())).collect();
+        for Unfinished { transaction, coordinator, .. } in &unfinished {
+            if let Some(coordinator) = coordinator {
+                in_doubt.entry(*coordinator).or_default().push(*transaction);
+            }
+        }
+        match &mut self.scheme {
+            Running::Ordered(ordered) => ordered.restore(unfinished),
+            Running::Locking(locking) => locking.restore(&self.work, unfinished),
+        }
+        let partition = self.work.id;
+        for (to, in_doubt) in in_doubt {
+            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition, life, in_doubt } });
+        }
     }
 
     /// Takes a message in.
@@ -184,6 +224,11 @@ impl<P: Partition> Owner<P> {
         }
     }
 
+    /// Which of its lives this is.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
         match &self.scheme {
@@ -203,5 +248,10 @@ impl<P: Partition> Owner<P> {
     /// The partition.
     pub fn partition(&self) -> &P {
         &self.work.partition
+    }
+
+    /// The partition, for whoever has it keep the owner's records.
+    pub fn partition_mut(&mut self) -> &mut P {
+        &mut self.work.partition
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::replay::{Undecided, What};
+use super::replay::Unfinished;
 use super::work::{Work, Workplace, decisions_of, send};
 use super::{Call, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, TransactionId, blocking, speculation};
 use crate::fault::{Fault, is_injected};
@@ -334,16 +334,16 @@ impl<P: Partition> Ordered<P> {
     }
 
     /// Puts what was undecided at a crash back, as it stood.
-    pub(super) fn restore(&mut self, place: &mut Workplace<P>, undecided: Vec<Undecided<P::Work>>) {
-        for Undecided { transaction, what, .. } in undecided {
-            self.undecided.push_back(match what {
-                What::Executed(work) => {
-                    let (_, undo) = place.run_again(transaction, &work);
+    pub(super) fn restore(&mut self, unfinished: Vec<Unfinished<P>>) {
+        for Unfinished { transaction, coordinator, mut done } in unfinished {
+            self.undecided.push_back(match coordinator {
+                None => {
+                    let Some((work, undo)) = done.pop() else { continue };
                     let call = Call { transaction, work, may_abort: true };
                     Entry::Call { call, undo: Some(undo), reply: None }
                 }
-                What::Prepared { coordinator, works } => {
-                    let work = Work::restored(place, transaction, coordinator, &works);
+                Some(coordinator) => {
+                    let work = Work::restored(transaction, coordinator, done);
                     Entry::Multi { first: None, work, response: None, committed: false }
                 }
             });

@@ -7,6 +7,37 @@
 use super::{OwnerRecord, Partition, TransactionId, Workplace};
 use crate::CoordinatorId;
 
+/// A transaction that was done at a partition when its owner ended, and whose end is not known there.
+pub struct Unfinished<P: Partition> {
+    /// Which.
+    pub transaction: TransactionId,
+    /// Who decides it; nobody, if it is a single-partition transaction that ran on top of others.
+    pub coordinator: Option<CoordinatorId>,
+    /// What it has done here, the latest last.
+    pub done: Vec<(P::Work, P::Undo)>,
+}
+
+/// What a partition that kept its own state knows of the transactions there when its owner ended.
+pub struct Left<P: Partition> {
+    /// The life that begins, above all before.
+    pub life: u64,
+    /// Those that have voted and are not decided, and those that ran on top of them, in the order in which they ran.
+    pub unfinished: Vec<Unfinished<P>>,
+    /// The highest numbers of single-partition transactions, of each client.
+    pub calls: Vec<TransactionId>,
+    /// Of others, and through whom they came.
+    pub fragments: Vec<(TransactionId, CoordinatorId)>,
+}
+
+impl<P: Partition> Left<P> {
+    /// The same, of a partition whose work and undo are this one's.
+    pub fn of_same<Q: Partition<Work = P::Work, Undo = P::Undo>>(self) -> Left<Q> {
+        let of_same = |Unfinished { transaction, coordinator, done }| Unfinished { transaction, coordinator, done };
+        let Left { life, unfinished, calls, fragments } = self;
+        Left { life, unfinished: unfinished.into_iter().map(of_same).collect(), calls, fragments }
+    }
+}
+
 /// A transaction whose end the records do not tell.
 #[derive(Debug)]
 pub(super) struct Undecided<W> {
@@ -25,18 +56,30 @@ pub(super) enum What<W> {
     Prepared { coordinator: CoordinatorId, works: Vec<W> },
 }
 
+impl<W: Clone> Undecided<W> {
+    /// Does it again.
+    pub(super) fn again<P: Partition<Work = W>>(self, place: &mut Workplace<P>) -> Unfinished<P> {
+        let transaction = self.transaction;
+        let (coordinator, works) = match self.what {
+            What::Executed(work) => (None, vec![work]),
+            What::Prepared { coordinator, works } => (Some(coordinator), works),
+        };
+        let done = works.into_iter().map(|work| {
+            let (_, undo) = place.run_again(transaction, &work);
+            (work, undo)
+        });
+        Unfinished { transaction, coordinator, done: done.collect() }
+    }
+}
+
 impl<W> Undecided<W> {
-    /// The coordinator to ask, if it is prepared.
-    pub(super) fn prepared(&self) -> Option<(CoordinatorId, TransactionId)> {
-        match self.what {
-            What::Executed(_) => None,
-            What::Prepared { coordinator, .. } => Some((coordinator, self.transaction)),
-        }
+    fn is_prepared(&self) -> bool {
+        matches!(self.what, What::Prepared { .. })
     }
 
     /// Whether it is this one, prepared. A single-partition transaction may have the same number.
     fn is_prepared_as(&self, transaction: TransactionId) -> bool {
-        self.prepared().is_some_and(|(_, prepared)| prepared == transaction)
+        self.is_prepared() && self.transaction == transaction
     }
 }
 
@@ -92,7 +135,7 @@ fn abort<W>(undecided: &mut Vec<Undecided<W>>, transaction: TransactionId) {
     let mut void = vec![transaction];
     undecided.retain(|one| {
         let is_void = one.is_prepared_as(transaction) || one.after.is_some_and(|after| void.contains(&after));
-        if is_void && one.prepared().is_some() {
+        if is_void && one.is_prepared() {
             void.push(one.transaction);
         }
         !is_void

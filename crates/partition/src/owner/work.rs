@@ -47,15 +47,7 @@ impl<P: Partition> Workplace<P> {
     /// Runs a single-partition transaction that will not be taken back.
     pub(super) fn run_alone(&mut self, call: Call<P::Work>, out: &mut Out<P>) {
         let Call { transaction, work, may_abort } = call;
-        let result = if may_abort {
-            self.partition.execute(transaction, &work).map(|(reply, undo)| {
-                self.partition.forget(undo);
-                reply
-            })
-        } else {
-            self.partition.execute_without_undo(transaction, &work)
-        };
-        let outcome = match result {
+        let outcome = match self.partition.execute_alone(transaction, &work, may_abort) {
             Ok(reply) => {
                 self.keep(Kept::Forced, || OwnerRecord::Executed { transaction, work, after: None }, out);
                 Outcome::Committed(reply)
@@ -157,15 +149,14 @@ impl<P: Partition> Work<P> {
         Work { transaction, coordinator, done: Vec::new(), undo: Vec::new(), round: 0, finished: false }
     }
 
-    /// Of one that is prepared, done again.
+    /// Of one that is prepared, and has done this.
     pub(super) fn restored(
-        place: &mut Workplace<P>,
         transaction: TransactionId,
         coordinator: CoordinatorId,
-        works: &[P::Work],
+        done: Vec<(P::Work, P::Undo)>,
     ) -> Work<P> {
-        let undo = works.iter().map(|todo| place.run_again(transaction, todo).1).collect();
-        Work { transaction, coordinator, done: works.to_vec(), undo, round: 0, finished: true }
+        let (done, undo) = done.into_iter().unzip();
+        Work { transaction, coordinator, done, undo, round: 0, finished: true }
     }
 }
 

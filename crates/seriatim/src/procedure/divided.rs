@@ -12,20 +12,20 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use seriatim_catalog::{Key, TableDef, Value};
-pub use seriatim_engine::procedure::divided::{Call, Fragment, Lock, Reply, Undivided};
-use seriatim_engine::procedure::divided::{Locking, copy, digest, value_of};
+pub use seriatim_engine::procedure::divided::{BOOKS, Call, Fragment, Lock, Reply, Undivided};
+use seriatim_engine::procedure::divided::{Locking, copy, digest, fill, number_in};
 use seriatim_engine::procedure::fragment::{Division, Part, Spread};
 use seriatim_engine::procedure::reach::{Visit, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
 use seriatim_engine::{Body, Runner, TxCore};
 use seriatim_procedure::analysis;
-use seriatim_procedure::pack::{pack_all, unpack_all};
+pub use seriatim_procedure::pack::{pack_all, unpack_all};
 use seriatim_txn::{PartitionSet, Partitions};
 
 use super::call::{Straight, unfit};
 use super::registry::Entry;
 use super::{Declared, Schedule};
-use crate::{Database, Session, TransactError, Tx};
+use crate::{Abort, Database, Receipt, Session, TransactError, Tx};
 
 /// A call went wrong that was divided as its plan says.
 fn unsound(what: impl Into<String>) -> TransactError {
@@ -33,13 +33,27 @@ fn unsound(what: impl Into<String>) -> TransactError {
 }
 
 /// What came of a fragment.
-type Ran = Result<(Reply, Undo), TransactError>;
+#[derive(Debug)]
+pub struct Ran {
+    /// What it answers.
+    pub reply: Reply,
+    /// What it replaced, if that was wanted.
+    pub undo: Undo,
+    /// Of its commit.
+    pub receipt: Receipt,
+}
+
+/// Done at the end of the transaction of a fragment, or of what takes one back, with what the fragment replaced; it is not taken back with it.
+pub type Then<'t> = dyn Fn(&Tx, &Undo) -> Result<(), Abort> + 't;
+
+/// Nothing is done besides.
+pub const NOTHING: &Then<'static> = &|_, _| Ok(());
 
 /// What is compiled for each procedure.
 #[derive(Clone, Copy)]
 pub(crate) struct Compiled {
     spread: fn(&Entry, &Division, &Partitions, &[u8]) -> Result<Spread, TransactError>,
-    run: fn(&mut Runner, &Entry, &Job<'_>) -> Ran,
+    run: fn(&mut Runner, &Entry, &Job<'_>) -> Result<Ran, TransactError>,
     visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<bool, TransactError>,
     /// Of the arguments and the result, by name.
     types: [&'static str; 2],
@@ -53,6 +67,7 @@ struct Job<'j> {
     at: Option<usize>,
     fragment: &'j Fragment,
     undo: bool,
+    then: &'j Then<'j>,
 }
 
 impl Compiled {
@@ -84,7 +99,7 @@ fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Res
     Ok(visit_all(&straight, visit))
 }
 
-fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
+fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result<Ran, TransactError> {
     let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
@@ -116,10 +131,10 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Ran {
         reply = Some(output.unwrap_or(Reply::Found(made)));
         Ok(())
     };
+    let then = |core: &mut TxCore, undo: &Undo| (job.then)(Tx::of_mut(core), undo);
     let reach = job.at.map_or(PartitionSet::NONE, |at| job.division.owned(at));
-    let undo = runner.run_alone(P::NAME, reach, job.undo, &mut body)?;
-    let reply = reply.ok_or_else(|| unsound("a fragment without a reply"))?;
-    Ok((reply, undo))
+    let (undo, receipt) = runner.run_alone(P::NAME, reach, job.undo, &mut body, &then)?;
+    Ok(Ran { reply: reply.ok_or_else(|| unsound("a fragment without a reply"))?, undo, receipt })
 }
 
 /// A procedure of the set.
@@ -182,6 +197,11 @@ impl Divided {
         self.partitions.count()
     }
 
+    /// A number that names this partition, if the partition function gives one up to 65,535.
+    pub fn number_in(&self, at: usize) -> Option<u32> {
+        number_in(&self.partitions, at)
+    }
+
     /// The database whose procedures these are.
     pub fn database(&self) -> &Database {
         &self.database
@@ -192,12 +212,7 @@ impl Divided {
     /// # Errors
     /// A table is not there; the partition function fails; no memory.
     pub fn fill(&self, from: &Database, at: usize) -> Result<(), TransactError> {
-        copy(from.engine(), self.database.engine(), &|definition, row| {
-            let Some(column) = definition.partition_column() else { return Ok(true) };
-            let value = value_of(&row[column.index()]);
-            let found = value.and_then(|value| self.partitions.of_value(&value).ok());
-            found.map(|found| found == at).ok_or_else(|| unsound(format!("a row of {} is nowhere", definition.name)))
-        })
+        fill(from.engine(), self.database.engine(), &self.partitions, at)
     }
 
     /// Copies the rows of a partition's database, this one, into another that is to have all; of what is everywhere only if `everywhere`.
@@ -241,7 +256,12 @@ impl Divided {
         Ok(Call { procedure: found as u16, arguments: pack_all(arguments), rounds })
     }
 
-    /// Runs a fragment in the database of a partition, of which this is a session, and commits. With `undo` it can be taken back.
+    /// Whether a procedure, by its number, may change anything.
+    pub fn changes(&self, procedure: u16) -> bool {
+        self.procedure(procedure).is_ok_and(|found| found.entry.plan.operations.iter().any(|one| one.changes()))
+    }
+
+    /// Runs a fragment in the database of a partition, of which this is a session, and commits; it may not be durable yet. With `undo` it can be taken back.
     ///
     /// # Errors
     /// Those of the procedure. Nothing of the fragment stays.
@@ -251,9 +271,10 @@ impl Divided {
         at: usize,
         fragment: &Fragment,
         undo: bool,
-    ) -> Result<(Reply, Undo), TransactError> {
+        then: &Then<'_>,
+    ) -> Result<Ran, TransactError> {
         let Procedure { entry, division, .. } = self.procedure(fragment.procedure)?;
-        let job = Job { division, partitions: &self.partitions, at: Some(at), fragment, undo };
+        let job = Job { division, partitions: &self.partitions, at: Some(at), fragment, undo, then };
         (entry.compiled.run)(&mut session.runner, entry, &job)
     }
 
@@ -261,8 +282,14 @@ impl Divided {
     ///
     /// # Errors
     /// A row is not as the fragment left it; no memory.
-    pub fn undo(&self, session: &mut Session, at: usize, undo: &Undo) -> Result<(), TransactError> {
-        session.runner.undo(self.database.engine(), PartitionSet::one(at), undo)
+    pub fn undo(
+        &self,
+        session: &mut Session,
+        at: usize,
+        undo: &Undo,
+        then: &Then<'_>,
+    ) -> Result<Receipt, TransactError> {
+        session.runner.undo(self.database.engine(), PartitionSet::one(at), undo, &|core| then(Tx::of(core), undo))
     }
 
     /// The result of a call that has run in all its partitions, of what they found; `session` is of any database of the procedures.
@@ -273,10 +300,11 @@ impl Divided {
         let Procedure { entry, division, .. } = self.procedure(call.procedure)?;
         let Call { procedure, arguments, .. } = call.clone();
         let fragment = Fragment { procedure, arguments, round: Some(0), found };
-        let job = Job { division, partitions: &self.partitions, at: None, fragment: &fragment, undo: false };
-        match (entry.compiled.run)(&mut session.runner, entry, &job)? {
-            (Reply::Output(output), _) => Ok(output),
-            (Reply::Found(_), _) => {
+        let job =
+            Job { division, partitions: &self.partitions, at: None, fragment: &fragment, undo: false, then: NOTHING };
+        match (entry.compiled.run)(&mut session.runner, entry, &job)?.reply {
+            Reply::Output(output) => Ok(output),
+            Reply::Found(_) => {
                 Err(unsound(format!("something of procedure {} has not run in any partition", entry.name)))
             }
         }

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use seriatim::procedure::Declared;
-use seriatim::procedure::divided::{Call, Divided, Fragment, Lock, Reply, Undo, output};
+use seriatim::procedure::divided::{Call, Divided, Fragment, Lock, NOTHING, Ran, Reply, Undo, output};
 use seriatim::{Abort, Data, Database, Rng, Session, Table, Text, TransactError, Tx, procedure, procedures, pure};
 
 use super::run::{agree, seed};
@@ -401,7 +401,7 @@ impl Parts {
                 let mut locks = Vec::new();
                 divided.locks(at, &fragment, &mut locks)?;
                 check_locks(&locks);
-                let (reply, undo) = divided.run(session, at, &fragment, true)?;
+                let Ran { reply, undo, .. } = divided.run(session, at, &fragment, true, NOTHING)?;
                 done.push((at, undo));
                 match reply {
                     Reply::Found(more) => found.extend(more),
@@ -419,7 +419,7 @@ impl Parts {
     fn undo(&mut self, done: Done) {
         for (at, undo) in done.into_iter().rev() {
             let (divided, session) = &mut self.divided[at];
-            divided.undo(session, at, &undo).expect("it is as it was left");
+            divided.undo(session, at, &undo, NOTHING).expect("it is as it was left");
             self.met[3] += 1;
         }
     }
@@ -586,7 +586,8 @@ impl Alone {
     }
 
     fn run(&mut self, fragment: &Fragment) -> Result<(Reply, Undo), String> {
-        self.divided.run(&mut self.session, 0, fragment, true).map_err(|error| error.to_string())
+        let ran = self.divided.run(&mut self.session, 0, fragment, true, NOTHING);
+        ran.map(|ran| (ran.reply, ran.undo)).map_err(|error| error.to_string())
     }
 
     fn locks(&self, fragment: &Fragment) -> Vec<Lock> {
@@ -612,7 +613,7 @@ fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back() 
         }
         let Ok((_, undo)) = both.run(&first) else { continue };
         let got = both.run(&second).map(|(reply, _)| reply);
-        both.divided.undo(&mut both.session, 0, &undo).expect("it is as it was left");
+        both.divided.undo(&mut both.session, 0, &undo, NOTHING).expect("it is as it was left");
         let alone = one.run(&second).map(|(reply, _)| reply);
         assert_eq!(got, alone, "{too} after {told}");
         assert_eq!(
@@ -824,8 +825,8 @@ fn a_footprint_that_ends_early_locks_everything_and_goes_everywhere() {
     assert!(conflict(&locks, &locks_of(&divided, look, &(1, 5))), "{locks:?}");
     // It comes to the row whose lock it had not told.
     let mut session = divided.database().session();
-    let ran = divided.run(&mut session, 0, &fragment(&divided, skip, &early), true).expect("it overflows nowhere");
-    assert_eq!(ran.0, Reply::Output(vec![0; 4]));
+    let ran = divided.run(&mut session, 0, &fragment(&divided, skip, &early), true, NOTHING);
+    assert_eq!(ran.expect("it overflows nowhere").reply, Reply::Output(vec![0; 4]));
     let divided = only(2, procedures![look, skip]);
     let call = |wanted| divided.call(skip, &(1, wanted, 5)).expect("they tell it").partitions();
     assert_eq!((call(vec![line(1, 4)]), call(vec![line(1, 4), line(0, 4)])), (0b10, 0b11));
@@ -838,7 +839,7 @@ fn a_footprint_that_panics_locks_everything_and_the_fragment_fails() {
     let locks = locks_of(&divided, pick, &(1, 9));
     assert!(conflict(&locks, &locks_of(&divided, look, &(2, 5))), "{locks:?}");
     let mut session = divided.database().session();
-    let mut run = |number| divided.run(&mut session, 0, &fragment(&divided, pick, &(1, number)), true);
+    let mut run = |number| divided.run(&mut session, 0, &fragment(&divided, pick, &(1, number)), true, NOTHING);
     let failed = run(9).expect_err("nine").to_string();
     assert!(failed.contains("procedure pick panicked: nine"), "{failed}");
     run(8).expect("there is no such row");
@@ -851,7 +852,7 @@ fn a_result_that_its_caller_could_not_read_is_not_committed() {
     for round in [None, Some(0)] {
         let mut run = |depth| {
             let fragment = Fragment { round, ..fragment(&divided, dig, &(1, depth)) };
-            divided.run(&mut session, 0, &fragment, true).map(|(reply, _)| reply)
+            divided.run(&mut session, 0, &fragment, true, NOTHING).map(|ran| ran.reply)
         };
         let Reply::Output(bytes) = run(63).expect("it can be read") else { panic!("nothing else is to do") };
         assert_eq!(output(dig, &bytes).expect("its result"), nested(63));

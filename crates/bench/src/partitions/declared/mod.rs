@@ -10,15 +10,16 @@ mod client;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::procedure::divided::{Fragment, Reply, Undo};
-use seriatim::{Database, TransactError};
+use seriatim::procedure::divided::{Divided, Fragment, Reply};
+use seriatim::{Database, Durability, TransactError};
 use seriatim_base::thread;
-use seriatim_participant::{Caller, Fragments, Participant, Program};
-use seriatim_partition::{LockMode, Partition, PartitionId, TransactionId};
-use seriatim_transport::Application;
+use seriatim_participant::{Caller, Fragments, Participant, Program, Role, Taken, begin, coordinator};
+use seriatim_partition::{CoordinatorId, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId};
+use seriatim_transport::{Application, Begin};
 use seriatim_workload::{Loading, Workload};
 
 use super::roles::{self, Ends};
@@ -53,6 +54,8 @@ pub struct Plan {
     pub length: Duration,
     /// Determines what is asked for.
     pub seed: u64,
+    /// Where partitions and coordinators have databases on disk; nowhere if they are in memory.
+    pub data: Option<PathBuf>,
     /// Who calls.
     caller: Arc<Caller>,
     /// What is divided.
@@ -80,14 +83,19 @@ impl Partition for Costly {
     type Work = Fragment;
     type Reply = Reply;
     type Abort = TransactError;
-    type Undo = Undo;
+    type Undo = Taken;
     type Key = Vec<u8>;
 
-    fn execute(&mut self, id: TransactionId, work: &Fragment) -> Result<(Reply, Undo), TransactError> {
+    fn execute(&mut self, id: TransactionId, work: &Fragment) -> Result<(Reply, Taken), TransactError> {
         self.spend();
         let done = self.participant.execute(id, work)?;
-        thread::work(self.costs.undo * done.1.len() as u32);
+        thread::work(self.costs.undo * done.1.writes() as u32);
         Ok(done)
+    }
+
+    fn execute_alone(&mut self, id: TransactionId, work: &Fragment, may_abort: bool) -> Result<Reply, TransactError> {
+        self.spend();
+        self.participant.execute_alone(id, work, may_abort)
     }
 
     fn execute_without_undo(&mut self, id: TransactionId, work: &Fragment) -> Result<Reply, TransactError> {
@@ -95,12 +103,25 @@ impl Partition for Costly {
         self.participant.execute_without_undo(id, work)
     }
 
-    fn undo(&mut self, undo: Undo) {
+    fn undo(&mut self, undo: Taken) {
         self.participant.undo(undo);
     }
 
-    fn forget(&mut self, undo: Undo) {
+    fn forget(&mut self, undo: Taken) {
         self.participant.forget(undo);
+    }
+
+    fn keep(&mut self, records: Vec<OwnerRecord<Fragment>>) -> u64 {
+        self.participant.keep(records)
+    }
+
+    fn durable(&self) -> u64 {
+        self.participant.durable()
+    }
+
+    /// What was left fits here too: undo and work are the same.
+    fn left(&mut self) -> Option<Left<Costly>> {
+        self.participant.left().map(Left::of_same)
     }
 
     fn footprint(&self, work: &Fragment, locks: &mut Vec<(Vec<u8>, LockMode)>) {
@@ -110,13 +131,24 @@ impl Partition for Costly {
     }
 }
 
-/// A database of so many partitions, for so many sessions at a time, without rows. Its helpers run where its owner lets them.
-fn declared(workload: &dyn Workload, partitions: u32, sessions: u32) -> Result<Database, String> {
+/// A database of so many partitions, for so many sessions at a time; without rows, if it is new. Its helpers run where its owner lets them, or, if it is on disk,
+/// on threads.
+fn declared(workload: &dyn Workload, partitions: u32, sessions: u32, at: Option<PathBuf>) -> Result<Database, String> {
     let workers = sessions as usize + 1;
-    let builder = Database::builder().partitions(partitions as usize).step_helpers(true).workers(workers);
+    let builder = Database::builder().partitions(partitions as usize).workers(workers);
+    let builder = match at {
+        None => builder.step_helpers(true),
+        // Who waits is the owner, who does not wait for each.
+        Some(directory) => builder.path(directory).durability(Durability::Async),
+    };
     let database = builder.open().map_err(|error| error.to_string())?;
     workload.declare(&database).map_err(|error| error.to_string())?;
     Ok(database)
+}
+
+/// The procedures of a database that is there from its first life, divided.
+fn divided(database: Database) -> Result<Divided, String> {
+    database.divide().map_err(|undivided| undivided.to_string())
 }
 
 impl Plan {
@@ -127,20 +159,49 @@ impl Plan {
     pub fn of(plan: &super::Plan, workload: Box<dyn Workload>, threads: usize) -> Result<Plan, String> {
         let (workload, partitions): (Arc<dyn Workload>, _) = (workload.into(), plan.transport.partitions);
         // Each thread of clients and the coordinator.
-        let caller = declared(&*workload, partitions, plan.transport.ports + 1)?;
-        let caller = Arc::new(Caller::new(caller.divide().map_err(|undivided| undivided.to_string())?));
+        let caller = declared(&*workload, partitions, plan.transport.ports + 1, None)?;
+        let caller = Arc::new(Caller::new(divided(caller)?));
         let loaded = Database::in_memory().map_err(|error| error.to_string())?;
         workload.load(&loaded, &Loading { threads, ..Loading::default() }).map_err(|error| error.to_string())?;
         let super::Plan { transport, clients, store, warmup, length, seed, .. } = plan.clone();
-        Ok(Plan { transport, workload, clients, store, warmup, length, seed, caller, loaded })
+        Ok(Plan { transport, workload, clients, store, warmup, length, seed, data: None, caller, loaded })
     }
 
-    fn partition(&self, id: PartitionId) -> Result<Costly, String> {
-        let divided = declared(&*self.workload, self.transport.partitions, 1)?.divide();
-        let divided = divided.map_err(|undivided| undivided.to_string())?;
-        divided.fill(&self.loaded, id.0 as usize).map_err(|error| error.to_string())?;
-        let participant = Participant::new(divided, id, self.caller.divided().digest(), true);
-        Ok(Costly { participant: participant.map_err(|other| other.to_string())?, costs: self.store })
+    /// The partition of this number, which begins, or (`again`) was there before.
+    fn partition(&self, id: PartitionId, again: bool) -> Result<Costly, String> {
+        let at = self.data.as_ref().map(|data| data.join(format!("partition-{id}")));
+        let is_on_disk = at.is_some();
+        let divided = divided(declared(&*self.workload, self.transport.partitions, 1, at)?)?;
+        if !again || !is_on_disk {
+            divided.fill(&self.loaded, id.0 as usize).map_err(|error| error.to_string())?;
+        }
+        let callers = self.caller.divided().digest();
+        let participant = if is_on_disk {
+            if !again {
+                begin(&divided, Role::Partition(id.0)).map_err(|refused| refused.to_string())?;
+            }
+            Participant::open(divided, id, callers, false).map_err(|refused| refused.to_string())?
+        } else {
+            Participant::new(divided, id, callers, true).map_err(|other| other.to_string())?
+        };
+        Ok(Costly { participant, costs: self.store })
+    }
+
+    /// What begins lives of coordinators, if they are on disk.
+    fn coordinators(&self) -> Result<Option<Begin<Declared>>, String> {
+        let Some(data) = &self.data else { return Ok(None) };
+        let several = !self.transport.scheme.needs_one_coordinator();
+        let callers = (0..if several { self.transport.ports } else { 1 }).map(|id| {
+            let at = data.join(format!("coordinator-{id}"));
+            let divided = divided(declared(&*self.workload, self.transport.partitions, 1, Some(at))?)?;
+            begin(&divided, Role::Coordinator(id)).map_err(|refused| refused.to_string())?;
+            Ok(Arc::new(Caller::new(divided)))
+        });
+        let callers: Vec<_> = callers.collect::<Result<_, String>>()?;
+        let begin = move |id: CoordinatorId| {
+            coordinator(id, &callers[id.0 as usize]).unwrap_or_else(|refused| panic!("{refused}"))
+        };
+        Ok(Some(Arc::new(begin)))
     }
 
     /// The roles. Partitions are filled before they run.
@@ -148,18 +209,18 @@ impl Plan {
     /// # Errors
     /// A partition cannot be filled.
     pub fn roles(&self) -> Result<Vec<roles::Role<Gives>>, String> {
-        let filled = (0..self.transport.partitions).map(|id| self.partition(PartitionId(id)));
+        let filled = (0..self.transport.partitions).map(|id| self.partition(PartitionId(id), false));
         let filled: Vec<_> = filled.collect::<Result<_, _>>()?;
         let filled = std::sync::Mutex::new(filled.into_iter().map(Some).collect::<Vec<_>>());
         let plan = self.clone();
         let make = move |id: PartitionId| {
             let mut filled = filled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // Another life begins with the rows that were loaded.
+            // Another life begins with the rows that were loaded, or those on disk.
             let first = filled[id.0 as usize].take();
-            first.unwrap_or_else(|| plan.partition(id).unwrap_or_else(|what| panic!("{what}")))
+            first.unwrap_or_else(|| plan.partition(id, true).unwrap_or_else(|what| panic!("{what}")))
         };
         let plan = self.clone();
-        Ok(roles::roles::<Declared, Told>(&self.transport, make, move |port, number| {
+        Ok(roles::roles::<Declared, Told>(&self.transport, make, self.coordinators()?, move |port, number| {
             client::serve(&plan, port, number)
         }))
     }

@@ -44,3 +44,19 @@ fn other_workloads_run_without_a_line_of_their_own() {
         }
     }
 }
+
+#[test]
+fn partitions_on_disk_keep_the_conditions_and_can_be_opened_again() {
+    for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
+        let home = std::env::temp_dir().join(format!("seriatim-partitions-{:016x}", seriatim::rng::entropy()));
+        let mut plan = plan(scheme, "tpcc", &TPCC, 2, 7);
+        plan.data = Some(home.clone());
+        let measured = on_threads(&plan);
+        let measured = measured.unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        assert!(measured.committed > 5, "{}: {measured:?}", scheme.name());
+        for id in 0..2 {
+            plan.partition(PartitionId(id), true).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        }
+        std::fs::remove_dir_all(home).expect("it is there");
+    }
+}

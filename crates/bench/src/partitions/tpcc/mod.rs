@@ -169,7 +169,7 @@ impl Plan {
             let plan = self.clone();
             move |id: PartitionId| Undoable::new(Store::new(&plan, id, Arc::clone(&items)))
         };
-        roles::roles::<Tpcc, Told>(&self.transport, make, move |port, number| client::serve(&plan, port, number))
+        roles::roles::<Tpcc, Told>(&self.transport, make, None, move |port, number| client::serve(&plan, port, number))
     }
 
     /// What came of it, if all is as it must be.

@@ -1,0 +1,523 @@
+//! What owners and coordinators keep beside their data: in tables of the same database, so that its log, its checkpoints and its recovery are theirs.
+//!
+//! | table | row | written |
+//! |---|---|---|
+//! | [`Identity`] | whose directory it is, and in which life | when it begins, and each time it is opened |
+//! | [`Undecided`] | a fragment that may be taken back, and how | with the fragment, in its transaction; deleted with it when it is taken back |
+//! | [`Highest`] | the highest number of a client | with the fragment, or the vote |
+//! | [`Decided`] | a commit that a coordinator may have to repeat | before anybody is told |
+//!
+//! Invariants:
+//!
+//! (a) What a fragment changed and what takes it back are one transaction: whatever is recovered, log or checkpoint, has both or neither.
+//! (b) Votes, and what need not be taken back any more, are written in one transaction after each message, in the order of messages. So what is marked as
+//!     voted did not rest on anything that is not.
+//! (c) What is not marked has not been told anybody, and is taken back when the database is opened, the latest first.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use seriatim::procedure::divided::{Divided, Fragment, Then, Undo, pack_all, unpack_all};
+use seriatim::{Abort, Database, Epoch, Handle, SchemaError, Session, Table, TransactError, Tx};
+use seriatim_partition::{
+    ClientId, Coordinator, CoordinatorId, CoordinatorRecord, Fault, HoldingCoordinator, Journal, Left, OwnerRecord,
+    PartitionId, TransactionId, Unfinished, is_injected,
+};
+
+use crate::program::numbers as numbers_of;
+use crate::{Caller, OtherProcedures, Participant, Program, Taken};
+
+/// A fragment that may be taken back.
+#[derive(Table, Clone, Debug)]
+#[table(name = "partition books: undecided", key(here, place), ordered)]
+pub(crate) struct Undecided {
+    /// A number that names the partition.
+    here: u32,
+    /// Where it stands in the order in which fragments ran.
+    place: u64,
+    client: u32,
+    number: u64,
+    /// Whether it is all of a transaction.
+    alone: bool,
+    /// Whether the transaction has voted, or may be answered with what it ran on.
+    voted: bool,
+    coordinator: u32,
+    /// The fragment, if there was work, and what takes it back: bytes, each as a character.
+    what: String,
+}
+
+/// The highest number of a client.
+#[derive(Table, Clone, Debug)]
+#[table(name = "partition books: numbers", key(here, client, alone), ordered)]
+pub(crate) struct Highest {
+    here: u32,
+    client: u32,
+    /// Whether it is of single-partition transactions.
+    alone: bool,
+    number: u64,
+    coordinator: u32,
+}
+
+/// A commit that not all participants have acknowledged.
+#[derive(Table, Clone, Debug)]
+#[table(name = "partition books: decided", key(here, client, number), ordered)]
+pub(crate) struct Decided {
+    here: u32,
+    client: u32,
+    number: u64,
+    /// A bit for each participant.
+    participants: u64,
+}
+
+/// Whose a directory is.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "partition books: identity", key(here), ordered)]
+struct Identity {
+    here: u32,
+    is_coordinator: bool,
+    number: u32,
+    partitions: u32,
+    digest: u64,
+    life: u64,
+}
+
+/// Who has a database: a partition, or a coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The partition of this number.
+    Partition(u32),
+    /// The coordinator of this number.
+    Coordinator(u32),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::Partition(number) => write!(f, "partition {number}"),
+            Role::Coordinator(number) => write!(f, "coordinator {number}"),
+        }
+    }
+}
+
+/// Why a database does not go on as that of a partition or coordinator.
+#[derive(Debug)]
+pub enum Refused {
+    /// It is not known to be complete: whoever began it did not come to its end. Delete the directory and begin again.
+    Unfinished(Role),
+    /// It was begun already.
+    Begun(Role),
+    /// It is another's.
+    Other {
+        /// Who asks.
+        asked: Role,
+        /// Whose it is.
+        found: Role,
+    },
+    /// It is of another number of partitions.
+    Partitions {
+        /// With how many it was opened.
+        asked: u32,
+        /// As how many it was divided.
+        found: u32,
+    },
+    /// Its procedures or tables are others than when it was begun, or than those of who calls.
+    Procedures(OtherProcedures),
+    /// The partition function gives no number up to 65,535 for the partition.
+    NoNumber(Role),
+    /// What it keeps cannot be read.
+    Damaged(String),
+    /// The database fails.
+    Database(TransactError),
+    /// Its tables do.
+    Schema(SchemaError),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Unfinished(role) => {
+                write!(f, "this database was never begun as that of {role}: delete its directory and fill it again")
+            }
+            Refused::Begun(role) => write!(f, "this database is that of {role} already: open it"),
+            Refused::Other { asked, found } => write!(f, "this database is that of {found}, not of {asked}"),
+            Refused::Partitions { asked, found } => write!(
+                f,
+                "this database was divided by {found} partitions and is opened with {asked}: open it with Builder::partitions({found})"
+            ),
+            Refused::Procedures(other) => other.fmt(f),
+            Refused::NoNumber(role) => {
+                write!(
+                    f,
+                    "the partition function puts no number up to 65535 into {role}, where it would keep what is its own"
+                )
+            }
+            Refused::Damaged(what) => {
+                write!(f, "what the database keeps of undecided transactions cannot be read: {what}")
+            }
+            Refused::Database(error) => error.fmt(f),
+            Refused::Schema(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<TransactError> for Refused {
+    fn from(error: TransactError) -> Refused {
+        Refused::Database(error)
+    }
+}
+
+impl From<SchemaError> for Refused {
+    fn from(error: SchemaError) -> Refused {
+        Refused::Schema(error)
+    }
+}
+
+/// The database of these procedures, with its rows, is that of a partition or coordinator from here on.
+///
+/// # Errors
+/// It is somebody's already; the database fails.
+pub fn begin(divided: &Divided, role: Role) -> Result<(), Refused> {
+    let database = divided.database();
+    let identities = database.create_or_open::<Identity>()?;
+    database.create_or_open::<Highest>()?;
+    match role {
+        Role::Partition(_) => database.create_or_open::<Undecided>().map(drop)?,
+        Role::Coordinator(_) => database.create_or_open::<Decided>().map(drop)?,
+    }
+    let (is_coordinator, number) = match role {
+        Role::Partition(number) => (false, number),
+        Role::Coordinator(number) => (true, number),
+    };
+    let (partitions, digest) = (divided.partitions() as u32, divided.digest());
+    let identity = Identity { here: 0, is_coordinator, number, partitions, digest, life: 0 };
+    // Rows that were filled in are durable before it says so.
+    database.flush()?;
+    match database.session().transact(|tx| tx.try_insert(&identities, &identity))?.value {
+        true => Ok(database.flush()?),
+        false => Err(Refused::Begun(role)),
+    }
+}
+
+/// Begins another life of who has this database, which is durable when this returns; which it is, from 1.
+fn next_life(divided: &Divided, role: Role) -> Result<u64, Refused> {
+    let database = divided.database();
+    let Ok(identities) = database.table::<Identity>() else { return Err(Refused::Unfinished(role)) };
+    let found = database.session().transact(|tx| Ok(tx.get(&identities, &0)?.map(|row| row.to_owned())))?.value;
+    let Some(identity) = found else { return Err(Refused::Unfinished(role)) };
+    let number = identity.number;
+    let found = if identity.is_coordinator { Role::Coordinator(number) } else { Role::Partition(number) };
+    if found != role {
+        return Err(Refused::Other { asked: role, found });
+    }
+    let asked = divided.partitions() as u32;
+    if identity.partitions != asked {
+        return Err(Refused::Partitions { asked, found: identity.partitions });
+    }
+    if identity.digest != divided.digest() {
+        return Err(Refused::Procedures(OtherProcedures { here: identity.digest, there: divided.digest() }));
+    }
+    let life = identity.life + 1;
+    database.session().transact(|tx| tx.put(&identities, &Identity { life, ..identity.clone() }))?;
+    database.flush()?;
+    Ok(life)
+}
+
+fn to_text(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+fn to_bytes(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|character| u8::try_from(character).ok()).collect()
+}
+
+/// The books of an owner.
+pub(crate) struct OwnerBooks {
+    undecided: Handle<Undecided>,
+    numbers: Handle<Highest>,
+    here: u32,
+    /// Of the next fragment.
+    place: u64,
+    /// Of fragments that may be taken back, by transaction and whether they are all of it.
+    places: BTreeMap<(TransactionId, bool), Vec<u64>>,
+    /// Votes that are not written yet.
+    votes: Vec<Undecided>,
+    /// Fragments that will not be taken back, whose rows are still there.
+    ended: Vec<u64>,
+    /// The latest epoch in which something was written.
+    pub(crate) newest: Epoch,
+}
+
+impl OwnerBooks {
+    /// Of a database of this partition, what had not voted taken back; what is left there.
+    pub(crate) fn open(
+        divided: &Divided,
+        session: &mut Session,
+        at: PartitionId,
+    ) -> Result<(OwnerBooks, Left<Participant>), Refused> {
+        let role = Role::Partition(at.0);
+        let life = next_life(divided, role)?;
+        let database = divided.database();
+        let (undecided, numbers) = (database.table::<Undecided>()?, database.table::<Highest>()?);
+        let here = divided.number_in(at.0 as usize).ok_or(Refused::NoNumber(role))?;
+        let mut books = OwnerBooks {
+            undecided,
+            numbers,
+            here,
+            place: 0,
+            places: BTreeMap::new(),
+            votes: Vec::new(),
+            ended: Vec::new(),
+            newest: Epoch(0),
+        };
+        let rows = session.transact(|tx| tx.scan(&books.undecided, ..).map(|row| Ok(row?.to_owned())).collect())?;
+        let rows: Vec<Undecided> = rows.value;
+        let mut left = Left { life, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() };
+        let of = |row: &Undecided| (TransactionId { client: ClientId(row.client), number: row.number }, row.alone);
+        for row in &rows {
+            books.place = books.place.max(row.place + 1);
+            books.places.entry(of(row)).or_default().push(row.place);
+        }
+        let mut voted: BTreeMap<_, _> =
+            rows.iter().filter(|row| row.voted).map(|row| (of(row), row.coordinator)).collect();
+        if is_injected(Fault::VotesForgotten) {
+            voted.clear();
+        }
+        for row in rows.iter().rev().filter(|row| !voted.contains_key(&of(row))) {
+            let (_, undo) = read(row)?;
+            let row = &(here, row.place);
+            let undone =
+                divided.undo(session, at.0 as usize, &undo, &|tx, _| tx.delete(&books.undecided, row).map(drop))?;
+            books.newest = books.newest.max(undone.epoch());
+        }
+        books.places.retain(|one, _| voted.contains_key(one));
+        for row in &rows {
+            let (one, place) = (of(row), row.place);
+            let Some(coordinator) = voted.get(&one) else { continue };
+            let (work, undo) = read(row)?;
+            if books.places[&one][0] == place {
+                let coordinator = (!one.1).then_some(CoordinatorId(*coordinator));
+                left.unfinished.push(Unfinished { transaction: one.0, coordinator, done: Vec::new() });
+            }
+            let is_it = |other: &&mut Unfinished<Participant>| (other.transaction, other.coordinator.is_none()) == one;
+            let unfinished = left.unfinished.iter_mut().find(is_it).expect("its first row was met");
+            unfinished.done.extend(work.map(|work| (work, Taken { undo, kept: Some((one.0, one.1, place)) })));
+        }
+        let highest = session.transact(|tx| tx.scan(&books.numbers, ..).map(|row| Ok(row?.to_owned())).collect())?;
+        let highest: Vec<Highest> = highest.value;
+        for Highest { client, alone, number, coordinator, .. } in highest {
+            let transaction = TransactionId { client: ClientId(client), number };
+            match alone {
+                true => left.calls.push(transaction),
+                false => left.fragments.push((transaction, CoordinatorId(coordinator))),
+            }
+        }
+        Ok((books, left))
+    }
+
+    /// Writes, in its transaction, what a fragment leaves here: its number if it is all of a transaction, and how it is taken back if it may be.
+    pub(crate) fn note(
+        &self,
+        tx: &Tx,
+        transaction: TransactionId,
+        work: &Fragment,
+        undo: Option<&Undo>,
+    ) -> Result<(), Abort> {
+        let (here, alone) = (self.here, work.round.is_none());
+        let TransactionId { client: ClientId(client), number } = transaction;
+        if alone {
+            tx.put(&self.numbers, &Highest { here, client, alone, number, coordinator: 0 })?;
+        }
+        let Some(undo) = undo else { return Ok(()) };
+        tx.insert(&self.undecided, &self.row(transaction, alone, self.place, Some(work), undo))
+    }
+
+    fn row(
+        &self,
+        transaction: TransactionId,
+        alone: bool,
+        place: u64,
+        work: Option<&Fragment>,
+        undo: &Undo,
+    ) -> Undecided {
+        let TransactionId { client: ClientId(client), number } = transaction;
+        let mut bytes = pack_all(&work.is_some());
+        bytes.extend(work.map(pack_all).unwrap_or_default());
+        bytes.extend(pack_all(undo));
+        let what = to_text(&bytes);
+        Undecided { here: self.here, place, client, number, alone, voted: false, coordinator: 0, what }
+    }
+
+    /// The fragment is done that was noted; what its undo has to know.
+    pub(crate) fn noted(&mut self, transaction: TransactionId, alone: bool) -> (TransactionId, bool, u64) {
+        let place = self.place;
+        self.place += 1;
+        self.places.entry((transaction, alone)).or_default().push(place);
+        (transaction, alone, place)
+    }
+
+    /// Deletes, in its transaction, the row of a fragment that is taken back.
+    pub(crate) fn undo(&self, tx: &Tx, place: u64) -> Result<(), Abort> {
+        tx.delete(&self.undecided, &(self.here, place)).map(drop)
+    }
+
+    /// The fragment was taken back, or (`stays`) will not be.
+    pub(crate) fn end(&mut self, (transaction, alone, place): (TransactionId, bool, u64), stays: bool) {
+        if let Some(places) = self.places.get_mut(&(transaction, alone)) {
+            places.retain(|other| *other != place);
+            if places.is_empty() {
+                self.places.remove(&(transaction, alone));
+            }
+        }
+        if stays {
+            self.ended.push(place);
+        } else {
+            self.votes.retain(|vote| vote.place != place);
+        }
+    }
+
+    /// Notes a record of the owner.
+    pub(crate) fn keep(&mut self, record: &OwnerRecord<Fragment>) {
+        let (transaction, alone, coordinator) = match *record {
+            // What ran alone is committed by itself.
+            OwnerRecord::Executed { after: None, .. } => return,
+            OwnerRecord::Executed { transaction, .. } => (transaction, true, 0),
+            OwnerRecord::Prepared { transaction, coordinator, .. } => (transaction, false, coordinator.0),
+            OwnerRecord::Decided { transaction, .. } => {
+                // What had no work has no undo by which it would be known to have ended.
+                self.ended.extend(self.places.remove(&(transaction, false)).unwrap_or_default());
+                return;
+            }
+        };
+        let known = self.places.get(&(transaction, alone)).and_then(|places| places.last().copied());
+        let place = known.unwrap_or_else(|| self.noted(transaction, alone).2);
+        let row = self.row(transaction, alone, place, None, &Undo::default());
+        self.votes.push(Undecided { voted: true, coordinator, ..row });
+    }
+
+    /// Writes what was noted since the last time.
+    pub(crate) fn write(&mut self, divided: &Divided, session: &mut Session, at: usize) -> Result<(), TransactError> {
+        if self.votes.is_empty() && self.ended.is_empty() {
+            return Ok(());
+        }
+        let then: &Then<'_> = &|tx, _| {
+            for vote in &self.votes {
+                let marked = tx.update(&self.undecided, &(vote.here, vote.place), |row| {
+                    row.set_voted(true);
+                    row.set_coordinator(vote.coordinator);
+                });
+                if marked?.is_none() {
+                    tx.insert(&self.undecided, vote)?;
+                }
+                let &Undecided { here, client, alone, number, coordinator, .. } = vote;
+                if !alone {
+                    tx.put(&self.numbers, &Highest { here, client, alone, number, coordinator })?;
+                }
+            }
+            self.ended.iter().try_for_each(|place| tx.delete(&self.undecided, &(self.here, *place)).map(drop))
+        };
+        let written = divided.undo(session, at, &Undo::default(), then)?;
+        self.newest = self.newest.max(written.epoch());
+        self.votes.clear();
+        self.ended.clear();
+        Ok(())
+    }
+}
+
+/// A fragment and what takes it back.
+fn read(row: &Undecided) -> Result<(Option<Fragment>, Undo), Refused> {
+    let damaged = |what: &str| Refused::Damaged(format!("{}.{}: {what}", row.client, row.number));
+    let bytes = to_bytes(&row.what).ok_or_else(|| damaged("it is no bytes"))?;
+    let read: Result<(Option<Fragment>, Undo), _> = unpack_all(&bytes);
+    read.map_err(|error| damaged(&error.to_string()))
+}
+
+/// A coordinator that keeps its decisions in the database of who calls, which was begun as that coordinator's ([`begin`]), in whichever state that was left; and
+/// in which of its lives it is, which is above those before.
+///
+/// # Errors
+/// The database is none of this coordinator, of as many partitions and of these procedures; it fails.
+pub fn coordinator(id: CoordinatorId, caller: &Arc<Caller>) -> Result<(HoldingCoordinator<Program>, u64), Refused> {
+    let (divided, role) = (caller.divided(), Role::Coordinator(id.0));
+    let mut session = divided.database().session();
+    let life = next_life(divided, role)?;
+    let (decided, numbers) = (divided.database().table::<Decided>()?, divided.database().table::<Highest>()?);
+    let here = divided.number_in(0).ok_or(Refused::NoNumber(role))?;
+    let read = session.transact(|tx| {
+        let highest = tx.scan(&numbers, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>()?;
+        Ok((highest, tx.scan(&decided, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>()?))
+    });
+    let (highest, commits): (Vec<Highest>, Vec<Decided>) = read?.value;
+    let mut records = Vec::new();
+    for Highest { client, number, .. } in highest {
+        let transaction = TransactionId { client: ClientId(client), number };
+        records.push(CoordinatorRecord::Committed { transaction, participants: Vec::new() });
+        records.push(CoordinatorRecord::Ended { transaction });
+    }
+    for Decided { client, number, participants, .. } in commits {
+        let transaction = TransactionId { client: ClientId(client), number };
+        records.push(CoordinatorRecord::Committed { transaction, participants: numbers_of(participants).collect() });
+    }
+    let (partitions, mut out) = ((0..divided.partitions() as u32).map(PartitionId), Vec::new());
+    let coordinator = Coordinator::recover(id, life, records, partitions, &mut out);
+    let journal = Decisions { caller: Arc::clone(caller), session, decided, numbers, here };
+    Ok((HoldingCoordinator::of(coordinator, Some(Box::new(journal)), out), life))
+}
+
+/// The books of a coordinator.
+struct Decisions {
+    caller: Arc<Caller>,
+    session: Session,
+    decided: Handle<Decided>,
+    numbers: Handle<Highest>,
+    here: u32,
+}
+
+impl Journal for Decisions {
+    fn keep(&mut self, record: &CoordinatorRecord) -> u64 {
+        let here = self.here;
+        let then: &Then<'_> = &|tx, _| match record {
+            CoordinatorRecord::Committed { transaction, participants } => {
+                let TransactionId { client: ClientId(client), number } = *transaction;
+                let participants = participants.iter().fold(0, |all, one| all | 1 << one.0);
+                tx.put(&self.decided, &Decided { here, client, number, participants })?;
+                let highest = tx.get(&self.numbers, &(here, client, false))?.map_or(0, |row| row.number());
+                let number = highest.max(number);
+                tx.put(&self.numbers, &Highest { here, client, alone: false, number, coordinator: 0 })
+            }
+            CoordinatorRecord::Ended { transaction } => {
+                tx.delete(&self.decided, &(here, transaction.client.0, transaction.number)).map(drop)
+            }
+        };
+        let written = self.caller.divided().undo(&mut self.session, 0, &Undo::default(), then);
+        match written {
+            Ok(receipt) => until(self.caller.divided().database(), receipt.epoch()),
+            Err(error) => panic!("the database of a coordinator fails: {error}"),
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        durable(self.caller.divided().database())
+    }
+}
+
+/// What was written in this epoch is wanted soon; the number of the epoch.
+///
+/// # Panics
+/// If the log has stopped.
+pub(crate) fn until(database: &Database, newest: Epoch) -> u64 {
+    let requested = database.request_durable(newest);
+    requested.unwrap_or_else(|error| panic!("a database of partitions fails: {error}"));
+    newest.0
+}
+
+/// Up to which epoch a database is durable.
+///
+/// # Panics
+/// If the log has stopped.
+pub(crate) fn durable(database: &Database) -> u64 {
+    until(database, Epoch(0));
+    database.durable_epoch().map_or(u64::MAX, |epoch| epoch.0)
+}

@@ -1,0 +1,210 @@
+//! Partitions and coordinators on disk: whose directories are refused, what a restart remembers, what becomes of an owner whose disk is full.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use seriatim::procedure::Procedures;
+use seriatim::procedure::divided::{Divided, Fragment, pack_all};
+use seriatim::{Abort, Database, Durability, Table, Tx, procedure, procedures};
+use seriatim_base::disk::FaultyDisk;
+use seriatim_base::panic_text;
+use seriatim_participant::{Caller, Participant, Refused, Role, begin, coordinator};
+use seriatim_partition::{
+    Call, ClientId, CoordinatorId, Decision, FromCoordinator, FromOwner, HoldingOwner, Options, Outcome, OwnerOutput,
+    OwnerOutputOf, PartitionId, Scheme, ToOwner, TransactionId,
+};
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "count", key(id), ordered)]
+struct Count {
+    id: u32,
+    count: u32,
+}
+
+#[procedure]
+fn add(tx: &Tx, id: u32, amount: u32) -> Result<(), Abort> {
+    tx.insert(Count { id, count: amount })?;
+    Ok(())
+}
+
+#[procedure]
+fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
+    let row = tx.require::<Count>(id)?;
+    Ok(row.count)
+}
+
+fn divided(disk: &FaultyDisk, partitions: usize, set: Procedures) -> Divided {
+    let builder = Database::builder().partitions(partitions).workers(2).step_helpers(true).path("/db");
+    let builder = builder.disk(Arc::new(disk.mount())).durability(Durability::Async).segment_bytes(64 << 10);
+    let db = builder.log_buffer_bytes(256).checkpoint_bytes(None).open().expect("the disk works");
+    db.create_or_open::<Count>().expect("a valid table");
+    db.register(set).expect("sound procedures");
+    db.divide().expect("they can be divided")
+}
+
+fn both() -> Procedures {
+    procedures![add, count]
+}
+
+fn open(disk: &FaultyDisk, at: u32, partitions: usize, set: Procedures) -> Result<Participant, Refused> {
+    let divided = divided(disk, partitions, set);
+    let callers = divided.digest();
+    Participant::open(divided, PartitionId(at), callers, true)
+}
+
+/// The owner of the only partition, in its next life.
+fn owner(disk: &FaultyDisk) -> HoldingOwner<Participant> {
+    let participant = open(disk, 0, 1, both()).unwrap_or_else(|refused| panic!("{refused}"));
+    HoldingOwner::begin(PartitionId(0), participant, &Options::new(Scheme::Blocking), [CoordinatorId(0)])
+}
+
+fn begun(partitions: usize) -> FaultyDisk {
+    let disk = FaultyDisk::new(3);
+    begin(&divided(&disk, partitions, both()), Role::Partition(0)).expect("it is new");
+    disk
+}
+
+fn transaction(number: u64) -> TransactionId {
+    TransactionId { client: ClientId(0), number }
+}
+
+fn fragment(id: u32, round: Option<u32>) -> Fragment {
+    Fragment { procedure: 0, arguments: pack_all(&(id, 1_u32)), round, found: Vec::new() }
+}
+
+fn call(number: u64, id: u32) -> ToOwner<Fragment> {
+    ToOwner::Call(Call { transaction: transaction(number), work: fragment(id, None), may_abort: true })
+}
+
+fn multi(number: u64, id: u32) -> ToOwner<Fragment> {
+    ToOwner::Coordinator(FromCoordinator::Fragment(seriatim_partition::Fragment {
+        transaction: transaction(number),
+        coordinator: CoordinatorId(0),
+        life: 1,
+        round: 0,
+        work: Some(fragment(id, Some(0))),
+        last: true,
+    }))
+}
+
+/// All that leaves, when the disk has it all.
+fn out(owner: &mut HoldingOwner<Participant>) -> Vec<OwnerOutputOf<Participant>> {
+    let mut all = Vec::new();
+    while owner.is_holding() {
+        owner.owner().partition().divided().database().step();
+        all.extend(std::iter::from_fn(|| owner.take_output()));
+    }
+    all
+}
+
+fn ids(owner: &HoldingOwner<Participant>) -> Vec<u32> {
+    let db = owner.owner().partition().divided().database();
+    let counts = db.table::<Count>().expect("it is there");
+    let read = db.session().transact(|tx| tx.scan(&counts, ..).map(|row| Ok(row?.id())).collect());
+    read.expect("nobody is about").value
+}
+
+#[test]
+fn directories_of_others_are_refused_with_the_reason() {
+    let disk = begun(2);
+    let refused = |at, partitions, set| match open(&disk, at, partitions, set) {
+        Ok(_) => panic!("partition {at} of {partitions} is opened"),
+        Err(refused) => refused.to_string(),
+    };
+    assert_eq!(refused(1, 2, both()), "this database is that of partition 0, not of partition 1");
+    assert_eq!(
+        refused(0, 3, both()),
+        "this database was divided by 2 partitions and is opened with 3: open it with Builder::partitions(2)"
+    );
+    for set in [procedures![count, add], procedures![add]] {
+        let refused = refused(0, 2, set);
+        assert!(refused.contains("other procedures than who calls, or in another order"), "{refused}");
+    }
+    let caller = Arc::new(Caller::new(divided(&disk, 2, both())));
+    let other = coordinator(CoordinatorId(0), &caller).err().expect("it is a partition's").to_string();
+    assert_eq!(other, "this database is that of partition 0, not of coordinator 0");
+    let again = begin(caller.divided(), Role::Partition(0)).expect_err("it is there");
+    assert_eq!(again.to_string(), "this database is that of partition 0 already: open it");
+    drop(caller);
+    assert!(open(&disk, 0, 2, both()).is_ok());
+    // One that somebody was filling when the power went.
+    let disk = FaultyDisk::new(4);
+    let found = open(&disk, 0, 2, both()).err().expect("it has not begun").to_string();
+    assert!(found.starts_with("this database was never begun as that of partition 0"), "{found}");
+}
+
+#[test]
+fn nothing_leaves_before_it_is_durable_and_numbers_outlive_their_owner() {
+    let disk = begun(1);
+    let mut first = owner(&disk);
+    out(&mut first);
+    first.handle(call(5, 1));
+    assert!(first.take_output().is_none() && first.is_holding(), "it is not durable");
+    let answered = out(&mut first);
+    assert!(matches!(&answered[..], [OwnerOutput::Reply { outcome: Outcome::Committed(_), .. }]), "{answered:?}");
+    first.handle(multi(7, 2));
+    let voted = out(&mut first);
+    assert!(
+        matches!(&voted[..], [OwnerOutput::Send { message: FromOwner::Response(response), .. }] if response.result.is_ok()),
+        "{voted:?}"
+    );
+    let life = first.life();
+    drop(first);
+    disk.crash();
+    let mut second = owner(&disk);
+    assert_eq!((second.life(), ids(&second)), (life + 1, vec![1, 2]));
+    let said = out(&mut second);
+    let [OwnerOutput::Send { message: FromOwner::Recovered { in_doubt, life: new, .. }, .. }] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert_eq!((&in_doubt[..], *new), (&[transaction(7)][..], life + 1));
+    // Both came before the restart: none runs again.
+    second.handle(multi(7, 3));
+    second.handle(call(5, 4));
+    let said = out(&mut second);
+    assert!(matches!(&said[..], [OwnerOutput::Reply { outcome: Outcome::Repeated, .. }]), "{said:?}");
+    let decision = Decision { transaction: transaction(7), coordinator: CoordinatorId(0), commit: false };
+    second.handle(ToOwner::Coordinator(FromCoordinator::Decision(decision)));
+    assert_eq!(ids(&second), [1], "what was in doubt is taken back, by what the restart has left of it");
+    second.handle(call(6, 4));
+    out(&mut second);
+    drop(second);
+    disk.crash();
+    assert_eq!(ids(&owner(&disk)), [1, 4]);
+}
+
+#[test]
+fn a_full_disk_ends_the_owner_and_nothing_that_was_answered_is_lost() {
+    let disk = begun(1);
+    let mut running = owner(&disk);
+    out(&mut running);
+    disk.set_capacity(disk.used_bytes() + (32 << 10));
+    let mut answered = Vec::new();
+    let ended = (1..100_000_u32).find_map(|id| {
+        let step = || {
+            running.handle(call(id.into(), id));
+            running.owner().partition().divided().database().step();
+            std::iter::from_fn(|| running.take_output()).collect::<Vec<_>>()
+        };
+        match catch_unwind(AssertUnwindSafe(step)) {
+            Ok(outputs) => {
+                for output in outputs {
+                    let OwnerOutput::Reply { transaction, outcome: Outcome::Committed(_) } = output else {
+                        panic!("{output:?}")
+                    };
+                    answered.push(transaction.number as u32);
+                }
+                None
+            }
+            Err(panic) => Some(panic_text(&*panic).unwrap_or_default()),
+        }
+    });
+    let said = ended.expect("the disk gets full");
+    assert!(said.starts_with("the database of partition 0 fails: ") && said.contains("full"), "{said}");
+    assert!(answered.len() > 5, "{answered:?}");
+    drop(running);
+    disk.crash();
+    disk.set_capacity(u64::MAX);
+    let found = ids(&owner(&disk));
+    assert!(answered.iter().all(|id| found.contains(id)), "{answered:?}, {found:?}");
+}

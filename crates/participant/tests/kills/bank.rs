@@ -1,0 +1,166 @@
+//! Accounts, what is done to them, and databases of them.
+
+use std::sync::Arc;
+
+use seriatim::procedure::divided::{BOOKS, Divided};
+use seriatim::{Abort, Builder, Data, Database, Durability, SchemaError, Table, Tx, procedure, procedures};
+use seriatim_base::disk::FaultyDisk;
+use seriatim_participant::Participant;
+use seriatim_partition::PartitionId;
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "account", key(id), ordered)]
+pub(crate) struct Account {
+    pub(crate) id: u32,
+    pub(crate) sum: i64,
+    pub(crate) seen: i64,
+    pub(crate) slot: Option<u32>,
+}
+
+/// What a call leaves at each of its accounts.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "mark", key(account, client, number), cluster(account, client))]
+pub(crate) struct Mark {
+    pub(crate) account: u32,
+    pub(crate) client: u32,
+    pub(crate) number: u32,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "slot", key(account, at), ordered)]
+pub(crate) struct Slot {
+    pub(crate) account: u32,
+    pub(crate) at: u32,
+    pub(crate) count: u32,
+}
+
+/// Moves an amount, in one round. Whether there was enough, only one of the two partitions knows; both have done their part.
+#[procedure]
+pub(crate) fn transfer(tx: &Tx, client: u32, number: u32, from: u32, to: u32, amount: i64) -> Result<(), Abort> {
+    tx.insert(Mark { account: from, client, number })?;
+    if from != to {
+        tx.insert(Mark { account: to, client, number })?;
+    }
+    let left = tx.update::<Account>(from, |account| {
+        account.sum -= amount;
+        account.sum
+    })?;
+    tx.update::<Account>(to, |account| account.sum += amount)?;
+    if left < 0 {
+        return Err(tx.abort("not enough"));
+    }
+    Ok(())
+}
+
+/// Tells one account what another has, in two rounds.
+#[procedure]
+pub(crate) fn tell(tx: &Tx, client: u32, number: u32, from: u32, to: u32) -> Result<i64, Abort> {
+    tx.insert(Mark { account: from, client, number })?;
+    let row = tx.require::<Account>(from)?;
+    let sum = row.sum;
+    tx.update::<Account>(to, |account| account.seen = sum)?;
+    if from != to {
+        tx.insert(Mark { account: to, client, number })?;
+    }
+    Ok(sum)
+}
+
+/// Puts something where nothing is, and takes it away where it is.
+#[procedure]
+pub(crate) fn toggle(tx: &Tx, client: u32, number: u32, account: u32, at: u32) -> Result<bool, Abort> {
+    tx.insert(Mark { account, client, number })?;
+    let gone = tx.delete_if::<Slot>((account, at))?;
+    if !gone {
+        tx.insert(Slot { account, at, count: number })?;
+    }
+    tx.update::<Account>(account, |row| row.slot = Some(at))?;
+    Ok(gone)
+}
+
+/// One of those that are asked for.
+#[derive(Data, Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) id: u32,
+}
+
+/// What accounts have together.
+#[procedure]
+pub(crate) fn audit(tx: &Tx, accounts: &[Wanted]) -> Result<i64, Abort> {
+    let mut total = 0_i64;
+    for wanted in accounts {
+        let row = tx.require::<Account>(wanted.id)?;
+        total += row.sum;
+    }
+    Ok(total)
+}
+
+pub(crate) const PARTITIONS: u32 = 3;
+pub(crate) const ACCOUNTS: u32 = 7;
+pub(crate) const CLIENTS: u32 = 5;
+pub(crate) const SUM: i64 = 60;
+
+fn builder() -> Builder {
+    Database::builder().partitions(PARTITIONS as usize).workers(2).step_helpers(true)
+}
+
+/// On a disk, whose operations may all fail.
+pub(crate) fn on(disk: &FaultyDisk) -> Builder {
+    let builder = builder().path("/db").disk(Arc::new(disk.mount())).segment_bytes(64 << 10);
+    builder.durability(Durability::Async).log_buffer_bytes(256).checkpoint_bytes(None)
+}
+
+fn declare(db: &Database) -> Result<(), SchemaError> {
+    db.create_or_open::<Account>()?;
+    db.create_or_open::<Mark>()?;
+    db.create_or_open::<Slot>()?;
+    db.register(procedures![transfer, tell, toggle, audit]).expect("sound procedures");
+    Ok(())
+}
+
+/// The procedures in a database in memory.
+pub(crate) fn divided() -> Divided {
+    let db = builder().open().expect("a valid number");
+    declare(&db).expect("valid tables");
+    db.divide().expect("all can be divided")
+}
+
+/// The procedures in a database on disk; none if the disk fails.
+pub(crate) fn divided_on(disk: &FaultyDisk) -> Option<Divided> {
+    let db = on(disk).open().ok()?;
+    declare(&db).ok()?;
+    Some(db.divide().expect("all can be divided"))
+}
+
+pub(crate) fn loaded() -> Database {
+    let db = builder().open().expect("a valid number");
+    declare(&db).expect("valid tables");
+    let accounts = db.table::<Account>().expect("it is there");
+    let account = |id| Account { id, sum: SUM, seen: 0, slot: None };
+    let load = db.session().transact(|tx| (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &account(id))));
+    load.expect("nobody is about");
+    db
+}
+
+pub(crate) fn partition(whole: &Database, id: u32) -> Participant {
+    let divided = divided();
+    divided.fill(whole, id as usize).expect("an empty database");
+    let digest = divided.digest();
+    Participant::new(divided, PartitionId(id), digest, true).expect("its own procedures")
+}
+
+pub(crate) fn partitions() -> impl Iterator<Item = PartitionId> {
+    (0..PARTITIONS).map(PartitionId)
+}
+
+/// All rows that are data.
+pub(crate) fn contents(db: &Database) -> Vec<String> {
+    let mut all = Vec::new();
+    for name in db.table_names().into_iter().filter(|name| !name.starts_with(BOOKS)) {
+        let table = db.open_dyn(&name).expect("it is listed");
+        let rows = db.session().transact(|tx| {
+            tx.scan_dyn(&table, &[])?.map(|row| Ok(format!("{name} {:?}", row?))).collect::<Result<Vec<_>, Abort>>()
+        });
+        all.extend(rows.expect("nobody is about").into_value());
+    }
+    all
+}
