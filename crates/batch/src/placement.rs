@@ -206,7 +206,7 @@ impl Shared {
     fn each(&self, member: usize, mut found: impl FnMut(usize, bool)) {
         for (range, writes) in &self.uses[member] {
             for &(other, also_writes) in self.users[range.clone()].iter().filter(|(other, _)| *other != member) {
-                let is_missed = fault::is_injected(Fault::ConflictsMissed) && member % 3 == 0;
+                let is_missed = fault::is_injected(Fault::ConflictsMissed) && member.is_multiple_of(3);
                 found(other, (*writes || also_writes) && !is_missed);
             }
         }
