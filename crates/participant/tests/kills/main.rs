@@ -445,7 +445,7 @@ fn databases_that_lose_power_between_any_two_messages_go_on_from_their_disks() {
 /// One of some runs must notice a mistake, in these words; other panics do not count.
 fn is_noticed<K: Kind>(mistake: Fault, scheme: Scheme, kill_every: u64, calls: u32, words: &[&str]) {
     let mut others = BTreeSet::new();
-    for seed in 0..40 {
+    for seed in 0..150 {
         inject(Some(mistake));
         let ran = catch_unwind(AssertUnwindSafe(|| run::<K>(seed, scheme, kill_every, calls)));
         inject(None);
@@ -484,7 +484,7 @@ fn canary_mistakes_of_owners_are_noticed() {
 fn canary_mistakes_before_deaths_are_noticed() {
     for scheme in Scheme::ALL {
         for mistake in [Fault::PrepareForgotten, Fault::DecisionHalfPersisted, Fault::VotedUndone] {
-            is_noticed::<Lists>(mistake, scheme, 40, 200, &WORDS);
+            is_noticed::<Lists>(mistake, scheme, 25, 200, &WORDS);
         }
     }
 }
