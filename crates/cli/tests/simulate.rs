@@ -39,7 +39,7 @@ fn a_seed_gives_one_report_to_the_byte_under_every_protocol() {
             assert_eq!(said["simulated"]["validated_at"], Value::Null, "nobody compared these costs");
             assert_eq!((&said["threads"], &said["consistency"]), (&4.into(), &"passed".into()));
             // Four cores that did the work of one would take four times as long.
-            assert!(said["seconds"].as_f64().is_some_and(|seconds| (0.0019..0.003).contains(&seconds)), "{said}");
+            assert_eq!(said["seconds"], 0.002, "whoever waits beyond the end");
             assert!(
                 said["conflict_aborted"].as_u64() > Some(0),
                 "{}: cores that are never in each other's way",

@@ -229,7 +229,8 @@ mod tests {
         });
         let origin = Origin { revision: String::new(), program: String::new(), machine: json!({}) };
         let (size, points) = (Size::Large, points.collect());
-        Measured { format: FORMAT, figure: "htcc/13".to_owned(), size, origin, points }
+        let origins = [(Cores::Real, origin)].into();
+        Measured { format: FORMAT, figure: "htcc/13".to_owned(), size, origins, points }
     }
 
     fn drawn(measured: &Measured) -> String {

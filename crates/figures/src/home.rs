@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::measured::{Answer, FORMAT, Measured, Origin, Run};
+use crate::measured::{Answer, Cores, FORMAT, Measured, Origin, Run};
 
 /// The directory.
 pub(crate) struct Home<'a>(pub(crate) &'a Path);
@@ -23,8 +23,8 @@ impl Home<'_> {
         std::fs::create_dir_all(self.0).map_err(|error| named(&error, self.0))
     }
 
-    /// Reports of this origin in any figure's file, and what was passed over, a line each.
-    pub(crate) fn reports(&self, origin: &Origin) -> io::Result<(Reports, Vec<String>)> {
+    /// Reports of this origin in any figure's file, on these cores or, if none are named, on all; and what was passed over, a line each.
+    pub(crate) fn reports(&self, origin: &Origin, cores: Option<Cores>) -> io::Result<(Reports, Vec<String>)> {
         let (mut reports, mut passed_over) = (Reports::new(), Vec::new());
         let mut files = Vec::new();
         for entry in std::fs::read_dir(self.0).map_err(|error| named(&error, self.0))? {
@@ -35,19 +35,27 @@ impl Home<'_> {
         }
         files.sort();
         for path in files {
-            let said = match read(&path) {
-                Ok(measured) if measured.origin == *origin => {
-                    for Run { command, answer } in measured.points.into_iter().flat_map(|point| point.runs) {
-                        if let Answer::Report(report) = answer {
-                            reports.insert(command, report);
-                        }
-                    }
+            let measured = match read(&path) {
+                Ok(measured) => measured,
+                Err(error) => {
+                    passed_over.push(format!("{} cannot be used: {error}", path.display()));
                     continue;
                 }
-                Ok(_) => "is of another program or machine: measured again".to_owned(),
-                Err(error) => format!("cannot be used: {error}"),
             };
-            passed_over.push(format!("{} {said}", path.display()));
+            let wanted = Cores::ALL.into_iter().filter(|kind| cores.is_none_or(|cores| cores == *kind));
+            let (same, other): (Vec<_>, Vec<_>) = wanted
+                .filter(|kind| measured.origins.contains_key(kind))
+                .partition(|kind| measured.origins[kind] == *origin);
+            if !other.is_empty() {
+                passed_over.push(format!("{} is of another program or machine: measured again", path.display()));
+            }
+            for point in measured.points.into_iter().filter(|point| same.contains(&point.cores)) {
+                for Run { command, answer } in point.runs {
+                    if let Answer::Report(report) = answer {
+                        reports.insert(command, report);
+                    }
+                }
+            }
         }
         Ok((reports, passed_over))
     }

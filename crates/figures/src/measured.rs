@@ -1,5 +1,7 @@
 //! What was measured of a figure, as its file keeps it; and the curves that its views show of that.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,10 +9,10 @@ use crate::figure::{Place, Point, Shows, View};
 use crate::metric;
 
 /// The form of the files: others are not read.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// What threads run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cores {
     /// The machine's.
@@ -44,7 +46,7 @@ pub enum Size {
     Large,
 }
 
-/// What measured: runs of another are not mixed with these.
+/// What measured the points on one kind of cores: runs of another are not mixed with these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The revision it was built from.
@@ -92,7 +94,8 @@ pub(crate) struct Measured {
     pub(crate) format: u32,
     pub(crate) figure: String,
     pub(crate) size: Size,
-    pub(crate) origin: Origin,
+    /// By the kind of cores.
+    pub(crate) origins: BTreeMap<Cores, Origin>,
     pub(crate) points: Vec<MeasuredPoint>,
 }
 
@@ -244,7 +247,8 @@ mod tests {
 
     fn measured(points: Vec<MeasuredPoint>) -> Measured {
         let origin = Origin { revision: "r".to_owned(), program: "p".to_owned(), machine: json!({}) };
-        Measured { format: FORMAT, figure: "htcc/13".to_owned(), size: Size::Large, origin, points }
+        let origins = BTreeMap::from([(Cores::Real, origin)]);
+        Measured { format: FORMAT, figure: "htcc/13".to_owned(), size: Size::Large, origins, points }
     }
 
     #[test]

@@ -40,13 +40,8 @@ fn section(figure: &Figure, measured: &Measured) -> String {
     if measured.size == Size::Small {
         text += "**Small size**: it shows that the commands run and are drawn, and says nothing of speed.\n\n";
     }
-    let _ = write!(
-        text,
-        "**The paper:** {}\n\n**Here:** {}\n\n{}\n\n",
-        figure.paper_shows,
-        figure.here,
-        origin(&measured.origin)
-    );
+    let _ =
+        write!(text, "**The paper:** {}\n\n**Here:** {}\n\n{}\n\n", figure.paper_shows, figure.here, origins(measured));
     text += &claims(figure, measured);
     for view in figure.views {
         for cores in measured.cores() {
@@ -56,6 +51,19 @@ fn section(figure: &Figure, measured: &Measured) -> String {
     text += &missing(measured);
     text += &commands(measured);
     text
+}
+
+/// What measured, once if it is the same everywhere.
+fn origins(measured: &Measured) -> String {
+    let mut origins = measured.cores().into_iter().filter_map(|cores| Some((cores, measured.origins.get(&cores)?)));
+    match (origins.next(), origins.next()) {
+        (Some((_, first)), Some((_, second))) if first != second => {
+            let each = [(Cores::Real, first), (Cores::Simulated, second)];
+            each.map(|(cores, from)| format!("Of {}: {}", heading(cores), origin(from).replacen('M', "m", 1)))
+                .join("\n\n")
+        }
+        (first, _) => first.map_or_else(String::new, |(_, first)| origin(first)),
+    }
 }
 
 fn origin(origin: &Origin) -> String {

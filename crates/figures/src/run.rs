@@ -1,6 +1,7 @@
 //! Measures figures and writes their files.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 
@@ -82,7 +83,7 @@ pub struct Summary {
 pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Summary> {
     let home = Home(job.directory);
     home.make()?;
-    let (reports, passed_over) = home.reports(job.origin)?;
+    let (reports, passed_over) = home.reports(job.origin, job.cores)?;
     passed_over.iter().for_each(|line| tell(Event::PassedOver(line)));
     let rounds = |figure: &&Figure| -> usize {
         (figure.points)(job.setting).iter().map(|point| job.setting.rounds(point.cores) as usize).sum()
@@ -195,7 +196,7 @@ impl Work<'_> {
             format: FORMAT,
             figure: figure.id(),
             size: setting.size,
-            origin: self.job.origin.clone(),
+            origins: BTreeMap::new(),
             points: unmeasured.collect(),
         };
         let mut drawing = Drawing { file: figure.file(), measured };
@@ -209,12 +210,33 @@ impl Work<'_> {
         // Those that take longest begin first.
         let mut simulated = on(Cores::Simulated);
         simulated.sort_by_key(|&at| Reverse(points[at].threads));
-        self.run(ask, &mut drawing, Cores::Simulated, simulated.into_iter().map(|at| asked(at, 0)).collect())?;
+        let simulated = simulated.into_iter().map(|at| asked(at, 0)).collect();
         let (real, rounds) = (on(Cores::Real), 0..setting.rounds(Cores::Real));
         let real = rounds.flat_map(|round| real.iter().map(move |&at| (at, round)));
-        self.run(ask, &mut drawing, Cores::Real, real.map(|(at, round)| asked(at, round)).collect())?;
+        let real = real.map(|(at, round)| asked(at, round)).collect();
+        let (wanted, left): (Vec<_>, Vec<_>) = [(Cores::Simulated, simulated), (Cores::Real, real)]
+            .into_iter()
+            .partition(|(cores, _)| self.job.cores.is_none_or(|wanted| wanted == *cores));
+        // First what the file has, which is written again after each command.
+        left.into_iter().for_each(|(cores, runs)| self.leave(&mut drawing, cores, runs));
+        wanted.into_iter().try_for_each(|(cores, runs)| self.run(ask, &mut drawing, cores, runs))?;
         keep(&self.home, figure, &drawing.measured)?;
         draw(&self.home, figure, &drawing.measured)
+    }
+
+    /// Answers runs on cores that nothing is measured on now by what the figure's file has, whichever program measured it.
+    fn leave(&mut self, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) {
+        let before = self.home.measured(&drawing.file).filter(|before| before.size == drawing.measured.size);
+        let (origins, points) = before.map(|before| (before.origins, before.points)).unwrap_or_default();
+        drawing.measured.origins.extend(origins.into_iter().filter(|(kind, _)| *kind == cores));
+        let kept = points.into_iter().filter(|point| point.cores == cores).flat_map(|point| point.runs);
+        let kept: HashMap<String, Answer> = kept.map(|run| (run.command, run.answer)).collect();
+        for run in runs {
+            let answer = kept.get(&run.command).cloned();
+            self.summary.reused += usize::from(matches!(answer, Some(Answer::Report(_))));
+            let left = || Answer::NotHere("left to another run (--cores)".to_owned());
+            self.note(drawing, &run, answer.unwrap_or_else(left));
+        }
     }
 
     /// Answers runs on one kind of cores: by what is known, or else by asking.
@@ -224,11 +246,8 @@ impl Work<'_> {
             let is_asked = new.iter().any(|other| other.command == run.command);
             if is_asked || self.reports.contains_key(&run.command) { &mut again } else { &mut new }.push(run);
         }
-        if self.job.cores.is_some_and(|wanted| wanted != cores) {
-            for run in &new {
-                self.note(drawing, run, Answer::NotHere("left to another run (--cores)".to_owned()));
-            }
-        } else if !new.is_empty() {
+        drawing.measured.origins.insert(cores, self.job.origin.clone());
+        if !new.is_empty() {
             let arguments: Vec<&[String]> = new.iter().map(|run| &run.arguments[..]).collect();
             let mut kept = Ok(());
             self.say(drawing);

@@ -288,6 +288,32 @@ fn one_kind_of_cores_is_measured_after_the_other() {
     assert!(!home.text("htcc.md").contains("left to another run"));
 }
 
+/// Threads are measured where it is quiet, cores anywhere and later.
+#[test]
+fn one_kind_of_cores_is_measured_again_by_another_program_and_the_other_stays() {
+    let home = Home::new("two");
+    let on = |cores, program, rate| {
+        drawn_on(cores, &home, &["htcc/14"], program, &large(), |_| report(rate));
+        home.text("htcc.md")
+    };
+    let page = on(None, "old", 1000.0);
+    assert!(page.contains("Measured by revision r1 (program old)") && !page.contains("program new"), "{page}");
+    let (page, file) = (on(Some(Cores::Simulated), "new", 2000.0), home.json("htcc-14.json"));
+    assert!(page.contains("Of threads of this machine: measured by revision r1 (program old)"), "{page}");
+    assert!(page.contains("Of simulated cores: measured by revision r1 (program new)"), "{page}");
+    assert_eq!(
+        (&file["origins"]["real"]["program"], &file["origins"]["simulated"]["program"]),
+        (&"old".into(), &"new".into())
+    );
+    for point in file["points"].as_array().expect("a list") {
+        let rate = if point["cores"] == "real" { 1000.0 } else { 2000.0 };
+        let runs = point["runs"].as_array().expect("a list");
+        assert!(!runs.is_empty() && runs.iter().all(|run| run["report"]["committed_per_second"] == rate), "{point}");
+    }
+    // Who measures both mixes nothing.
+    assert!(!on(None, "third", 3000.0).contains("program new"));
+}
+
 #[test]
 fn what_was_measured_by_another_program_is_drawn_again_as_it_is() {
     let home = Home::new("again");
