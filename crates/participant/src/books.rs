@@ -22,7 +22,7 @@ use seriatim::procedure::divided::{Divided, Fragment, Then, Undo, pack_all, unpa
 use seriatim::{Abort, Database, Epoch, Handle, SchemaError, Session, Table, TransactError, Tx};
 use seriatim_partition::{
     ClientId, Coordinator, CoordinatorId, CoordinatorRecord, Fault, HoldingCoordinator, Journal, Left, OwnerRecord,
-    PartitionId, TransactionId, Unfinished, is_injected,
+    PartitionId, Scheme, TransactionId, Unfinished, is_injected,
 };
 
 use crate::program::numbers as numbers_of;
@@ -72,14 +72,31 @@ pub(crate) struct Decided {
 
 /// Whose a directory is.
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "partition books: identity", key(here), ordered)]
+#[table(name = "partition books: identity", key(only), ordered)]
 struct Identity {
-    here: u32,
+    /// There is one row.
+    only: u32,
     is_coordinator: bool,
     number: u32,
     partitions: u32,
     digest: u64,
+    deployment: u64,
+    is_locking: bool,
+    coordinators: u32,
+    /// The number under which the books are kept.
+    here: u32,
     life: u64,
+}
+
+/// Directories that go together, and how those who have them work. All are begun with the same, and opened with the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// Drawn at random, once: directories that are begun anew are those of another deployment. [`number_of`] gives it again.
+    pub number: u64,
+    /// How owners work. What is undecided under `locking` is none of the other schemes', nor theirs of `locking`.
+    pub scheme: Scheme,
+    /// How many coordinators there are.
+    pub coordinators: u32,
 }
 
 /// Who has a database: a partition, or a coordinator.
@@ -123,8 +140,26 @@ pub enum Refused {
     },
     /// Its procedures or tables are others than when it was begun, or than those of who calls.
     Procedures(OtherProcedures),
+    /// It belongs to other directories: these or it are of another deployment, or were begun anew.
+    Deployment(Role),
+    /// It was begun under `locking` and is opened under another scheme, or (`false`) the other way around.
+    Scheme {
+        /// Whether it was begun under `locking`.
+        locking: bool,
+    },
+    /// It was begun with another number of coordinators.
+    Coordinators {
+        /// With how many it was opened.
+        asked: u32,
+        /// With how many it was begun.
+        found: u32,
+    },
     /// The partition function gives no number up to 65,535 for the partition.
     NoNumber(Role),
+    /// The partition function is another than when it was begun.
+    Moved(Role),
+    /// It is in memory, and would keep nothing.
+    InMemory(Role),
     /// What it keeps cannot be read.
     Damaged(String),
     /// The database fails.
@@ -152,6 +187,23 @@ impl fmt::Display for Refused {
                     "the partition function puts no number up to 65535 into {role}, where it would keep what is its own"
                 )
             }
+            Refused::Deployment(role) => write!(
+                f,
+                "this database is that of {role} of another deployment: directories are begun together, and none of them alone"
+            ),
+            Refused::Scheme { locking } => {
+                let (found, asked) = if *locking { ("locking", "another scheme") } else { ("another scheme", "locking") };
+                write!(f, "this database was begun under {found} and is opened under {asked}")
+            }
+            Refused::Coordinators { asked, found } => {
+                write!(f, "this database was begun with {found} coordinators and is opened with {asked}")
+            }
+            Refused::Moved(role) => {
+                write!(f, "the partition function is another than when this database was begun as that of {role}")
+            }
+            Refused::InMemory(role) => {
+                write!(f, "{role} would keep what it has to in a database in memory: open that with Builder::path")
+            }
             Refused::Damaged(what) => {
                 write!(f, "what the database keeps of undecided transactions cannot be read: {what}")
             }
@@ -178,9 +230,10 @@ impl From<SchemaError> for Refused {
 /// The database of these procedures, with its rows, is that of a partition or coordinator from here on.
 ///
 /// # Errors
-/// It is somebody's already; the database fails.
-pub fn begin(divided: &Divided, role: Role) -> Result<(), Refused> {
+/// It is somebody's already, or in memory; the database fails.
+pub fn begin(divided: &Divided, role: Role, of: &Deployed) -> Result<(), Refused> {
     let database = divided.database();
+    let here = here(divided, role)?;
     let identities = database.create_or_open::<Identity>()?;
     database.create_or_open::<Highest>()?;
     match role {
@@ -192,7 +245,11 @@ pub fn begin(divided: &Divided, role: Role) -> Result<(), Refused> {
         Role::Coordinator(number) => (true, number),
     };
     let (partitions, digest) = (divided.partitions() as u32, divided.digest());
-    let identity = Identity { here: 0, is_coordinator, number, partitions, digest, life: 0 };
+    let &Deployed { number: deployment, scheme, coordinators } = of;
+    let is_locking = scheme == Scheme::Locking;
+    let (only, life) = (0, 0);
+    let identity =
+        Identity { only, is_coordinator, number, partitions, digest, deployment, is_locking, coordinators, here, life };
     // Rows that were filled in are durable before it says so.
     database.flush()?;
     match database.session().transact(|tx| tx.try_insert(&identities, &identity))?.value {
@@ -201,12 +258,34 @@ pub fn begin(divided: &Divided, role: Role) -> Result<(), Refused> {
     }
 }
 
-/// Begins another life of who has this database, which is durable when this returns; which it is, from 1.
-fn next_life(divided: &Divided, role: Role) -> Result<u64, Refused> {
+/// The number that names the rows of who has this database.
+fn here(divided: &Divided, role: Role) -> Result<u32, Refused> {
+    if divided.database().durable_epoch().is_none() {
+        return Err(Refused::InMemory(role));
+    }
+    let at = if let Role::Partition(number) = role { number as usize } else { 0 };
+    divided.number_in(at).ok_or(Refused::NoNumber(role))
+}
+
+fn identity(divided: &Divided, role: Role) -> Result<(Handle<Identity>, Identity), Refused> {
     let database = divided.database();
     let Ok(identities) = database.table::<Identity>() else { return Err(Refused::Unfinished(role)) };
     let found = database.session().transact(|tx| Ok(tx.get(&identities, &0)?.map(|row| row.to_owned())))?.value;
-    let Some(identity) = found else { return Err(Refused::Unfinished(role)) };
+    Ok((identities, found.ok_or(Refused::Unfinished(role))?))
+}
+
+/// Of which deployment ([`Deployed::number`]) this database is, which was begun as that of a partition or coordinator.
+///
+/// # Errors
+/// It has not begun; the database fails.
+pub fn number_of(divided: &Divided, role: Role) -> Result<u64, Refused> {
+    Ok(identity(divided, role)?.1.deployment)
+}
+
+/// Begins another life of who has this database, which is durable when this returns; which it is, from 1, and the number that names its rows.
+fn next_life(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
+    let (database, here) = (divided.database(), here(divided, role)?);
+    let (identities, identity) = identity(divided, role)?;
     let number = identity.number;
     let found = if identity.is_coordinator { Role::Coordinator(number) } else { Role::Partition(number) };
     if found != role {
@@ -216,13 +295,33 @@ fn next_life(divided: &Divided, role: Role) -> Result<u64, Refused> {
     if identity.partitions != asked {
         return Err(Refused::Partitions { asked, found: identity.partitions });
     }
+    if identity.deployment != of.number {
+        return Err(Refused::Deployment(role));
+    }
+    if identity.is_locking != (of.scheme == Scheme::Locking) {
+        return Err(Refused::Scheme { locking: identity.is_locking });
+    }
+    if identity.coordinators != of.coordinators {
+        return Err(Refused::Coordinators { asked: of.coordinators, found: identity.coordinators });
+    }
     if identity.digest != divided.digest() {
         return Err(Refused::Procedures(OtherProcedures { here: identity.digest, there: divided.digest() }));
+    }
+    if identity.here != here {
+        return Err(Refused::Moved(role));
     }
     let life = identity.life + 1;
     database.session().transact(|tx| tx.put(&identities, &Identity { life, ..identity.clone() }))?;
     database.flush()?;
-    Ok(life)
+    Ok((life, here))
+}
+
+/// Deletes a row that must be there: nothing else says that it is done with.
+fn delete<T: Table>(tx: &Tx, from: &Handle<T>, key: &T::Key) -> Result<(), Abort> {
+    match tx.delete(from, key)? {
+        true => Ok(()),
+        false => Err(tx.abort("a row of the books is not there")),
+    }
 }
 
 fn to_text(bytes: &[u8]) -> String {
@@ -256,12 +355,11 @@ impl OwnerBooks {
         divided: &Divided,
         session: &mut Session,
         at: PartitionId,
+        of: &Deployed,
     ) -> Result<(OwnerBooks, Left<Participant>), Refused> {
-        let role = Role::Partition(at.0);
-        let life = next_life(divided, role)?;
+        let (life, here) = next_life(divided, Role::Partition(at.0), of)?;
         let database = divided.database();
         let (undecided, numbers) = (database.table::<Undecided>()?, database.table::<Highest>()?);
-        let here = divided.number_in(at.0 as usize).ok_or(Refused::NoNumber(role))?;
         let mut books = OwnerBooks {
             undecided,
             numbers,
@@ -287,9 +385,7 @@ impl OwnerBooks {
         }
         for row in rows.iter().rev().filter(|row| !voted.contains_key(&of(row))) {
             let (_, undo) = read(row)?;
-            let row = &(here, row.place);
-            let undone =
-                divided.undo(session, at.0 as usize, &undo, &|tx, _| tx.delete(&books.undecided, row).map(drop))?;
+            let undone = divided.undo(session, at.0 as usize, &undo, &|tx, _| books.undo(tx, row.place))?;
             books.newest = books.newest.max(undone.epoch());
         }
         books.places.retain(|one, _| voted.contains_key(one));
@@ -360,7 +456,7 @@ impl OwnerBooks {
 
     /// Deletes, in its transaction, the row of a fragment that is taken back.
     pub(crate) fn undo(&self, tx: &Tx, place: u64) -> Result<(), Abort> {
-        tx.delete(&self.undecided, &(self.here, place)).map(drop)
+        delete(tx, &self.undecided, &(self.here, place))
     }
 
     /// The fragment was taken back, or (`stays`) will not be.
@@ -416,7 +512,7 @@ impl OwnerBooks {
                     tx.put(&self.numbers, &Highest { here, client, alone, number, coordinator })?;
                 }
             }
-            self.ended.iter().try_for_each(|place| tx.delete(&self.undecided, &(self.here, *place)).map(drop))
+            self.ended.iter().try_for_each(|place| self.undo(tx, *place))
         };
         let written = divided.undo(session, at, &Undo::default(), then)?;
         self.newest = self.newest.max(written.epoch());
@@ -438,13 +534,16 @@ fn read(row: &Undecided) -> Result<(Option<Fragment>, Undo), Refused> {
 /// in which of its lives it is, which is above those before.
 ///
 /// # Errors
-/// The database is none of this coordinator, of as many partitions and of these procedures; it fails.
-pub fn coordinator(id: CoordinatorId, caller: &Arc<Caller>) -> Result<(HoldingCoordinator<Program>, u64), Refused> {
-    let (divided, role) = (caller.divided(), Role::Coordinator(id.0));
+/// The database is none of this coordinator, of this deployment, of as many partitions and of these procedures; it fails.
+pub fn coordinator(
+    id: CoordinatorId,
+    caller: &Arc<Caller>,
+    of: &Deployed,
+) -> Result<(HoldingCoordinator<Program>, u64), Refused> {
+    let divided = caller.divided();
     let mut session = divided.database().session();
-    let life = next_life(divided, role)?;
+    let (life, here) = next_life(divided, Role::Coordinator(id.0), of)?;
     let (decided, numbers) = (divided.database().table::<Decided>()?, divided.database().table::<Highest>()?);
-    let here = divided.number_in(0).ok_or(Refused::NoNumber(role))?;
     let read = session.transact(|tx| {
         let highest = tx.scan(&numbers, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>()?;
         Ok((highest, tx.scan(&decided, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>()?))
@@ -488,7 +587,7 @@ impl Journal for Decisions {
                 tx.put(&self.numbers, &Highest { here, client, alone: false, number, coordinator: 0 })
             }
             CoordinatorRecord::Ended { transaction } => {
-                tx.delete(&self.decided, &(here, transaction.client.0, transaction.number)).map(drop)
+                delete(tx, &self.decided, &(here, transaction.client.0, transaction.number))
             }
         };
         let written = self.caller.divided().undo(&mut self.session, 0, &Undo::default(), then);

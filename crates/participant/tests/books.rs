@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use seriatim::procedure::Procedures;
 use seriatim::procedure::divided::{Divided, Fragment, pack_all};
-use seriatim::{Abort, Database, Durability, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Builder, Database, Durability, PartitionValue, Table, Tx, procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::panic_text;
-use seriatim_participant::{Caller, Participant, Refused, Role, begin, coordinator};
+use seriatim_participant::{Caller, Deployed, Participant, Refused, Role, begin, coordinator, number_of};
 use seriatim_partition::{
     Call, ClientId, CoordinatorId, Decision, FromCoordinator, FromOwner, HoldingOwner, Options, Outcome, OwnerOutput,
     OwnerOutputOf, PartitionId, Scheme, ToOwner, TransactionId,
@@ -33,8 +33,14 @@ fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
     Ok(row.count)
 }
 
+const OF: Deployed = Deployed { number: 7, scheme: Scheme::Blocking, coordinators: 1 };
+
 fn divided(disk: &FaultyDisk, partitions: usize, set: Procedures) -> Divided {
-    let builder = Database::builder().partitions(partitions).workers(2).step_helpers(true).path("/db");
+    divided_by(disk, Database::builder(), partitions, set)
+}
+
+fn divided_by(disk: &FaultyDisk, builder: Builder, partitions: usize, set: Procedures) -> Divided {
+    let builder = builder.partitions(partitions).workers(2).step_helpers(true).path("/db");
     let builder = builder.disk(Arc::new(disk.mount())).durability(Durability::Async).segment_bytes(64 << 10);
     let db = builder.log_buffer_bytes(256).checkpoint_bytes(None).open().expect("the disk works");
     db.create_or_open::<Count>().expect("a valid table");
@@ -49,7 +55,7 @@ fn both() -> Procedures {
 fn open(disk: &FaultyDisk, at: u32, partitions: usize, set: Procedures) -> Result<Participant, Refused> {
     let divided = divided(disk, partitions, set);
     let callers = divided.digest();
-    Participant::open(divided, PartitionId(at), callers, true)
+    Participant::open(divided, PartitionId(at), callers, true, &OF)
 }
 
 /// The owner of the only partition, in its next life.
@@ -60,7 +66,7 @@ fn owner(disk: &FaultyDisk) -> HoldingOwner<Participant> {
 
 fn begun(partitions: usize) -> FaultyDisk {
     let disk = FaultyDisk::new(3);
-    begin(&divided(&disk, partitions, both()), Role::Partition(0)).expect("it is new");
+    begin(&divided(&disk, partitions, both()), Role::Partition(0), &OF).expect("it is new");
     disk
 }
 
@@ -121,9 +127,9 @@ fn directories_of_others_are_refused_with_the_reason() {
         assert!(refused.contains("other procedures than who calls, or in another order"), "{refused}");
     }
     let caller = Arc::new(Caller::new(divided(&disk, 2, both())));
-    let other = coordinator(CoordinatorId(0), &caller).err().expect("it is a partition's").to_string();
+    let other = coordinator(CoordinatorId(0), &caller, &OF).err().expect("it is a partition's").to_string();
     assert_eq!(other, "this database is that of partition 0, not of coordinator 0");
-    let again = begin(caller.divided(), Role::Partition(0)).expect_err("it is there");
+    let again = begin(caller.divided(), Role::Partition(0), &OF).expect_err("it is there");
     assert_eq!(again.to_string(), "this database is that of partition 0 already: open it");
     drop(caller);
     assert!(open(&disk, 0, 2, both()).is_ok());
@@ -131,6 +137,53 @@ fn directories_of_others_are_refused_with_the_reason() {
     let disk = FaultyDisk::new(4);
     let found = open(&disk, 0, 2, both()).err().expect("it has not begun").to_string();
     assert!(found.starts_with("this database was never begun as that of partition 0"), "{found}");
+}
+
+#[test]
+fn directories_of_other_deployments_schemes_and_functions_are_refused() {
+    let disk = begun(2);
+    let digest = divided(&disk, 2, both()).digest();
+    let refused = |of: Deployed| {
+        let opened = Participant::open(divided(&disk, 2, both()), PartitionId(0), digest, true, &of);
+        opened.err().expect("it is another's").to_string()
+    };
+    assert_eq!(
+        refused(Deployed { number: 8, ..OF }),
+        "this database is that of partition 0 of another deployment: directories are begun together, and none of them alone"
+    );
+    let locking = Deployed { scheme: Scheme::Locking, ..OF };
+    assert_eq!(refused(locking), "this database was begun under another scheme and is opened under locking");
+    assert_eq!(
+        refused(Deployed { coordinators: 2, ..OF }),
+        "this database was begun with 1 coordinators and is opened with 2"
+    );
+    // The other schemes have what is undecided in the same order.
+    let speculation = Deployed { scheme: Scheme::Speculation, ..OF };
+    let again = Participant::open(divided(&disk, 2, both()), PartitionId(0), digest, true, &speculation);
+    drop(again.unwrap_or_else(|refused| panic!("{refused}")));
+    let moved = Database::builder().partition_by(|value, partitions| match value {
+        PartitionValue::Integer(number) => (*number as usize + 1) % partitions,
+        PartitionValue::Bytes(_) => 0,
+    });
+    let moved = Participant::open(divided_by(&disk, moved, 2, both()), PartitionId(0), digest, true, &OF);
+    assert_eq!(
+        moved.err().expect("rows are elsewhere").to_string(),
+        "the partition function is another than when this database was begun as that of partition 0"
+    );
+    assert_eq!(number_of(&divided(&disk, 2, both()), Role::Partition(0)).expect("it has begun"), 7);
+    let disk = FaultyDisk::new(5);
+    begin(&divided(&disk, 2, both()), Role::Coordinator(0), &locking).expect("it is new");
+    let caller = Arc::new(Caller::new(divided(&disk, 2, both())));
+    let other = coordinator(CoordinatorId(0), &caller, &OF).err().expect("it is of locking").to_string();
+    assert_eq!(other, "this database was begun under locking and is opened under another scheme");
+    let memory = Database::builder().partitions(2).open().expect("in memory");
+    memory.create::<Count>().expect("a valid table");
+    memory.register(both()).expect("sound procedures");
+    let memory = begin(&memory.divide().expect("they can be divided"), Role::Partition(1), &OF);
+    assert_eq!(
+        memory.expect_err("it keeps nothing").to_string(),
+        "partition 1 would keep what it has to in a database in memory: open that with Builder::path"
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use seriatim::procedure::divided::{Divided, Fragment, Reply};
 use seriatim::{Database, Durability, TransactError};
 use seriatim_base::thread;
-use seriatim_participant::{Caller, Fragments, Participant, Program, Role, Taken, begin, coordinator};
+use seriatim_participant::{Caller, Deployed, Fragments, Participant, Program, Role, Taken, begin, coordinator};
 use seriatim_partition::{CoordinatorId, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId};
 use seriatim_transport::{Application, Begin};
 use seriatim_workload::{Loading, Workload};
@@ -56,6 +56,8 @@ pub struct Plan {
     pub seed: u64,
     /// Where partitions and coordinators have databases on disk; nowhere if they are in memory.
     pub data: Option<PathBuf>,
+    /// Of the directories there.
+    deployment: u64,
     /// Who calls.
     caller: Arc<Caller>,
     /// What is divided.
@@ -164,7 +166,15 @@ impl Plan {
         let loaded = Database::in_memory().map_err(|error| error.to_string())?;
         workload.load(&loaded, &Loading { threads, ..Loading::default() }).map_err(|error| error.to_string())?;
         let super::Plan { transport, clients, store, warmup, length, seed, .. } = plan.clone();
-        Ok(Plan { transport, workload, clients, store, warmup, length, seed, data: None, caller, loaded })
+        let deployment = seriatim::rng::entropy();
+        Ok(Plan { transport, workload, clients, store, warmup, length, seed, data: None, deployment, caller, loaded })
+    }
+
+    /// What the directories have in common.
+    fn deployed(&self) -> Deployed {
+        let scheme = self.transport.scheme;
+        let coordinators = if scheme.needs_one_coordinator() { 1 } else { self.transport.ports };
+        Deployed { number: self.deployment, scheme, coordinators }
     }
 
     /// The partition of this number, which begins, or (`again`) was there before.
@@ -178,9 +188,9 @@ impl Plan {
         let callers = self.caller.divided().digest();
         let participant = if is_on_disk {
             if !again {
-                begin(&divided, Role::Partition(id.0)).map_err(|refused| refused.to_string())?;
+                begin(&divided, Role::Partition(id.0), &self.deployed()).map_err(|refused| refused.to_string())?;
             }
-            Participant::open(divided, id, callers, false).map_err(|refused| refused.to_string())?
+            Participant::open(divided, id, callers, false, &self.deployed()).map_err(|refused| refused.to_string())?
         } else {
             Participant::new(divided, id, callers, true).map_err(|other| other.to_string())?
         };
@@ -190,16 +200,16 @@ impl Plan {
     /// What begins lives of coordinators, if they are on disk.
     fn coordinators(&self) -> Result<Option<Begin<Declared>>, String> {
         let Some(data) = &self.data else { return Ok(None) };
-        let several = !self.transport.scheme.needs_one_coordinator();
-        let callers = (0..if several { self.transport.ports } else { 1 }).map(|id| {
+        let of = self.deployed();
+        let callers = (0..of.coordinators).map(|id| {
             let at = data.join(format!("coordinator-{id}"));
             let divided = divided(declared(&*self.workload, self.transport.partitions, 1, Some(at))?)?;
-            begin(&divided, Role::Coordinator(id)).map_err(|refused| refused.to_string())?;
+            begin(&divided, Role::Coordinator(id), &of).map_err(|refused| refused.to_string())?;
             Ok(Arc::new(Caller::new(divided)))
         });
         let callers: Vec<_> = callers.collect::<Result<_, String>>()?;
         let begin = move |id: CoordinatorId| {
-            coordinator(id, &callers[id.0 as usize]).unwrap_or_else(|refused| panic!("{refused}"))
+            coordinator(id, &callers[id.0 as usize], &of).unwrap_or_else(|refused| panic!("{refused}"))
         };
         Ok(Some(Arc::new(begin)))
     }
