@@ -192,7 +192,8 @@ impl fmt::Display for Refused {
                 "this database is that of {role} of another deployment: directories are begun together, and none of them alone"
             ),
             Refused::Scheme { locking } => {
-                let (found, asked) = if *locking { ("locking", "another scheme") } else { ("another scheme", "locking") };
+                let (found, asked) =
+                    if *locking { ("locking", "another scheme") } else { ("another scheme", "locking") };
                 write!(f, "this database was begun under {found} and is opened under {asked}")
             }
             Refused::Coordinators { asked, found } => {
@@ -282,6 +283,20 @@ pub fn number_of(divided: &Divided, role: Role) -> Result<u64, Refused> {
     Ok(identity(divided, role)?.1.deployment)
 }
 
+/// The highest number of a transaction of which this database keeps something, of any client. When a deployment goes on, numbers begin above those of all
+/// its directories: what has the number of one that came before would not run.
+///
+/// # Errors
+/// It has not begun; the database fails.
+pub fn highest(divided: &Divided, role: Role) -> Result<u64, Refused> {
+    identity(divided, role)?;
+    let numbers = divided.database().table::<Highest>()?;
+    let highest = divided.database().session().transact(|tx| {
+        tx.scan(&numbers, ..).try_fold(0, |highest: u64, row| Ok(highest.max(row?.number())))
+    });
+    Ok(highest?.value)
+}
+
 /// Begins another life of who has this database, which is durable when this returns; which it is, from 1, and the number that names its rows.
 fn next_life(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
     let (database, here) = (divided.database(), here(divided, role)?);
@@ -332,6 +347,12 @@ fn to_bytes(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|character| u8::try_from(character).ok()).collect()
 }
 
+/// Notes a number, if it is the highest: those of one client need not run in their order.
+fn note_highest(tx: &Tx, numbers: &Handle<Highest>, row: Highest) -> Result<(), Abort> {
+    let before = tx.get(numbers, &(row.here, row.client, row.alone))?.map(|before| before.number());
+    if before < Some(row.number) { tx.put(numbers, &row) } else { Ok(()) }
+}
+
 /// The books of an owner.
 pub(crate) struct OwnerBooks {
     undecided: Handle<Undecided>,
@@ -341,6 +362,8 @@ pub(crate) struct OwnerBooks {
     place: u64,
     /// Of fragments that may be taken back, by transaction and whether they are all of it.
     places: BTreeMap<(TransactionId, bool), Vec<u64>>,
+    /// Of votes of transactions that have had no work here.
+    without_work: BTreeMap<TransactionId, u64>,
     /// Votes that are not written yet.
     votes: Vec<Undecided>,
     /// Fragments that will not be taken back, whose rows are still there.
@@ -366,6 +389,7 @@ impl OwnerBooks {
             here,
             place: 0,
             places: BTreeMap::new(),
+            without_work: BTreeMap::new(),
             votes: Vec::new(),
             ended: Vec::new(),
             newest: Epoch(0),
@@ -393,12 +417,16 @@ impl OwnerBooks {
             let (one, place) = (of(row), row.place);
             let Some(coordinator) = voted.get(&one) else { continue };
             let (work, undo) = read(row)?;
-            if books.places[&one][0] == place {
+            if books.places[&one].first() == Some(&place) {
                 let coordinator = (!one.1).then_some(CoordinatorId(*coordinator));
                 left.unfinished.push(Unfinished { transaction: one.0, coordinator, done: Vec::new() });
             }
             let is_it = |other: &&mut Unfinished<Participant>| (other.transaction, other.coordinator.is_none()) == one;
             let unfinished = left.unfinished.iter_mut().find(is_it).expect("its first row was met");
+            if work.is_none() {
+                books.places.remove(&one);
+                books.without_work.insert(one.0, place);
+            }
             unfinished.done.extend(work.map(|work| (work, Taken { undo, kept: Some((one.0, one.1, place)) })));
         }
         let highest = session.transact(|tx| tx.scan(&books.numbers, ..).map(|row| Ok(row?.to_owned())).collect())?;
@@ -424,7 +452,7 @@ impl OwnerBooks {
         let (here, alone) = (self.here, work.round.is_none());
         let TransactionId { client: ClientId(client), number } = transaction;
         if alone {
-            tx.put(&self.numbers, &Highest { here, client, alone, number, coordinator: 0 })?;
+            note_highest(tx, &self.numbers, Highest { here, client, alone, number, coordinator: 0 })?;
         }
         let Some(undo) = undo else { return Ok(()) };
         tx.insert(&self.undecided, &self.row(transaction, alone, self.place, Some(work), undo))
@@ -483,12 +511,16 @@ impl OwnerBooks {
             OwnerRecord::Prepared { transaction, coordinator, .. } => (transaction, false, coordinator.0),
             OwnerRecord::Decided { transaction, .. } => {
                 // What had no work has no undo by which it would be known to have ended.
-                self.ended.extend(self.places.remove(&(transaction, false)).unwrap_or_default());
+                self.ended.extend(self.without_work.remove(&transaction));
                 return;
             }
         };
         let known = self.places.get(&(transaction, alone)).and_then(|places| places.last().copied());
-        let place = known.unwrap_or_else(|| self.noted(transaction, alone).2);
+        let place = known.unwrap_or_else(|| {
+            self.without_work.insert(transaction, self.place);
+            self.place += 1;
+            self.place - 1
+        });
         let row = self.row(transaction, alone, place, None, &Undo::default());
         self.votes.push(Undecided { voted: true, coordinator, ..row });
     }
@@ -509,7 +541,7 @@ impl OwnerBooks {
                 }
                 let &Undecided { here, client, alone, number, coordinator, .. } = vote;
                 if !alone {
-                    tx.put(&self.numbers, &Highest { here, client, alone, number, coordinator })?;
+                    note_highest(tx, &self.numbers, Highest { here, client, alone, number, coordinator })?;
                 }
             }
             self.ended.iter().try_for_each(|place| self.undo(tx, *place))
@@ -582,9 +614,7 @@ impl Journal for Decisions {
                 let TransactionId { client: ClientId(client), number } = *transaction;
                 let participants = participants.iter().fold(0, |all, one| all | 1 << one.0);
                 tx.put(&self.decided, &Decided { here, client, number, participants })?;
-                let highest = tx.get(&self.numbers, &(here, client, false))?.map_or(0, |row| row.number());
-                let number = highest.max(number);
-                tx.put(&self.numbers, &Highest { here, client, alone: false, number, coordinator: 0 })
+                note_highest(tx, &self.numbers, Highest { here, client, alone: false, number, coordinator: 0 })
             }
             CoordinatorRecord::Ended { transaction } => {
                 delete(tx, &self.decided, &(here, transaction.client.0, transaction.number))

@@ -33,7 +33,7 @@ use seriatim_partition::{Fault, Left, LockMode, OwnerRecord, Partition, Partitio
 
 use books::{OwnerBooks, durable, until};
 
-pub use books::{Deployed, Refused, Role, begin, coordinator, number_of};
+pub use books::{Deployed, Refused, Role, begin, coordinator, highest, number_of};
 pub use program::{Caller, Program, single};
 
 /// Fragments after which the database's helpers have a turn: memory that nobody can reach is used again then.
