@@ -216,7 +216,9 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
         bench::empty(directory)?;
     }
     let mut plan = declared::Plan::of(plan, workload, 2).map_err(Failure::Run)?;
-    plan.data = data;
+    if let Some(data) = data {
+        plan.keep_in(data).map_err(Failure::Run)?;
+    }
     Ok(plan)
 }
 

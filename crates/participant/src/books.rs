@@ -22,7 +22,7 @@ use seriatim::procedure::divided::{Divided, Fragment, Then, Undo, pack_all, unpa
 use seriatim::{Abort, Database, Epoch, Handle, SchemaError, Session, Table, TransactError, Tx};
 use seriatim_partition::{
     ClientId, Coordinator, CoordinatorId, CoordinatorRecord, Fault, HoldingCoordinator, Journal, Left, OwnerRecord,
-    PartitionId, TransactionId, Unfinished, is_injected,
+    PartitionId, Scheme, TransactionId, Unfinished, is_injected,
 };
 
 use crate::program::numbers as numbers_of;
@@ -72,14 +72,31 @@ pub(crate) struct Decided {
 
 /// Whose a directory is.
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "partition books: identity", key(here), ordered)]
+#[table(name = "partition books: identity", key(only), ordered)]
 struct Identity {
-    here: u32,
+    /// There is one row.
+    only: u32,
     is_coordinator: bool,
     number: u32,
     partitions: u32,
     digest: u64,
+    deployment: u64,
+    is_locking: bool,
+    coordinators: u32,
+    /// The number under which the books are kept.
+    here: u32,
     life: u64,
+}
+
+/// Directories that go together, and how those who have them work. All are begun with the same, and opened with the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// Drawn at random, once: directories that are begun anew are those of another deployment. [`number_of`] gives it again.
+    pub number: u64,
+    /// How owners work. What is undecided under `locking` is none of the other schemes', nor theirs of `locking`.
+    pub scheme: Scheme,
+    /// How many coordinators there are.
+    pub coordinators: u32,
 }
 
 /// Who has a database: a partition, or a coordinator.
@@ -123,8 +140,26 @@ pub enum Refused {
     },
     /// Its procedures or tables are others than when it was begun, or than those of who calls.
     Procedures(OtherProcedures),
+    /// It belongs to other directories: these or it are of another deployment, or were begun anew.
+    Deployment(Role),
+    /// It was begun under `locking` and is opened under another scheme, or (`false`) the other way around.
+    Scheme {
+        /// Whether it was begun under `locking`.
+        locking: bool,
+    },
+    /// It was begun with another number of coordinators.
+    Coordinators {
+        /// With how many it was opened.
+        asked: u32,
+        /// With how many it was begun.
+        found: u32,
+    },
     /// The partition function gives no number up to 65,535 for the partition.
     NoNumber(Role),
+    /// The partition function is another than when it was begun.
+    Moved(Role),
+    /// It is in memory, and would keep nothing.
+    InMemory(Role),
     /// What it keeps cannot be read.
     Damaged(String),
     /// The database fails.
@@ -152,6 +187,24 @@ impl fmt::Display for Refused {
                     "the partition function puts no number up to 65535 into {role}, where it would keep what is its own"
                 )
             }
+            Refused::Deployment(role) => write!(
+                f,
+                "this database is that of {role} of another deployment: directories are begun together, and none of them alone"
+            ),
+            Refused::Scheme { locking } => {
+                let (found, asked) =
+                    if *locking { ("locking", "another scheme") } else { ("another scheme", "locking") };
+                write!(f, "this database was begun under {found} and is opened under {asked}")
+            }
+            Refused::Coordinators { asked, found } => {
+                write!(f, "this database was begun with {found} coordinators and is opened with {asked}")
+            }
+            Refused::Moved(role) => {
+                write!(f, "the partition function is another than when this database was begun as that of {role}")
+            }
+            Refused::InMemory(role) => {
+                write!(f, "{role} would keep what it has to in a database in memory: open that with Builder::path")
+            }
             Refused::Damaged(what) => {
                 write!(f, "what the database keeps of undecided transactions cannot be read: {what}")
             }
@@ -178,9 +231,10 @@ impl From<SchemaError> for Refused {
 /// The database of these procedures, with its rows, is that of a partition or coordinator from here on.
 ///
 /// # Errors
-/// It is somebody's already; the database fails.
-pub fn begin(divided: &Divided, role: Role) -> Result<(), Refused> {
+/// It is somebody's already, or in memory; the database fails.
+pub fn begin(divided: &Divided, role: Role, of: &Deployed) -> Result<(), Refused> {
     let database = divided.database();
+    let here = here(divided, role)?;
     let identities = database.create_or_open::<Identity>()?;
     database.create_or_open::<Highest>()?;
     match role {
@@ -192,7 +246,11 @@ pub fn begin(divided: &Divided, role: Role) -> Result<(), Refused> {
         Role::Coordinator(number) => (true, number),
     };
     let (partitions, digest) = (divided.partitions() as u32, divided.digest());
-    let identity = Identity { here: 0, is_coordinator, number, partitions, digest, life: 0 };
+    let &Deployed { number: deployment, scheme, coordinators } = of;
+    let is_locking = scheme == Scheme::Locking;
+    let (only, life) = (0, 0);
+    let identity =
+        Identity { only, is_coordinator, number, partitions, digest, deployment, is_locking, coordinators, here, life };
     // Rows that were filled in are durable before it says so.
     database.flush()?;
     match database.session().transact(|tx| tx.try_insert(&identities, &identity))?.value {
@@ -201,12 +259,48 @@ pub fn begin(divided: &Divided, role: Role) -> Result<(), Refused> {
     }
 }
 
-/// Begins another life of who has this database, which is durable when this returns; which it is, from 1.
-fn next_life(divided: &Divided, role: Role) -> Result<u64, Refused> {
+/// The number that names the rows of who has this database.
+fn here(divided: &Divided, role: Role) -> Result<u32, Refused> {
+    if divided.database().durable_epoch().is_none() {
+        return Err(Refused::InMemory(role));
+    }
+    let at = if let Role::Partition(number) = role { number as usize } else { 0 };
+    divided.number_in(at).ok_or(Refused::NoNumber(role))
+}
+
+fn identity(divided: &Divided, role: Role) -> Result<(Handle<Identity>, Identity), Refused> {
     let database = divided.database();
     let Ok(identities) = database.table::<Identity>() else { return Err(Refused::Unfinished(role)) };
     let found = database.session().transact(|tx| Ok(tx.get(&identities, &0)?.map(|row| row.to_owned())))?.value;
-    let Some(identity) = found else { return Err(Refused::Unfinished(role)) };
+    Ok((identities, found.ok_or(Refused::Unfinished(role))?))
+}
+
+/// Of which deployment ([`Deployed::number`]) this database is, which was begun as that of a partition or coordinator.
+///
+/// # Errors
+/// It has not begun; the database fails.
+pub fn number_of(divided: &Divided, role: Role) -> Result<u64, Refused> {
+    Ok(identity(divided, role)?.1.deployment)
+}
+
+/// The highest number of a transaction of which this database keeps something, of any client. When a deployment goes on, numbers begin above those of all
+/// its directories: what has the number of one that came before would not run.
+///
+/// # Errors
+/// It has not begun; the database fails.
+pub fn highest(divided: &Divided, role: Role) -> Result<u64, Refused> {
+    identity(divided, role)?;
+    let numbers = divided.database().table::<Highest>()?;
+    let highest = divided.database().session().transact(|tx| {
+        tx.scan(&numbers, ..).try_fold(0, |highest: u64, row| Ok(highest.max(row?.number())))
+    });
+    Ok(highest?.value)
+}
+
+/// Begins another life of who has this database, which is durable when this returns; which it is, from 1, and the number that names its rows.
+fn next_life(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
+    let (database, here) = (divided.database(), here(divided, role)?);
+    let (identities, identity) = identity(divided, role)?;
     let number = identity.number;
     let found = if identity.is_coordinator { Role::Coordinator(number) } else { Role::Partition(number) };
     if found != role {
@@ -216,13 +310,33 @@ fn next_life(divided: &Divided, role: Role) -> Result<u64, Refused> {
     if identity.partitions != asked {
         return Err(Refused::Partitions { asked, found: identity.partitions });
     }
+    if identity.deployment != of.number {
+        return Err(Refused::Deployment(role));
+    }
+    if identity.is_locking != (of.scheme == Scheme::Locking) {
+        return Err(Refused::Scheme { locking: identity.is_locking });
+    }
+    if identity.coordinators != of.coordinators {
+        return Err(Refused::Coordinators { asked: of.coordinators, found: identity.coordinators });
+    }
     if identity.digest != divided.digest() {
         return Err(Refused::Procedures(OtherProcedures { here: identity.digest, there: divided.digest() }));
+    }
+    if identity.here != here {
+        return Err(Refused::Moved(role));
     }
     let life = identity.life + 1;
     database.session().transact(|tx| tx.put(&identities, &Identity { life, ..identity.clone() }))?;
     database.flush()?;
-    Ok(life)
+    Ok((life, here))
+}
+
+/// Deletes a row that must be there: nothing else says that it is done with.
+fn delete<T: Table>(tx: &Tx, from: &Handle<T>, key: &T::Key) -> Result<(), Abort> {
+    match tx.delete(from, key)? {
+        true => Ok(()),
+        false => Err(tx.abort("a row of the books is not there")),
+    }
 }
 
 fn to_text(bytes: &[u8]) -> String {
@@ -231,6 +345,12 @@ fn to_text(bytes: &[u8]) -> String {
 
 fn to_bytes(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|character| u8::try_from(character).ok()).collect()
+}
+
+/// Notes a number, if it is the highest: those of one client need not run in their order.
+fn note_highest(tx: &Tx, numbers: &Handle<Highest>, row: Highest) -> Result<(), Abort> {
+    let before = tx.get(numbers, &(row.here, row.client, row.alone))?.map(|before| before.number());
+    if before < Some(row.number) { tx.put(numbers, &row) } else { Ok(()) }
 }
 
 /// The books of an owner.
@@ -242,6 +362,8 @@ pub(crate) struct OwnerBooks {
     place: u64,
     /// Of fragments that may be taken back, by transaction and whether they are all of it.
     places: BTreeMap<(TransactionId, bool), Vec<u64>>,
+    /// Of votes of transactions that have had no work here.
+    without_work: BTreeMap<TransactionId, u64>,
     /// Votes that are not written yet.
     votes: Vec<Undecided>,
     /// Fragments that will not be taken back, whose rows are still there.
@@ -256,18 +378,18 @@ impl OwnerBooks {
         divided: &Divided,
         session: &mut Session,
         at: PartitionId,
+        of: &Deployed,
     ) -> Result<(OwnerBooks, Left<Participant>), Refused> {
-        let role = Role::Partition(at.0);
-        let life = next_life(divided, role)?;
+        let (life, here) = next_life(divided, Role::Partition(at.0), of)?;
         let database = divided.database();
         let (undecided, numbers) = (database.table::<Undecided>()?, database.table::<Highest>()?);
-        let here = divided.number_in(at.0 as usize).ok_or(Refused::NoNumber(role))?;
         let mut books = OwnerBooks {
             undecided,
             numbers,
             here,
             place: 0,
             places: BTreeMap::new(),
+            without_work: BTreeMap::new(),
             votes: Vec::new(),
             ended: Vec::new(),
             newest: Epoch(0),
@@ -287,9 +409,7 @@ impl OwnerBooks {
         }
         for row in rows.iter().rev().filter(|row| !voted.contains_key(&of(row))) {
             let (_, undo) = read(row)?;
-            let row = &(here, row.place);
-            let undone =
-                divided.undo(session, at.0 as usize, &undo, &|tx, _| tx.delete(&books.undecided, row).map(drop))?;
+            let undone = divided.undo(session, at.0 as usize, &undo, &|tx, _| books.undo(tx, row.place))?;
             books.newest = books.newest.max(undone.epoch());
         }
         books.places.retain(|one, _| voted.contains_key(one));
@@ -297,12 +417,16 @@ impl OwnerBooks {
             let (one, place) = (of(row), row.place);
             let Some(coordinator) = voted.get(&one) else { continue };
             let (work, undo) = read(row)?;
-            if books.places[&one][0] == place {
+            if books.places[&one].first() == Some(&place) {
                 let coordinator = (!one.1).then_some(CoordinatorId(*coordinator));
                 left.unfinished.push(Unfinished { transaction: one.0, coordinator, done: Vec::new() });
             }
             let is_it = |other: &&mut Unfinished<Participant>| (other.transaction, other.coordinator.is_none()) == one;
             let unfinished = left.unfinished.iter_mut().find(is_it).expect("its first row was met");
+            if work.is_none() {
+                books.places.remove(&one);
+                books.without_work.insert(one.0, place);
+            }
             unfinished.done.extend(work.map(|work| (work, Taken { undo, kept: Some((one.0, one.1, place)) })));
         }
         let highest = session.transact(|tx| tx.scan(&books.numbers, ..).map(|row| Ok(row?.to_owned())).collect())?;
@@ -328,7 +452,7 @@ impl OwnerBooks {
         let (here, alone) = (self.here, work.round.is_none());
         let TransactionId { client: ClientId(client), number } = transaction;
         if alone {
-            tx.put(&self.numbers, &Highest { here, client, alone, number, coordinator: 0 })?;
+            note_highest(tx, &self.numbers, Highest { here, client, alone, number, coordinator: 0 })?;
         }
         let Some(undo) = undo else { return Ok(()) };
         tx.insert(&self.undecided, &self.row(transaction, alone, self.place, Some(work), undo))
@@ -360,7 +484,7 @@ impl OwnerBooks {
 
     /// Deletes, in its transaction, the row of a fragment that is taken back.
     pub(crate) fn undo(&self, tx: &Tx, place: u64) -> Result<(), Abort> {
-        tx.delete(&self.undecided, &(self.here, place)).map(drop)
+        delete(tx, &self.undecided, &(self.here, place))
     }
 
     /// The fragment was taken back, or (`stays`) will not be.
@@ -387,12 +511,16 @@ impl OwnerBooks {
             OwnerRecord::Prepared { transaction, coordinator, .. } => (transaction, false, coordinator.0),
             OwnerRecord::Decided { transaction, .. } => {
                 // What had no work has no undo by which it would be known to have ended.
-                self.ended.extend(self.places.remove(&(transaction, false)).unwrap_or_default());
+                self.ended.extend(self.without_work.remove(&transaction));
                 return;
             }
         };
         let known = self.places.get(&(transaction, alone)).and_then(|places| places.last().copied());
-        let place = known.unwrap_or_else(|| self.noted(transaction, alone).2);
+        let place = known.unwrap_or_else(|| {
+            self.without_work.insert(transaction, self.place);
+            self.place += 1;
+            self.place - 1
+        });
         let row = self.row(transaction, alone, place, None, &Undo::default());
         self.votes.push(Undecided { voted: true, coordinator, ..row });
     }
@@ -413,10 +541,10 @@ impl OwnerBooks {
                 }
                 let &Undecided { here, client, alone, number, coordinator, .. } = vote;
                 if !alone {
-                    tx.put(&self.numbers, &Highest { here, client, alone, number, coordinator })?;
+                    note_highest(tx, &self.numbers, Highest { here, client, alone, number, coordinator })?;
                 }
             }
-            self.ended.iter().try_for_each(|place| tx.delete(&self.undecided, &(self.here, *place)).map(drop))
+            self.ended.iter().try_for_each(|place| self.undo(tx, *place))
         };
         let written = divided.undo(session, at, &Undo::default(), then)?;
         self.newest = self.newest.max(written.epoch());
@@ -438,13 +566,16 @@ fn read(row: &Undecided) -> Result<(Option<Fragment>, Undo), Refused> {
 /// in which of its lives it is, which is above those before.
 ///
 /// # Errors
-/// The database is none of this coordinator, of as many partitions and of these procedures; it fails.
-pub fn coordinator(id: CoordinatorId, caller: &Arc<Caller>) -> Result<(HoldingCoordinator<Program>, u64), Refused> {
-    let (divided, role) = (caller.divided(), Role::Coordinator(id.0));
+/// The database is none of this coordinator, of this deployment, of as many partitions and of these procedures; it fails.
+pub fn coordinator(
+    id: CoordinatorId,
+    caller: &Arc<Caller>,
+    of: &Deployed,
+) -> Result<(HoldingCoordinator<Program>, u64), Refused> {
+    let divided = caller.divided();
     let mut session = divided.database().session();
-    let life = next_life(divided, role)?;
+    let (life, here) = next_life(divided, Role::Coordinator(id.0), of)?;
     let (decided, numbers) = (divided.database().table::<Decided>()?, divided.database().table::<Highest>()?);
-    let here = divided.number_in(0).ok_or(Refused::NoNumber(role))?;
     let read = session.transact(|tx| {
         let highest = tx.scan(&numbers, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>()?;
         Ok((highest, tx.scan(&decided, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>()?))
@@ -483,12 +614,10 @@ impl Journal for Decisions {
                 let TransactionId { client: ClientId(client), number } = *transaction;
                 let participants = participants.iter().fold(0, |all, one| all | 1 << one.0);
                 tx.put(&self.decided, &Decided { here, client, number, participants })?;
-                let highest = tx.get(&self.numbers, &(here, client, false))?.map_or(0, |row| row.number());
-                let number = highest.max(number);
-                tx.put(&self.numbers, &Highest { here, client, alone: false, number, coordinator: 0 })
+                note_highest(tx, &self.numbers, Highest { here, client, alone: false, number, coordinator: 0 })
             }
             CoordinatorRecord::Ended { transaction } => {
-                tx.delete(&self.decided, &(here, transaction.client.0, transaction.number)).map(drop)
+                delete(tx, &self.decided, &(here, transaction.client.0, transaction.number))
             }
         };
         let written = self.caller.divided().undo(&mut self.session, 0, &Undo::default(), then);

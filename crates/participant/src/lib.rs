@@ -33,7 +33,7 @@ use seriatim_partition::{Fault, Left, LockMode, OwnerRecord, Partition, Partitio
 
 use books::{OwnerBooks, durable, until};
 
-pub use books::{Refused, Role, begin, coordinator};
+pub use books::{Deployed, Refused, Role, begin, coordinator, highest, number_of};
 pub use program::{Caller, Program, single};
 
 /// Fragments after which the database's helpers have a turn: memory that nobody can reach is used again then.
@@ -144,10 +144,16 @@ impl Participant {
     /// go on. What had not voted is taken back.
     ///
     /// # Errors
-    /// The database is none of this partition, of as many partitions and of these procedures; it fails.
-    pub fn open(divided: Divided, at: PartitionId, callers: u64, steps: bool) -> Result<Participant, Refused> {
+    /// The database is none of this partition, of this deployment, of as many partitions and of these procedures; it fails.
+    pub fn open(
+        divided: Divided,
+        at: PartitionId,
+        callers: u64,
+        steps: bool,
+        of: &Deployed,
+    ) -> Result<Participant, Refused> {
         let mut participant = Participant::new(divided, at, callers, steps).map_err(Refused::Procedures)?;
-        let (books, left) = OwnerBooks::open(&participant.divided, &mut participant.session, at)?;
+        let (books, left) = OwnerBooks::open(&participant.divided, &mut participant.session, at, of)?;
         (participant.books, participant.left) = (Some(books), Some(left));
         Ok(participant)
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use seriatim::procedure::Procedures;
 use seriatim::procedure::divided::{Divided, Fragment, pack_all};
-use seriatim::{Abort, Database, Durability, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Builder, Database, Durability, PartitionValue, Table, Tx, procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::panic_text;
-use seriatim_participant::{Caller, Participant, Refused, Role, begin, coordinator};
+use seriatim_participant::{Caller, Deployed, Participant, Refused, Role, begin, coordinator, number_of};
 use seriatim_partition::{
     Call, ClientId, CoordinatorId, Decision, FromCoordinator, FromOwner, HoldingOwner, Options, Outcome, OwnerOutput,
     OwnerOutputOf, PartitionId, Scheme, ToOwner, TransactionId,
@@ -33,8 +33,15 @@ fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
     Ok(row.count)
 }
 
+const LOCKING: Deployed = Deployed { number: 7, scheme: Scheme::Locking, coordinators: 1 };
+const OF: Deployed = Deployed { number: 7, scheme: Scheme::Blocking, coordinators: 1 };
+
 fn divided(disk: &FaultyDisk, partitions: usize, set: Procedures) -> Divided {
-    let builder = Database::builder().partitions(partitions).workers(2).step_helpers(true).path("/db");
+    divided_by(disk, Database::builder(), partitions, set)
+}
+
+fn divided_by(disk: &FaultyDisk, builder: Builder, partitions: usize, set: Procedures) -> Divided {
+    let builder = builder.partitions(partitions).workers(2).step_helpers(true).path("/db");
     let builder = builder.disk(Arc::new(disk.mount())).durability(Durability::Async).segment_bytes(64 << 10);
     let db = builder.log_buffer_bytes(256).checkpoint_bytes(None).open().expect("the disk works");
     db.create_or_open::<Count>().expect("a valid table");
@@ -47,20 +54,38 @@ fn both() -> Procedures {
 }
 
 fn open(disk: &FaultyDisk, at: u32, partitions: usize, set: Procedures) -> Result<Participant, Refused> {
+    open_as(disk, at, partitions, set, OF)
+}
+
+fn open_as(
+    disk: &FaultyDisk,
+    at: u32,
+    partitions: usize,
+    set: Procedures,
+    of: Deployed,
+) -> Result<Participant, Refused> {
     let divided = divided(disk, partitions, set);
     let callers = divided.digest();
-    Participant::open(divided, PartitionId(at), callers, true)
+    Participant::open(divided, PartitionId(at), callers, true, &of)
 }
 
 /// The owner of the only partition, in its next life.
 fn owner(disk: &FaultyDisk) -> HoldingOwner<Participant> {
-    let participant = open(disk, 0, 1, both()).unwrap_or_else(|refused| panic!("{refused}"));
-    HoldingOwner::begin(PartitionId(0), participant, &Options::new(Scheme::Blocking), [CoordinatorId(0)])
+    owner_of(disk, OF)
+}
+
+fn owner_of(disk: &FaultyDisk, of: Deployed) -> HoldingOwner<Participant> {
+    let participant = open_as(disk, 0, 1, both(), of).unwrap_or_else(|refused| panic!("{refused}"));
+    HoldingOwner::begin(PartitionId(0), participant, &Options::new(of.scheme), [CoordinatorId(0)])
 }
 
 fn begun(partitions: usize) -> FaultyDisk {
+    begun_as(partitions, OF)
+}
+
+fn begun_as(partitions: usize, of: Deployed) -> FaultyDisk {
     let disk = FaultyDisk::new(3);
-    begin(&divided(&disk, partitions, both()), Role::Partition(0)).expect("it is new");
+    begin(&divided(&disk, partitions, both()), Role::Partition(0), &of).expect("it is new");
     disk
 }
 
@@ -76,14 +101,14 @@ fn call(number: u64, id: u32) -> ToOwner<Fragment> {
     ToOwner::Call(Call { transaction: transaction(number), work: fragment(id, None), may_abort: true })
 }
 
-fn multi(number: u64, id: u32) -> ToOwner<Fragment> {
+fn multi(number: u64, id: u32, last: bool) -> ToOwner<Fragment> {
     ToOwner::Coordinator(FromCoordinator::Fragment(seriatim_partition::Fragment {
         transaction: transaction(number),
         coordinator: CoordinatorId(0),
         life: 1,
         round: 0,
         work: Some(fragment(id, Some(0))),
-        last: true,
+        last,
     }))
 }
 
@@ -121,9 +146,9 @@ fn directories_of_others_are_refused_with_the_reason() {
         assert!(refused.contains("other procedures than who calls, or in another order"), "{refused}");
     }
     let caller = Arc::new(Caller::new(divided(&disk, 2, both())));
-    let other = coordinator(CoordinatorId(0), &caller).err().expect("it is a partition's").to_string();
+    let other = coordinator(CoordinatorId(0), &caller, &OF).err().expect("it is a partition's").to_string();
     assert_eq!(other, "this database is that of partition 0, not of coordinator 0");
-    let again = begin(caller.divided(), Role::Partition(0)).expect_err("it is there");
+    let again = begin(caller.divided(), Role::Partition(0), &OF).expect_err("it is there");
     assert_eq!(again.to_string(), "this database is that of partition 0 already: open it");
     drop(caller);
     assert!(open(&disk, 0, 2, both()).is_ok());
@@ -131,6 +156,53 @@ fn directories_of_others_are_refused_with_the_reason() {
     let disk = FaultyDisk::new(4);
     let found = open(&disk, 0, 2, both()).err().expect("it has not begun").to_string();
     assert!(found.starts_with("this database was never begun as that of partition 0"), "{found}");
+}
+
+#[test]
+fn directories_of_other_deployments_schemes_and_functions_are_refused() {
+    let disk = begun(2);
+    let digest = divided(&disk, 2, both()).digest();
+    let refused = |of: Deployed| {
+        let opened = Participant::open(divided(&disk, 2, both()), PartitionId(0), digest, true, &of);
+        opened.err().expect("it is another's").to_string()
+    };
+    assert_eq!(
+        refused(Deployed { number: 8, ..OF }),
+        "this database is that of partition 0 of another deployment: directories are begun together, and none of them alone"
+    );
+    let locking = Deployed { scheme: Scheme::Locking, ..OF };
+    assert_eq!(refused(locking), "this database was begun under another scheme and is opened under locking");
+    assert_eq!(
+        refused(Deployed { coordinators: 2, ..OF }),
+        "this database was begun with 1 coordinators and is opened with 2"
+    );
+    // The other schemes have what is undecided in the same order.
+    let speculation = Deployed { scheme: Scheme::Speculation, ..OF };
+    let again = Participant::open(divided(&disk, 2, both()), PartitionId(0), digest, true, &speculation);
+    drop(again.unwrap_or_else(|refused| panic!("{refused}")));
+    let moved = Database::builder().partition_by(|value, partitions| match value {
+        PartitionValue::Integer(number) => (*number as usize + 1) % partitions,
+        PartitionValue::Bytes(_) => 0,
+    });
+    let moved = Participant::open(divided_by(&disk, moved, 2, both()), PartitionId(0), digest, true, &OF);
+    assert_eq!(
+        moved.err().expect("rows are elsewhere").to_string(),
+        "the partition function is another than when this database was begun as that of partition 0"
+    );
+    assert_eq!(number_of(&divided(&disk, 2, both()), Role::Partition(0)).expect("it has begun"), 7);
+    let disk = FaultyDisk::new(5);
+    begin(&divided(&disk, 2, both()), Role::Coordinator(0), &locking).expect("it is new");
+    let caller = Arc::new(Caller::new(divided(&disk, 2, both())));
+    let other = coordinator(CoordinatorId(0), &caller, &OF).err().expect("it is of locking").to_string();
+    assert_eq!(other, "this database was begun under locking and is opened under another scheme");
+    let memory = Database::builder().partitions(2).open().expect("in memory");
+    memory.create::<Count>().expect("a valid table");
+    memory.register(both()).expect("sound procedures");
+    let memory = begin(&memory.divide().expect("they can be divided"), Role::Partition(1), &OF);
+    assert_eq!(
+        memory.expect_err("it keeps nothing").to_string(),
+        "partition 1 would keep what it has to in a database in memory: open that with Builder::path"
+    );
 }
 
 #[test]
@@ -142,7 +214,7 @@ fn nothing_leaves_before_it_is_durable_and_numbers_outlive_their_owner() {
     assert!(first.take_output().is_none() && first.is_holding(), "it is not durable");
     let answered = out(&mut first);
     assert!(matches!(&answered[..], [OwnerOutput::Reply { outcome: Outcome::Committed(_), .. }]), "{answered:?}");
-    first.handle(multi(7, 2));
+    first.handle(multi(7, 2, true));
     let voted = out(&mut first);
     assert!(
         matches!(&voted[..], [OwnerOutput::Send { message: FromOwner::Response(response), .. }] if response.result.is_ok()),
@@ -159,7 +231,7 @@ fn nothing_leaves_before_it_is_durable_and_numbers_outlive_their_owner() {
     };
     assert_eq!((&in_doubt[..], *new), (&[transaction(7)][..], life + 1));
     // Both came before the restart: none runs again.
-    second.handle(multi(7, 3));
+    second.handle(multi(7, 3, true));
     second.handle(call(5, 4));
     let said = out(&mut second);
     assert!(matches!(&said[..], [OwnerOutput::Reply { outcome: Outcome::Repeated, .. }]), "{said:?}");
@@ -171,6 +243,72 @@ fn nothing_leaves_before_it_is_durable_and_numbers_outlive_their_owner() {
     drop(second);
     disk.crash();
     assert_eq!(ids(&owner(&disk)), [1, 4]);
+}
+
+/// Under `locking` a call waits for its locks, and later ones of its client run before it.
+#[test]
+fn numbers_that_run_in_another_order_leave_the_highest() {
+    let disk = begun_as(1, LOCKING);
+    let mut first = owner_of(&disk, LOCKING);
+    out(&mut first);
+    // What has not voted has row 1, and call 5 waits for it.
+    first.handle(multi(1, 1, false));
+    first.handle(call(5, 1));
+    first.handle(call(6, 2));
+    let said = out(&mut first);
+    assert!(
+        matches!(&said[1..], [OwnerOutput::Reply { transaction: TransactionId { number: 6, .. }, .. }]),
+        "{said:?}"
+    );
+    let decision = Decision { transaction: transaction(1), coordinator: CoordinatorId(0), commit: false };
+    first.handle(ToOwner::Coordinator(FromCoordinator::Decision(decision)));
+    let said = out(&mut first);
+    assert!(matches!(&said[..], [OwnerOutput::Reply { transaction: TransactionId { number: 5, .. }, .. }]), "{said:?}");
+    // So with votes.
+    first.handle(multi(10, 3, false));
+    first.handle(multi(11, 3, true));
+    first.handle(multi(12, 4, true));
+    let decision = Decision { transaction: transaction(10), ..decision };
+    first.handle(ToOwner::Coordinator(FromCoordinator::Decision(decision)));
+    out(&mut first);
+    drop(first);
+    disk.crash();
+    let mut second = owner_of(&disk, LOCKING);
+    out(&mut second);
+    second.handle(call(6, 5));
+    let said = out(&mut second);
+    assert!(matches!(&said[..], [OwnerOutput::Reply { outcome: Outcome::Repeated, .. }]), "{said:?}");
+    second.handle(multi(12, 6, true));
+    assert!(out(&mut second).is_empty() && ids(&second) == [1, 2, 3, 4], "{:?}", ids(&second));
+}
+
+/// A vote without work, on top of one that is aborted after a restart: it does not run again, and nothing of it stays.
+#[test]
+fn votes_without_work_that_are_void_leave_nothing() {
+    let speculation = Deployed { scheme: Scheme::Speculation, ..OF };
+    let disk = begun_as(1, speculation);
+    let mut first = owner_of(&disk, speculation);
+    first.handle(multi(1, 1, true));
+    let ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) = multi(2, 2, true) else { unreachable!() };
+    let without_work = seriatim_partition::Fragment { work: None, ..fragment };
+    first.handle(ToOwner::Coordinator(FromCoordinator::Fragment(without_work)));
+    out(&mut first);
+    drop(first);
+    disk.crash();
+    let mut second = owner_of(&disk, speculation);
+    let in_doubt = |said: &[OwnerOutputOf<Participant>]| match said {
+        [OwnerOutput::Send { message: FromOwner::Recovered { in_doubt, .. }, .. }] => in_doubt.clone(),
+        said => panic!("{said:?}"),
+    };
+    assert_eq!(in_doubt(&out(&mut second)), [transaction(1), transaction(2)]);
+    for number in [1, 2] {
+        let decision = Decision { transaction: transaction(number), coordinator: CoordinatorId(0), commit: false };
+        second.handle(ToOwner::Coordinator(FromCoordinator::Decision(decision)));
+    }
+    second.owner().partition().divided().database().flush().expect("the disk works");
+    drop(second);
+    disk.crash();
+    assert_eq!(in_doubt(&out(&mut owner_of(&disk, speculation))), []);
 }
 
 #[test]

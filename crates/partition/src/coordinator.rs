@@ -74,6 +74,10 @@ pub struct Coordinator<C: Procedure> {
     lives: Lives<PartitionId>,
     /// Those that are down, or have not been heard of since a restart.
     down: BTreeSet<PartitionId>,
+    /// Those of which nothing has been heard since a restart, neither from them nor that they are down.
+    unheard: BTreeSet<PartitionId>,
+    /// Calls that wait until there are none of these.
+    early: Vec<(TransactionId, C)>,
     /// Transactions of which something has become certain.
     ready: VecDeque<TransactionId>,
 }
@@ -128,6 +132,8 @@ impl<C: Procedure> Coordinator<C> {
             committed: BTreeMap::new(),
             lives: Lives::new(),
             down: BTreeSet::new(),
+            unheard: BTreeSet::new(),
+            early: Vec::new(),
             ready: VecDeque::new(),
         }
     }
@@ -144,6 +150,7 @@ impl<C: Procedure> Coordinator<C> {
         let mut coordinator = Coordinator::new(id, partitions);
         coordinator.life = life;
         coordinator.down.clone_from(&coordinator.partitions);
+        coordinator.unheard.clone_from(&coordinator.partitions);
         for record in records {
             match record {
                 CoordinatorRecord::Committed { transaction, participants } => {
@@ -178,6 +185,7 @@ impl<C: Procedure> Coordinator<C> {
             ToCoordinator::Owner(FromOwner::Alive { partition, life }) => {
                 if self.lives.hear(partition, life) {
                     self.down.remove(&partition);
+                    self.unheard.remove(&partition);
                 }
             }
             ToCoordinator::Owner(FromOwner::Recovered { partition, life, in_doubt }) => {
@@ -192,6 +200,10 @@ impl<C: Procedure> Coordinator<C> {
                 }
             }
         }
+        if self.unheard.is_empty() {
+            let early = std::mem::take(&mut self.early);
+            early.into_iter().for_each(|(transaction, procedure)| self.start(transaction, procedure, out));
+        }
         while let Some(transaction) = self.ready.pop_front() {
             self.advance(transaction, out);
         }
@@ -199,18 +211,27 @@ impl<C: Procedure> Coordinator<C> {
 
     /// Whether it knows of no transaction that it has to do anything about.
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.committed.is_empty()
+        self.pending.is_empty() && self.early.is_empty() && self.committed.is_empty()
     }
 
     /// Whether it knows of none but those that wait for these partitions to acknowledge a commit, which are gone for good.
     pub fn is_idle_without(&self, gone: &BTreeSet<PartitionId>) -> bool {
-        self.pending.is_empty() && self.committed.values().flatten().all(|missing| gone.contains(missing))
+        let has_calls = !self.pending.is_empty() || !self.early.is_empty();
+        !has_calls && self.committed.values().flatten().all(|missing| gone.contains(missing))
     }
 
-    fn call(&mut self, transaction: TransactionId, mut procedure: C, out: &mut Vec<OutputOf<C>>) {
+    fn call(&mut self, transaction: TransactionId, procedure: C, out: &mut Vec<OutputOf<C>>) {
         if self.numbers.note(transaction, ()).is_err() {
             return out.push(CoordinatorOutput::Reply { transaction, outcome: Outcome::Repeated });
         }
+        if self.unheard.is_empty() {
+            self.start(transaction, procedure, out);
+        } else {
+            self.early.push((transaction, procedure));
+        }
+    }
+
+    fn start(&mut self, transaction: TransactionId, mut procedure: C, out: &mut Vec<OutputOf<C>>) {
         let next = ask(&mut procedure, Vec::new());
         let pending = Pending { procedure, round: 0, participants: Vec::new(), dependents: Vec::new() };
         self.pending.insert(transaction, pending);
@@ -444,6 +465,7 @@ impl<C: Procedure> Coordinator<C> {
 
     fn partition_down(&mut self, partition: PartitionId, out: &mut Vec<OutputOf<C>>) {
         self.down.insert(partition);
+        self.unheard.remove(&partition);
         let concerned = |(&transaction, pending): (&TransactionId, &mut Pending<C>)| {
             pending.at(partition).is_some().then_some(transaction)
         };

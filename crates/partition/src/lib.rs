@@ -37,8 +37,8 @@
 //! until the coordinator has recovered; two-phase commit has no way around that. A late notice does no harm. A false one does: who is said
 //! to be down has been ended, and nothing is delivered to or from that life any more.
 //!
-//! A coordinator that has recovered knows nothing of who is down, and answers [`Outcome::Unavailable`] until it has heard from a
-//! partition.
+//! A coordinator that has recovered knows nothing of who is down. It keeps what it is called for until it has heard of each partition, from it or that it is down;
+//! whoever carries messages says so of one that does not answer.
 //!
 //! # Known limits
 //!

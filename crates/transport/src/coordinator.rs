@@ -7,7 +7,7 @@ use std::sync::Arc;
 use seriatim_base::clock::Instant;
 use seriatim_partition::{
     Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, HoldingCoordinator, MessageOf, PartitionId,
-    ToOwner, TransactionId,
+    Procedure, ToCoordinator as ToMachine, ToOwner, TransactionId,
 };
 
 use crate::channel::{Found, Inbox};
@@ -18,7 +18,7 @@ use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort};
 /// There is one.
 pub(crate) const ID: CoordinatorId = CoordinatorId(0);
 
-/// Begins the next life of a coordinator that keeps its records itself; which of its lives it is.
+/// Begins the next life of a coordinator that keeps its records itself; which of its lives it is. It panics if it cannot: then the coordinator is gone.
 pub type Begin<A> =
     Arc<dyn Fn(CoordinatorId) -> (HoldingCoordinator<<A as Application>::Procedure>, u64) + Send + Sync>;
 
@@ -44,21 +44,53 @@ pub struct CoordinatorEnd {
     pub counts: Counts,
 }
 
+/// Begins a life of a coordinator of so many partitions: by what begins it, if it keeps its records itself, or else from these, in life `next`, its first if
+/// there is none; which of its lives it is.
+///
+/// # Errors
+/// It panics: what that says.
+pub(crate) fn next_life<A: Application>(
+    id: CoordinatorId,
+    begin: Option<&Begin<A>>,
+    next: Option<u64>,
+    records: &[CoordinatorRecord],
+    partitions: u32,
+) -> Result<(HoldingCoordinator<A::Procedure>, u64), String> {
+    let (mut out, partitions) = (Vec::new(), (0..partitions).map(PartitionId));
+    let begins = AssertUnwindSafe(|| match (begin, next) {
+        (Some(begin), _) => begin(id),
+        (None, None) => (HoldingCoordinator::of(Coordinator::new(id, partitions), None, out), 0),
+        (None, Some(life)) => {
+            let next = Coordinator::recover(id, life, records.iter().cloned(), partitions, &mut out);
+            (HoldingCoordinator::of(next, None, out), life)
+        }
+    });
+    catch_unwind(begins).map_err(|panic| format!("coordinator {id} cannot begin: {}", said(&*panic)))
+}
+
+/// Drops a coordinator that has ended. It may panic again where it had panicked, or in other procedures of the same kind.
+pub(crate) fn bury<C: Procedure>(ended: Option<HoldingCoordinator<C>>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
+}
+
 impl<A: Application> CoordinatorRole<A> {
-    /// Runs until all clients are gone and nothing is under way.
+    /// Runs until all clients are gone and nothing is under way. One that cannot begin again is gone: who calls it hears so.
     pub fn run(mut self) -> CoordinatorEnd {
-        let count = self.options.partitions;
-        let partitions = || (0..count).map(PartitionId);
-        let (mut coordinator, mut life) = match &self.begin {
-            Some(begin) => begin(ID),
-            None => (HoldingCoordinator::of(Coordinator::new(ID, partitions()), None, Vec::new()), 0),
-        };
-        let (mut left, mut gone) = (0, BTreeSet::new());
         let mut end = CoordinatorEnd::default();
+        let (mut coordinator, mut life) = (None, 0);
+        match next_life::<A>(ID, self.begin.as_ref(), None, &[], self.options.partitions) {
+            Ok((first, number)) => (coordinator, life) = (Some(first), number),
+            Err(panic) => end.panics.push(panic),
+        }
+        let (mut left, mut gone) = (0, BTreeSet::new());
         let (mut batch, began) = (VecDeque::new(), Instant::now());
-        while left < self.options.ports || coordinator.is_holding() || !coordinator.coordinator().is_idle_without(&gone)
-        {
-            let look = coordinator.is_holding().then(|| Instant::now().after(LOOK));
+        loop {
+            let is_holding = coordinator.as_ref().is_some_and(HoldingCoordinator::is_holding);
+            let is_idle = coordinator.as_ref().is_none_or(|one| one.coordinator().is_idle_without(&gone));
+            if left >= self.options.ports && !is_holding && is_idle {
+                break;
+            }
+            let look = is_holding.then(|| Instant::now().after(LOOK));
             if self.inbox.receive(&mut batch, self.options.batch_max.max(1), look) == Found::Closed {
                 break;
             }
@@ -78,24 +110,29 @@ impl<A: Application> CoordinatorRole<A> {
                     }
                     None => None,
                 };
-                if let Err(panic) = self.handle(&mut coordinator, message, &mut end) {
+                let Some(lives) = &mut coordinator else {
+                    if let Some(ToMachine::Call { transaction, .. }) = message {
+                        self.ports.put(transaction.client.0, ToPort::CoordinatorDown);
+                    }
+                    continue;
+                };
+                if let Err(panic) = self.handle(lives, message, &mut end) {
                     end.panics.push(panic);
                     self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator: ID, life });
                     self.ports.put_all(|| ToPort::CoordinatorDown);
-                    let (next, new) = match &self.begin {
-                        Some(begin) => begin(ID),
-                        None => {
-                            let (mut out, records) = (Vec::new(), end.records.iter().cloned());
-                            let next = Coordinator::recover(ID, life + 1, records, partitions(), &mut out);
-                            (HoldingCoordinator::of(next, None, out), life + 1)
+                    // Nobody waits for the next life.
+                    self.owners.flush();
+                    self.ports.flush();
+                    bury(coordinator.take());
+                    let partitions = self.options.partitions;
+                    match next_life::<A>(ID, self.begin.as_ref(), Some(life + 1), &end.records, partitions) {
+                        Ok((mut next, number)) => {
+                            life = number;
+                            let handled = self.handle(&mut next, None, &mut end);
+                            end.panics.extend(handled.err());
+                            coordinator = Some(next);
                         }
-                    };
-                    life = new;
-                    let ended = std::mem::replace(&mut coordinator, next);
-                    // It may panic again where it had panicked, or in other procedures of the same kind.
-                    let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
-                    if let Err(panic) = self.handle(&mut coordinator, None, &mut end) {
-                        end.panics.push(panic);
+                        Err(panic) => end.panics.push(panic),
                     }
                 }
             }

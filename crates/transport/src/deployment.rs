@@ -38,7 +38,8 @@ pub struct Running<A: Application> {
 }
 
 /// Connects everybody. `make` makes a partition in the state in which it begins: also when its owner has panicked, and the records are run again
-/// on it. One that keeps its own state is made as it was left.
+/// on it. One that keeps its own state ([`Partition::left`](seriatim_partition::Partition::left)) is made as it was left, and goes with coordinators that do
+/// so too ([`deploy_with`]): here it is gone, and its [`OwnerEnd`] says why.
 ///
 /// # Panics
 /// If there is no partition, or no client.
@@ -49,7 +50,8 @@ pub fn deploy<A: Application>(
     deploy_with(options, make, None)
 }
 
-/// As [`deploy`], with coordinators that keep their records themselves: `begin` begins the next life of one, and says which it is, from 1.
+/// As [`deploy`], with coordinators that keep their records themselves: `begin` begins the next life of one, and says which it is, from 1. If it panics that
+/// coordinator is gone: calls of it are [`Ended::Lost`](crate::Ended::Lost), and what has voted for its transactions waits until the process begins again.
 ///
 /// # Panics
 /// As [`deploy`].
@@ -85,6 +87,7 @@ pub fn deploy_with<A: Application>(
         inbox,
         ports,
         coordinator,
+        coordinators_keep: begin.is_some(),
     };
     let port = |((number, inbox), (owners, coordinator)): ((u32, _), (_, _))| {
         Port::new(number, options, begin.as_ref(), inbox, owners, coordinator)

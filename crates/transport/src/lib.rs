@@ -33,6 +33,9 @@
 //! new life begins at once, also without records: the outputs of a message leave together or not at all and reach owners that
 //! live, so what the dead one had decided all have heard.
 //!
+//! A coordinator or partition that cannot begin is gone. Of a coordinator clients are answered [`Ended::Lost`]; what it has let partitions vote for waits there.
+//! Under `locking` its panics are in [`Port::panics`], and none gets out of a [`Port`].
+//!
 //! A client that goes away, in a panic or not, leaves calls that end without it; under `locking`, where it coordinates them itself, they are aborted.
 //!
 //! # Known limits

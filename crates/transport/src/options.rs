@@ -19,6 +19,8 @@ pub struct Options {
     pub batch_max: usize,
     /// Calls of a client that are not answered, at most.
     pub outstanding_max: usize,
+    /// Numbers of calls are above this one. Where partitions or coordinators go on from disks, it is the highest that is kept there.
+    pub numbers_above: u64,
     /// Whether records are kept, so that an owner that panics can go on.
     pub records: bool,
     /// How often an owner looks who has waited too long for a lock (`locking`).
@@ -42,6 +44,7 @@ impl Options {
             delay: Duration::ZERO,
             batch_max: 16,
             outstanding_max: 1,
+            numbers_above: 0,
             records: true,
             tick: Duration::from_millis(1),
             lock_wait_ticks_max: 3,

@@ -32,6 +32,8 @@ pub struct OwnerRole<A: Application> {
     pub(crate) ports: Outbox<ToPort<A>>,
     /// One, or none where clients coordinate.
     pub(crate) coordinator: Outbox<ToCoordinator<A>>,
+    /// Whether coordinators keep what they decide themselves.
+    pub(crate) coordinators_keep: bool,
 }
 
 /// What a role did.
@@ -84,7 +86,7 @@ impl<A: Application> OwnerRole<A> {
         let mut counts = Counts::default();
         let mut lives =
             Lives { role: self, owner: None, life: 0, keeps: false, records: Vec::new(), panics: Vec::new() };
-        lives.live(lives.begin());
+        lives.first();
         let (mut batch, mut ticks, began) = (VecDeque::new(), None, Instant::now());
         loop {
             let wants_ticks = lives.owner.as_ref().is_some_and(|owner| owner.owner().wants_ticks());
@@ -176,6 +178,23 @@ impl<A: Application> Lives<A> {
         self.role.ports.flush();
     }
 
+    /// Its first life, if it can begin: what a partition has in doubt must not be decided by coordinators that forget.
+    fn first(&mut self) {
+        let begun = catch_unwind(AssertUnwindSafe(|| {
+            let owner = self.begin();
+            let forgets = owner.keeps() && !self.role.coordinators_keep;
+            assert!(!forgets, "the partition keeps its state, and its coordinators do not: deploy it by `deploy_with`");
+            owner
+        }));
+        match begun {
+            Ok(owner) => self.live(owner),
+            Err(panic) => {
+                self.die(&*panic, false);
+                self.flush();
+            }
+        }
+    }
+
     /// What the message that panicked had put out is lost, and so is the partition; others are told, and a new life begins if it can.
     fn die(&mut self, panic: &(dyn Any + Send), recovers: bool) {
         self.panics.push(said(panic));
@@ -239,9 +258,23 @@ impl<A: Application> Lives<A> {
 
     /// Answers for a partition that is gone.
     fn refuse(&mut self, message: ToOwnerOf<A>) {
-        if let ToOwner::Call(call) = message {
-            let outcome = Outcome::Unavailable(self.role.id);
-            self.role.ports.put(call.transaction.client.0, ToPort::Single(call.transaction, outcome));
+        let (partition, life) = (self.role.id, self.life);
+        match message {
+            ToOwner::Call(call) => {
+                let outcome = Outcome::Unavailable(partition);
+                self.role.ports.put(call.transaction.client.0, ToPort::Single(call.transaction, outcome));
+            }
+            // It waits to hear.
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, .. })
+                if self.role.coordinator.len() == 0 =>
+            {
+                self.role.ports.put(coordinator.0, ToPort::PartitionDown { partition, life });
+            }
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, .. }) => {
+                let message = ToCoordinator::Message(ToMachine::PartitionDown { partition, life });
+                self.role.coordinator.put(coordinator.0, message);
+            }
+            _ => {}
         }
     }
 

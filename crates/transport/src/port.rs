@@ -2,19 +2,21 @@
 //!
 //! Under `locking` a coordinator lives with each client, and runs while the client receives.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim_base::clock::Instant;
 use seriatim_partition::{
-    Call, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, HoldingCoordinator, MessageOf,
-    Outcome, PartitionId, ToCoordinator as ToMachine, ToOwner, TransactionId,
+    Call, ClientId, CoordinatorId, CoordinatorOutput, CoordinatorRecord, HoldingCoordinator, MessageOf, Outcome,
+    PartitionId, ToCoordinator as ToMachine, ToOwner, TransactionId,
 };
 
 use crate::channel::{Found, Inbox};
-use crate::coordinator::Begin;
+use crate::coordinator::{Begin, bury, next_life};
 use crate::outbox::Outbox;
-use crate::owner::LOOK;
+use crate::owner::{LOOK, said};
 use crate::{AbortOf, Application, Options, OutputOf, ReplyOf, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
 
 /// A client's end of a deployment. One thread, or simulated core, uses it.
@@ -43,11 +45,24 @@ enum Coordinates<A: Application> {
 
 struct Own<A: Application> {
     id: CoordinatorId,
-    coordinator: HoldingCoordinator<A::Procedure>,
+    /// Nothing if it is gone.
+    coordinator: Option<HoldingCoordinator<A::Procedure>>,
     life: u64,
     /// If it keeps its records itself.
     begin: Option<Begin<A>>,
     records: Vec<CoordinatorRecord>,
+    /// Panics that ended its lives, and what they said.
+    panics: Vec<String>,
+}
+
+impl<A: Application> Own<A> {
+    /// Begins its next life, which is its first without `next`; it is gone if it cannot.
+    fn begin(&mut self, next: Option<u64>, partitions: u32) {
+        match next_life::<A>(self.id, self.begin.as_ref(), next, &self.records, partitions) {
+            Ok((coordinator, life)) => (self.coordinator, self.life) = (Some(coordinator), life),
+            Err(panic) => self.panics.push(panic),
+        }
+    }
 }
 
 /// How a call ended.
@@ -98,16 +113,15 @@ impl<A: Application> Port<A> {
         coordinator: Option<Outbox<ToCoordinator<A>>>,
     ) -> Port<A> {
         let own = || {
-            let id = CoordinatorId(number);
-            let new = || Coordinator::new(id, (0..options.partitions).map(PartitionId));
-            let in_memory = || (HoldingCoordinator::of(new(), None, Vec::new()), 0);
-            let (coordinator, life) = begin.map_or_else(in_memory, |begin| begin(id));
-            Coordinates::Own(Box::new(Own { id, coordinator, life, begin: begin.cloned(), records: Vec::new() }))
+            let (id, begin, records, panics) = (CoordinatorId(number), begin.cloned(), Vec::new(), Vec::new());
+            let mut own = Own { id, coordinator: None, life: 0, begin, records, panics };
+            own.begin(None, options.partitions);
+            Coordinates::Own(Box::new(own))
         };
         Port {
             client: ClientId(number),
             options: options.clone(),
-            number: 0,
+            number: options.numbers_above,
             under_way: BTreeMap::new(),
             inbox,
             batch: VecDeque::new(),
@@ -132,6 +146,14 @@ impl<A: Application> Port<A> {
     /// coordinator are in [`crate::CoordinatorEnd`].
     pub fn broken(&self) -> &[(TransactionId, PartitionId)] {
         &self.broken
+    }
+
+    /// Panics that ended lives of the coordinator that lives with it, and what they said. Those of a shared one are in [`crate::CoordinatorEnd`].
+    pub fn panics(&self) -> &[String] {
+        match &self.coordinates {
+            Coordinates::Shared(_) => &[],
+            Coordinates::Own(own) => &own.panics,
+        }
     }
 
     /// Calls a single-partition transaction. It is sent at the next [`Port::receive`] or [`Port::flush`].
@@ -240,17 +262,43 @@ impl<A: Application> Port<A> {
 
     /// Has the client's own coordinator handle a message.
     fn coordinate(&mut self, message: MessageOf<A::Procedure>) {
-        if let Coordinates::Own(own) = &mut self.coordinates {
-            own.coordinator.handle(message);
+        let Coordinates::Own(own) = &mut self.coordinates else { return };
+        match &mut own.coordinator {
+            Some(coordinator) => match catch_unwind(AssertUnwindSafe(|| coordinator.handle(message))) {
+                Ok(()) => {
+                    self.put_out();
+                }
+                Err(panic) => self.coordinator_died(&*panic),
+            },
+            None => self.lose(|at| at.is_none()),
         }
-        self.put_out();
+    }
+
+    /// The client's own coordinator has died: others hear so, and its next life begins, if it can.
+    fn coordinator_died(&mut self, panic: &(dyn Any + Send)) {
+        let Coordinates::Own(own) = &mut self.coordinates else { return };
+        own.panics.push(said(panic));
+        let (coordinator, life) = (own.id, own.life);
+        self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life });
+        self.owners.flush();
+        bury(own.coordinator.take());
+        own.begin(Some(life + 1), self.options.partitions);
+        self.lose(|at| at.is_none());
     }
 
     /// Puts out what may leave of what the client's own coordinator has put out; whether it holds something back.
     fn put_out(&mut self) -> bool {
         while let Coordinates::Own(own) = &mut self.coordinates {
-            match own.coordinator.take_output() {
-                None => return own.coordinator.is_holding(),
+            let Some(lives) = &mut own.coordinator else { return false };
+            let output = match catch_unwind(AssertUnwindSafe(|| lives.take_output())) {
+                Ok(output) => output,
+                Err(panic) => {
+                    self.coordinator_died(&*panic);
+                    return false;
+                }
+            };
+            match output {
+                None => return lives.is_holding(),
                 Some(CoordinatorOutput::Keep(_, record)) if self.options.records => own.records.push(record),
                 Some(CoordinatorOutput::Keep(..)) => {}
                 Some(CoordinatorOutput::Send { to, message }) => self.owners.put(to.0, ToOwner::Coordinator(message)),
@@ -275,17 +323,9 @@ impl<A: Application> Drop for Port<A> {
             Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Left),
             Coordinates::Own(own) => {
                 let (coordinator, life) = (own.id, own.life);
-                let next = match &own.begin {
-                    Some(begin) => begin(coordinator).0,
-                    None => {
-                        let (mut out, records) = (Vec::new(), std::mem::take(&mut own.records));
-                        let partitions = (0..self.options.partitions).map(PartitionId);
-                        let next = Coordinator::recover(coordinator, life + 1, records, partitions, &mut out);
-                        HoldingCoordinator::of(next, None, out)
-                    }
-                };
-                own.coordinator = next;
                 self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life });
+                bury(own.coordinator.take());
+                own.begin(Some(life + 1), self.options.partitions);
                 self.put_out();
             }
         }

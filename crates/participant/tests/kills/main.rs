@@ -12,7 +12,7 @@ use std::sync::Arc;
 use seriatim::procedure::divided::{Call, Fragment, Reply, output};
 use seriatim::{Database, Rng, TransactError, rng};
 use seriatim_base::panic_text;
-use seriatim_participant::{Caller, Program, single};
+use seriatim_participant::{Caller, Deployed, Program, single};
 use seriatim_partition::{
     Call as ToRun, ClientId, CoordinatorId, CoordinatorOutput, Fault, MessageOf, Options, Outcome, OwnerOutput,
     PartitionId, Scheme, ToCoordinator, ToOwner, TransactionId, inject,
@@ -102,7 +102,8 @@ impl<K: Kind> Run<K> {
             K::Owner::begin(setup, rng)
         };
         let owners = (0..PARTITIONS).map(|id| owner(id, &mut rng)).collect();
-        let coordinators = (0..coordinators).map(|id| K::Coordinator::begin(CoordinatorSetup { id }, &mut rng));
+        let of = Deployed { number: 7, scheme, coordinators };
+        let coordinators = (0..coordinators).map(|id| K::Coordinator::begin(CoordinatorSetup { id, of }, &mut rng));
         let coordinators = coordinators.collect();
         Run {
             rng,

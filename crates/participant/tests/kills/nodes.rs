@@ -7,7 +7,7 @@ use std::sync::Arc;
 use seriatim::procedure::divided::Fragment;
 use seriatim::{Database, Rng};
 use seriatim_base::disk::FaultyDisk;
-use seriatim_participant::{Caller, Participant, Program, Role, begin, coordinator};
+use seriatim_participant::{Caller, Deployed, Participant, Program, Role, begin, coordinator};
 use seriatim_partition::{
     Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, CoordinatorRecord, HoldingCoordinator,
     HoldingOwner, Kept, MessageOf, Options, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId, ToOwner,
@@ -85,6 +85,7 @@ pub(crate) struct OwnerSetup {
 #[derive(Clone)]
 pub(crate) struct CoordinatorSetup {
     pub(crate) id: u32,
+    pub(crate) of: Deployed,
 }
 
 /// One that is an owner.
@@ -342,6 +343,12 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
 
 type DurableOwner = HoldingOwner<Participant>;
 
+impl OwnerSetup {
+    fn of(&self) -> Deployed {
+        Deployed { number: 7, scheme: self.options.scheme, coordinators: self.coordinators }
+    }
+}
+
 impl Open for DurableOwner {
     type Message = ToOwner<Fragment>;
     type Output = OwnerOutputOf<Participant>;
@@ -350,7 +357,7 @@ impl Open for DurableOwner {
     fn open(disk: &FaultyDisk, setup: &OwnerSetup) -> Option<DurableOwner> {
         let (id, callers) = (PartitionId(setup.id), divided().digest());
         let open = || {
-            let mut participant = Participant::open(divided_on(disk)?, id, callers, true).ok()?;
+            let mut participant = Participant::open(divided_on(disk)?, id, callers, true, &setup.of()).ok()?;
             // Epochs also end amid a message.
             participant.set_step_interval(5);
             Some(participant)
@@ -359,7 +366,7 @@ impl Open for DurableOwner {
             // Perhaps it has not begun, or not to its end.
             let divided = divided_on(disk)?;
             divided.fill(&setup.whole, setup.id as usize).ok()?;
-            begin(&divided, Role::Partition(setup.id)).ok()?;
+            begin(&divided, Role::Partition(setup.id), &setup.of()).ok()?;
             drop(divided);
             open()
         })?;
@@ -430,11 +437,11 @@ impl Open for DurableCoordinator {
     fn open(disk: &FaultyDisk, setup: &CoordinatorSetup) -> Option<DurableCoordinator> {
         let open = || {
             let caller = Arc::new(Caller::new(divided_on(disk)?));
-            let (coordinator, life) = coordinator(CoordinatorId(setup.id), &caller).ok()?;
+            let (coordinator, life) = coordinator(CoordinatorId(setup.id), &caller, &setup.of).ok()?;
             Some(DurableCoordinator { coordinator, caller, life })
         };
         open().or_else(|| {
-            begin(&divided_on(disk)?, Role::Coordinator(setup.id)).ok()?;
+            begin(&divided_on(disk)?, Role::Coordinator(setup.id), &setup.of).ok()?;
             open()
         })
     }

@@ -240,6 +240,10 @@ impl<P: Partition> Ordered<P> {
                 }
                 Entry::Multi { first, mut work, .. } => {
                     place.undo(&mut work);
+                    // Its vote is void, also if it does not run again.
+                    if work.finished {
+                        place.decided(work.transaction, None, out);
+                    }
                     if let Some(first) = first {
                         self.waiting.push_front(Arrival::Fragment(first));
                     }

@@ -1,14 +1,17 @@
 //! Roles that panic: who is told what, and who goes on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim_base::Rng;
 use seriatim_base::clock::Instant;
-use seriatim_partition::{Outcome, PartitionId, Scheme};
+use seriatim_partition::{Coordinator, CoordinatorRecord, HoldingCoordinator, Journal, Outcome, PartitionId, Scheme};
 
 use super::store::{Amounts, Op, Program, Store, VALUE};
 use super::{Told, ask, check, options};
-use crate::{Ended, Ends, Options, Port, deploy};
+use crate::{Begin, Ended, Ends, Options, Port, deploy, deploy_with};
 
 /// Calls, with one in `every` that panics in its partition; alone, or as one of two partitions.
 fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: &Options) -> Told {
@@ -197,5 +200,106 @@ fn a_coordinator_that_panics_goes_on_also_without_records() {
         let panics = ends.coordinator.map(|end| end.panics).unwrap_or_default();
         assert!(panics.len() >= 3 && panics[0].contains("when it is dropped"), "{panics:?}");
         assert!(told.iter().map(|told| told.committed).sum::<u64>() > 300, "{told:?}");
+    }
+}
+
+/// A log that fails.
+struct Full;
+
+impl Journal for Full {
+    fn keep(&mut self, _: &CoordinatorRecord) -> u64 {
+        panic!("the disk is full")
+    }
+
+    fn durable(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// Begins one life of a coordinator, whose log fails.
+fn begins_once() -> Begin<Amounts> {
+    let lives = AtomicU64::new(0);
+    Arc::new(move |id| {
+        assert_eq!(lives.fetch_add(1, Ordering::Relaxed), 0, "the disk is full still");
+        let mut out = Vec::new();
+        let coordinator = Coordinator::recover(id, 1, [], [0, 1].map(PartitionId), &mut out);
+        (HoldingCoordinator::of(coordinator, Some(Box::new(Full)), out), 1)
+    })
+}
+
+fn both() -> Program {
+    Program::new(vec![(PartitionId(0), vec![Op::Add(0, 1)]), (PartitionId(1), vec![Op::Add(0, -1)])])
+}
+
+/// Shared, or with its client: the first call finds its log full, and it cannot begin again.
+#[test]
+fn a_coordinator_whose_log_fails_is_gone_and_says_so() {
+    for scheme in [Scheme::Speculation, Scheme::Locking] {
+        let options = Options { batch_max: 1, ..Options::new(scheme, 2) };
+        let deployment = deploy_with::<Amounts>(&options, |_| Store::that_keeps(), Some(begins_once()));
+        let (running, ports) = deployment.start().expect("threads");
+        let mut port = ports.into_iter().next().expect("a port");
+        for _ in 0..2 {
+            port.run(both()).expect("there is room");
+            assert!(matches!(port.receive(None).expect("an answer").ended, Ended::Lost));
+        }
+        let words = ["the disk is full", "coordinator 0 cannot begin: "];
+        let are_said = |panics: &[String]| {
+            assert!(
+                panics.len() == 2 && words.iter().zip(panics).all(|(one, said)| said.starts_with(one)),
+                "{panics:?}"
+            );
+        };
+        if scheme == Scheme::Locking {
+            are_said(port.panics());
+        }
+        // Also while its client unwinds.
+        let unwinds = catch_unwind(AssertUnwindSafe(move || {
+            let _port = port;
+            panic!("deliberately");
+        }));
+        assert!(unwinds.is_err());
+        let ends = running.join().expect("roles end");
+        ends.coordinator.iter().for_each(|end| are_said(&end.panics));
+        assert_eq!(ends.coordinator.is_some(), scheme == Scheme::Speculation);
+    }
+}
+
+#[test]
+fn partitions_that_keep_are_gone_beside_coordinators_that_do_not() {
+    for scheme in [Scheme::Speculation, Scheme::Locking] {
+        let options = Options { outstanding_max: 2, ..Options::new(scheme, 2) };
+        let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::that_keeps()).start().expect("threads");
+        ports[0].call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
+        let answer = ports[0].receive(None).expect("an answer").ended;
+        assert!(matches!(answer, Ended::Single(Outcome::Unavailable(PartitionId(0))) | Ended::Lost));
+        // It was not sent before they were known to be gone.
+        ports[0].run(both()).expect("there is room");
+        assert!(matches!(ports[0].receive(None).expect("an answer").ended, Ended::Multi(Outcome::Unavailable(_))));
+        drop(ports);
+        let ends = running.join().expect("roles end");
+        for end in ends.owners {
+            assert!(end.owner.is_none() && end.panics[0].contains("its coordinators do not"), "{:?}", end.panics);
+        }
+    }
+}
+
+/// The first calls of a coordinator that has begun again, or of a new one that keeps its records, are kept until it has heard of all partitions.
+#[test]
+fn calls_that_come_before_partitions_have_been_heard_wait() {
+    for scheme in [Scheme::Speculation, Scheme::Locking] {
+        let begin: Begin<Amounts> = Arc::new(|id| {
+            let mut out = Vec::new();
+            (HoldingCoordinator::of(Coordinator::recover(id, 1, [], [0, 1].map(PartitionId), &mut out), None, out), 1)
+        });
+        let mut deployment = deploy_with::<Amounts>(&Options::new(scheme, 2), |_| Store::that_keeps(), Some(begin));
+        let mut port = deployment.ports.pop().expect("a port");
+        port.run(both()).expect("there is room");
+        port.flush();
+        let (running, _) = deployment.start().expect("threads");
+        let answer = port.receive(None).expect("an answer").ended;
+        assert!(matches!(answer, Ended::Multi(Outcome::Committed(_))), "{}", scheme.name());
+        drop(port);
+        running.join().expect("roles end");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use seriatim_partition::{LockMode, Next, Part, Partition, PartitionId, Procedure, TransactionId};
+use seriatim_partition::{Left, LockMode, Next, Part, Partition, PartitionId, Procedure, TransactionId};
 
 use crate::Application;
 
@@ -28,11 +28,17 @@ pub(super) enum Op {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Store {
     amounts: BTreeMap<u32, i64>,
+    /// Whether it says that it keeps its state.
+    keeps: bool,
 }
 
 impl Store {
     pub(super) fn new() -> Store {
-        Store { amounts: (0..KEYS).map(|key| (key, VALUE)).collect() }
+        Store { amounts: (0..KEYS).map(|key| (key, VALUE)).collect(), keeps: false }
+    }
+
+    pub(super) fn that_keeps() -> Store {
+        Store { keeps: true, ..Store::new() }
     }
 
     pub(super) fn sum(&self) -> i64 {
@@ -75,6 +81,10 @@ impl Partition for Store {
     }
 
     fn forget(&mut self, _: Self::Undo) {}
+
+    fn left(&mut self) -> Option<Left<Store>> {
+        self.keeps.then(|| Left { life: 1, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
+    }
 
     fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {
         for &op in work {

@@ -17,7 +17,9 @@ use std::time::Duration;
 use seriatim::procedure::divided::{Divided, Fragment, Reply};
 use seriatim::{Database, Durability, TransactError};
 use seriatim_base::thread;
-use seriatim_participant::{Caller, Fragments, Participant, Program, Role, Taken, begin, coordinator};
+use seriatim_participant::{
+    Caller, Deployed, Fragments, Participant, Program, Role, Taken, begin, coordinator, highest, number_of,
+};
 use seriatim_partition::{CoordinatorId, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId};
 use seriatim_transport::{Application, Begin};
 use seriatim_workload::{Loading, Workload};
@@ -55,7 +57,11 @@ pub struct Plan {
     /// Determines what is asked for.
     pub seed: u64,
     /// Where partitions and coordinators have databases on disk; nowhere if they are in memory.
-    pub data: Option<PathBuf>,
+    data: Option<PathBuf>,
+    /// Of the directories there.
+    deployment: u64,
+    /// Whether these were there before.
+    goes_on: bool,
     /// Who calls.
     caller: Arc<Caller>,
     /// What is divided.
@@ -164,12 +170,44 @@ impl Plan {
         let loaded = Database::in_memory().map_err(|error| error.to_string())?;
         workload.load(&loaded, &Loading { threads, ..Loading::default() }).map_err(|error| error.to_string())?;
         let super::Plan { transport, clients, store, warmup, length, seed, .. } = plan.clone();
-        Ok(Plan { transport, workload, clients, store, warmup, length, seed, data: None, caller, loaded })
+        let (deployment, data, goes_on) = (seriatim::rng::entropy(), None, false);
+        Ok(Plan { transport, workload, clients, store, warmup, length, seed, data, deployment, goes_on, caller, loaded })
+    }
+
+    /// Has partitions and coordinators below this directory: as they were left, if they are there.
+    ///
+    /// # Errors
+    /// What is there has not begun, or is no database of this workload.
+    pub fn keep_in(&mut self, data: PathBuf) -> Result<(), String> {
+        self.goes_on = data.join("partition-0").exists();
+        self.data = Some(data);
+        let partitions = (0..self.transport.partitions).map(Role::Partition);
+        let coordinators = (0..self.deployed().coordinators).map(Role::Coordinator);
+        for role in partitions.chain(coordinators).filter(|_| self.goes_on) {
+            let divided = divided(declared(&*self.workload, self.transport.partitions, 1, self.home(role))?)?;
+            let refused = |refused: seriatim_participant::Refused| refused.to_string();
+            // Those that are of another one are refused when they are opened.
+            self.deployment = number_of(&divided, role).map_err(refused)?;
+            let above = &mut self.transport.numbers_above;
+            *above = highest(&divided, role).map_err(refused)?.max(*above);
+        }
+        Ok(())
+    }
+
+    fn home(&self, role: Role) -> Option<PathBuf> {
+        self.data.as_ref().map(|data| data.join(role.to_string().replace(' ', "-")))
+    }
+
+    /// What the directories have in common.
+    fn deployed(&self) -> Deployed {
+        let scheme = self.transport.scheme;
+        let coordinators = if scheme.needs_one_coordinator() { 1 } else { self.transport.ports };
+        Deployed { number: self.deployment, scheme, coordinators }
     }
 
     /// The partition of this number, which begins, or (`again`) was there before.
     fn partition(&self, id: PartitionId, again: bool) -> Result<Costly, String> {
-        let at = self.data.as_ref().map(|data| data.join(format!("partition-{id}")));
+        let at = self.home(Role::Partition(id.0));
         let is_on_disk = at.is_some();
         let divided = divided(declared(&*self.workload, self.transport.partitions, 1, at)?)?;
         if !again || !is_on_disk {
@@ -178,9 +216,9 @@ impl Plan {
         let callers = self.caller.divided().digest();
         let participant = if is_on_disk {
             if !again {
-                begin(&divided, Role::Partition(id.0)).map_err(|refused| refused.to_string())?;
+                begin(&divided, Role::Partition(id.0), &self.deployed()).map_err(|refused| refused.to_string())?;
             }
-            Participant::open(divided, id, callers, false).map_err(|refused| refused.to_string())?
+            Participant::open(divided, id, callers, false, &self.deployed()).map_err(|refused| refused.to_string())?
         } else {
             Participant::new(divided, id, callers, true).map_err(|other| other.to_string())?
         };
@@ -189,17 +227,21 @@ impl Plan {
 
     /// What begins lives of coordinators, if they are on disk.
     fn coordinators(&self) -> Result<Option<Begin<Declared>>, String> {
-        let Some(data) = &self.data else { return Ok(None) };
-        let several = !self.transport.scheme.needs_one_coordinator();
-        let callers = (0..if several { self.transport.ports } else { 1 }).map(|id| {
-            let at = data.join(format!("coordinator-{id}"));
-            let divided = divided(declared(&*self.workload, self.transport.partitions, 1, Some(at))?)?;
-            begin(&divided, Role::Coordinator(id)).map_err(|refused| refused.to_string())?;
+        if self.data.is_none() {
+            return Ok(None);
+        }
+        let of = self.deployed();
+        let callers = (0..of.coordinators).map(|id| {
+            let role = Role::Coordinator(id);
+            let divided = divided(declared(&*self.workload, self.transport.partitions, 1, self.home(role))?)?;
+            if !self.goes_on {
+                begin(&divided, role, &of).map_err(|refused| refused.to_string())?;
+            }
             Ok(Arc::new(Caller::new(divided)))
         });
         let callers: Vec<_> = callers.collect::<Result<_, String>>()?;
         let begin = move |id: CoordinatorId| {
-            coordinator(id, &callers[id.0 as usize]).unwrap_or_else(|refused| panic!("{refused}"))
+            coordinator(id, &callers[id.0 as usize], &of).unwrap_or_else(|refused| panic!("{refused}"))
         };
         Ok(Some(Arc::new(begin)))
     }
@@ -209,7 +251,7 @@ impl Plan {
     /// # Errors
     /// A partition cannot be filled.
     pub fn roles(&self) -> Result<Vec<roles::Role<Gives>>, String> {
-        let filled = (0..self.transport.partitions).map(|id| self.partition(PartitionId(id), false));
+        let filled = (0..self.transport.partitions).map(|id| self.partition(PartitionId(id), self.goes_on));
         let filled: Vec<_> = filled.collect::<Result<_, _>>()?;
         let filled = std::sync::Mutex::new(filled.into_iter().map(Some).collect::<Vec<_>>());
         let plan = self.clone();

@@ -40,7 +40,7 @@ fn other_workloads_run_without_a_line_of_their_own() {
         {
             let measured = on_threads(&plan(scheme, workload, knobs, 3, 11));
             let measured = measured.unwrap_or_else(|what| panic!("{workload}, {}: {what}", scheme.name()));
-            assert!(measured.committed > 50 && (measured.committed_multi > 5 || !both), "{workload}: {measured:?}");
+            assert!(measured.committed > 20 && (measured.committed_multi > 5 || !both), "{workload}: {measured:?}");
         }
     }
 }
@@ -50,10 +50,14 @@ fn partitions_on_disk_keep_the_conditions_and_can_be_opened_again() {
     for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
         let home = std::env::temp_dir().join(format!("seriatim-partitions-{:016x}", seriatim::rng::entropy()));
         let mut plan = plan(scheme, "tpcc", &TPCC, 2, 7);
-        plan.data = Some(home.clone());
+        plan.keep_in(home.clone()).expect("it is new");
         let measured = on_threads(&plan);
         let measured = measured.unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
         assert!(measured.committed > 5, "{}: {measured:?}", scheme.name());
+        // Another run would go on with these.
+        let (begun, above) = (plan.deployed(), plan.transport.numbers_above);
+        plan.keep_in(home.clone()).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        assert!(plan.deployed() == begun && above == 0 && plan.transport.numbers_above > 0);
         for id in 0..2 {
             plan.partition(PartitionId(id), true).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
         }
