@@ -291,9 +291,10 @@ pub fn number_of(divided: &Divided, role: Role) -> Result<u64, Refused> {
 pub fn highest(divided: &Divided, role: Role) -> Result<u64, Refused> {
     identity(divided, role)?;
     let numbers = divided.database().table::<Highest>()?;
-    let highest = divided.database().session().transact(|tx| {
-        tx.scan(&numbers, ..).try_fold(0, |highest: u64, row| Ok(highest.max(row?.number())))
-    });
+    let highest = divided
+        .database()
+        .session()
+        .transact(|tx| tx.scan(&numbers, ..).try_fold(0, |highest: u64, row| Ok(highest.max(row?.number()))));
     Ok(highest?.value)
 }
 

@@ -171,7 +171,20 @@ impl Plan {
         workload.load(&loaded, &Loading { threads, ..Loading::default() }).map_err(|error| error.to_string())?;
         let super::Plan { transport, clients, store, warmup, length, seed, .. } = plan.clone();
         let (deployment, data, goes_on) = (seriatim::rng::entropy(), None, false);
-        Ok(Plan { transport, workload, clients, store, warmup, length, seed, data, deployment, goes_on, caller, loaded })
+        Ok(Plan {
+            transport,
+            workload,
+            clients,
+            store,
+            warmup,
+            length,
+            seed,
+            data,
+            deployment,
+            goes_on,
+            caller,
+            loaded,
+        })
     }
 
     /// Has partitions and coordinators below this directory: as they were left, if they are there.
