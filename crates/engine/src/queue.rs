@@ -180,15 +180,16 @@ struct Stages {
 impl Stages {
     /// Those of a batch that is taken out now.
     fn of(batch: &[Entry]) -> Stages {
-        let mut times = [Duration::ZERO; QUEUE_STAGES.len()];
-        times[0] = batch.iter().map(|entry| entry.came.elapsed()).sum();
-        Stages { transactions: batch.len() as u32, since: Instant::now(), times }
+        let (since, mut times) = (Instant::now(), [Duration::ZERO; QUEUE_STAGES.len()]);
+        times[0] = batch.iter().map(|entry| since.since(entry.came)).sum();
+        Stages { transactions: batch.len() as u32, since, times }
     }
 
     /// This stage is over.
     fn end(&mut self, stage: usize) {
-        self.times[stage] += self.since.elapsed() * self.transactions;
-        self.since = Instant::now();
+        let now = Instant::now();
+        self.times[stage] += now.since(self.since) * self.transactions;
+        self.since = now;
     }
 }
 

@@ -18,7 +18,7 @@ use seriatim::{Builder, Bytes, Database, Durability, Table, TransactError, Trans
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::thread::interrupt;
 
-use crate::Setting;
+use crate::{Setting, said};
 use ledger::PANICS;
 
 pub mod ledger;
@@ -101,10 +101,6 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// How long a call waits for the disk.
 const WAIT_MAX: Duration = Duration::from_millis(10);
-
-fn said(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
 
 /// All rows but those that fill memory.
 fn contents(db: &Database) -> Result<Vec<String>, String> {

@@ -22,6 +22,8 @@ use std::time::Duration;
 
 use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, available_protocols, thread};
 
+use crate::said;
+
 mod calls;
 
 /// What is moved about.
@@ -142,10 +144,6 @@ trait Oracle {
     /// # Errors
     /// What is not as it must be.
     fn verify(&mut self, directory: &Path, protocol: &str) -> Result<u64, String>;
-}
-
-fn said(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// How long a child may take until a first transaction is acknowledged to it: much longer than it does where nothing is wrong.

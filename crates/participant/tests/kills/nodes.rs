@@ -41,34 +41,84 @@ pub(crate) trait Node {
     fn is_idle(&self) -> bool;
 }
 
+/// One whose records are kept by others.
+pub(crate) trait Recover: Sized {
+    type Message;
+    type Output;
+    type Setup;
+    type Record: Clone;
+
+    fn begin(setup: &Self::Setup) -> Self;
+    /// Its next life.
+    fn recover(setup: &Self::Setup, life: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self;
+    fn tell(&mut self, message: Self::Message, out: &mut Vec<Self::Output>);
+    /// A record, and how it is kept; `Err`: what leaves.
+    fn record(output: Self::Output) -> Result<(Kept, Self::Record), Self::Output>;
+    fn is_idle(&self) -> bool;
+}
+
 /// One in memory, what it has yet to put out, and what is kept of it.
-pub(crate) struct InMemory<M, S, O, R> {
+pub(crate) struct InMemory<M: Recover> {
     role: M,
-    setup: S,
-    out: VecDeque<O>,
-    log: Vec<R>,
+    setup: M::Setup,
+    out: VecDeque<M::Output>,
+    log: Vec<M::Record>,
     /// Records at the end of the log that may be lost.
     volatile: usize,
     life: u64,
 }
 
-impl<M, S, O, R> InMemory<M, S, O, R> {
-    fn new(setup: S, role: M) -> InMemory<M, S, O, R> {
+impl<M: Recover> InMemory<M> {
+    fn recovered(&self, out: &mut Vec<M::Output>) -> M {
+        M::recover(&self.setup, self.life, &self.log, out)
+    }
+}
+
+impl<M: Recover> Node for InMemory<M> {
+    type Message = M::Message;
+    type Output = M::Output;
+    type Setup = M::Setup;
+
+    fn begin(setup: M::Setup, _: &mut Rng) -> Self {
+        let role = M::begin(&setup);
         InMemory { role, setup, out: VecDeque::new(), log: Vec::new(), volatile: 0, life: 0 }
     }
 
-    fn keep(&mut self, kept: Kept, record: R) {
-        self.log.push(record);
-        self.volatile = if kept == Kept::Forced { 0 } else { self.volatile + 1 };
+    fn tell(&mut self, message: M::Message) -> bool {
+        let mut out = Vec::new();
+        self.role.tell(message, &mut out);
+        self.out.extend(out);
+        true
     }
 
-    /// What it had yet to put out is lost, and what was not durable perhaps. The life that has ended.
-    fn end(&mut self, rng: &mut Rng) -> u64 {
+    fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    fn put_out(&mut self) -> Result<Option<M::Output>, ()> {
+        match self.out.pop_front().map(M::record) {
+            Some(Ok((kept, record))) => {
+                self.log.push(record);
+                self.volatile = if kept == Kept::Forced { 0 } else { self.volatile + 1 };
+                Ok(None)
+            }
+            output => Ok(output.and_then(Result::err)),
+        }
+    }
+
+    /// What it had yet to put out is lost, and what was not durable perhaps.
+    fn die(&mut self, rng: &mut Rng) -> u64 {
         let lost = rng.below(self.volatile as u64 + 1) as usize;
         self.log.truncate(self.log.len() - lost);
-        self.out.clear();
         (self.volatile, self.life) = (0, self.life + 1);
+        let mut out = Vec::new();
+        self.role = self.recovered(&mut out);
+        self.out = out.into();
         self.life - 1
+    }
+
+    fn is_idle(&self) -> bool {
+        self.role.is_idle()
     }
 }
 
@@ -97,61 +147,37 @@ pub(crate) trait OwnerNode:
     fn look_again(&mut self, look: impl FnOnce(&Owner<Participant>));
 }
 
-type OwnerInMemory = InMemory<Owner<Participant>, OwnerSetup, OwnerOutputOf<Participant>, OwnerRecord<Fragment>>;
-
-impl OwnerInMemory {
-    fn recovered(&self, out: &mut Vec<OwnerOutputOf<Participant>>) -> Owner<Participant> {
-        let OwnerSetup { id, whole, options, coordinators } = &self.setup;
-        let (fresh, records) = (partition(whole, *id), self.log.iter().cloned());
-        let coordinators = (0..*coordinators).map(CoordinatorId);
-        Owner::recover(PartitionId(*id), self.life, fresh, options, records, coordinators, out)
-    }
-}
-
-impl Node for OwnerInMemory {
+impl Recover for Owner<Participant> {
     type Message = ToOwner<Fragment>;
     type Output = OwnerOutputOf<Participant>;
     type Setup = OwnerSetup;
+    type Record = OwnerRecord<Fragment>;
 
-    fn begin(setup: OwnerSetup, _: &mut Rng) -> Self {
-        let owner = Owner::new(PartitionId(setup.id), partition(&setup.whole, setup.id), &setup.options);
-        InMemory::new(setup, owner)
+    fn begin(setup: &OwnerSetup) -> Self {
+        Owner::new(PartitionId(setup.id), partition(&setup.whole, setup.id), &setup.options)
     }
 
-    fn tell(&mut self, message: ToOwner<Fragment>) -> bool {
-        let mut out = Vec::new();
-        self.role.handle(message, &mut out);
-        self.out.extend(out);
-        true
+    fn recover(setup: &OwnerSetup, life: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self {
+        let OwnerSetup { id, whole, options, coordinators } = setup;
+        let (fresh, records) = (partition(whole, *id), records.iter().cloned());
+        let coordinators = (0..*coordinators).map(CoordinatorId);
+        Owner::recover(PartitionId(*id), life, fresh, options, records, coordinators, out)
     }
 
-    fn has_output(&self) -> bool {
-        !self.out.is_empty()
+    fn tell(&mut self, message: Self::Message, out: &mut Vec<Self::Output>) {
+        self.handle(message, out);
     }
 
-    fn put_out(&mut self) -> Result<Option<Self::Output>, ()> {
-        match self.out.pop_front() {
-            Some(OwnerOutput::Keep(kept, record)) => {
-                self.keep(kept, record);
-                Ok(None)
-            }
-            output => Ok(output),
-        }
-    }
-
-    fn die(&mut self, rng: &mut Rng) -> u64 {
-        let (ended, mut out) = (self.end(rng), Vec::new());
-        (self.role, self.out) = (self.recovered(&mut out), VecDeque::new());
-        self.out.extend(out);
-        ended
+    fn record(output: Self::Output) -> Result<(Kept, Self::Record), Self::Output> {
+        if let OwnerOutput::Keep(kept, record) = output { Ok((kept, record)) } else { Err(output) }
     }
 
     fn is_idle(&self) -> bool {
-        self.role.is_idle()
+        Owner::is_idle(self)
     }
 }
 
-impl OwnerNode for OwnerInMemory {
+impl OwnerNode for InMemory<Owner<Participant>> {
     fn owner(&self) -> &Owner<Participant> {
         &self.role
     }
@@ -161,50 +187,30 @@ impl OwnerNode for OwnerInMemory {
     }
 }
 
-type CoordinatorInMemory =
-    InMemory<Coordinator<Program>, CoordinatorSetup, CoordinatorOutputOf<Program>, CoordinatorRecord>;
-
-impl Node for CoordinatorInMemory {
+impl Recover for Coordinator<Program> {
     type Message = MessageOf<Program>;
     type Output = CoordinatorOutputOf<Program>;
     type Setup = CoordinatorSetup;
+    type Record = CoordinatorRecord;
 
-    fn begin(setup: CoordinatorSetup, _: &mut Rng) -> Self {
-        let coordinator = Coordinator::new(CoordinatorId(setup.id), partitions());
-        InMemory::new(setup, coordinator)
+    fn begin(setup: &CoordinatorSetup) -> Self {
+        Coordinator::new(CoordinatorId(setup.id), partitions())
     }
 
-    fn tell(&mut self, message: Self::Message) -> bool {
-        let mut out = Vec::new();
-        self.role.handle(message, &mut out);
-        self.out.extend(out);
-        true
+    fn recover(setup: &CoordinatorSetup, life: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self {
+        Coordinator::recover(CoordinatorId(setup.id), life, records.iter().cloned(), partitions(), out)
     }
 
-    fn has_output(&self) -> bool {
-        !self.out.is_empty()
+    fn tell(&mut self, message: Self::Message, out: &mut Vec<Self::Output>) {
+        self.handle(message, out);
     }
 
-    fn put_out(&mut self) -> Result<Option<Self::Output>, ()> {
-        match self.out.pop_front() {
-            Some(CoordinatorOutput::Keep(kept, record)) => {
-                self.keep(kept, record);
-                Ok(None)
-            }
-            output => Ok(output),
-        }
-    }
-
-    fn die(&mut self, rng: &mut Rng) -> u64 {
-        let (ended, mut out) = (self.end(rng), Vec::new());
-        let (id, records) = (CoordinatorId(self.setup.id), self.log.iter().cloned());
-        self.role = Coordinator::recover(id, self.life, records, partitions(), &mut out);
-        self.out.extend(out);
-        ended
+    fn record(output: Self::Output) -> Result<(Kept, Self::Record), Self::Output> {
+        if let CoordinatorOutput::Keep(kept, record) = output { Ok((kept, record)) } else { Err(output) }
     }
 
     fn is_idle(&self) -> bool {
-        self.role.is_idle()
+        Coordinator::is_idle(self)
     }
 }
 
@@ -481,8 +487,8 @@ pub(crate) trait Kind {
 pub(crate) struct Lists;
 
 impl Kind for Lists {
-    type Owner = OwnerInMemory;
-    type Coordinator = CoordinatorInMemory;
+    type Owner = InMemory<Owner<Participant>>;
+    type Coordinator = InMemory<Coordinator<Program>>;
 }
 
 /// On disks.

@@ -194,9 +194,12 @@ impl Plan {
     pub fn keep_in(&mut self, data: PathBuf) -> Result<(), String> {
         self.goes_on = data.join("partition-0").exists();
         self.data = Some(data);
+        if !self.goes_on {
+            return Ok(());
+        }
         let partitions = (0..self.transport.partitions).map(Role::Partition);
         let coordinators = (0..self.deployed().coordinators).map(Role::Coordinator);
-        for role in partitions.chain(coordinators).filter(|_| self.goes_on) {
+        for role in partitions.chain(coordinators) {
             let divided = divided(declared(&*self.workload, self.transport.partitions, 1, self.home(role))?)?;
             let refused = |refused: seriatim_participant::Refused| refused.to_string();
             // Those that are of another one are refused when they are opened.
