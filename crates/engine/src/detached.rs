@@ -136,7 +136,7 @@ impl<R> Detached<R> {
             // As of any closure: it cannot run in parts.
             Ok(Outcome::Repair(_)) => Cause { phase: Phase::Validate, reason: Reason::RecordChanged },
             Err(OpError::Abort(cause)) => cause,
-            Err(OpError::Wait(_)) => {
+            Err(OpError::Wait) => {
                 let waited = runner.tx.wait(&mut self.waiting, Phase::Lock);
                 match waited.and_then(|()| self.prepare(runner)) {
                     Ok(step) => return step,
@@ -159,7 +159,7 @@ impl<R> Detached<R> {
             match runner.tx.prepare() {
                 Ok(prepared) => break prepared.map(|(_, prepared)| prepared),
                 Err(OpError::Abort(cause)) => return Err(cause),
-                Err(OpError::Wait(_)) => runner.tx.wait(&mut self.waiting, Phase::Lock)?,
+                Err(OpError::Wait) => runner.tx.wait(&mut self.waiting, Phase::Lock)?,
             }
         };
         match prepared {

@@ -342,7 +342,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         loop {
             match stop {
                 OpError::Abort(cause) => return Err(self.stop(cause)),
-                OpError::Wait(_) => {
+                OpError::Wait => {
                     self.wait(&mut waiting, Phase::Execute).map_err(|cause| self.stop(cause))?;
                     match operation(self.worker()) {
                         Ok(result) => return Ok(result),
@@ -584,7 +584,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         match self.worker().validate() {
             Ok(()) => Ok(()),
             Err(OpError::Abort(cause)) => Err(cause),
-            Err(OpError::Wait(_)) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
+            Err(OpError::Wait) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
         }
     }
 
@@ -967,7 +967,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let mut is_handed_over = false;
         let inserted = self.operate(|worker| {
             let inserted = worker.insert(table, key, staged, exists);
-            is_handed_over = !matches!(inserted, Err(OpError::Wait(_)));
+            is_handed_over = !matches!(inserted, Err(OpError::Wait));
             inserted
         });
         if inserted.is_err() && !is_handed_over {
@@ -1658,7 +1658,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let outcome = if self.is_queued() { self.decide_queued() } else { self.decide() };
             match self.decided(outcome) {
                 Ok(outcome) => return Ok(outcome),
-                Err(OpError::Wait(_)) => self.wait(&mut waiting, Phase::Lock)?,
+                Err(OpError::Wait) => self.wait(&mut waiting, Phase::Lock)?,
                 Err(OpError::Abort(cause)) => return Err(cause),
             }
         }
@@ -1751,7 +1751,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub(crate) fn recheck(&self) -> Result<Option<Prepared>, Cause> {
         let Some(held) = self.worker().detach() else { return Ok(None) };
         match held.recheck() {
-            Ok(None) | Err(OpError::Wait(_)) => Ok(None),
+            Ok(None) | Err(OpError::Wait) => Ok(None),
             Ok(Some(prepared)) => Ok(Some(self.with_known(prepared))),
             Err(OpError::Abort(cause)) => {
                 self.refuse();

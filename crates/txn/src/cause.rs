@@ -159,22 +159,13 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// What a transaction may wait for. It has changed nothing; the caller makes the same call again, from time to time,
-/// until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too old or cancelled; or aborts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum On {
-    /// A lock another transaction holds: call again.
-    Lock,
-    /// An order that a validator has yet to decide: call again.
-    Order,
-}
-
 /// Why an operation or a commit did not go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum OpError {
-    /// Not yet: the same call may be made again.
-    Wait(On),
+    /// Another transaction holds a lock. The call has changed nothing; the caller makes it again, from time to time, until the holder has
+    /// ended, [`super::Worker::wait_max`] is over, or the transaction is too old or cancelled; or aborts.
+    Wait,
     /// The attempt is over; [`super::Worker::abort`] follows.
     Abort(Cause),
 }

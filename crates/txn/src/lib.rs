@@ -25,7 +25,7 @@ mod undurable_deletions;
 mod windows;
 
 pub use addition::{Added, Addition};
-pub use cause::{Cause, ConflictInfo, On, OpError, Phase, Reason};
+pub use cause::{Cause, ConflictInfo, OpError, Phase, Reason};
 pub use contract::{
     Batching, Capabilities, Detach, Freshness, HotRecord, Inserted, Mode, OnExists, Ordered, Outcome, Peeked, Pieces,
     Prepared, Protocol, ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating,

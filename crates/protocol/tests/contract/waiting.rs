@@ -2,12 +2,12 @@
 //! so and the younger one is not.
 
 use seriatim_catalog::Key;
-use seriatim_txn::{Inserted, Mode, On, OnExists, OpError, Priority, Protocol, Worker};
+use seriatim_txn::{Inserted, Mode, OnExists, OpError, Priority, Protocol, Worker};
 
 use crate::common::{Bench, modes};
 use crate::{commit, commits, insert};
 
-const WAIT: OpError = OpError::Wait(On::Lock);
+const WAIT: OpError = OpError::Wait;
 
 /// A bench with two cells, and workers with open transactions, the oldest first.
 fn open<P: Protocol>(each: impl Fn(&Bench<P>, [P::Worker; 3])) {

@@ -16,7 +16,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{CountedVec, OutOfMemory};
 use seriatim_store::{Cursor, Inserted as Linked, NodeVersion, RecordPtr};
 use seriatim_txn::{
-    Cause, ConflictInfo, Core, Fault, Inserted, Mode, On, OnExists, OpError, Outcome, Phase, Priority, Reason, Redo,
+    Cause, ConflictInfo, Core, Fault, Inserted, Mode, OnExists, OpError, Outcome, Phase, Priority, Reason, Redo,
     RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
@@ -84,7 +84,7 @@ impl<const WAITS: bool> Worker<WAITS> {
                 Request::Wait => {
                     // Should the wait be given up, this is where.
                     let _ = self.refuse(table, record);
-                    return Err(OpError::Wait(On::Lock));
+                    return Err(OpError::Wait);
                 }
             }
         }
@@ -197,7 +197,7 @@ impl<const WAITS: bool> Worker<WAITS> {
                 let request = gap.map_or(Request::Refused, |gap| self.locks.kept_out(gap));
                 let refused = self.refuse_gap(table, Reason::GapLocked);
                 if request == Request::Wait {
-                    return Err(OpError::Wait(On::Lock));
+                    return Err(OpError::Wait);
                 }
                 record::release(&mut self.base.core, record.addr(), table.record_layout.record);
                 Err(linked.map_or_else(record::full, |_| refused))
@@ -296,7 +296,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                 Ok(Some(header)) => header,
                 // Unlinked meanwhile: link again.
                 Ok(None) => continue,
-                Err(error @ OpError::Wait(_)) => return Err(error),
+                Err(error @ OpError::Wait) => return Err(error),
                 Err(error) => {
                     record::discard(&mut self.base.core, table, staged);
                     return Err(error);
@@ -374,7 +374,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                 // A record that was removed before we locked it left the leaf, whose gap we hold: it was a tombstone.
                 let taken = self.take(table, record, false).inspect_err(|error| {
                     // It is looked at again.
-                    scan.next -= usize::from(matches!(error, OpError::Wait(_)));
+                    scan.next -= usize::from(matches!(error, OpError::Wait));
                 });
                 let Some(header) = taken? else { continue };
                 if let Some(row) = self.row(table, record, header) {
