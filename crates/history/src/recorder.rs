@@ -93,14 +93,6 @@ impl Recorder {
         self.open.scans.last_mut().expect("a scan was noted before it ended").high = high.map(Key::new);
     }
 
-    /// The latest range read went downwards and stopped early, and claims nothing below `low`.
-    ///
-    /// # Panics
-    /// Without a range read.
-    pub fn scan_rev_ended(&mut self, low: Bound<&[u8]>) {
-        self.open.scans.last_mut().expect("a scan was noted before it ended").low = low.map(Key::new);
-    }
-
     /// Notes a version the commit installed; as [`Write::columns`] for `columns`.
     pub fn write(&mut self, table: TableId, key: &[u8], version: u64, deleted: bool, columns: Option<Columns>) {
         self.open.writes.push(Write { table, key: Key::new(key), version, deleted, columns });

@@ -25,14 +25,6 @@ pub struct StoreCx<'a> {
     pub outside: &'a mut Outside,
 }
 
-impl StoreCx<'_> {
-    /// The same, for a callee.
-    #[inline(always)]
-    pub fn reborrow(&mut self) -> StoreCx<'_> {
-        StoreCx { local: self.local, agent: self.agent, outside: self.outside }
-    }
-}
-
 /// What became of an insertion (get-with-insert, DBX §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -105,12 +105,6 @@ impl RowWire {
         }
     }
 
-    /// How the table's keys are represented.
-    #[inline]
-    pub fn key_format(&self) -> KeyFormat {
-        self.format
-    }
-
     fn numbered(&self, numbers: &[u16]) -> impl Iterator<Item = &Field> + Clone {
         numbers.iter().map(|&at| &self.fields[usize::from(at)])
     }

@@ -23,11 +23,6 @@ impl Procedure {
     pub fn name_of(&self, variable: VariableId) -> String {
         Names::of(self).variable(variable)
     }
-
-    /// An expression as in the text of the procedure.
-    pub fn text_of(&self, expression: &Expression) -> String {
-        Names::of(self).expression(expression, LOOSEST)
-    }
 }
 
 /// Lines longer than this put the columns of an insert one on a line.
