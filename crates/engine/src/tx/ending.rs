@@ -1,0 +1,418 @@
+//! Attempts that end: commits, decisions that others make, and rolling back.
+
+use std::hint::cold_path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim_base::Tid;
+use seriatim_redo::Writer;
+use seriatim_txn::{Cause, Fault, Mode, NoRedo, OpError, Outcome, Phase, Prepared, Priority, Reason, Redo, Worker};
+
+use crate::cancel::Canceller;
+use crate::durability::{CommitDependency, CommitLog, Persistence};
+use crate::engine::Inner;
+use crate::error::{Abort, AbortKind, TransactError};
+use crate::queue::{Queue, Turn};
+use crate::runner::Receipt;
+
+use super::{TxCore, Waiting};
+
+/// Nothing is decided but the transaction that has this.
+pub(crate) struct Alone {
+    inner: Arc<Inner>,
+    turn: u64,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(queue) = &self.inner.queue {
+            queue.release(self.turn);
+        }
+    }
+}
+
+impl<W: Worker + ?Sized> TxCore<W> {
+    /// Commits; the cause if it cannot. A transaction that stopped cannot.
+    ///
+    /// # Errors
+    /// The cause.
+    #[inline]
+    pub fn commit(&mut self) -> Result<Tid, Cause> {
+        self.end_whole()
+    }
+
+    #[inline]
+    fn end_whole(&self) -> Result<Tid, Cause> {
+        match self.end()? {
+            Outcome::Committed(tid) => Ok(tid),
+            // Repair needs a body that can run in parts.
+            Outcome::Repair(_) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+        }
+    }
+
+    /// As [`TxCore::commit`]; or what is to be repaired, and then the transaction is still open.
+    ///
+    /// # Errors
+    /// The cause.
+    #[inline]
+    pub fn commit_or_repair(&mut self) -> Result<Outcome, Cause> {
+        self.end()
+    }
+
+    /// Whether the attempt can be decided.
+    #[inline]
+    fn executed(&self) -> Result<(), Cause> {
+        if let Some(cause) = self.stopped.get() {
+            return Err(cause);
+        }
+        if self.is_over() {
+            cold_path();
+            return Err(self.deadline.cause());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn end(&self) -> Result<Outcome, Cause> {
+        self.executed()?;
+        let mut waiting = Waiting::default();
+        loop {
+            self.ending.set(true);
+            let outcome = if self.is_queued() { self.decide_queued() } else { self.decide() };
+            match self.decided(outcome) {
+                Ok(outcome) => return Ok(outcome),
+                Err(OpError::Wait) => self.wait(&mut waiting, Phase::Lock)?,
+                Err(OpError::Abort(cause)) => return Err(cause),
+            }
+        }
+    }
+
+    /// What the transaction did, and what it saw and may tell, later snapshots of the session show.
+    #[inline]
+    fn note_done(&self) {
+        if let Some(freshness) = &self.freshness {
+            let moved = freshness.did(self.mode.get(), self.dependency.get().epoch(), || self.worker().place());
+            if let Some(log) = self.log.as_ref().filter(|_| moved) {
+                log.borrow_mut().was_shown();
+            }
+        }
+    }
+
+    /// The decision was made: if it is to commit, the transaction is closed.
+    #[inline]
+    pub(crate) fn decided(&self, outcome: Result<Outcome, OpError>) -> Result<Outcome, OpError> {
+        self.ending.set(false);
+        if let Ok(Outcome::Committed(tid)) = outcome {
+            if let Some(log) = &self.log {
+                cold_path();
+                log.borrow_mut().commit();
+            }
+            self.dependency.set(self.dependency.get().with(tid));
+            self.note_done();
+            if let Some(lease) = self.lease.get() {
+                self.inner.pool.counters(lease.slot).committed();
+            }
+            self.close();
+        }
+        outcome
+    }
+
+    /// Transactions that begin from now on are not held, and their decisions are not queued.
+    pub(crate) fn ignore_queue(&self) {
+        self.queued.set(false);
+    }
+
+    /// Whether the open attempt is held, and its decision queued.
+    #[inline]
+    pub(super) fn is_queued(&self) -> bool {
+        self.queued.get() && !self.has_lost_patience()
+    }
+
+    #[cold]
+    fn has_lost_patience(&self) -> bool {
+        let restarts = self.attempt.get().saturating_sub(1);
+        self.inner.queue.as_ref().is_some_and(|queue| queue.has_lost_patience(restarts))
+    }
+
+    /// The attempt has begun, and has read nothing. If it was refused too often, nothing is decided until what this gives is dropped.
+    #[inline]
+    pub(crate) fn decide_alone(&self) -> Option<Alone> {
+        // One that only reads is not queued, but validates, and others change what it has read all the same.
+        if !self.queued.get() || !self.has_lost_patience() {
+            return None;
+        }
+        let turn = self.inner.queue.as_ref()?.hold();
+        Some(Alone { inner: Arc::clone(&self.inner), turn })
+    }
+
+    /// What the queue is to be told of the executed transaction; `None` if its decision is not queued.
+    ///
+    /// # Errors
+    /// A conflict that is already certain.
+    pub(crate) fn prepare(&self) -> Result<Option<(&Queue, Prepared)>, OpError> {
+        self.executed().map_err(OpError::Abort)?;
+        let Some(queue) = self.inner.queue.as_ref().filter(|_| self.is_queued()) else { return Ok(None) };
+        let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
+        // The validation and the lists are for the choice of an order.
+        let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };
+        Ok(Some((queue, self.with_known(prepared))))
+    }
+
+    /// What was prepared, with what its worker does not know.
+    fn with_known(&self, prepared: Prepared) -> Prepared {
+        Prepared { restarts: self.attempt.get().saturating_sub(1), weight: self.weight.get(), ..prepared }
+    }
+
+    /// As [`TxCore::decide`], when its place in the queue has come: this thread does it, or another while this one waits.
+    #[cold]
+    fn decide_queued(&self) -> Result<Outcome, OpError> {
+        let Some((queue, prepared)) = self.prepare()? else { return self.decide() };
+        queue.decide(prepared, Waits(self))
+    }
+
+    /// Whether the executed transaction can still commit: what was prepared, if it is different now.
+    pub(crate) fn recheck(&self) -> Result<Option<Prepared>, Cause> {
+        let Some(held) = self.worker().detach() else { return Ok(None) };
+        match held.recheck() {
+            Ok(None) | Err(OpError::Wait) => Ok(None),
+            Ok(Some(prepared)) => Ok(Some(self.with_known(prepared))),
+            Err(OpError::Abort(cause)) => {
+                self.refuse();
+                Err(cause)
+            }
+        }
+    }
+
+    /// The decision will be to abort.
+    pub(crate) fn refuse(&self) {
+        if let Some(held) = self.worker().detach() {
+            held.refuse();
+        }
+    }
+
+    /// As [`TxCore::decide`], after a wait in the queue, unless the order of the batch refused it.
+    pub(crate) fn decide_in_turn(&self, refused: Option<Cause>) -> Result<Outcome, OpError> {
+        if let Some(cause) = refused {
+            return Err(OpError::Abort(cause));
+        }
+        self.ending.set(true);
+        if self.is_over() {
+            return Err(OpError::Abort(self.deadline.cause()));
+        }
+        let decided = self.decide();
+        if let Err(OpError::Abort(_)) = decided {
+            // Its thread may have other things to do before it aborts.
+            self.refuse();
+        }
+        if self.worker().core().injects(Fault::DecideTwice) { self.decide() } else { decided }
+    }
+
+    /// Has the protocol decide, with the log open for what it writes.
+    #[inline]
+    fn decide(&self) -> Result<Outcome, OpError> {
+        // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
+        let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
+        match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
+            (None, None) => self.commit_to(&mut NoRedo),
+            (None, Some(log)) => {
+                cold_path();
+                self.commit_to(&mut *log.borrow_mut())
+            }
+            (Some((mut writer, persistence)), _) => {
+                // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
+                self.decide_logged(unsafe { writer.as_mut() }, persistence)
+            }
+        }
+    }
+
+    #[inline]
+    fn commit_to(&self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        match &self.inner.contention {
+            None => self.worker().commit(redo),
+            Some(tracker) => {
+                cold_path();
+                self.worker().commit(&mut tracker.note_writes(redo, self.procedure.get()))
+            }
+        }
+    }
+
+    fn decide_logged(&self, writer: &mut Writer, persistence: &Persistence) -> Result<Outcome, OpError> {
+        // Before the protocol reads the epoch: what it commits from here on is in an epoch that the log knows to be open.
+        if let Err(refusal) = writer.begin(self.inner.environment.epochs.current()) {
+            self.refusal.set(Some(refusal));
+            return Err(OpError::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
+        }
+        let guard = StopsLog(&self.inner);
+        let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
+        let outcome = self.commit_to(&mut redo);
+        redo.finish();
+        writer.append();
+        writer.end();
+        std::mem::forget(guard);
+        if let Ok(Outcome::Committed(_)) = outcome {
+            self.dependency.set(self.dependency.get().of_writer());
+        }
+        outcome
+    }
+
+    /// The attempts that follow are a transaction of their own: it has no priority yet, and nothing is to be waited for.
+    #[inline]
+    pub fn renew(&self) {
+        self.priority.set(Priority::NONE);
+        self.dependency.set(CommitDependency::default());
+    }
+
+    /// Proof of a commit of this session's.
+    #[inline]
+    pub fn receipt(&self, tid: Tid) -> Receipt {
+        Receipt { tid, database: self.inner.number }
+    }
+
+    /// Attempts of procedures that follow are of this one.
+    #[inline]
+    pub fn name_procedure(&self, name: &'static str) {
+        if let Some(tracker) = &self.inner.contention {
+            cold_path();
+            self.procedure.set(tracker.number_of(name));
+        }
+    }
+
+    /// Cancels transactions of this session, from any thread.
+    pub fn canceller(&self) -> Canceller {
+        self.deadline.canceller()
+    }
+
+    /// What must be durable before the result leaves.
+    #[inline]
+    pub(crate) fn dependency(&self) -> CommitDependency {
+        self.dependency.get()
+    }
+
+    /// Waits until the result may leave.
+    ///
+    /// # Errors
+    /// That the log stopped, or that it took too long.
+    #[inline]
+    pub fn wait_until_durable(&self) -> Result<(), TransactError> {
+        self.inner.wait_until_durable(self.dependency.get(), self.wait_max.get())
+    }
+
+    /// Whether it was a snapshot whose result would have to wait for a disk that is behind: one that begins now shows the durable epoch.
+    #[inline]
+    pub fn is_overtaken(&self) -> bool {
+        self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.dependency.get(), self.wait_max.get())
+    }
+
+    pub(crate) fn wait_max(&self) -> Option<Duration> {
+        self.wait_max.get()
+    }
+
+    /// Ends an explicit transaction; its result is withheld.
+    pub(crate) fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
+        let tx: &TxCore<W> = self;
+        tx.renew();
+        let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
+        match tx.end_whole() {
+            Ok(tid) => Ok(tx.receipt(tid)),
+            Err(cause) => {
+                let error = tx.error_of(&Abort::new(AbortKind::Stopped(cause)));
+                tx.abandon(Some(cause));
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the attempt without a trace, if it is open, and counts why.
+    pub fn roll_back(&mut self, cause: Option<Cause>) {
+        self.abandon(cause);
+    }
+
+    fn abandon(&self, cause: Option<Cause>) {
+        if !self.is_open() {
+            return;
+        }
+        // One that was ended while it was parked is not open either.
+        let Ok(_call) = self.call() else { return };
+        let Some(lease) = self.lease.get() else { return };
+        if self.ending.get() {
+            // The worker panicked while it ended the attempt: it is not used again.
+            self.inner.stop_log(PANICKED);
+            self.lease.set(None);
+            self.unpark(lease.slot);
+            self.calling.set(false);
+            self.leave_gate();
+            return;
+        }
+        let counters = self.inner.pool.counters(lease.slot);
+        match cause {
+            Some(cause) => {
+                counters.conflict_aborted(cause);
+                if let Some(tracker) = &self.inner.contention
+                    && cause.reason.is_conflict()
+                {
+                    tracker.count(cause, self.conflict_info(cause), self.procedure.get());
+                }
+            }
+            None => {
+                counters.user_aborted();
+                // The body may tell what it read.
+                self.dependency.set(self.dependency.get().with(self.worker().newest()));
+                self.note_done();
+            }
+        }
+        self.ending.set(true);
+        self.worker().abort();
+        self.ending.set(false);
+        self.close();
+        self.failed_key.take();
+        self.user.take();
+    }
+
+    /// As [`TxCore::roll_back`], for the body's own reasons.
+    pub fn roll_back_user(&mut self) {
+        self.roll_back(None);
+    }
+}
+
+const PANICKED: &str = "a worker panicked in the middle of a commit, so what it wrote may be half in memory and half in the log: \
+                        open the database again, and report what it printed";
+
+/// A transaction that does nothing until its decision, which another thread may make, has been made.
+struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
+
+// SAFETY: access rule 1: the thread that has it waits meanwhile, so that one thread at a time uses the transaction; and that may move
+// (see above).
+unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
+
+impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
+    type Result = Result<Outcome, OpError>;
+
+    fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
+        self.0.recheck()
+    }
+
+    fn refuse(&mut self) {
+        self.0.refuse();
+    }
+
+    fn decide(self, refused: Option<Cause>) -> Result<Outcome, OpError> {
+        self.0.decide_in_turn(refused)
+    }
+}
+
+/// Stops the log when a commit unwinds: what is in memory then is not what is in the log.
+struct StopsLog<'d>(&'d Inner);
+
+impl Drop for StopsLog<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.stop_log(PANICKED);
+    }
+}
+
+impl<W: Worker + ?Sized> Drop for TxCore<W> {
+    fn drop(&mut self) {
+        // A session dropped while a panic unwinds through its open transaction.
+        self.roll_back(self.stopped.get());
+    }
+}
