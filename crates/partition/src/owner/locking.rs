@@ -71,6 +71,10 @@ impl<P: Partition> Active<P> {
         keys
     }
 
+    fn holds(&self) -> impl Iterator<Item = &P::Key> {
+        self.held.iter().chain(self.footprint[..self.locked].iter().map(|(key, _)| key))
+    }
+
     fn waits_at(&self) -> Option<&P::Key> {
         self.waits.and_then(|_| self.footprint.get(self.locked)).map(|(key, _)| key)
     }
@@ -189,6 +193,10 @@ impl<P: Partition> Locking<P> {
 
     /// Ends those that wait in a circle with this one, as long as it waits.
     fn break_circles(&mut self, place: &mut Workplace<P>, transaction: TransactionId, out: &mut Out<P>) {
+        // Most hold nothing that others wait for, and many may wait.
+        if !self.locks.are_awaited(self.active[&transaction].holds()) {
+            return;
+        }
         loop {
             let waits_at = |one| self.active.get(&one).and_then(Active::waits_at);
             let Some(circle) = self.locks.circle(transaction, waits_at) else { return };

@@ -96,14 +96,30 @@ impl<K: Clone + Ord> Locks<K> {
         granted
     }
 
-    /// Whom a transaction waits for at a key: holders, and those before it, that conflict with what it wants.
+    /// Whom a transaction waits for at a key: those before it that conflict with what it wants, back to the nearest that wants the key
+    /// exclusively. That one waits for all before it, so a search that goes on from there finds them, and the list is short.
     fn awaited(&self, transaction: TransactionId, key: &K) -> Vec<TransactionId> {
         let Some(lock) = self.keys.get(key) else { return Vec::new() };
         let Some(at) = lock.waiters.iter().position(|(waiter, _)| *waiter == transaction) else { return Vec::new() };
         let wanted = lock.waiters[at].1;
-        let before = lock.holders.iter().chain(lock.waiters.iter().take(at));
-        let conflicting = before.filter(|&&(other, mode)| other != transaction && conflict(mode, wanted));
-        conflicting.map(|&(other, _)| other).collect()
+        let mut awaited = Vec::new();
+        for &(other, mode) in lock.waiters.range(..at).rev().filter(|(_, mode)| conflict(*mode, wanted)) {
+            awaited.push(other);
+            if mode == LockMode::Exclusive {
+                return awaited;
+            }
+        }
+        let holders = lock.holders.iter().filter(|&&(other, mode)| other != transaction && conflict(mode, wanted));
+        awaited.extend(holders.map(|&(other, _)| other));
+        awaited
+    }
+
+    /// Whether anybody waits for one of these keys.
+    pub(super) fn are_awaited<'a>(&self, mut keys: impl Iterator<Item = &'a K>) -> bool
+    where
+        K: 'a,
+    {
+        keys.any(|key| self.keys.get(key).is_some_and(|lock| !lock.waiters.is_empty()))
     }
 
     /// A circle of transactions that wait for each other, with this one in it. `waits_at` says at which key one waits.
@@ -136,6 +152,10 @@ impl<K: Clone + Ord> Locks<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use seriatim_base::Rng;
+
     use super::*;
     use crate::ClientId;
     use LockMode::{Exclusive, Shared};
@@ -179,5 +199,84 @@ mod tests {
         assert!(locks.ask(id(1), &"x", Shared));
         assert!(!locks.ask(id(2), &"x", Exclusive) && !locks.ask(id(3), &"x", Shared));
         assert_eq!(locks.release(id(2), ["x"]), [id(3)]);
+    }
+
+    /// All whom a transaction waits for at a key, by invariant (b).
+    fn awaited_in_full(locks: &Locks<u64>, transaction: TransactionId, key: u64) -> Vec<TransactionId> {
+        let Some(lock) = locks.keys.get(&key) else { return Vec::new() };
+        let Some(at) = lock.waiters.iter().position(|(waiter, _)| *waiter == transaction) else { return Vec::new() };
+        let (_, wanted) = lock.waiters[at];
+        let before = lock.holders.iter().chain(lock.waiters.iter().take(at));
+        let conflicting = before.filter(|&&(other, mode)| other != transaction && conflict(mode, wanted));
+        conflicting.map(|&(other, _)| other).collect()
+    }
+
+    /// Whether a transaction waits for itself, through any number of others.
+    fn waits_for_itself(
+        locks: &Locks<u64>,
+        waits_at: &BTreeMap<TransactionId, u64>,
+        transaction: TransactionId,
+    ) -> bool {
+        let (mut seen, mut ahead) = (BTreeSet::new(), vec![transaction]);
+        while let Some(one) = ahead.pop() {
+            for other in waits_at.get(&one).map_or(Vec::new(), |&key| awaited_in_full(locks, one, key)) {
+                if other == transaction {
+                    return true;
+                }
+                if seen.insert(other) {
+                    ahead.push(other);
+                }
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn a_circle_is_found_if_there_is_one() {
+        let (mut circles, mut none) = (0, 0);
+        for seed in 0..2_000 {
+            let mut rng = Rng::from_seed(seed);
+            let (mut locks, mut waits_at) = (Locks::new(), BTreeMap::new());
+            for _ in 0..60 {
+                let (transaction, key) = (id(rng.below(12)), rng.below(5));
+                let mode = if rng.below(2) == 0 { Shared } else { Exclusive };
+                if waits_at.contains_key(&transaction) || locks.ask(transaction, &key, mode) {
+                    continue;
+                }
+                waits_at.insert(transaction, key);
+                let found = locks.circle(transaction, |one| waits_at.get(&one));
+                let expected = waits_for_itself(&locks, &waits_at, transaction);
+                assert_eq!(found.is_some(), expected, "seed {seed}: {transaction:?} waits at {key}: {locks:?}");
+                let Some(circle) = found else {
+                    none += 1;
+                    continue;
+                };
+                circles += 1;
+                for (at, &one) in circle.iter().enumerate() {
+                    let next = circle[(at + 1) % circle.len()];
+                    assert!(awaited_in_full(&locks, one, waits_at[&one]).contains(&next), "seed {seed}: {circle:?}");
+                }
+                let keys: Vec<u64> = (0..5).collect();
+                for granted in locks.release(transaction, keys) {
+                    waits_at.remove(&granted);
+                }
+                waits_at.remove(&transaction);
+            }
+        }
+        assert!(circles > 1_000 && none > 1_000, "{circles} circles, {none} waits without");
+    }
+
+    #[test]
+    fn of_many_that_wait_each_waits_for_the_one_before_it() {
+        let mut locks = Locks::new();
+        assert!(locks.ask(id(0), &"x", Exclusive));
+        for number in 1..100 {
+            assert!(!locks.ask(id(number), &"x", Exclusive));
+            assert_eq!(locks.awaited(id(number), &"x"), [id(number - 1)]);
+        }
+        assert!(!locks.ask(id(100), &"x", Shared) && !locks.ask(id(101), &"x", Shared));
+        assert_eq!(locks.awaited(id(101), &"x"), [id(99)], "those that share do not wait for each other");
+        assert!(!locks.ask(id(102), &"x", Exclusive));
+        assert_eq!(locks.awaited(id(102), &"x"), [id(101), id(100), id(99)]);
     }
 }
