@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 
 use seriatim::history::{self, Promises};
 use seriatim::{
-    Abort, Builder, Handle, ReadTx, Savepoint, Scan, SnapshotTransaction, Table, Text, TransactError, Transaction,
+    Abort, Builder, Database, Handle, ReadTx, Rng, Savepoint, Scan, SnapshotTransaction, Table, Text, TransactError,
+    Transaction, Tx,
 };
 
-use crate::Setting;
 use crate::model::{Observed, Op, State, run_alone};
+use crate::{Setting, rounds};
 
 /// A cell of an ordered table.
 #[derive(Table, Clone, Debug)]
@@ -198,34 +199,55 @@ pub struct Explored {
     pub all_committed: usize,
 }
 
+/// Runs every interleaving of the specification in these settings and tells what came of it in each. Interleavings that are [`MANY`] are
+/// shared out among a protocol's settings, by the seed, unless [`rounds`] are more than one.
+///
+/// # Errors
+/// The first schedule found whose result is not serial, in words.
+pub fn explore(
+    settings: &[Setting],
+    spec: &Spec,
+    seed: u64,
+    mut explored: impl FnMut(&Setting, Explored),
+) -> Result<(), String> {
+    for (at, setting) in settings.iter().enumerate() {
+        let is_alike = |other: &&Setting| other.protocol == setting.protocol;
+        let before = settings[..at].iter().filter(is_alike).count() as u64;
+        let alike = settings.iter().filter(is_alike).count() as u64;
+        let all = rounds() > 1 || interleavings(&lengths(spec)).len() < MANY;
+        let its_own = |number: usize| all || Rng::from_seed(seed ^ number as u64).below(alike) == before;
+        explored(setting, explore_some(setting, spec, |builder| builder, its_own)?);
+    }
+    Ok(())
+}
+
 /// Runs every interleaving of the specification in the setting. Helpers do their work between steps; where what comes to pass within
 /// one epoch is of its own, as its order need not agree with real time or transactions may commit in the past, each interleaving also runs
 /// so, without them.
 ///
 /// # Errors
-/// The first schedule whose result is not serial, in words.
-pub fn explore(setting: &Setting, spec: &Spec) -> Result<Explored, String> {
-    explore_with(setting, spec, |builder| builder)
-}
-
-/// As [`explore`], with further options.
-///
-/// # Errors
 /// As [`explore`].
 pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) -> Builder) -> Result<Explored, String> {
-    let lengths: Vec<usize> = spec.programs.iter().map(|program| program.ops.len() + 1).collect();
+    explore_some(setting, spec, options, |_| true)
+}
+
+/// Explores the interleavings of these numbers.
+fn explore_some(
+    setting: &Setting,
+    spec: &Spec,
+    options: impl Fn(Builder) -> Builder,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<Explored, String> {
     let epochs_apart = setting.strict && !setting.reads_the_past();
     let ways: &[Helpers] = if epochs_apart { &[Helpers::Between] } else { &[Helpers::Between, Helpers::Idle] };
-    let mut explored = Explored::default();
-    for schedule in interleavings(&lengths) {
-        let mut committed = true;
-        for &helpers in ways {
-            committed &= run_all(setting, spec, &schedule, helpers, &options)?;
-        }
-        explored.schedules += 1;
-        explored.all_committed += usize::from(committed);
+    let numbered = interleavings(&lengths(spec)).into_iter().enumerate();
+    let schedules: Vec<_> = numbered.filter_map(|(number, schedule)| wanted(number).then_some(schedule)).collect();
+    let mut committed = vec![true; schedules.len()];
+    for &helpers in ways {
+        let run = run_all(setting, spec, &schedules, helpers, &options)?;
+        committed.iter_mut().zip(run).for_each(|(all, run)| *all &= run);
     }
-    Ok(explored)
+    Ok(Explored { schedules: schedules.len(), all_committed: committed.into_iter().filter(|&all| all).count() })
 }
 
 /// Runs one interleaving within one epoch; whether all programs committed that wanted to.
@@ -233,7 +255,7 @@ pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) ->
 /// # Errors
 /// As [`explore`].
 pub fn follow(setting: &Setting, spec: &Spec, schedule: &[usize]) -> Result<bool, String> {
-    run_all(setting, spec, schedule, Helpers::Idle, |builder| builder)
+    Ok(run_all(setting, spec, &[schedule.to_vec()], Helpers::Idle, |builder| builder)? == [true])
 }
 
 /// What helpers do while a schedule runs.
@@ -245,29 +267,47 @@ enum Helpers {
     Idle,
 }
 
-/// Runs one schedule in every kind of table.
+/// So many interleavings take their time.
+pub const MANY: usize = 500;
+/// Schedules that one database serves, each with cells of its own: to open one takes longer than to run one.
+const SERVED: usize = 32;
+/// How far the cells of one schedule are from those of the next. Cells that share a run still do.
+const APART: u32 = 32;
+
+/// Runs schedules in every kind of table; of each, whether all programs committed that wanted to, in all of them.
 fn run_all(
     setting: &Setting,
     spec: &Spec,
-    schedule: &[usize],
+    schedules: &[Vec<usize>],
     helpers: Helpers,
     options: impl Fn(Builder) -> Builder,
-) -> Result<bool, String> {
+) -> Result<Vec<bool>, String> {
     let kinds: &[Run] = match spec.tables {
         Tables::Any => &[run::<Cell>, run::<BucketCell>, run::<RunCell>],
         Tables::Ordered => &[run::<Cell>, run::<RunCell>],
         Tables::Unique => &[run::<UniqueCell>],
     };
-    let mut committed = true;
+    // The values of one schedule would be duplicates of another's.
+    let served = if spec.tables == Tables::Unique { 1 } else { SERVED };
+    let mut committed = vec![true; schedules.len()];
     for run in kinds {
-        let run = run(options(setting.builder()), spec, schedule, helpers, setting.strict);
-        committed &= run.map_err(|fault| format!("{setting}, schedule {schedule:?}, helpers {helpers:?}: {fault}"))?;
+        for (schedules, committed) in schedules.chunks(served).zip(committed.chunks_mut(served)) {
+            run(options(setting.builder()), spec, schedules, helpers, setting.strict, committed).map_err(
+                |(at, fault)| format!("{setting}, schedule {:?}, helpers {helpers:?}: {fault}", schedules[at]),
+            )?;
+        }
     }
     Ok(committed)
 }
 
-/// Runs one schedule in one kind of table; whether all programs committed that wanted to.
-type Run = fn(Builder, &Spec, &[usize], Helpers, bool) -> Result<bool, String>;
+/// Runs schedules in a database with one kind of table; notes where not all programs committed that wanted to. Errors are those of
+/// the schedule at this place.
+type Run = fn(Builder, &Spec, &[Vec<usize>], Helpers, bool, &mut [bool]) -> Result<(), (usize, String)>;
+
+/// The steps of each program: its operations, and its end.
+fn lengths(spec: &Spec) -> Vec<usize> {
+    spec.programs.iter().map(|program| program.ops.len() + 1).collect()
+}
 
 /// Every way to merge sequences of these lengths: which sequence moves at each step.
 fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
@@ -314,17 +354,70 @@ enum Fate {
 fn run<C: Cells>(
     builder: Builder,
     spec: &Spec,
+    schedules: &[Vec<usize>],
+    helpers: Helpers,
+    strict: bool,
+    committed: &mut [bool],
+) -> Result<(), (usize, String)> {
+    let db = builder.step_helpers(true).record_history(true).workers(spec.programs.len() + 1).open();
+    let db = db.map_err(|error| (0, error.to_string()))?;
+    let handle = db.create::<C>().map_err(|error| (0, error.to_string()))?;
+    for (at, schedule) in schedules.iter().enumerate() {
+        if at > 0 {
+            // What the schedule before did is over, and no part of this one's history.
+            (0..2).for_each(|_| db.step());
+            db.take_history();
+        }
+        let cells = OwnCells { handle: &handle, first: at as u32 * APART };
+        committed[at] &= run_one(&db, cells, spec, schedule, helpers, strict).map_err(|fault| (at, fault))?;
+    }
+    Ok(())
+}
+
+/// The cells of one schedule: a part of a table, in which they are numbered from zero.
+struct OwnCells<'h, C: Cells> {
+    handle: &'h Handle<C>,
+    first: u32,
+}
+
+impl<C: Cells> Clone for OwnCells<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C: Cells> Copy for OwnCells<'_, C> {}
+
+impl<C: Cells> OwnCells<'_, C> {
+    /// # Panics
+    /// If the number is of another schedule's cell.
+    fn at(&self, id: u32) -> u32 {
+        assert!(id < APART, "cells of a specification are numbered below {APART}, not {id}");
+        self.first + id
+    }
+
+    fn key(&self, id: u32) -> C::Key {
+        C::key_of(self.at(id))
+    }
+
+    fn cell(&self, id: u32, value: i64) -> C {
+        C::new(self.at(id), value)
+    }
+}
+
+/// Runs one schedule; whether all programs committed that wanted to.
+fn run_one<C: Cells>(
+    db: &Database,
+    cells: OwnCells<'_, C>,
+    spec: &Spec,
     schedule: &[usize],
     helpers: Helpers,
     strict: bool,
 ) -> Result<bool, String> {
     let fail = |error: &dyn std::fmt::Display| error.to_string();
-    let db = builder.step_helpers(true).record_history(true).workers(spec.programs.len() + 1).open();
-    let db = db.map_err(|error| fail(&error))?;
-    let table = db.create::<C>().map_err(|error| fail(&error))?;
     let mut loader = db.session();
-    let loaded = loader.transact(|tx| spec.initial.iter().try_for_each(|&(id, v)| tx.insert(&table, &C::new(id, v))));
-    loaded.map_err(|error| fail(&error))?;
+    let load = |tx: &Tx| spec.initial.iter().try_for_each(|&(id, v)| tx.insert(cells.handle, &cells.cell(id, v)));
+    loader.transact(load).map_err(|error| fail(&error))?;
     let mut sessions: Vec<_> = spec.programs.iter().map(|_| db.session()).collect();
     let mut open: Vec<Option<Open<'_>>> = Vec::new();
     for _ in &sessions {
@@ -353,7 +446,7 @@ fn run<C: Cells>(
         if step < program.ops.len() {
             let Some(transaction) = &open[who] else { continue };
             let op = program.ops[step];
-            if let Err(abort) = apply::<C>(transaction, &table, op, &mut savepoints[who], &mut observed[who]) {
+            if let Err(abort) = apply(transaction, cells, op, &mut savepoints[who], &mut observed[who]) {
                 if !abort.is_retryable() {
                     return Err(format!("program {who} step {step}: {abort}"));
                 }
@@ -368,7 +461,7 @@ fn run<C: Cells>(
         }
     }
     drop(open);
-    check_outcome::<C>(&db, &table, spec, &fates, &observed, strict)?;
+    check_outcome(db, cells, spec, &fates, &observed, strict)?;
     Ok(spec.programs.iter().zip(&fates).all(|(program, fate)| program.rolls_back || *fate != Fate::Aborted))
 }
 
@@ -390,25 +483,26 @@ fn end(transaction: Open<'_>, rolls_back: bool, began: usize, ended: usize) -> R
 
 fn apply<C: Cells>(
     open: &Open<'_>,
-    table: &Handle<C>,
+    cells: OwnCells<'_, C>,
     op: Op,
     savepoints: &mut Vec<Savepoint>,
     observed: &mut Vec<Observed>,
 ) -> Result<(), Abort> {
     let collect = |scan: seriatim::Scan<'_, C>| {
-        scan.map(|row| row.map(|row| (C::id(&row), C::value(&row)))).collect::<Result<Vec<_>, _>>()
+        scan.map(|row| row.map(|row| (C::id(&row) - cells.first, C::value(&row)))).collect::<Result<Vec<_>, _>>()
     };
     let reading = open.reading();
+    let range = |low: u32, high: u32| cells.at(low)..=cells.at(high);
     let result = match op {
-        Op::Get(key) => Observed::Cell(reading.get(table, &C::key_of(key))?.map(|row| C::value(&row))),
-        Op::Scan(low, high) => Observed::Cells(collect(C::scan(reading, table, low..=high, false))?),
-        Op::ScanDown(low, high) => Observed::Cells(collect(C::scan(reading, table, low..=high, true))?),
+        Op::Get(key) => Observed::Cell(reading.get(cells.handle, &cells.key(key))?.map(|row| C::value(&row))),
+        Op::Scan(low, high) => Observed::Cells(collect(C::scan(reading, cells.handle, range(low, high), false))?),
+        Op::ScanDown(low, high) => Observed::Cells(collect(C::scan(reading, cells.handle, range(low, high), true))?),
         Op::If(condition, &then) => {
-            return if condition(observed) { apply::<C>(open, table, then, savepoints, observed) } else { Ok(()) };
+            return if condition(observed) { apply(open, cells, then, savepoints, observed) } else { Ok(()) };
         }
         op => {
             let Open::ReadWrite(tx) = open else { panic!("a read-only program does not write") };
-            write::<C>(tx, table, op, savepoints, observed)?
+            write(tx, cells, op, savepoints, observed)?
         }
     };
     observed.push(result);
@@ -417,7 +511,7 @@ fn apply<C: Cells>(
 
 fn write<C: Cells>(
     tx: &Transaction<'_>,
-    table: &Handle<C>,
+    cells: OwnCells<'_, C>,
     op: Op,
     savepoints: &mut Vec<Savepoint>,
     observed: &[Observed],
@@ -425,17 +519,17 @@ fn write<C: Cells>(
     // What an update sees it has seen, also if it then meets a duplicate.
     let mut saw = None;
     let done = match op {
-        Op::Put(key, value) => tx.put(table, &C::new(key, value(observed))).map(|()| Observed::Done(true)),
+        Op::Put(key, value) => tx.put(cells.handle, &cells.cell(key, value(observed))).map(|()| Observed::Done(true)),
         Op::Add(key, amount) => {
             let add = |cell: &mut C::Update<'_>| saw = Some(C::add(cell, amount));
-            tx.update(table, &C::key_of(key), add).map(|_| Observed::Cell(saw))
+            tx.update(cells.handle, &cells.key(key), add).map(|_| Observed::Cell(saw))
         }
         Op::Change(key, value) => {
             let change = |cell: &mut C::Update<'_>| saw = Some(C::change(cell, |before| value(observed, before)));
-            tx.update(table, &C::key_of(key), change).map(|_| Observed::Cell(saw))
+            tx.update(cells.handle, &cells.key(key), change).map(|_| Observed::Cell(saw))
         }
-        Op::Insert(key, value) => tx.insert(table, &C::new(key, value)).map(|()| Observed::Done(true)),
-        Op::Delete(key) => tx.delete(table, &C::key_of(key)).map(Observed::Done),
+        Op::Insert(key, value) => tx.insert(cells.handle, &cells.cell(key, value)).map(|()| Observed::Done(true)),
+        Op::Delete(key) => tx.delete(cells.handle, &cells.key(key)).map(Observed::Done),
         Op::Savepoint => tx.savepoint().map(|savepoint| {
             savepoints.push(savepoint);
             Observed::Done(true)
@@ -456,8 +550,8 @@ fn write<C: Cells>(
 
 /// Demands a serial order of the committed programs that explains everything.
 fn check_outcome<C: Cells>(
-    db: &seriatim::Database,
-    table: &Handle<C>,
+    db: &Database,
+    cells: OwnCells<'_, C>,
     spec: &Spec,
     fates: &[Fate],
     observed: &[Vec<Observed>],
@@ -469,13 +563,8 @@ fn check_outcome<C: Cells>(
     let mut state = State::new();
     let read = db.session().transact(|tx| {
         state.clear();
-        for &(id, _) in &spec.initial {
-            if let Some(row) = tx.get(table, &C::key_of(id))? {
-                state.insert(id, C::value(&row));
-            }
-        }
-        for id in 0..16 {
-            if let Some(row) = tx.get(table, &C::key_of(id))? {
+        for id in (0..16).chain(spec.initial.iter().map(|&(id, _)| id)) {
+            if let Some(row) = tx.get(cells.handle, &cells.key(id))? {
                 state.insert(id, C::value(&row));
             }
         }
@@ -532,5 +621,21 @@ mod tests {
         assert_eq!(all.len(), 6);
         assert!(all.iter().enumerate().all(|(i, a)| all[i + 1..].iter().all(|b| a != b)));
         assert_eq!(permutations(&[1, 2, 3]).len(), 6);
+    }
+
+    #[test]
+    fn many_interleavings_are_shared_out_among_the_settings_of_a_protocol() {
+        let known = seriatim::protocols().iter().find(|known| known.name == "naive").expect("a known protocol");
+        let settings = [Setting::without_regions(known), Setting::without_regions(known)];
+        let explored = |ops: &[Op]| {
+            let programs = vec![Program::new(ops), Program::new(ops), Program::new([Op::Get(2)])];
+            let spec = Spec { initial: vec![(1, 1)], programs, tables: Tables::Ordered };
+            let mut schedules = Vec::new();
+            explore(&settings, &spec, 7, |_, explored| schedules.push(explored.schedules)).expect("it is sound");
+            schedules
+        };
+        assert_eq!(explored(&[Op::Add(1, 1)]), [90, 90], "in each, if they are few");
+        let many = explored(&[Op::Get(1), Op::Add(1, 1)]);
+        assert!(rounds() > 1 || many[0] + many[1] == 560 && many[0].abs_diff(many[1]) < 100, "{many:?}");
     }
 }

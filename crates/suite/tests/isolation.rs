@@ -1,4 +1,5 @@
-//! Isolation specifications: one file an anomaly; sessions and steps run in every interleaving, in every setting.
+//! Isolation specifications: one file an anomaly; sessions and steps run in every interleaving, under every protocol, and if they are not
+//! many in every setting.
 
 #[path = "isolation/absent_read_skew.rs"]
 mod absent_read_skew;
@@ -27,12 +28,9 @@ use seriatim_suite::{matrix_of_steps, seed};
 /// Explores a specification in every setting. Some schedule must let all programs commit: a protocol that aborts everything
 /// would forbid every anomaly.
 fn forbid(anomaly: &str, spec: &Spec) {
-    for setting in matrix_of_steps(seed(anomaly)) {
-        match explore(&setting, spec) {
-            Ok(Explored { schedules, all_committed }) => {
-                assert!(schedules > 1 && all_committed > 0, "{setting}: {all_committed} of {schedules} committed");
-            }
-            Err(fault) => panic!("{anomaly}: {fault}"),
-        }
-    }
+    let seed = seed(anomaly);
+    let explored = explore(&matrix_of_steps(seed), spec, seed, |setting, Explored { schedules, all_committed }| {
+        assert!(schedules > 1 && all_committed > 0, "{setting}: {all_committed} of {schedules} committed");
+    });
+    explored.unwrap_or_else(|fault| panic!("{anomaly}: {fault}"));
 }

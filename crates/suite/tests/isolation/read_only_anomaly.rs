@@ -1,7 +1,7 @@
 //! Fekete, O'Neil, O'Neil 2004: two writers alone would be serial, but a reader sees a state between them.
 
 use seriatim_suite::explore::{Program, Spec, Tables};
-use seriatim_suite::model::Op::{Add, Get, If, Put};
+use seriatim_suite::model::Op::{Add, Get, Put};
 
 /// Cell 1 is savings, cell 2 checking. A withdrawal that overdraws the sum costs a penalty of 1.
 fn programs(reader: Program) -> Vec<Program> {
@@ -9,8 +9,7 @@ fn programs(reader: Program) -> Vec<Program> {
         Program::new([
             Get(1),
             Get(2),
-            If(|seen| seen[0].value() + seen[1].value() < 10, &Put(2, |seen| seen[1].value() - 11)),
-            If(|seen| seen[0].value() + seen[1].value() >= 10, &Put(2, |seen| seen[1].value() - 10)),
+            Put(2, |seen| seen[1].value() - if seen[0].value() + seen[1].value() < 10 { 11 } else { 10 }),
         ]),
         Program::new([Add(1, 20)]),
         reader,
