@@ -6,8 +6,8 @@ use std::fmt;
 
 use seriatim_base::{ColumnId, IndexId};
 
-use crate::SchemaError;
 use crate::layout::length_bytes;
+use crate::{ColumnSet, SchemaError};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -307,6 +307,11 @@ impl TableDef {
     /// Whether an update may change this column: it is neither immutable nor part of the primary key.
     pub fn is_updatable(&self, column: ColumnId) -> bool {
         !self.columns[column.index()].immutable && self.key.iter().all(|part| part.column != column)
+    }
+
+    /// The columns that an update may change.
+    pub fn updatable(&self) -> ColumnSet {
+        (0..self.columns.len() as u16).map(ColumnId).filter(|column| self.is_updatable(*column)).collect()
     }
 
     /// Checks that the declaration makes sense.
@@ -925,5 +930,6 @@ mod tests {
             builder().column(ColumnDef::new("c", ColumnType::U8).immutable()).key(["a"]).finish().expect("valid");
         let updatable: Vec<bool> = (0..3).map(|column| table.is_updatable(ColumnId(column))).collect();
         assert_eq!(updatable, [false, true, false]);
+        assert_eq!(table.updatable(), ColumnSet::of(ColumnId(1)));
     }
 }

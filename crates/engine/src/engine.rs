@@ -615,12 +615,13 @@ impl Engine {
         let has_groups = self.inner.protocol.info().capabilities.column_groups;
         let mut names = vec![String::new(); tables.ids as usize];
         let mut groups = vec![Vec::new(); if has_groups { names.len() } else { 0 }];
-        for table in tables.sets.iter().chain(&tables.replaced).flat_map(|set| set.physical()) {
-            names[table.id.index()].clone_from(&table.name);
-            // Entries of indexes are inserted and deleted, and have no columns of their own.
-            if has_groups && table.wire.is_some() {
-                let sets = self.inner.protocol.column_groups(table);
-                groups[table.id.index()] = sets.into_iter().map(|set| Columns(set.bits())).collect();
+        for set in tables.sets.iter().chain(&tables.replaced) {
+            set.physical().for_each(|table| names[table.id.index()].clone_from(&table.name));
+            // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are one record.
+            if has_groups && !set.primary.has_runs {
+                let columns = set.definition.updatable();
+                groups[set.primary.id.index()] =
+                    columns.iter().map(|column| Columns(ColumnSet::of(column).bits())).collect();
             }
         }
         Some(History { tables: names, groups, transactions, ..History::default() })

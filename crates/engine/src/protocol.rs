@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::Key;
 use seriatim_htm::{HtmMode, Whole};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
@@ -50,7 +50,6 @@ pub(crate) trait OpenProtocol: Send + Sync {
     fn info(&self) -> &'static ProtocolInfo;
     fn header_bytes(&self) -> usize;
     fn version_header_bytes(&self) -> usize;
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet>;
     fn hot_records(&self) -> Option<Vec<HotRecord>>;
     fn whole(&self) -> Option<Whole>;
     fn partitions(&self) -> Option<(Arc<Partitions>, Duration)>;
@@ -113,10 +112,6 @@ impl<P: Recover> OpenProtocol for P {
 
     fn version_header_bytes(&self) -> usize {
         P::VERSION_HEADER_BYTES
-    }
-
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
-        Protocol::column_groups(self, table)
     }
 
     fn hot_records(&self) -> Option<Vec<HotRecord>> {

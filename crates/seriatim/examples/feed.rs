@@ -4,7 +4,7 @@
 //! follow each other; likes and followers are counted in columns that are only added to; a timeline is one moment of all authors.
 
 use seriatim::procedure::plan::{Chopping, Options};
-use seriatim::{Abort, Data, Database, Rng, Table, Text, TransactError, Tx, procedure, procedures, thread};
+use seriatim::{Abort, Builder, Data, Database, Rng, Table, Text, TransactError, Tx, procedure, procedures, thread};
 
 const USERS: u32 = 30;
 const CLIENTS: u64 = 3;
@@ -145,17 +145,23 @@ fn census(tx: &Tx, users: u32) -> Result<(Vec<i64>, Vec<i64>), Abort> {
     Ok((counted, found))
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
-pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
-    let db = Database::builder().protocol(protocol).open()?;
+/// A new database, with its rows and procedures.
+pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
+    let db = builder.open()?;
     let users = db.create::<User>()?;
     db.create::<Post>()?;
     db.create::<Follows>()?;
     db.create::<Like>()?;
     db.register(procedures![publish, follow, like, timeline, census])?;
-    let mut session = db.session();
-    session.transact(|tx| (0..USERS).try_for_each(|id| tx.insert(&users, &User { id, posts: 0, followers: 0 })))?;
+    let fill = |tx: &Tx| (0..USERS).try_for_each(|id| tx.insert(&users, &User { id, posts: 0, followers: 0 }));
+    db.session().transact(fill)?;
+    Ok(db)
+}
 
+/// Runs the example under this protocol; into which pieces its procedures may be cut.
+pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
+    let db = open(Database::builder().protocol(protocol))?;
+    let mut session = db.session();
     let client = |client: u64| -> Result<u64, TransactError> {
         let (mut session, mut rng, mut shown) = (db.session(), Rng::from_seed(client), 0);
         for action in 0..ACTIONS {

@@ -4,7 +4,7 @@
 //! is; a worker that fails puts its job back behind the others; what is done is counted by adding only.
 
 use seriatim::procedure::plan::{Chopping, Options};
-use seriatim::{Abort, Data, Database, Rng, Table, Text, TransactError, Tx, procedure, procedures, thread};
+use seriatim::{Abort, Builder, Data, Database, Rng, Table, Text, TransactError, Tx, procedure, procedures, thread};
 
 const JOBS: u64 = 300;
 const WORKERS: u32 = 3;
@@ -94,15 +94,21 @@ fn put_back(tx: &Tx, queue: u16, number: u64) -> Result<u64, Abort> {
     Ok(again)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
-pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
-    let db = Database::builder().protocol(protocol).open()?;
+/// A new database, with its procedures and a queue.
+pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
+    let db = builder.open()?;
     let queues = db.create::<Queue>()?;
     db.create::<Waiting>()?;
     db.create::<Running>()?;
     db.register(procedures![enqueue, take, finish, put_back])?;
-    let mut session = db.session();
-    session.transact(|tx| tx.insert(&queues, &Queue { id: 1, next: 0, done: 0 }))?;
+    db.session().transact(|tx| tx.insert(&queues, &Queue { id: 1, next: 0, done: 0 }))?;
+    Ok(db)
+}
+
+/// Runs the example under this protocol; into which pieces its procedures may be cut.
+pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
+    let db = open(Database::builder().protocol(protocol))?;
+    let (queues, mut session) = (db.table::<Queue>()?, db.session());
     for number in 0..JOBS {
         session.call(enqueue, &(1, Text::truncated(&format!("job {number}"))))?;
     }

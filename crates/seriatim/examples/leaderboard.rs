@@ -4,7 +4,7 @@
 //! within them while it reads is a conflict, and no two players are shown with the points of different moments.
 
 use seriatim::procedure::plan::{Chopping, Options};
-use seriatim::{Abort, Data, Database, Rng, Table, TransactError, Tx, procedure, procedures, thread};
+use seriatim::{Abort, Builder, Data, Database, Rng, Table, TransactError, Tx, procedure, procedures, thread};
 
 const PLAYERS: u32 = 60;
 const POINTS: i64 = 1000;
@@ -66,16 +66,21 @@ fn total(tx: &Tx, players: u32) -> Result<i64, Abort> {
     Ok(sum)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
-pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
-    let db = Database::builder().protocol(protocol).open()?;
+/// A new database, with its rows and procedures.
+pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
+    let db = builder.open()?;
     let players = db.create::<Player>()?;
     db.register(procedures![play, best, total])?;
-    let mut session = db.session();
-    session.transact(|tx| {
+    db.session().transact(|tx| {
         (0..PLAYERS).try_for_each(|id| tx.insert(&players, &Player { id, points: POINTS, played: 0 }))
     })?;
+    Ok(db)
+}
 
+/// Runs the example under this protocol; into which pieces its procedures may be cut.
+pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
+    let db = open(Database::builder().protocol(protocol))?;
+    let mut session = db.session();
     let referee = |referee: u64| -> Result<(), TransactError> {
         let (mut session, mut rng) = (db.session(), Rng::from_seed(referee));
         for number in 0..MATCHES {

@@ -69,6 +69,8 @@ pub struct Tally {
     pub refused: u32,
     /// That ended without saying what they did.
     pub unknown: u32,
+    /// Whether each procedure was gone through to its last steps.
+    pub is_through: bool,
 }
 
 /// How a call ended.
@@ -246,7 +248,8 @@ pub fn befall(
         if !struck {
             *step = (seed as usize + 1) % stride;
             ended.insert(&**name);
-            if ended.len() == names.len() {
+            tally.is_through = ended.len() == names.len();
+            if tally.is_through {
                 break;
             }
         }

@@ -23,7 +23,10 @@ macro_rules! examples {
 
 examples! {
     checkout "../../seriatim/examples/checkout.rs"
+    feed "../../seriatim/examples/feed.rs"
     fees "../../seriatim/examples/fees.rs"
+    job_queue "../../seriatim/examples/job_queue.rs"
+    leaderboard "../../seriatim/examples/leaderboard.rs"
     seats "../../seriatim/examples/seats.rs"
 }
 
@@ -115,6 +118,18 @@ fn in_words(opened: Result<Database, Box<dyn std::error::Error>>) -> Result<Data
     opened.map_err(|error| error.to_string())
 }
 
+/// One in which these calls were made.
+fn after(
+    opened: Result<Database, Box<dyn std::error::Error>>,
+    calls: impl Iterator<Item = (String, Datum)>,
+) -> Result<Database, String> {
+    let db = in_words(opened)?;
+    let mut session = db.session();
+    calls.for_each(|(name, arguments)| drop(session.submit_by_name(&name, &arguments)));
+    drop(session);
+    Ok(db)
+}
+
 #[test]
 fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
     let seed = seed("amid examples");
@@ -138,14 +153,45 @@ fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
             _ => ("cancel".to_owned(), (1u32, row, number - 1).to_datum()),
         }
     };
-    let worlds: [World<'_>; 3] = [
+    let post = |number: u32| {
+        let (round, author) = (number / 4, number / 4 % 2);
+        match number % 4 {
+            0 => ("publish".to_owned(), (author, format!("post {round}")).to_datum()),
+            1 => ("follow".to_owned(), (round, author).to_datum()),
+            2 => ("like".to_owned(), (round, author, 0u32).to_datum()),
+            _ => ("timeline".to_owned(), round.to_datum()),
+        }
+    };
+    let play = |number: u32| match number % 3 {
+        0 => ("best".to_owned(), 5u8.to_datum()),
+        _ => ("play".to_owned(), (number % 7, number % 5 + 7).to_datum()),
+    };
+    let enqueue = |number: u32| ("enqueue".to_owned(), (1u16, format!("job {number}")).to_datum());
+    let take = |number: u32| ("take".to_owned(), (1u16, number).to_datum());
+    // Each ends a job that was taken before all of this.
+    let end = |name: &str, job: u32| (name.to_owned(), (1u16, u64::from(job)).to_datum());
+    let work = |number: u32| match number % 4 {
+        0 => enqueue(number),
+        1 => take(number),
+        2 => end("finish", number / 4),
+        _ => end("put_back", 79 - number / 4),
+    };
+    let worlds: [World<'_>; 6] = [
         World { open: &|builder| in_words(fees::open(builder)), calls: (0..60).map(pay).collect() },
         World { open: &|builder| in_words(checkout::open(builder)), calls: (0..60).map(buy).collect() },
-        World { open: &|builder| in_words(seats::open(builder)), calls: (0..60).map(seats).collect() },
+        World { open: &|builder| in_words(seats::open(builder)), calls: (0..240).map(seats).collect() },
+        World { open: &|builder| after(feed::open(builder), (0..24).map(post)), calls: (24..144).map(post).collect() },
+        World { open: &|builder| in_words(leaderboard::open(builder)), calls: (0..400).map(play).collect() },
+        World {
+            open: &|builder| after(job_queue::open(builder), (0..100).map(enqueue).chain((0..80).map(take))),
+            calls: (0..160).map(work).collect(),
+        },
     ];
     for world in &worlds {
-        all(world, &settings(&["dbx-tc"]), &EVENTS[..4], ExecutionMode::Whole, seed);
-        all(world, &settings(&["dbx-tc"]), &DISKS[2..4], ExecutionMode::Whole, seed);
+        let settings = settings(&["dbx-tc"]);
+        let mut tallies = all(world, &settings, &EVENTS[..4], ExecutionMode::Whole, seed);
+        tallies.extend(all(world, &settings, &DISKS[2..4], ExecutionMode::Whole, seed));
+        assert!(tallies.iter().all(|tally| tally.is_through), "{}: {tallies:?}", world.calls[0].0);
     }
 }
 

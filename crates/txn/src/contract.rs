@@ -96,8 +96,9 @@ pub struct Capabilities {
     /// The order of TIDs is a serial order, in which a transaction that wrote nothing comes after those with the TID that it got: of two
     /// transactions of which one overwrites what the other read, the former's TID is above the latter's.
     pub tid_order: bool,
-    /// Transactions at columns of one row that are not of one group ([`Protocol::column_groups`]) do not conflict, unless one of them
-    /// inserts or deletes the row, conflicts have been rare, or the protocol has found the row contended and locks it. Its histories are judged by groups, those of others by whole rows.
+    /// Histories are judged by columns, each of those that an update may change by itself, and not by whole rows: transactions at different
+    /// columns of one row may pass each other, unless one of them inserts or deletes it. They conflict all the same where conflicts have
+    /// been rare, where the protocol has found the row contended and locks it, and, but for sums, where a row has no fixed part to tell it by.
     pub column_groups: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
@@ -152,12 +153,6 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// A worker. Registered until dropped.
     fn worker(&self, core: Core) -> Self::Worker;
-
-    /// Where [`Capabilities::column_groups`] says so: sets of columns of a table that are kept apart, none of them in two sets. Columns
-    /// of no set are one group more.
-    fn column_groups(&self, _: &Table) -> Vec<ColumnSet> {
-        Vec::new()
-    }
 
     /// How procedures are to be run, if whole: each attempt from [`Worker::begin_whole`] to the end of its commit by [`Whole::run`]. One
     /// such for each thread. Other transactions, and procedures in parts, run beside them as under any protocol, and do not ask.

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{ColumnId, LayoutId, TableId, Tid};
+use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};
 use seriatim_memory::{OutOfMemory, allocated_bytes};
@@ -215,8 +215,7 @@ impl Table {
         let Core { local, agent, outside, htm, .. } = core;
         let index = Index::new(organization, class, definition.capacity, htm, &mut StoreCx { local, agent, outside })?;
         let has_fixed = index_is_none && record_layout.fixed_bytes > 0;
-        let can_change = |column: &ColumnId| has_fixed && definition.is_updatable(*column);
-        let updatable = (0..definition.columns.len() as u16).map(ColumnId).filter(can_change).collect();
+        let updatable = if has_fixed { definition.updatable() } else { ColumnSet::EMPTY };
         Ok(Table {
             id,
             name,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_htm::Whole;
 use seriatim_memory::{Memory, OutOfMemory, Pinned};
 use seriatim_procedure::plan::{Kind, Plan};
@@ -163,11 +163,6 @@ impl OpenProtocol for Altered {
 
     fn version_header_bytes(&self) -> usize {
         self.inner.version_header_bytes()
-    }
-
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
-        let apart = self.info.capabilities.column_groups.then_some(table.layout.places.len().min(64));
-        (0..apart.unwrap_or(0)).map(|column| ColumnSet::of(ColumnId(column as u16))).collect()
     }
 
     fn hot_records(&self) -> Option<Vec<HotRecord>> {

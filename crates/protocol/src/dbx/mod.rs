@@ -3,7 +3,6 @@
 //! Source: Wang et al., EuroSys 2014, §5; `README.md` beside this file says what was built, what departs and why it is right.
 
 use seriatim_base::Tid;
-use seriatim_catalog::ColumnSet;
 use seriatim_htm::Budget;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
@@ -15,7 +14,7 @@ use seriatim_txn::{
 use crate::shared::gc;
 use crate::shared::numbered::{self, Numbered, SnapshotNumber, View};
 use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::rebase::{self, REBASES_MAX};
+use crate::shared::rebase::REBASES_MAX;
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
@@ -71,10 +70,6 @@ impl Protocol for Dbx {
         core.agent.set_budget(self.budget);
         let state = State(Numbered::new(&core, &self.snapshot));
         Worker::new(core, state).rebasing(self.rebases_max)
-    }
-
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
-        rebase::column_groups(table)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::{Epoch, Tid};
-use seriatim_catalog::{ColumnSet, ColumnUse};
+use seriatim_catalog::ColumnUse;
 use seriatim_htm::Budget;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
@@ -23,7 +23,7 @@ use seriatim_txn::{
 use crate::shared::gc;
 use crate::shared::numbered::{self, Numbered, SnapshotNumber, View};
 use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::rebase::{self, REBASES_MAX};
+use crate::shared::rebase::REBASES_MAX;
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
@@ -149,10 +149,6 @@ impl Protocol for DbxTc {
         let late = Late::new(&core, self.workers, self.late_period, self.late_max as usize);
         let epochs = Arc::clone(&core.epochs);
         Worker::new(core, State { numbered, epochs, follows: false, late }).rebasing(self.rebases_max)
-    }
-
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
-        rebase::column_groups(table)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {

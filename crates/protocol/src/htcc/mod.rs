@@ -10,7 +10,6 @@ mod locks;
 use std::sync::Arc;
 
 use seriatim_base::Backoff;
-use seriatim_catalog::ColumnSet;
 use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
@@ -21,7 +20,7 @@ use seriatim_txn::{
 
 use crate::shared::gc;
 use crate::shared::optimistic::Optimistic;
-use crate::shared::rebase::{self, REBASES_MAX};
+use crate::shared::rebase::REBASES_MAX;
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
@@ -132,10 +131,6 @@ impl Protocol for Htcc {
         let Htcc { repairs_max, repair_all, validates, .. } = *self;
         let state = State { heat, installs, repairs: 0, repairs_max, repair_all, validates };
         Worker::with_locks(core, state, locks).rebasing(self.rebases_max)
-    }
-
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
-        rebase::column_groups(table)
     }
 
     fn hot_records(&self) -> Option<Vec<HotRecord>> {

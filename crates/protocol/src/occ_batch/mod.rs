@@ -8,7 +8,6 @@ mod marks;
 mod validator;
 
 use seriatim_batch::Settings;
-use seriatim_catalog::ColumnSet;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
@@ -19,7 +18,7 @@ use seriatim_txn::{
 use crate::shared::epoch_commit::{self, LOCK_STEPS};
 use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::rebase::{self, REBASES_MAX};
+use crate::shared::rebase::REBASES_MAX;
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
@@ -80,10 +79,6 @@ impl Protocol for OccBatch {
         let state = State(epoch_commit::State::new(self.lock_steps, &core));
         let marks = Marks::new(self.storage_batching, &core.local);
         Worker::with_locks(core, state, marks).rebasing(self.rebases_max)
-    }
-
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
-        rebase::column_groups(table)
     }
 
     fn validator(&self) -> Option<Box<dyn Validator>> {

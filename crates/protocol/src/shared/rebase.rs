@@ -439,11 +439,6 @@ fn then(columns: ColumnUse, base: &Base) -> ColumnUse {
     columns.union(base.columns).union(twice.into())
 }
 
-/// The columns that are kept apart: each that an update may change.
-pub(crate) fn column_groups(table: &Table) -> Vec<ColumnSet> {
-    table.updatable.iter().map(ColumnSet::of).collect()
-}
-
 /// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.
 pub(crate) fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     // What was removed is absent.

@@ -3,7 +3,6 @@
 //! Source: Tu et al., Speedy Transactions in Multicore In-Memory Databases, SOSP 2013, §4; `README.md` beside this file gives
 //! the algorithm, the departures and the argument. Software only.
 
-use seriatim_catalog::ColumnSet;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
@@ -12,7 +11,7 @@ use seriatim_txn::{
 
 use crate::shared::epoch_commit::{LOCK_STEPS, State};
 use crate::shared::optimistic::LockBit;
-use crate::shared::rebase::{self, REBASES_MAX};
+use crate::shared::rebase::REBASES_MAX;
 use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 use crate::shared::worker::Worker;
@@ -57,10 +56,6 @@ impl Protocol for Silo {
     fn worker(&self, core: Core) -> Worker<State> {
         let state = State::new(self.lock_steps, &core);
         Worker::new(core, state).rebasing(self.rebases_max)
-    }
-
-    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
-        rebase::column_groups(table)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {

@@ -21,9 +21,6 @@ pub(super) struct Account {
 #[table(name = "branch", key(id), hash)]
 pub(super) struct Branch {
     id: u32,
-    /// Where nothing is immutable a history has no column groups, and its checker takes additions for writes.
-    #[column(immutable)]
-    opened: u32,
     total: i64,
     visits: u32,
     /// Changed by those that are no procedures only.
@@ -142,8 +139,7 @@ pub fn open(builder: Builder) -> Result<Database, String> {
     let labels = db.create::<Label>().map_err(said)?;
     let fill = |tx: &Tx| {
         (0..=ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 0, note: String::new() }))?;
-        (0..=BRANCHES)
-            .try_for_each(|id| tx.insert(&branches, &Branch { id, opened: 0, total: 0, visits: 0, fee: 0 }))?;
+        (0..=BRANCHES).try_for_each(|id| tx.insert(&branches, &Branch { id, total: 0, visits: 0, fee: 0 }))?;
         (0..6).try_for_each(|id| tx.insert(&labels, &Label { id, text: 10 * id }))
     };
     db.session().transact(fill).map_err(said)?;
