@@ -14,7 +14,7 @@
 //!     voted did not rest on anything that is not.
 //! (c) What is not marked has not been told anybody, and is taken back when the database is opened, the latest first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -270,7 +270,10 @@ fn here(divided: &Divided, role: Role) -> Result<u32, Refused> {
 
 fn identity(divided: &Divided, role: Role) -> Result<(Handle<Identity>, Identity), Refused> {
     let database = divided.database();
-    let Ok(identities) = database.table::<Identity>() else { return Err(Refused::Unfinished(role)) };
+    let identities = match database.table::<Identity>() {
+        Err(SchemaError::Unknown(_)) => return Err(Refused::Unfinished(role)),
+        identities => identities?,
+    };
     let found = database.session().transact(|tx| Ok(tx.get(&identities, &0)?.map(|row| row.to_owned())))?.value;
     Ok((identities, found.ok_or(Refused::Unfinished(role))?))
 }
@@ -287,9 +290,9 @@ pub fn number_of(divided: &Divided, role: Role) -> Result<u64, Refused> {
 /// its directories: what has the number of one that came before would not run.
 ///
 /// # Errors
-/// It has not begun; the database fails.
-pub fn highest(divided: &Divided, role: Role) -> Result<u64, Refused> {
-    identity(divided, role)?;
+/// As where it is opened: it has not begun, or is another's; the database fails.
+pub fn highest(divided: &Divided, role: Role, of: &Deployed) -> Result<u64, Refused> {
+    fitting(divided, role, of)?;
     let numbers = divided.database().table::<Highest>()?;
     let highest = divided
         .database()
@@ -298,9 +301,9 @@ pub fn highest(divided: &Divided, role: Role) -> Result<u64, Refused> {
     Ok(highest?.value)
 }
 
-/// Begins another life of who has this database, which is durable when this returns; which it is, from 1, and the number that names its rows.
-fn next_life(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
-    let (database, here) = (divided.database(), here(divided, role)?);
+/// Who has this database, if it is the one that is asked for.
+fn fitting(divided: &Divided, role: Role, of: &Deployed) -> Result<(Handle<Identity>, Identity), Refused> {
+    let here = here(divided, role)?;
     let (identities, identity) = identity(divided, role)?;
     let number = identity.number;
     let found = if identity.is_coordinator { Role::Coordinator(number) } else { Role::Partition(number) };
@@ -326,7 +329,13 @@ fn next_life(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32),
     if identity.here != here {
         return Err(Refused::Moved(role));
     }
-    let life = identity.life + 1;
+    Ok((identities, identity))
+}
+
+/// Begins another life of who has this database, which is durable when this returns; which it is, from 1, and the number that names its rows.
+fn next_life(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
+    let (identities, identity) = fitting(divided, role, of)?;
+    let (database, life, here) = (divided.database(), identity.life + 1, identity.here);
     database.session().transact(|tx| tx.put(&identities, &Identity { life, ..identity.clone() }))?;
     database.flush()?;
     Ok((life, here))
@@ -354,6 +363,43 @@ fn note_highest(tx: &Tx, numbers: &Handle<Highest>, row: Highest) -> Result<(), 
     if before < Some(row.number) { tx.put(numbers, &row) } else { Ok(()) }
 }
 
+/// Whether this is because a disk takes nothing just now. Nothing was written.
+pub(crate) fn is_of_the_disk(error: &TransactError) -> bool {
+    matches!(error, TransactError::DiskFull { .. } | TransactError::DiskBehind { .. })
+}
+
+/// Numbers of what waits for the disk, and in which epoch each was written.
+#[derive(Default)]
+pub(crate) struct Waits {
+    given: u64,
+    reached: u64,
+    written: VecDeque<(u64, Epoch)>,
+}
+
+impl Waits {
+    /// Another number, for what may not be written yet.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.given += 1;
+        self.given
+    }
+
+    /// All to which numbers were given is written, in epochs up to this one.
+    pub(crate) fn written(&mut self, newest: Epoch) {
+        match self.written.back_mut() {
+            Some((given, epoch)) if *epoch == newest => *given = self.given,
+            _ => self.written.push_back((self.given, newest)),
+        }
+    }
+
+    /// The highest number of what is durable, as all up to this epoch is.
+    pub(crate) fn reached(&mut self, durable: u64) -> u64 {
+        while let Some((given, _)) = self.written.pop_front_if(|(_, epoch)| epoch.0 <= durable) {
+            self.reached = given;
+        }
+        self.reached
+    }
+}
+
 /// The books of an owner.
 pub(crate) struct OwnerBooks {
     undecided: Handle<Undecided>,
@@ -371,6 +417,7 @@ pub(crate) struct OwnerBooks {
     ended: Vec<u64>,
     /// The latest epoch in which something was written.
     pub(crate) newest: Epoch,
+    pub(crate) waits: Waits,
 }
 
 impl OwnerBooks {
@@ -394,6 +441,7 @@ impl OwnerBooks {
             votes: Vec::new(),
             ended: Vec::new(),
             newest: Epoch(0),
+            waits: Waits::default(),
         };
         let rows = session.transact(|tx| tx.scan(&books.undecided, ..).map(|row| Ok(row?.to_owned())).collect())?;
         let rows: Vec<Undecided> = rows.value;
@@ -526,7 +574,7 @@ impl OwnerBooks {
         self.votes.push(Undecided { voted: true, coordinator, ..row });
     }
 
-    /// Writes what was noted since the last time.
+    /// Writes what was noted and has not been written; nothing of it is, if that fails.
     pub(crate) fn write(&mut self, divided: &Divided, session: &mut Session, at: usize) -> Result<(), TransactError> {
         if self.votes.is_empty() && self.ended.is_empty() {
             return Ok(());
@@ -594,7 +642,8 @@ pub fn coordinator(
     }
     let (partitions, mut out) = ((0..divided.partitions() as u32).map(PartitionId), Vec::new());
     let coordinator = Coordinator::recover(id, life, records, partitions, &mut out);
-    let journal = Decisions { caller: Arc::clone(caller), session, decided, numbers, here };
+    let (caller, owed, newest, waits) = (Arc::clone(caller), VecDeque::new(), Epoch(0), Waits::default());
+    let journal = Decisions { caller, session, decided, numbers, here, owed, newest, waits };
     Ok((HoldingCoordinator::of(coordinator, Some(Box::new(journal)), out), life))
 }
 
@@ -605,10 +654,16 @@ struct Decisions {
     decided: Handle<Decided>,
     numbers: Handle<Highest>,
     here: u32,
+    /// Records that the disk has not taken yet.
+    owed: VecDeque<CoordinatorRecord>,
+    /// The latest epoch in which something was written.
+    newest: Epoch,
+    waits: Waits,
 }
 
-impl Journal for Decisions {
-    fn keep(&mut self, record: &CoordinatorRecord) -> u64 {
+impl Decisions {
+    /// Writes a record in its transaction.
+    fn write(&mut self, record: &CoordinatorRecord) -> Result<(), TransactError> {
         let here = self.here;
         let then: &Then<'_> = &|tx, _| match record {
             CoordinatorRecord::Committed { transaction, participants } => {
@@ -621,26 +676,46 @@ impl Journal for Decisions {
                 delete(tx, &self.decided, &(here, transaction.client.0, transaction.number))
             }
         };
-        let written = self.caller.divided().undo(&mut self.session, 0, &Undo::default(), then);
-        match written {
-            Ok(receipt) => until(self.caller.divided().database(), receipt.epoch()),
-            Err(error) => panic!("the database of a coordinator fails: {error}"),
-        }
+        let receipt = self.caller.divided().undo(&mut self.session, 0, &Undo::default(), then)?;
+        self.newest = self.newest.max(receipt.epoch());
+        Ok(())
     }
 
-    fn durable(&self) -> u64 {
-        durable(self.caller.divided().database())
+    /// Writes what is owed, as far as the disk takes it.
+    fn write_owed(&mut self) {
+        while let Some(record) = self.owed.pop_front() {
+            match self.write(&record) {
+                Ok(()) => {}
+                Err(error) if is_of_the_disk(&error) => return self.owed.push_front(record),
+                Err(error) => panic!("the database of a coordinator fails: {error}"),
+            }
+        }
+        request(self.caller.divided().database(), self.newest);
+        self.waits.written(self.newest);
     }
 }
 
-/// What was written in this epoch is wanted soon; the number of the epoch.
+impl Journal for Decisions {
+    fn keep(&mut self, record: &CoordinatorRecord) -> u64 {
+        self.owed.push_back(record.clone());
+        let number = self.waits.next();
+        self.write_owed();
+        number
+    }
+
+    fn durable(&mut self) -> u64 {
+        self.write_owed();
+        self.waits.reached(durable(self.caller.divided().database()))
+    }
+}
+
+/// What was written in this epoch is wanted soon.
 ///
 /// # Panics
 /// If the log has stopped.
-pub(crate) fn until(database: &Database, newest: Epoch) -> u64 {
+pub(crate) fn request(database: &Database, newest: Epoch) {
     let requested = database.request_durable(newest);
     requested.unwrap_or_else(|error| panic!("a database of partitions fails: {error}"));
-    newest.0
 }
 
 /// Up to which epoch a database is durable.
@@ -648,6 +723,6 @@ pub(crate) fn until(database: &Database, newest: Epoch) -> u64 {
 /// # Panics
 /// If the log has stopped.
 pub(crate) fn durable(database: &Database) -> u64 {
-    until(database, Epoch(0));
+    request(database, Epoch(0));
     database.durable_epoch().map_or(u64::MAX, |epoch| epoch.0)
 }

@@ -16,7 +16,7 @@
 //!
 //! (a) A fragment depends on the rows of its partition and its work alone: procedures draw nothing and know no time, and a fragment is not ended for its age.
 //! (b) What fails is rolled back, as any transaction is. What fails for want of memory fails too, as an error that says so: it leaves no record that would
-//! be run again. (c) Rows are put back write by write; under `locking` rows of others' footprints are not among them. (d) Panics of procedures are
+//! be run again; so does what a full or slow disk does not take. (c) Rows are put back write by write; under `locking` rows of others' footprints are not among them. (d) Panics of procedures are
 //! caught where they run. One of the commit is none of theirs and ends the owner, and so do errors of the database that neither the procedure nor its arguments
 //! explain; it goes on from its records. (e) The footprint is that of the arguments, with a lock on all rows of a
 //! table in the partition's value where they do not tell keys, and on everything where the footprint ends early or panics.
@@ -24,6 +24,7 @@
 mod books;
 mod program;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use seriatim::procedure::divided::{Divided, Fragment, Lock, NOTHING, Reply, Undo
 use seriatim::{Session, TransactError, TransactionOptions};
 use seriatim_partition::{Fault, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId, is_injected};
 
-use books::{OwnerBooks, durable, until};
+use books::{OwnerBooks, durable, is_of_the_disk, request};
 
 pub use books::{Deployed, Refused, Role, begin, coordinator, highest, number_of};
 pub use program::{Caller, Program, single};
@@ -75,22 +76,23 @@ impl fmt::Display for OtherProcedures {
 
 impl std::error::Error for OtherProcedures {}
 
-/// Whether the procedure failed, or its arguments are none, or there is no memory for what it writes.
+/// Whether the procedure failed, or its arguments are none, or there is no memory, or no space on the disk, for what it writes.
 fn is_of_the_work(error: &TransactError) -> bool {
-    matches!(
-        error,
-        TransactError::User(_)
-            | TransactError::Duplicate { .. }
-            | TransactError::MissingRow { .. }
-            | TransactError::Overflow { .. }
-            | TransactError::UnknownProcedure { .. }
-            | TransactError::Arguments { .. }
-            | TransactError::Unsupported(_)
-            | TransactError::OtherPartition { .. }
-            | TransactError::NoPartition { .. }
-            | TransactError::TooLarge { .. }
-            | TransactError::OutOfMemory
-    )
+    is_of_the_disk(error)
+        || matches!(
+            error,
+            TransactError::User(_)
+                | TransactError::Duplicate { .. }
+                | TransactError::MissingRow { .. }
+                | TransactError::Overflow { .. }
+                | TransactError::UnknownProcedure { .. }
+                | TransactError::Arguments { .. }
+                | TransactError::Unsupported(_)
+                | TransactError::OtherPartition { .. }
+                | TransactError::NoPartition { .. }
+                | TransactError::TooLarge { .. }
+                | TransactError::OutOfMemory
+        )
 }
 
 /// A partition.
@@ -103,6 +105,8 @@ pub struct Participant {
     steps: Option<u64>,
     /// What is kept of its transactions, if it is durable.
     books: Option<OwnerBooks>,
+    /// What is to be taken back, in this order, and was not yet, as the disk takes nothing. Nothing runs before.
+    owed: VecDeque<Taken>,
     /// For its owner, when that begins.
     left: Option<Left<Participant>>,
 }
@@ -137,7 +141,8 @@ impl Participant {
         // How long one takes is not a matter of its work.
         session.set_options(TransactionOptions::new().age_max(Duration::MAX));
         let (at, fragments, steps) = (at.0 as usize, Fragments::default(), interval(steps));
-        Ok(Participant { divided, session, at, fragments, steps, books: None, left: None })
+        let owed = VecDeque::new();
+        Ok(Participant { divided, session, at, fragments, steps, books: None, owed, left: None })
     }
 
     /// As [`Participant::new`], of a partition on disk: a database that was begun ([`begin`]), in whichever state it was left. It keeps what its owner needs to
@@ -185,6 +190,7 @@ impl Participant {
         work: &Fragment,
         undo: bool,
     ) -> Result<(Reply, Taken), TransactError> {
+        self.take_back()?;
         let apart = is_injected(Fault::UndoApart);
         // What changes nothing, and is not taken back, leaves no trace.
         let books = self.books.as_ref().filter(|_| undo || self.divided.changes(work.procedure));
@@ -216,6 +222,41 @@ impl Participant {
         }
         Ok((ran.reply, Taken { undo: ran.undo, kept }))
     }
+
+    /// Takes back what is to be, as far as the disk lets it.
+    fn take_back(&mut self) -> Result<(), TransactError> {
+        while let Some(Taken { undo, kept }) = self.owed.front() {
+            let undone = match self.books.as_ref().zip(*kept) {
+                None => self.divided.undo(&mut self.session, self.at, undo, NOTHING),
+                Some((books, (_, _, place))) => {
+                    self.divided.undo(&mut self.session, self.at, undo, &|tx, _| books.undo(tx, place))
+                }
+            };
+            match undone {
+                Ok(receipt) => self.books.iter_mut().for_each(|books| books.newest = books.newest.max(receipt.epoch())),
+                Err(error) if is_of_the_disk(&error) => return Err(error),
+                Err(error) => panic!("a fragment cannot be taken back: {error}"),
+            }
+            self.owed.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Writes what is to be kept, as far as the disk lets it.
+    fn write(&mut self) {
+        if self.take_back().is_err() {
+            return;
+        }
+        let Some(books) = &mut self.books else { return };
+        match books.write(&self.divided, &mut self.session, self.at) {
+            Ok(()) => {
+                request(self.divided.database(), books.newest);
+                books.waits.written(books.newest);
+            }
+            Err(error) if is_of_the_disk(&error) => {}
+            Err(error) => self.fail(&error),
+        }
+    }
 }
 
 impl Partition for Participant {
@@ -238,20 +279,14 @@ impl Partition for Participant {
         self.execute_without_undo(id, work)
     }
 
-    fn undo(&mut self, Taken { undo, kept }: Taken) {
-        let books = self.books.as_ref().zip(kept);
-        let undone = match books {
-            None => self.divided.undo(&mut self.session, self.at, &undo, NOTHING),
-            Some((books, (_, _, place))) => {
-                self.divided.undo(&mut self.session, self.at, &undo, &|tx, _| books.undo(tx, place))
-            }
-        };
-        let receipt = undone.unwrap_or_else(|error| panic!("a fragment cannot be taken back: {error}"));
-        if let Some((books, kept)) = self.books.as_mut().zip(kept) {
-            books.newest = books.newest.max(receipt.epoch());
+    /// Where the disk takes nothing, what was to be taken back stays, and nothing runs until it is.
+    fn undo(&mut self, taken: Taken) {
+        if let Some((books, kept)) = self.books.as_mut().zip(taken.kept) {
             books.end(kept, false);
         }
+        self.owed.push_back(taken);
         self.fragments.undone += 1;
+        let _ = self.take_back();
     }
 
     fn forget(&mut self, Taken { kept, .. }: Taken) {
@@ -263,14 +298,15 @@ impl Partition for Participant {
     fn keep(&mut self, records: Vec<OwnerRecord<Fragment>>) -> u64 {
         let Some(books) = &mut self.books else { return 0 };
         records.iter().for_each(|record| books.keep(record));
-        match books.write(&self.divided, &mut self.session, self.at) {
-            Ok(()) => until(self.divided.database(), books.newest),
-            Err(error) => self.fail(&error),
-        }
+        let number = books.waits.next();
+        self.write();
+        number
     }
 
-    fn durable(&self) -> u64 {
-        durable(self.divided.database())
+    fn durable(&mut self) -> u64 {
+        self.write();
+        let durable = durable(self.divided.database());
+        self.books.as_mut().map_or(u64::MAX, |books| books.waits.reached(durable))
     }
 
     fn left(&mut self) -> Option<Left<Participant>> {

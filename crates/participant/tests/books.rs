@@ -1,11 +1,11 @@
-//! Partitions and coordinators on disk: whose directories are refused, what a restart remembers, what becomes of an owner whose disk is full.
+//! Partitions and coordinators on disk: whose directories are refused, what a restart remembers, what becomes of an owner whose disk is full, or gone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use seriatim::procedure::Procedures;
 use seriatim::procedure::divided::{Divided, Fragment, pack_all};
-use seriatim::{Abort, Builder, Database, Durability, PartitionValue, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Builder, Database, Durability, PartitionValue, Table, TransactError, Tx, procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::panic_text;
 use seriatim_participant::{Caller, Deployed, Participant, Refused, Role, begin, coordinator, number_of};
@@ -311,38 +311,86 @@ fn votes_without_work_that_are_void_leave_nothing() {
     assert_eq!(in_doubt(&out(&mut owner_of(&disk, speculation))), []);
 }
 
+/// Why the log takes nothing, if it does not.
+fn refusal(owner: &HoldingOwner<Participant>) -> Option<String> {
+    owner.owner().partition().divided().database().statistics().log.and_then(|log| log.refusal)
+}
+
+/// Under `locking`, with something that is undecided meanwhile, and is to be taken back when there is no space for that.
 #[test]
-fn a_full_disk_ends_the_owner_and_nothing_that_was_answered_is_lost() {
+fn a_full_disk_refuses_calls_and_what_waits_goes_on_when_there_is_space() {
+    let disk = begun_as(1, LOCKING);
+    let mut running = owner_of(&disk, LOCKING);
+    out(&mut running);
+    running.handle(multi(1, 1, true));
+    running.handle(multi(2, 2, false));
+    out(&mut running);
+    disk.set_capacity(disk.used_bytes() + (32 << 10));
+    let (mut id, mut before) = (2, Vec::new());
+    while refusal(&running).is_none() {
+        id += 1;
+        assert!(id < 100_000, "the disk does not get full");
+        running.handle(call(id.into(), id));
+        running.owner().partition().divided().database().step();
+        before.extend(std::iter::from_fn(|| running.take_output()));
+    }
+    assert!(refusal(&running).is_some_and(|why| why.contains("full")) && before.len() > 5, "{before:?}");
+    // A call that writes; the vote of what has run; what is to be taken back, and a call of the same row.
+    let full = id + 1;
+    running.handle(call(full.into(), full));
+    let ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) = multi(2, 0, true) else { unreachable!() };
+    let last = seriatim_partition::Fragment { round: 1, work: None, ..fragment };
+    running.handle(ToOwner::Coordinator(FromCoordinator::Fragment(last)));
+    let decision = Decision { transaction: transaction(1), coordinator: CoordinatorId(0), commit: false };
+    running.handle(ToOwner::Coordinator(FromCoordinator::Decision(decision)));
+    running.handle(call(u64::from(full) + 1, 1));
+    for _ in 0..100 {
+        running.owner().partition().divided().database().step();
+        assert!(running.take_output().is_none(), "nothing is durable, and nothing leaves");
+    }
+    disk.set_capacity(u64::MAX);
+    let after = out(&mut running);
+    let refused = |output: &OwnerOutputOf<Participant>| match output {
+        OwnerOutput::Reply { transaction, outcome: Outcome::UserAborted(TransactError::DiskFull { .. }) } => {
+            Some(transaction.number)
+        }
+        _ => None,
+    };
+    let full = u64::from(full);
+    assert!(after.iter().filter_map(refused).eq([full, full + 1]), "{after:?}");
+    let voted = |output: &OwnerOutputOf<Participant>| matches!(output, OwnerOutput::Send { message: FromOwner::Response(response), .. } if response.result.is_ok());
+    assert_eq!(after.iter().filter(|output| voted(output)).count(), 1, "{after:?}");
+    let committed = |output: OwnerOutputOf<Participant>| match output {
+        OwnerOutput::Reply { transaction, outcome: Outcome::Committed(_) } => Some(transaction.number as u32),
+        _ => None,
+    };
+    let mut there: Vec<u32> = before.into_iter().chain(after).filter_map(committed).chain([2]).collect();
+    there.sort_unstable();
+    assert_eq!(ids(&running), there, "what was answered is there, what was in doubt, and nothing else");
+    // It was taken back, and can be there again.
+    running.handle(call(full + 2, 1));
+    assert!(matches!(&out(&mut running)[..], [OwnerOutput::Reply { outcome: Outcome::Committed(_), .. }]));
+    there.insert(0, 1);
+    drop(running);
+    disk.crash();
+    let mut again = owner_of(&disk, LOCKING);
+    assert_eq!(ids(&again), there);
+    let said = out(&mut again);
+    let [OwnerOutput::Send { message: FromOwner::Recovered { in_doubt, .. }, .. }] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert_eq!(in_doubt[..], [transaction(2)], "its vote was written when there was space");
+}
+
+#[test]
+fn a_log_that_has_stopped_ends_the_owner() {
     let disk = begun(1);
     let mut running = owner(&disk);
     out(&mut running);
-    disk.set_capacity(disk.used_bytes() + (32 << 10));
-    let mut answered = Vec::new();
-    let ended = (1..100_000_u32).find_map(|id| {
-        let step = || {
-            running.handle(call(id.into(), id));
-            running.owner().partition().divided().database().step();
-            std::iter::from_fn(|| running.take_output()).collect::<Vec<_>>()
-        };
-        match catch_unwind(AssertUnwindSafe(step)) {
-            Ok(outputs) => {
-                for output in outputs {
-                    let OwnerOutput::Reply { transaction, outcome: Outcome::Committed(_) } = output else {
-                        panic!("{output:?}")
-                    };
-                    answered.push(transaction.number as u32);
-                }
-                None
-            }
-            Err(panic) => Some(panic_text(&*panic).unwrap_or_default()),
-        }
-    });
-    let said = ended.expect("the disk gets full");
-    assert!(said.starts_with("the database of partition 0 fails: ") && said.contains("full"), "{said}");
-    assert!(answered.len() > 5, "{answered:?}");
-    drop(running);
-    disk.crash();
-    disk.set_capacity(u64::MAX);
-    let found = ids(&owner(&disk));
-    assert!(answered.iter().all(|id| found.contains(id)), "{answered:?}, {found:?}");
+    running.handle(call(1, 1));
+    disk.kill();
+    let ended = catch_unwind(AssertUnwindSafe(|| out(&mut running))).expect_err("nothing gets durable any more");
+    let said = panic_text(&*ended).unwrap_or_default();
+    assert!(said.contains("the log has stopped"), "{said}");
+    assert!(ids(&owner(&disk)).is_empty(), "it was not answered");
 }

@@ -8,7 +8,7 @@
 //!     transaction that has aborted, or on a response that has become void, is void; its owner sends another.
 //! (c) A decision to commit is durable before anyone hears of it, and is kept until every participant has acknowledged it. Of an
 //!     abort nothing is kept: what is neither pending nor kept was aborted.
-//! (d) A transaction that is not decided when one of its partitions goes down aborts.
+//! (d) A transaction that is not decided when one of its partitions goes down, or is late, aborts.
 //!
 //! By (c) and the order of messages, the transaction that a response names is pending, or kept, or was aborted: its owner acknowledges
 //! a commit after every response that depends on it.
@@ -199,6 +199,7 @@ impl<C: Procedure> Coordinator<C> {
                     self.partition_down(partition, out);
                 }
             }
+            ToCoordinator::PartitionLate { partition } => self.abort_over(partition, out),
         }
         if self.unheard.is_empty() {
             let early = std::mem::take(&mut self.early);
@@ -466,6 +467,11 @@ impl<C: Procedure> Coordinator<C> {
     fn partition_down(&mut self, partition: PartitionId, out: &mut Vec<OutputOf<C>>) {
         self.down.insert(partition);
         self.unheard.remove(&partition);
+        self.abort_over(partition, out);
+    }
+
+    /// Aborts what is not decided and takes part there.
+    fn abort_over(&mut self, partition: PartitionId, out: &mut Vec<OutputOf<C>>) {
         let concerned = |(&transaction, pending): (&TransactionId, &mut Pending<C>)| {
             pending.at(partition).is_some().then_some(transaction)
         };

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use crate::fault::{Fault, is_injected};
 use crate::{
-    Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, CoordinatorRecord, MessageOf, Options, Owner,
-    OwnerOutput, OwnerOutputOf, Partition, PartitionId, Procedure, ToOwner,
+    Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, CoordinatorRecord, Kept, MessageOf, Options,
+    Owner, OwnerOutput, OwnerOutputOf, Partition, PartitionId, Procedure, ToOwner,
 };
 
 /// Where a coordinator keeps its records.
@@ -21,11 +21,11 @@ pub trait Journal: Send {
     /// If it cannot: the coordinator ends, as in a crash.
     fn keep(&mut self, record: &CoordinatorRecord) -> u64;
 
-    /// Up to which number everything is durable.
+    /// Up to which number everything is durable. What the disk did not take before is tried again here.
     ///
     /// # Panics
     /// If nothing will become durable any more.
-    fn durable(&self) -> u64;
+    fn durable(&mut self) -> u64;
 }
 
 /// What has been put out, with the number on which each rests.
@@ -132,7 +132,7 @@ impl<P: Partition> HoldingOwner<P> {
     /// # Panics
     /// As [`HoldingOwner::handle`].
     pub fn take_output(&mut self) -> Option<OwnerOutputOf<P>> {
-        let partition = self.owner.partition();
+        let partition = self.owner.partition_mut();
         self.held.next(Fault::LeftEarly, || partition.durable())
     }
 
@@ -181,7 +181,13 @@ impl<C: Procedure> HoldingCoordinator<C> {
     fn put_out(&mut self) {
         for output in self.out.drain(..) {
             match (output, &mut self.journal) {
-                (CoordinatorOutput::Keep(_, record), Some(journal)) => self.until = journal.keep(&record),
+                (CoordinatorOutput::Keep(kept, record), Some(journal)) => {
+                    let number = journal.keep(&record);
+                    // What follows the end of a transaction does not rest on it.
+                    if kept == Kept::Forced {
+                        self.until = number;
+                    }
+                }
                 (output, _) => self.held.hold(self.until, output),
             }
         }
@@ -192,8 +198,8 @@ impl<C: Procedure> HoldingCoordinator<C> {
     /// # Panics
     /// As [`HoldingCoordinator::handle`].
     pub fn take_output(&mut self) -> Option<CoordinatorOutputOf<C>> {
-        let journal = &self.journal;
-        self.held.next(Fault::DecisionLeftEarly, || journal.as_ref().map_or(u64::MAX, |journal| journal.durable()))
+        let journal = &mut self.journal;
+        self.held.next(Fault::DecisionLeftEarly, || journal.as_mut().map_or(u64::MAX, |journal| journal.durable()))
     }
 
     /// Whether something has been put out and has not left.

@@ -168,6 +168,19 @@ pub enum FromOwner<R, A> {
     },
 }
 
+impl<R, A> FromOwner<R, A> {
+    /// Who says it.
+    pub fn partition(&self) -> PartitionId {
+        match *self {
+            FromOwner::Response(Response { partition, .. })
+            | FromOwner::Ack { partition, .. }
+            | FromOwner::NotVoted { partition, .. }
+            | FromOwner::Alive { partition, .. }
+            | FromOwner::Recovered { partition, .. } => partition,
+        }
+    }
+}
+
 /// How a fragment went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response<R, A> {
@@ -215,6 +228,12 @@ pub enum ToCoordinator<C, R, A> {
         /// Which of its lives.
         life: u64,
     },
+    /// By whoever carries messages: what this owner has to say has been held up for long. Transactions over it that are not decided abort; it lives, and
+    /// what it says later counts. May be false.
+    PartitionLate {
+        /// Who.
+        partition: PartitionId,
+    },
 }
 
 /// How a transaction ended, for its client. Without an outcome (the owner or coordinator that was called has died) it may have
@@ -227,7 +246,7 @@ pub enum Outcome<R, A> {
     UserAborted(A),
     /// It was in others' way and had no effect: another attempt may succeed.
     Conflict(Conflict),
-    /// A partition that it needs is down, or went down before the decision. It had no effect: another attempt may succeed later.
+    /// A partition that it needs is down or late, or went down before the decision. It had no effect: another attempt may succeed later.
     Unavailable(PartitionId),
     /// Its procedure broke a rule of [`crate::Procedure`]. It had no effect.
     Misuse(Misuse),

@@ -86,11 +86,11 @@ pub trait Partition {
         0
     }
 
-    /// Up to which number what it has done is durable.
+    /// Up to which number what it has done is durable. What the disk did not take before is tried again here.
     ///
     /// # Panics
     /// If nothing will become durable any more.
-    fn durable(&self) -> u64 {
+    fn durable(&mut self) -> u64 {
         u64::MAX
     }
 

@@ -12,7 +12,8 @@ use seriatim_partition::{
 
 use crate::channel::{Found, Inbox};
 use crate::outbox::Outbox;
-use crate::owner::{Counts, LOOK, said};
+use crate::owner::{Counts, said};
+use crate::patience::{Attempts, Holding};
 use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort};
 
 /// There is one.
@@ -68,30 +69,36 @@ pub(crate) fn next_life<A: Application>(
     catch_unwind(begins).map_err(|panic| format!("coordinator {id} cannot begin: {}", said(&*panic)))
 }
 
+/// Notes what a panic said, unless the one before said the same.
+pub(crate) fn note(panics: &mut Vec<String>, said: String) {
+    if panics.last() != Some(&said) {
+        panics.push(said);
+    }
+}
+
 /// Drops a coordinator that has ended. It may panic again where it had panicked, or in other procedures of the same kind.
 pub(crate) fn bury<C: Procedure>(ended: Option<HoldingCoordinator<C>>) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
 }
 
 impl<A: Application> CoordinatorRole<A> {
-    /// Runs until all clients are gone and nothing is under way. One that cannot begin again is gone: who calls it hears so.
+    /// Runs until all clients are gone and nothing is under way but what waits for partitions or a disk that are late. One that cannot begin again is gone: who
+    /// calls it hears so.
     pub fn run(mut self) -> CoordinatorEnd {
-        let mut end = CoordinatorEnd::default();
-        let (mut coordinator, mut life) = (None, 0);
-        match next_life::<A>(ID, self.begin.as_ref(), None, &[], self.options.partitions) {
-            Ok((first, number)) => (coordinator, life) = (Some(first), number),
-            Err(panic) => end.panics.push(panic),
-        }
+        let (mut end, mut life) = (CoordinatorEnd::default(), 0);
+        let (mut holding, mut attempts) = (Holding::default(), Attempts::default());
+        let mut coordinator = self.begin(None, &mut life, &mut attempts, &mut end);
         let (mut left, mut gone) = (0, BTreeSet::new());
         let (mut batch, began) = (VecDeque::new(), Instant::now());
         loop {
-            let is_holding = coordinator.as_ref().is_some_and(HoldingCoordinator::is_holding);
+            holding.note(coordinator.as_ref().is_some_and(HoldingCoordinator::is_holding));
+            let look = holding.look();
             let is_idle = coordinator.as_ref().is_none_or(|one| one.coordinator().is_idle_without(&gone));
-            if left >= self.options.ports && !is_holding && is_idle {
+            if left >= self.options.ports && (holding.is_late() || look.is_none() && is_idle) {
                 break;
             }
-            let look = is_holding.then(|| Instant::now().after(LOOK));
-            if self.inbox.receive(&mut batch, self.options.batch_max.max(1), look) == Found::Closed {
+            let until = look.into_iter().chain(attempts.due).min();
+            if self.inbox.receive(&mut batch, self.options.batch_max.max(1), until) == Found::Closed {
                 break;
             }
             end.counts.batches += 1;
@@ -110,31 +117,39 @@ impl<A: Application> CoordinatorRole<A> {
                     }
                     None => None,
                 };
-                let Some(lives) = &mut coordinator else {
+                match &message {
+                    Some(ToMachine::PartitionLate { partition }) => drop(gone.insert(*partition)),
+                    Some(ToMachine::Owner(said)) => drop(gone.remove(&said.partition())),
+                    _ => {}
+                }
+                let is_late = holding.is_late() && matches!(message, Some(ToMachine::Call { .. }));
+                let Some(lives) = coordinator.as_mut().filter(|_| !is_late) else {
                     if let Some(ToMachine::Call { transaction, .. }) = message {
                         self.ports.put(transaction.client.0, ToPort::CoordinatorDown);
                     }
                     continue;
                 };
-                if let Err(panic) = self.handle(lives, message, &mut end) {
-                    end.panics.push(panic);
-                    self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator: ID, life });
-                    self.ports.put_all(|| ToPort::CoordinatorDown);
-                    // Nobody waits for the next life.
-                    self.owners.flush();
-                    self.ports.flush();
-                    bury(coordinator.take());
-                    let partitions = self.options.partitions;
-                    match next_life::<A>(ID, self.begin.as_ref(), Some(life + 1), &end.records, partitions) {
-                        Ok((mut next, number)) => {
-                            life = number;
-                            let handled = self.handle(&mut next, None, &mut end);
-                            end.panics.extend(handled.err());
-                            coordinator = Some(next);
-                        }
-                        Err(panic) => end.panics.push(panic),
+                match self.handle(lives, message, &mut end) {
+                    Ok(false) => {}
+                    Ok(true) => holding.left(),
+                    Err(panic) => {
+                        end.panics.push(panic);
+                        self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator: ID, life });
+                        self.ports.put_all(|| ToPort::CoordinatorDown);
+                        // Nobody waits for the next life.
+                        self.owners.flush();
+                        self.ports.flush();
+                        bury(coordinator.take());
+                        holding.left();
+                        coordinator = self.begin(Some(life + 1), &mut life, &mut attempts, &mut end);
                     }
                 }
+            }
+            if holding.becomes_late(self.options.hold_max) {
+                self.ports.put_all(|| ToPort::CoordinatorDown);
+            }
+            if attempts.take() {
+                coordinator = self.begin(Some(life + 1), &mut life, &mut attempts, &mut end);
             }
             self.owners.flush();
             self.ports.flush();
@@ -144,22 +159,49 @@ impl<A: Application> CoordinatorRole<A> {
         end
     }
 
-    /// Has the coordinator handle a message, if there is one, and puts out what may leave. Should it panic, what it had put out does not leave.
+    /// Begins a life of it, as [`next_life`]; if it keeps its records itself and cannot begin, it tries again later.
+    fn begin(
+        &mut self,
+        next: Option<u64>,
+        life: &mut u64,
+        attempts: &mut Attempts,
+        end: &mut CoordinatorEnd,
+    ) -> Option<HoldingCoordinator<A::Procedure>> {
+        let begun = next_life::<A>(ID, self.begin.as_ref(), next, &end.records, self.options.partitions);
+        let begun = begun.and_then(|(mut coordinator, number)| {
+            *life = number;
+            match self.handle(&mut coordinator, None, end) {
+                Ok(_) => Ok(coordinator),
+                Err(panic) => {
+                    bury(Some(coordinator));
+                    Err(panic)
+                }
+            }
+        });
+        if begun.is_err() && self.begin.is_some() {
+            attempts.again();
+        }
+        begun.map_err(|panic| note(&mut end.panics, panic)).ok()
+    }
+
+    /// Has the coordinator handle a message, if there is one, and puts out what may leave; whether something has left. Should it panic, what it had put out does not
+    /// leave.
     fn handle(
         &mut self,
         coordinator: &mut HoldingCoordinator<A::Procedure>,
         message: Option<MessageOf<A::Procedure>>,
         end: &mut CoordinatorEnd,
-    ) -> Result<(), String> {
-        let (mut next, mut message) = (None, message);
+    ) -> Result<bool, String> {
+        let (mut next, mut message, mut left) = (None, message, false);
         loop {
             let step = catch_unwind(AssertUnwindSafe(|| {
                 message.take().into_iter().for_each(|message| coordinator.handle(message));
                 next = coordinator.take_output();
             }));
             step.map_err(|panic| said(&*panic))?;
+            left |= next.is_some();
             match next.take() {
-                None => return Ok(()),
+                None => return Ok(left),
                 Some(CoordinatorOutput::Keep(_, record)) if self.options.records => end.records.push(record),
                 Some(CoordinatorOutput::Keep(..)) => {}
                 Some(CoordinatorOutput::Send { to, message }) => {

@@ -10,6 +10,7 @@
 //! | `options` | schemes, delays, batches, bounds, and what a message costs simulated cores |
 //! | `outbox` | what a role has to send, kept until its batch of messages is handled |
 //! | `owner`, `coordinator` | the roles, and their lives |
+//! | `patience` | how long they wait for their disks |
 //! | `port` | a client's end |
 //! | `deployment` | all of them, connected |
 //!
@@ -20,7 +21,7 @@
 //! (b) **Nobody spins.** A role that has nothing to do sleeps until a message arrives, or is due.
 //! (c) **What is under way is bounded**: a [`Port`] has at most [`Options::outstanding_max`] calls that are not answered, and everything else that is
 //!     queued anywhere is of one of these, a constant number of messages for each round of each.
-//! (d) **Every call is answered**, if need be with [`Ended::Lost`]: its owner or coordinator died, and it may have committed or not.
+//! (d) **Every call is answered**, if need be with [`Ended::Lost`]: its owner or coordinator died, or is late, and it may have committed or not.
 //!
 //! # When something panics
 //!
@@ -34,7 +35,15 @@
 //! live, so what the dead one had decided all have heard.
 //!
 //! A coordinator or partition that cannot begin is gone. Of a coordinator clients are answered [`Ended::Lost`]; what it has let partitions vote for waits there.
-//! Under `locking` its panics are in [`Port::panics`], and none gets out of a [`Port`].
+//! Under `locking` its panics are in [`Port::panics`], and none gets out of a [`Port`]. Those that keep their own state try again, after pauses that grow
+//! to a second, for as long as the process lives: whoever mends what kept them heals them.
+//!
+//! # When a disk takes nothing
+//!
+//! A role whose outputs wait for its disk sleeps meanwhile, and looks whether they may leave. If none has for [`Options::hold_max`] it is late, and says so: calls
+//! that wait for it are answered [`Ended::Lost`], transactions over a late partition that are not decided abort (`Unavailable`), and new calls of it are refused at once
+//! (`Unavailable`; `Lost`, if it is a coordinator). It lives, and when the disk takes what it holds it goes on.
+//! At the end nobody waits for who is late: what it has not said, its next life says.
 //!
 //! A client that goes away, in a panic or not, leaves calls that end without it; under `locking`, where it coordinates them itself, they are aborted.
 //!
@@ -53,6 +62,7 @@ mod fault;
 mod options;
 mod outbox;
 mod owner;
+mod patience;
 mod port;
 #[cfg(test)]
 mod tests;
@@ -92,7 +102,7 @@ enum ToCoordinator<A: Application> {
     Message(MessageOf<A::Procedure>),
     /// A client has gone.
     Left,
-    /// A partition is down for good.
+    /// A partition could not begin again. Perhaps it will.
     Gone(PartitionId),
 }
 
@@ -106,5 +116,8 @@ enum ToPort<A: Application> {
         partition: PartitionId,
         life: u64,
     },
+    /// It holds back what it has to say.
+    PartitionLate(PartitionId),
+    /// It has died, or holds back what it has to say.
     CoordinatorDown,
 }

@@ -21,6 +21,8 @@ pub struct Options {
     pub outstanding_max: usize,
     /// Numbers of calls are above this one. Where partitions or coordinators go on from disks, it is the highest that is kept there.
     pub numbers_above: u64,
+    /// How long an owner or coordinator holds back what waits for its disk until those who wait for it are told.
+    pub hold_max: Duration,
     /// Whether records are kept, so that an owner that panics can go on.
     pub records: bool,
     /// How often an owner looks who has waited too long for a lock (`locking`).
@@ -35,7 +37,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// One client with one call under way, no delay, batches of 16, records, and locks that are waited for 3 to 4 ms.
+    /// One client with one call under way, no delay, batches of 16, records, locks that are waited for 3 to 4 ms, and disks for 10 s.
     pub fn new(scheme: Scheme, partitions: u32) -> Options {
         Options {
             scheme,
@@ -45,6 +47,7 @@ impl Options {
             batch_max: 16,
             outstanding_max: 1,
             numbers_above: 0,
+            hold_max: Duration::from_secs(10),
             records: true,
             tick: Duration::from_millis(1),
             lock_wait_ticks_max: 3,

@@ -14,11 +14,10 @@ use seriatim_partition::{
 };
 
 use crate::channel::{Found, Inbox};
+use crate::coordinator::note;
 use crate::outbox::Outbox;
+use crate::patience::{Attempts, Holding};
 use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
-
-/// How long a role that holds something back sleeps until it looks whether that is durable.
-pub(crate) const LOOK: Duration = Duration::from_micros(100);
 
 /// Makes the partition of this number in the state in which it begins, or goes on.
 pub(crate) type Make<A> = Arc<dyn Fn(PartitionId) -> <A as Application>::Partition + Send + Sync>;
@@ -63,11 +62,26 @@ pub struct OwnerEnd<A: Application> {
     pub counts: Counts,
 }
 
+/// What comes of an owner that dies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Another life, at once.
+    Now,
+    /// One after a pause, if its partition keeps its state.
+    Later,
+    /// None: the next would die of the same.
+    None,
+}
+
 /// An owner while it runs.
 struct Lives<A: Application> {
     role: OwnerRole<A>,
     owner: Option<HoldingOwner<A::Partition>>,
+    /// The latest of its lives.
     life: u64,
+    holding: Holding,
+    /// To begin again.
+    attempts: Attempts,
     /// Whether the partition keeps its own state.
     keeps: bool,
     records: Vec<OwnerRecord<WorkOf<A>>>,
@@ -84,15 +98,15 @@ impl<A: Application> OwnerRole<A> {
     pub fn run(self) -> OwnerEnd<A> {
         let (batch_max, tick) = (self.options.batch_max.max(1), self.options.tick);
         let mut counts = Counts::default();
-        let mut lives =
-            Lives { role: self, owner: None, life: 0, keeps: false, records: Vec::new(), panics: Vec::new() };
+        let (holding, attempts) = (Holding::default(), Attempts::default());
+        let (keeps, records, panics) = (false, Vec::new(), Vec::new());
+        let mut lives = Lives { role: self, owner: None, life: 0, holding, attempts, keeps, records, panics };
         lives.first();
         let (mut batch, mut ticks, began) = (VecDeque::new(), None, Instant::now());
         loop {
             let wants_ticks = lives.owner.as_ref().is_some_and(|owner| owner.owner().wants_ticks());
             ticks = if wants_ticks { ticks.or_else(|| Some(Instant::now().after(tick))) } else { None };
-            let look = lives.owner.as_ref().filter(|owner| owner.is_holding()).map(|_| Instant::now().after(LOOK));
-            let until = ticks.into_iter().chain(look).min();
+            let until = ticks.into_iter().chain(lives.holding.look()).chain(lives.attempts.due).min();
             let found = lives.role.inbox.receive(&mut batch, batch_max, until);
             if ticks.is_some_and(|due| due <= Instant::now()) {
                 ticks = None;
@@ -108,7 +122,7 @@ impl<A: Application> OwnerRole<A> {
             let mut is_again = false;
             while let Some(message) = batch.pop_front() {
                 let notice = is_notice(&message).then(|| message.clone());
-                let survives = lives.handle(message, !is_again);
+                let survives = lives.handle(message, if is_again { Next::None } else { Next::Now });
                 if !survives {
                     batch.retain(is_notice);
                 }
@@ -117,7 +131,8 @@ impl<A: Application> OwnerRole<A> {
                     batch.push_front(notice);
                 }
             }
-            lives.put_out(true);
+            lives.put_out(Next::Now);
+            lives.wait();
             lives.flush();
         }
         counts.sleeps = lives.role.inbox.sleeps;
@@ -128,34 +143,53 @@ impl<A: Application> OwnerRole<A> {
 }
 
 impl<A: Application> Lives<A> {
-    /// Whether the owner has survived this message. If it has not, another life begins only if it `recovers`.
-    fn handle(&mut self, message: ToOwnerOf<A>, recovers: bool) -> bool {
-        let Some(owner) = &mut self.owner else {
+    /// Whether the owner has survived this message; if it has not, what comes of it.
+    fn handle(&mut self, message: ToOwnerOf<A>, next: Next) -> bool {
+        let is_late = self.holding.is_late() && matches!(message, ToOwner::Call(_));
+        let Some(owner) = self.owner.as_mut().filter(|_| !is_late) else {
             self.refuse(message);
             return true;
         };
         match catch_unwind(AssertUnwindSafe(|| owner.handle(message))) {
-            Ok(()) => self.put_out(recovers),
+            Ok(()) => self.put_out(next),
             Err(panic) => {
-                self.die(&*panic, recovers);
+                self.die(&*panic, next);
                 false
             }
         }
     }
 
     /// Keeps records and addresses messages, as far as they may leave; whether the owner has survived it.
-    fn put_out(&mut self, recovers: bool) -> bool {
+    fn put_out(&mut self, next: Next) -> bool {
         while let Some(owner) = &mut self.owner {
             match catch_unwind(AssertUnwindSafe(|| owner.take_output())) {
-                Ok(Some(output)) => self.address(output),
-                Ok(None) => break,
+                Ok(Some(output)) => {
+                    self.holding.left();
+                    self.address(output);
+                }
+                Ok(None) => {
+                    self.holding.note(owner.is_holding());
+                    break;
+                }
                 Err(panic) => {
-                    self.die(&*panic, recovers);
+                    self.die(&*panic, next);
                     return false;
                 }
             }
         }
         true
+    }
+
+    /// Says so if what it holds has been held for too long, and tries again to begin if it could not.
+    fn wait(&mut self) {
+        let partition = self.role.id;
+        if self.holding.becomes_late(self.role.options.hold_max) {
+            self.role.coordinator.put_all(|| ToCoordinator::Message(ToMachine::PartitionLate { partition }));
+            self.role.ports.put_all(|| ToPort::PartitionLate(partition));
+        }
+        if self.attempts.take() {
+            self.begin_again();
+        }
     }
 
     fn address(&mut self, output: OwnerOutputOf<A::Partition>) {
@@ -189,14 +223,14 @@ impl<A: Application> Lives<A> {
         match begun {
             Ok(owner) => self.live(owner),
             Err(panic) => {
-                self.die(&*panic, false);
+                self.die(&*panic, Next::None);
                 self.flush();
             }
         }
     }
 
-    /// What the message that panicked had put out is lost, and so is the partition; others are told, and a new life begins if it can.
-    fn die(&mut self, panic: &(dyn Any + Send), recovers: bool) {
+    /// What the message that panicked had put out is lost, and so is the partition; others are told.
+    fn die(&mut self, panic: &(dyn Any + Send), next: Next) {
         self.panics.push(said(panic));
         // A partition that is half changed may panic again.
         let owner = self.owner.take();
@@ -205,21 +239,33 @@ impl<A: Application> Lives<A> {
         self.role.coordinator.put_all(|| ToCoordinator::Message(ToMachine::PartitionDown { partition, life }));
         self.role.ports.put_all(|| ToPort::PartitionDown { partition, life });
         self.flush();
-        self.life += 1;
-        let recovered = if (self.role.options.records || self.keeps) && recovers {
-            catch_unwind(AssertUnwindSafe(|| self.recover()))
-        } else {
-            return self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
-        };
-        match recovered {
+        self.holding.left();
+        match next {
+            Next::Now if self.role.options.records || self.keeps => self.begin_again(),
+            Next::Later if self.keeps => self.is_gone(true),
+            _ => self.is_gone(false),
+        }
+    }
+
+    /// Its next life begins, if it can.
+    fn begin_again(&mut self) {
+        match catch_unwind(AssertUnwindSafe(|| self.recover())) {
             Ok(owner) => {
                 self.live(owner);
-                self.put_out(false);
+                self.put_out(Next::Later);
             }
             Err(panic) => {
-                self.panics.push(format!("while it recovered: {}", said(&*panic)));
-                self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
+                note(&mut self.panics, format!("while it recovered: {}", said(&*panic)));
+                self.is_gone(self.keeps);
             }
+        }
+    }
+
+    fn is_gone(&mut self, for_now: bool) {
+        let partition = self.role.id;
+        self.role.coordinator.put_all(|| ToCoordinator::Gone(partition));
+        if for_now {
+            self.attempts.again();
         }
     }
 
@@ -246,7 +292,7 @@ impl<A: Application> Lives<A> {
         let (role, mut out) = (&self.role, Vec::new());
         let owner = Owner::recover(
             role.id,
-            self.life,
+            self.life + 1,
             (role.make)(role.id),
             &role.options.of_owners(),
             self.records.iter().cloned(),
@@ -256,7 +302,7 @@ impl<A: Application> Lives<A> {
         HoldingOwner::of(owner, out)
     }
 
-    /// Answers for a partition that is gone.
+    /// Answers for a partition that is gone, or late.
     fn refuse(&mut self, message: ToOwnerOf<A>) {
         let (partition, life) = (self.role.id, self.life);
         match message {

@@ -14,9 +14,10 @@ use seriatim_partition::{
 };
 
 use crate::channel::{Found, Inbox};
-use crate::coordinator::{Begin, bury, next_life};
+use crate::coordinator::{Begin, bury, next_life, note};
 use crate::outbox::Outbox;
-use crate::owner::{LOOK, said};
+use crate::owner::said;
+use crate::patience::{Attempts, Holding};
 use crate::{AbortOf, Application, Options, OutputOf, ReplyOf, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
 
 /// A client's end of a deployment. One thread, or simulated core, uses it.
@@ -51,16 +52,24 @@ struct Own<A: Application> {
     /// If it keeps its records itself.
     begin: Option<Begin<A>>,
     records: Vec<CoordinatorRecord>,
+    holding: Holding,
+    /// To begin again.
+    attempts: Attempts,
     /// Panics that ended its lives, and what they said.
     panics: Vec<String>,
 }
 
 impl<A: Application> Own<A> {
-    /// Begins its next life, which is its first without `next`; it is gone if it cannot.
+    /// Begins its next life, which is its first without `next`. It is gone if it cannot; if it keeps its records itself it tries again later.
     fn begin(&mut self, next: Option<u64>, partitions: u32) {
         match next_life::<A>(self.id, self.begin.as_ref(), next, &self.records, partitions) {
             Ok((coordinator, life)) => (self.coordinator, self.life) = (Some(coordinator), life),
-            Err(panic) => self.panics.push(panic),
+            Err(panic) => {
+                note(&mut self.panics, panic);
+                if self.begin.is_some() {
+                    self.attempts.again();
+                }
+            }
         }
     }
 }
@@ -114,7 +123,8 @@ impl<A: Application> Port<A> {
     ) -> Port<A> {
         let own = || {
             let (id, begin, records, panics) = (CoordinatorId(number), begin.cloned(), Vec::new(), Vec::new());
-            let mut own = Own { id, coordinator: None, life: 0, begin, records, panics };
+            let (holding, attempts) = (Holding::default(), Attempts::default());
+            let mut own = Own { id, coordinator: None, life: 0, begin, records, holding, attempts, panics };
             own.begin(None, options.partitions);
             Coordinates::Own(Box::new(own))
         };
@@ -178,7 +188,11 @@ impl<A: Application> Port<A> {
         let call = ToMachine::Call { transaction, procedure };
         match &mut self.coordinates {
             Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Message(call)),
-            Coordinates::Own(_) => self.coordinate(call),
+            Coordinates::Own(_) => {
+                // Else one whose calls are answered at once would not hear of a partition that is there again.
+                self.take_due();
+                self.coordinate(call);
+            }
         }
         Ok(transaction)
     }
@@ -210,7 +224,9 @@ impl<A: Application> Port<A> {
                 self.take(message);
                 continue;
             }
-            let is_holding = self.put_out();
+            self.try_again();
+            self.put_out();
+            let look = self.wait();
             if !self.answers.is_empty() {
                 continue;
             }
@@ -218,8 +234,7 @@ impl<A: Application> Port<A> {
             if self.under_way.is_empty() {
                 return None;
             }
-            let look =
-                is_holding.then(|| Instant::now().after(LOOK)).filter(|look| until.is_none_or(|until| *look < until));
+            let look = look.filter(|look| until.is_none_or(|until| *look < until));
             match self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), look.or(until)) {
                 Found::Some => {}
                 Found::Late if look.is_some() => {}
@@ -230,17 +245,29 @@ impl<A: Application> Port<A> {
         }
     }
 
+    /// Takes in what has arrived.
+    fn take_due(&mut self) {
+        if self.batch.is_empty() {
+            self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), Some(Instant::now()));
+        }
+        while let Some(message) = self.batch.pop_front() {
+            self.take(message);
+        }
+    }
+
     fn take(&mut self, message: ToPort<A>) {
         match message {
             ToPort::Single(transaction, outcome) => self.answer(transaction, Ended::Single(outcome)),
             ToPort::Multi(transaction, outcome) => self.answer(transaction, Ended::Multi(outcome)),
             ToPort::Owner(message) => self.coordinate(ToMachine::Owner(message)),
             ToPort::CoordinatorDown => self.lose(|at| at.is_none()),
+            ToPort::PartitionLate(partition) => {
+                self.lose(|at| at == Some(partition));
+                self.coordinate(ToMachine::PartitionLate { partition });
+            }
             ToPort::PartitionDown { partition, life } => {
                 self.lose(|at| at == Some(partition));
-                if matches!(self.coordinates, Coordinates::Own(_)) {
-                    self.coordinate(ToMachine::PartitionDown { partition, life });
-                }
+                self.coordinate(ToMachine::PartitionDown { partition, life });
             }
         }
     }
@@ -262,12 +289,12 @@ impl<A: Application> Port<A> {
 
     /// Has the client's own coordinator handle a message.
     fn coordinate(&mut self, message: MessageOf<A::Procedure>) {
+        self.try_again();
         let Coordinates::Own(own) = &mut self.coordinates else { return };
-        match &mut own.coordinator {
+        let is_late = own.holding.is_late() && matches!(message, ToMachine::Call { .. });
+        match own.coordinator.as_mut().filter(|_| !is_late) {
             Some(coordinator) => match catch_unwind(AssertUnwindSafe(|| coordinator.handle(message))) {
-                Ok(()) => {
-                    self.put_out();
-                }
+                Ok(()) => self.put_out(),
                 Err(panic) => self.coordinator_died(&*panic),
             },
             None => self.lose(|at| at.is_none()),
@@ -282,23 +309,48 @@ impl<A: Application> Port<A> {
         self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life });
         self.owners.flush();
         bury(own.coordinator.take());
+        own.holding.left();
         own.begin(Some(life + 1), self.options.partitions);
         self.lose(|at| at.is_none());
     }
 
-    /// Puts out what may leave of what the client's own coordinator has put out; whether it holds something back.
-    fn put_out(&mut self) -> bool {
+    /// Tries again to begin the client's own coordinator if it could not, and that is due, or to put out what it holds if it is late.
+    fn try_again(&mut self) {
+        let Coordinates::Own(own) = &mut self.coordinates else { return };
+        if own.attempts.take() {
+            own.begin(Some(own.life + 1), self.options.partitions);
+        }
+        if own.holding.is_late() {
+            self.put_out();
+        }
+    }
+
+    /// Gives up calls that wait for the client's own coordinator, if it has held back too long what it has put out; when to look again.
+    fn wait(&mut self) -> Option<Instant> {
+        let Coordinates::Own(own) = &mut self.coordinates else { return None };
+        let is_late = own.holding.becomes_late(self.options.hold_max);
+        let look = own.holding.look().into_iter().chain(own.attempts.due).min();
+        if is_late {
+            self.lose(|at| at.is_none());
+        }
+        look
+    }
+
+    /// Puts out what may leave of what the client's own coordinator has put out.
+    fn put_out(&mut self) {
         while let Coordinates::Own(own) = &mut self.coordinates {
-            let Some(lives) = &mut own.coordinator else { return false };
+            let Some(lives) = &mut own.coordinator else { return };
             let output = match catch_unwind(AssertUnwindSafe(|| lives.take_output())) {
                 Ok(output) => output,
                 Err(panic) => {
-                    self.coordinator_died(&*panic);
-                    return false;
+                    return self.coordinator_died(&*panic);
                 }
             };
+            if output.is_some() {
+                own.holding.left();
+            }
             match output {
-                None => return lives.is_holding(),
+                None => return own.holding.note(lives.is_holding()),
                 Some(CoordinatorOutput::Keep(_, record)) if self.options.records => own.records.push(record),
                 Some(CoordinatorOutput::Keep(..)) => {}
                 Some(CoordinatorOutput::Send { to, message }) => self.owners.put(to.0, ToOwner::Coordinator(message)),
@@ -310,7 +362,6 @@ impl<A: Application> Port<A> {
                 }
             }
         }
-        false
     }
 }
 

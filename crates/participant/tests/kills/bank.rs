@@ -34,6 +34,15 @@ pub(crate) struct Slot {
     pub(crate) count: u32,
 }
 
+/// Who has last changed what every partition has.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "latest", key(id), replicated, ordered)]
+pub(crate) struct Latest {
+    pub(crate) id: u32,
+    pub(crate) client: u32,
+    pub(crate) number: u32,
+}
+
 /// Moves an amount, in one round. Whether there was enough, only one of the two partitions knows; both have done their part.
 #[procedure]
 pub(crate) fn transfer(tx: &Tx, client: u32, number: u32, from: u32, to: u32, amount: i64) -> Result<(), Abort> {
@@ -63,6 +72,33 @@ pub(crate) fn tell(tx: &Tx, client: u32, number: u32, from: u32, to: u32) -> Res
         tx.insert(Mark { account: to, client, number })?;
     }
     Ok(sum)
+}
+
+/// Tells two accounts what the other has: two rounds, with something to do for each account in both.
+#[procedure]
+pub(crate) fn swap(tx: &Tx, client: u32, number: u32, from: u32, to: u32) -> Result<(), Abort> {
+    tx.insert(Mark { account: from, client, number })?;
+    if from != to {
+        tx.insert(Mark { account: to, client, number })?;
+    }
+    let row = tx.require::<Account>(from)?;
+    let here = row.sum;
+    let other = tx.require::<Account>(to)?;
+    let there = other.sum;
+    tx.update::<Account>(from, |account| account.seen = there)?;
+    tx.update::<Account>(to, |account| account.seen = here)?;
+    Ok(())
+}
+
+/// Changes what every partition has.
+#[procedure]
+pub(crate) fn sign(tx: &Tx, client: u32, number: u32, account: u32) -> Result<(), Abort> {
+    tx.insert(Mark { account, client, number })?;
+    tx.update::<Latest>(0, |latest| {
+        latest.client = client;
+        latest.number = number;
+    })?;
+    Ok(())
 }
 
 /// Puts something where nothing is, and takes it away where it is.
@@ -105,7 +141,7 @@ fn builder() -> Builder {
 
 /// On a disk, whose operations may all fail.
 pub(crate) fn on(disk: &FaultyDisk) -> Builder {
-    let builder = builder().path("/db").disk(Arc::new(disk.mount())).segment_bytes(64 << 10);
+    let builder = builder().path("/db").disk(Arc::new(disk.mount())).segment_bytes(16 << 10);
     builder.durability(Durability::Async).log_buffer_bytes(256).checkpoint_bytes(None)
 }
 
@@ -113,7 +149,8 @@ fn declare(db: &Database) -> Result<(), SchemaError> {
     db.create_or_open::<Account>()?;
     db.create_or_open::<Mark>()?;
     db.create_or_open::<Slot>()?;
-    db.register(procedures![transfer, tell, toggle, audit]).expect("sound procedures");
+    db.create_or_open::<Latest>()?;
+    db.register(procedures![transfer, tell, swap, sign, toggle, audit]).expect("sound procedures");
     Ok(())
 }
 
@@ -136,7 +173,11 @@ pub(crate) fn loaded() -> Database {
     declare(&db).expect("valid tables");
     let accounts = db.table::<Account>().expect("it is there");
     let account = |id| Account { id, sum: SUM, seen: 0, slot: None };
-    let load = db.session().transact(|tx| (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &account(id))));
+    let latest = db.table::<Latest>().expect("it is there");
+    let load = db.session().transact(|tx| {
+        tx.insert(&latest, &Latest { id: 0, client: CLIENTS, number: 0 })?;
+        (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &account(id)))
+    });
     load.expect("nobody is about");
     db
 }

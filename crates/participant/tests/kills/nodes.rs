@@ -1,19 +1,40 @@
 //! Owners and coordinators that can die: in memory, where what they keep is a list of records, and with databases on disks of their own, whose power is cut.
 
-use std::collections::VecDeque;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use seriatim::catalog::Value;
 use seriatim::procedure::divided::Fragment;
-use seriatim::{Database, Rng};
+use seriatim::{Abort, Database, Rng};
 use seriatim_base::disk::FaultyDisk;
-use seriatim_participant::{Caller, Deployed, Participant, Program, Role, begin, coordinator};
+use seriatim_base::panic_text;
+use seriatim_participant::{Caller, Deployed, Participant, Program, Refused, Role, begin, coordinator};
 use seriatim_partition::{
     Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, CoordinatorRecord, HoldingCoordinator,
     HoldingOwner, Kept, MessageOf, Options, Owner, OwnerOutput, OwnerOutputOf, OwnerRecord, PartitionId, ToOwner,
 };
 
 use crate::bank::{divided, divided_on, partition, partitions};
+
+/// What became of nodes, and what those that began again have found: how often each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found(BTreeMap<&'static str, usize>);
+
+impl Found {
+    pub(crate) fn note(&mut self, what: &'static str, count: usize) {
+        *self.0.entry(what).or_default() += count;
+    }
+
+    pub(crate) fn add(&mut self, other: &Found) {
+        other.0.iter().for_each(|(what, count)| self.note(what, *count));
+    }
+
+    pub(crate) fn of(&self, what: &str) -> usize {
+        self.0.get(what).copied().unwrap_or_default()
+    }
+}
 
 /// What a node is told, puts out and goes on from.
 pub(crate) trait Node {
@@ -37,6 +58,11 @@ pub(crate) trait Node {
     /// Takes a checkpoint, if it is on disk; `false`: it has died of it.
     fn checkpoint(&mut self) -> bool {
         true
+    }
+    /// Its disk has no space, or some again.
+    fn set_full(&mut self, _: bool) {}
+    fn found(&self) -> Found {
+        Found::default()
     }
     fn is_idle(&self) -> bool;
 }
@@ -220,6 +246,33 @@ pub(crate) struct OnDisk<M, S> {
     /// None while it is dead.
     role: Option<M>,
     setup: S,
+    found: Found,
+    /// Whether it has begun, and whether somebody has tried.
+    has_begun: bool,
+    was_tried: bool,
+}
+
+/// What comes of opening one.
+pub(crate) enum Opened<M> {
+    Lives(M),
+    /// The disk has failed.
+    Dead,
+    /// It has not begun, or not to its end.
+    Unfinished,
+}
+
+/// Why one is not opened, if it is not another's.
+fn refused<M>(refused: Refused) -> Opened<M> {
+    match refused {
+        Refused::Unfinished(_) => Opened::Unfinished,
+        Refused::Database(_) | Refused::Schema(_) => Opened::Dead,
+        other => panic!("{other}"),
+    }
+}
+
+/// Whether a panic says that the disk has failed, and nothing else.
+fn is_of_the_disk(panic: &(dyn Any + Send)) -> bool {
+    panic_text(panic).is_some_and(|said| said.contains("the log has stopped"))
 }
 
 /// One that opens from a disk.
@@ -228,8 +281,10 @@ pub(crate) trait Open: Sized {
     type Output;
     type Setup;
 
-    /// Opens it, and begins it if it has not begun; none if the disk fails.
-    fn open(disk: &FaultyDisk, setup: &Self::Setup) -> Option<Self>;
+    /// Opens it, and notes what it finds.
+    fn open(disk: &FaultyDisk, setup: &Self::Setup, found: &mut Found) -> Opened<Self>;
+    /// Begins it on an empty disk; none if that fails.
+    fn create(disk: &FaultyDisk, setup: &Self::Setup) -> Option<()>;
     fn life(&self) -> u64;
     fn database(&self) -> &Database;
     fn tell(&mut self, message: Self::Message);
@@ -248,33 +303,60 @@ impl<M: Open> OnDisk<M, M::Setup> {
         // Each mount is of one life.
         let done = catch_unwind(AssertUnwindSafe(|| act(self.role())));
         match done {
-            _ if self.is_dead() => None,
-            Ok(done) => Some(done),
-            Err(panic) => resume_unwind(panic),
+            Err(panic) if !self.is_dead() || !is_of_the_disk(&*panic) => resume_unwind(panic),
+            Ok(done) if !self.is_dead() => Some(done),
+            _ => None,
         }
     }
 
     /// Whether the power was cut, or the process killed, since it was opened.
     fn is_dead(&mut self) -> bool {
         let refusal = self.role().database().statistics().log.and_then(|log| log.refusal);
-        !self.disk.is_powered() || refusal.is_some()
+        !self.disk.is_powered() || refusal.is_some_and(|refusal| refusal.contains("has stopped"))
+    }
+
+    /// Will be killed at one of so many operations of the disk.
+    fn kill_within(&mut self, operations: u64, rng: &mut Rng) {
+        let at = 1 + rng.below(operations);
+        if rng.below(2) == 0 { self.disk.crash_at(at) } else { self.disk.kill_at(at) }
+    }
+
+    fn open(&mut self) -> Option<M> {
+        let opened = match M::open(&self.disk, &self.setup, &mut self.found) {
+            Opened::Unfinished => {
+                assert!(!self.has_begun, "what had begun is gone");
+                M::create(&self.disk, &self.setup)?;
+                M::open(&self.disk, &self.setup, &mut self.found)
+            }
+            opened => opened,
+        };
+        match opened {
+            Opened::Lives(role) => Some(role),
+            Opened::Dead => None,
+            Opened::Unfinished => panic!("what has begun is gone"),
+        }
     }
 
     /// Opens it, however often it is killed while it does.
     fn revive(&mut self, rng: &mut Rng) {
         self.role = None;
         self.disk.reboot();
+        self.set_full(false);
         for attempt in 0.. {
             assert!(attempt < 100, "it does not open");
-            if rng.below(3) == 0 {
-                let at = 1 + rng.below(60);
-                if rng.below(2) == 0 {
-                    self.disk.crash_at(at)
-                } else {
-                    self.disk.kill_at(at)
-                };
+            if !self.has_begun && self.was_tried {
+                // What has not begun to its end is begun anew.
+                let left = M::open(&self.disk, &self.setup, &mut self.found);
+                if let Opened::Unfinished = left {
+                    self.found.note("beginnings that were cut short", 1);
+                    self.disk = FaultyDisk::new(rng.next_u64());
+                }
             }
-            self.role = M::open(&self.disk, &self.setup);
+            if rng.below(3) == 0 {
+                self.kill_within(if self.has_begun { 60 } else { 150 }, rng);
+            }
+            self.role = self.open();
+            (self.has_begun, self.was_tried) = (self.has_begun || self.role.is_some(), true);
             self.disk.reboot();
             if self.role.is_some() {
                 return;
@@ -290,8 +372,10 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
 
     fn begin(setup: M::Setup, rng: &mut Rng) -> Self {
         let disk = FaultyDisk::new(rng.next_u64());
-        let role = M::open(&disk, &setup);
-        OnDisk { disk, role, setup }
+        let (has_begun, was_tried) = (false, false);
+        let mut node = OnDisk { disk, role: None, setup, found: Found::default(), has_begun, was_tried };
+        node.revive(rng);
+        node
     }
 
     fn tell(&mut self, message: M::Message) -> bool {
@@ -315,7 +399,8 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
     }
 
     fn die(&mut self, rng: &mut Rng) -> u64 {
-        let ended = self.role().life();
+        let (ended, held) = (self.role().life(), self.role().is_holding());
+        self.found.note("deaths of who held outputs", held.into());
         if self.disk.is_powered() {
             if rng.below(2) == 0 {
                 self.disk.power_off()
@@ -329,17 +414,20 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
     }
 
     fn hit(&mut self, rng: &mut Rng) -> bool {
-        let at = 1 + rng.below(12);
-        if rng.below(2) == 0 {
-            self.disk.crash_at(at)
-        } else {
-            self.disk.kill_at(at)
-        };
+        self.kill_within(12, rng);
         true
     }
 
     fn checkpoint(&mut self) -> bool {
         self.attempt(|role| drop(role.database().checkpoint())).is_some()
+    }
+
+    fn set_full(&mut self, full: bool) {
+        self.disk.set_capacity(if full { self.disk.used_bytes() } else { u64::MAX });
+    }
+
+    fn found(&self) -> Found {
+        self.found.clone()
     }
 
     fn is_idle(&self) -> bool {
@@ -348,6 +436,49 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
 }
 
 type DurableOwner = HoldingOwner<Participant>;
+
+/// The rows of a table of the books; none if there is no such table, or the disk fails.
+fn books(database: &Database, table: &str) -> Vec<Vec<Value>> {
+    let Ok(table) = database.open_dyn(&format!("partition books: {table}")) else { return Vec::new() };
+    let read = database
+        .session()
+        .transact(|tx| tx.scan_dyn(&table, &[])?.map(|row| Ok(row?.values())).collect::<Result<Vec<_>, Abort>>());
+    read.map(|read| read.value).unwrap_or_default()
+}
+
+/// Notes which fragments an owner finds that are not decided.
+fn note_undecided(database: &Database, found: &mut Found) {
+    // By transaction, and whether they are all of it: whether it has voted.
+    let mut all: BTreeMap<(u64, u64, bool), (usize, bool)> = BTreeMap::new();
+    for row in books(database, "undecided") {
+        let [
+            _,
+            _,
+            Value::UInt(client),
+            Value::UInt(number),
+            Value::Bool(alone),
+            Value::Bool(voted),
+            _,
+            Value::Text(what),
+        ] = &row[..]
+        else {
+            panic!("{row:?}")
+        };
+        let (fragments, has_voted) = all.entry((*client, *number, *alone)).or_default();
+        *fragments += 1;
+        *has_voted |= voted;
+        found.note("undecided changes of what every partition has", what.contains("latest").into());
+    }
+    let count = |of: &dyn Fn(bool, usize, bool) -> bool| {
+        all.iter().filter(|((_, _, alone), (fragments, voted))| of(*alone, *fragments, *voted)).count()
+    };
+    let votes = count(&|alone, _, voted| !alone && voted);
+    found.note("votes in doubt", votes);
+    found.note("votes beside votes", usize::from(votes > 1));
+    found.note("votes after two rounds", count(&|alone, fragments, voted| !alone && voted && fragments > 1));
+    found.note("fragments without a vote", count(&|_, _, voted| !voted));
+    found.note("speculated calls", count(&|alone, _, voted| alone && voted));
+}
 
 impl OwnerSetup {
     fn of(&self) -> Deployed {
@@ -360,26 +491,29 @@ impl Open for DurableOwner {
     type Output = OwnerOutputOf<Participant>;
     type Setup = OwnerSetup;
 
-    fn open(disk: &FaultyDisk, setup: &OwnerSetup) -> Option<DurableOwner> {
+    fn open(disk: &FaultyDisk, setup: &OwnerSetup, found: &mut Found) -> Opened<DurableOwner> {
         let (id, callers) = (PartitionId(setup.id), divided().digest());
-        let open = || {
-            let mut participant = Participant::open(divided_on(disk)?, id, callers, true, &setup.of()).ok()?;
-            // Epochs also end amid a message.
-            participant.set_step_interval(5);
-            Some(participant)
+        let Some(divided) = divided_on(disk) else { return Opened::Dead };
+        note_undecided(divided.database(), found);
+        let mut participant = match Participant::open(divided, id, callers, true, &setup.of()) {
+            Ok(participant) => participant,
+            Err(error) => return refused(error),
         };
-        let participant = open().or_else(|| {
-            // Perhaps it has not begun, or not to its end.
-            let divided = divided_on(disk)?;
-            divided.fill(&setup.whole, setup.id as usize).ok()?;
-            begin(&divided, Role::Partition(setup.id), &setup.of()).ok()?;
-            drop(divided);
-            open()
-        })?;
+        // Epochs also end amid a message.
+        participant.set_step_interval(5);
         let coordinators = (0..setup.coordinators).map(CoordinatorId);
-        let owner =
-            catch_unwind(AssertUnwindSafe(|| HoldingOwner::begin(id, participant, &setup.options, coordinators)));
-        owner.ok()
+        let begin = || HoldingOwner::begin(id, participant, &setup.options, coordinators);
+        match catch_unwind(AssertUnwindSafe(begin)) {
+            Ok(owner) => Opened::Lives(owner),
+            Err(panic) if is_of_the_disk(&*panic) => Opened::Dead,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn create(disk: &FaultyDisk, setup: &OwnerSetup) -> Option<()> {
+        let divided = divided_on(disk)?;
+        divided.fill(&setup.whole, setup.id as usize).ok()?;
+        begin(&divided, Role::Partition(setup.id), &setup.of()).ok()
     }
 
     fn life(&self) -> u64 {
@@ -419,11 +553,8 @@ impl OwnerNode for OnDisk<DurableOwner, OwnerSetup> {
         self.role().database().flush().expect("the disk works");
         self.role = None;
         self.disk.crash();
-        self.role = DurableOwner::open(&self.disk, &self.setup);
-        let database = self.role().database();
-        let table = database.open_dyn("partition books: undecided").expect("it is there");
-        let rows = database.session().transact(|tx| Ok(tx.scan_dyn(&table, &[])?.count()));
-        assert_eq!(rows.expect("nobody is about").value, 0, "fragments that are kept");
+        self.role = self.open();
+        assert_eq!(books(self.role().database(), "undecided").len(), 0, "fragments that are kept");
         look(self.owner());
     }
 }
@@ -440,16 +571,18 @@ impl Open for DurableCoordinator {
     type Output = CoordinatorOutputOf<Program>;
     type Setup = CoordinatorSetup;
 
-    fn open(disk: &FaultyDisk, setup: &CoordinatorSetup) -> Option<DurableCoordinator> {
-        let open = || {
-            let caller = Arc::new(Caller::new(divided_on(disk)?));
-            let (coordinator, life) = coordinator(CoordinatorId(setup.id), &caller, &setup.of).ok()?;
-            Some(DurableCoordinator { coordinator, caller, life })
-        };
-        open().or_else(|| {
-            begin(&divided_on(disk)?, Role::Coordinator(setup.id), &setup.of).ok()?;
-            open()
-        })
+    fn open(disk: &FaultyDisk, setup: &CoordinatorSetup, found: &mut Found) -> Opened<DurableCoordinator> {
+        let Some(divided) = divided_on(disk) else { return Opened::Dead };
+        let caller = Arc::new(Caller::new(divided));
+        found.note("commits to be repeated", books(caller.divided().database(), "decided").len());
+        match coordinator(CoordinatorId(setup.id), &caller, &setup.of) {
+            Ok((coordinator, life)) => Opened::Lives(DurableCoordinator { coordinator, caller, life }),
+            Err(error) => refused(error),
+        }
+    }
+
+    fn create(disk: &FaultyDisk, setup: &CoordinatorSetup) -> Option<()> {
+        begin(&divided_on(disk)?, Role::Coordinator(setup.id), &setup.of).ok()
     }
 
     fn life(&self) -> u64 {

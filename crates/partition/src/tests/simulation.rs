@@ -310,6 +310,14 @@ impl Simulation<'_> {
             }
             Event::Deliver(to, message) => unreachable!("{message:?} to {to:?}"),
             Event::Output(node, life) => self.put_out(node, life),
+            Event::Kill(Node::Owner(id)) if self.rng.percent(20) => {
+                // It is said to be late, and perhaps is not.
+                let late = ToCoordinator::PartitionLate { partition: PartitionId(id) };
+                for coordinator in 0..self.coordinators.len() as u32 {
+                    self.notice(Node::Coordinator(coordinator), Message::ToCoordinator(late.clone()));
+                }
+                self.plan_kill();
+            }
             Event::Kill(node) => {
                 self.kill(node);
                 self.plan_kill();

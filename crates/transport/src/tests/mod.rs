@@ -1,5 +1,6 @@
 //! Roles on threads and on simulated cores, and mistakes that these must notice.
 
+mod disks;
 mod panics;
 mod store;
 

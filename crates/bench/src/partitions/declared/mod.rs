@@ -121,7 +121,7 @@ impl Partition for Costly {
         self.participant.keep(records)
     }
 
-    fn durable(&self) -> u64 {
+    fn durable(&mut self) -> u64 {
         self.participant.durable()
     }
 
@@ -187,12 +187,28 @@ impl Plan {
         })
     }
 
-    /// Has partitions and coordinators below this directory: as they were left, if they are there.
+    /// Has partitions and coordinators below this directory, which is new or empty, or that of an earlier run of this workload: then they go on as they were left.
     ///
     /// # Errors
-    /// What is there has not begun, or is no database of this workload.
+    /// What is there is something else, has not begun, or is of another workload, scheme, number of partitions or of coordinators.
     pub fn keep_in(&mut self, data: PathBuf) -> Result<(), String> {
-        self.goes_on = data.join("partition-0").exists();
+        let (named, name) = (data.join("workload"), self.workload.name());
+        let failed = |error: std::io::Error| format!("{}: {error}", data.display());
+        match std::fs::read_to_string(&named) {
+            Ok(found) if found == name => self.goes_on = true,
+            Ok(found) => return Err(format!("{} is of workload {found:?}, not of {name:?}", data.display())),
+            Err(_) => {
+                let is_used = std::fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_some());
+                if is_used {
+                    return Err(format!(
+                        "{} is not empty: name a new directory, or that of an earlier run",
+                        data.display()
+                    ));
+                }
+                std::fs::create_dir_all(&data).map_err(failed)?;
+                std::fs::write(&named, name).map_err(failed)?;
+            }
+        }
         self.data = Some(data);
         if !self.goes_on {
             return Ok(());
@@ -202,10 +218,12 @@ impl Plan {
         for role in partitions.chain(coordinators) {
             let divided = divided(declared(&*self.workload, self.transport.partitions, 1, self.home(role))?)?;
             let refused = |refused: seriatim_participant::Refused| refused.to_string();
-            // Those that are of another one are refused when they are opened.
-            self.deployment = number_of(&divided, role).map_err(refused)?;
+            if role == Role::Partition(0) {
+                self.deployment = number_of(&divided, role).map_err(refused)?;
+            }
+            let of = self.deployed();
             let above = &mut self.transport.numbers_above;
-            *above = highest(&divided, role).map_err(refused)?.max(*above);
+            *above = highest(&divided, role, &of).map_err(refused)?.max(*above);
         }
         Ok(())
     }

@@ -1,0 +1,268 @@
+//! Disks that take nothing for a while: who is told what meanwhile, and that all goes on when they do again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seriatim_base::thread;
+use seriatim_partition::{
+    Coordinator, CoordinatorRecord, HoldingCoordinator, Journal, Left, LockMode, Outcome, OwnerRecord, Partition,
+    PartitionId, Scheme, TransactionId,
+};
+
+use super::store::{Op, Program, Store, VALUE, Work};
+use crate::{Answer, Application, Begin, Ended, Ends, Options, Port, deploy_with};
+
+/// A disk: how many are allowed of what it is asked for; above any number that is asked for while it works.
+#[derive(Clone)]
+struct Disk(Arc<AtomicU64>);
+
+impl Disk {
+    fn new() -> Disk {
+        Disk(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    fn fill(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+
+    fn empty(&self) {
+        self.0.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// A store on a disk, or a journal on one: what it is given while that is full is durable when it is not.
+struct On<S> {
+    what: S,
+    disk: Disk,
+    life: u64,
+    given: u64,
+    reached: u64,
+}
+
+impl<S> On<S> {
+    fn new(what: S, disk: &Disk, life: u64) -> On<S> {
+        On { what, disk: disk.clone(), life, given: 0, reached: 0 }
+    }
+
+    fn give(&mut self) -> u64 {
+        self.given += 1;
+        self.given
+    }
+
+    fn reach(&mut self) -> u64 {
+        if !self.disk.is_full() {
+            self.reached = self.given;
+        }
+        self.reached
+    }
+}
+
+impl Partition for On<Store> {
+    type Work = Work;
+    type Reply = Vec<i64>;
+    type Abort = u32;
+    type Undo = Vec<(u32, i64)>;
+    type Key = u32;
+
+    fn execute(&mut self, id: TransactionId, work: &Work) -> Result<(Vec<i64>, Self::Undo), u32> {
+        self.what.execute(id, work)
+    }
+
+    fn undo(&mut self, undo: Self::Undo) {
+        self.what.undo(undo);
+    }
+
+    fn forget(&mut self, _: Self::Undo) {}
+
+    fn keep(&mut self, _: Vec<OwnerRecord<Work>>) -> u64 {
+        self.give()
+    }
+
+    fn durable(&mut self) -> u64 {
+        self.reach()
+    }
+
+    fn left(&mut self) -> Option<Left<On<Store>>> {
+        Some(Left { life: self.life, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
+    }
+
+    fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {
+        self.what.footprint(work, locks);
+    }
+}
+
+impl Journal for On<()> {
+    fn keep(&mut self, _: &CoordinatorRecord) -> u64 {
+        self.give()
+    }
+
+    fn durable(&mut self) -> u64 {
+        self.reach()
+    }
+}
+
+struct OnDisks;
+
+impl Application for OnDisks {
+    type Partition = On<Store>;
+    type Procedure = Program;
+}
+
+const HOLD: Duration = Duration::from_millis(30);
+
+/// Two partitions, of which the first is on `owner`, and coordinators on `coordinator`, which cannot begin while that is full.
+fn run(scheme: Scheme, owner: &Disk, coordinator: &Disk, clients: impl FnOnce(Vec<Port<OnDisks>>)) -> Ends<OnDisks> {
+    let options = Options { hold_max: HOLD, ports: 2, outstanding_max: 4, ..Options::new(scheme, 2) };
+    let (sound, owner, journal) = (Disk::new(), owner.clone(), coordinator.clone());
+    let lives = Arc::new(AtomicU64::new(0));
+    let next = move || lives.fetch_add(1, Ordering::SeqCst) + 1;
+    let life = next.clone();
+    let make = move |id| {
+        let disk = if id == PartitionId(0) { &owner } else { &sound };
+        assert!(!disk.is_full(), "there is no space");
+        On::new(Store::new(), disk, life())
+    };
+    let begin: Begin<OnDisks> = Arc::new(move |id| {
+        assert!(!journal.is_full(), "there is no space");
+        let (life, mut out) = (next(), Vec::new());
+        let coordinator = Coordinator::recover(id, life, [], [0, 1].map(PartitionId), &mut out);
+        (HoldingCoordinator::of(coordinator, Some(Box::new(On::new((), &journal, life))), out), life)
+    });
+    let (running, ports) = deploy_with::<OnDisks>(&options, make, Some(begin)).start().expect("threads");
+    clients(ports);
+    running.join().expect("roles end")
+}
+
+fn add(port: &mut Port<OnDisks>, partition: u32, amount: i64) -> Ended<OnDisks> {
+    port.call(PartitionId(partition), vec![Op::Add(0, amount)], false).expect("there is room");
+    port.receive(None).expect("an answer").ended
+}
+
+fn both(port: &mut Port<OnDisks>) -> Ended<OnDisks> {
+    port.run(Program::new([0, 1].map(|at| (PartitionId(at), vec![Op::Add(1, 1)])).into())).expect("there is room");
+    port.receive(None).expect("an answer").ended
+}
+
+/// What a call comes to when it is made again and again until it commits.
+fn until_committed(mut call: impl FnMut() -> Ended<OnDisks>) -> Option<Vec<i64>> {
+    for _ in 0..10_000 {
+        match call() {
+            Ended::Single(Outcome::Committed(seen)) => return Some(seen),
+            Ended::Multi(Outcome::Committed(_)) => return Some(Vec::new()),
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}
+
+fn first(port: &mut Port<OnDisks>) -> Vec<i64> {
+    until_committed(|| add(port, 0, 0)).expect("it goes on")
+}
+
+#[test]
+fn an_owner_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
+    for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
+        let (disk, sound) = (Disk::new(), Disk::new());
+        let ends = run(scheme, &disk, &sound, |mut ports| {
+            let mut port = ports.pop().expect("a port");
+            assert_eq!(first(&mut port), [VALUE], "{}", scheme.name());
+            disk.fill();
+            assert!(matches!(add(&mut port, 0, 1), Ended::Lost), "it is held");
+            // Of new calls it is known that they have no effect.
+            assert!(matches!(add(&mut port, 0, 2), Ended::Single(Outcome::Unavailable(PartitionId(0)))));
+            assert!(matches!(both(&mut port), Ended::Multi(Outcome::Unavailable(PartitionId(0)))));
+            assert!(matches!(add(&mut port, 1, 4), Ended::Single(Outcome::Committed(_))), "the other goes on");
+            disk.empty();
+            assert_eq!(first(&mut port), [VALUE + 1], "{}", scheme.name());
+            assert!(until_committed(|| both(&mut port)).is_some());
+        });
+        for end in ends.owners {
+            assert!(end.panics.is_empty() && end.owner.expect("it lives").is_idle(), "{:?}", end.panics);
+        }
+    }
+}
+
+#[test]
+fn a_coordinator_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
+    for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
+        let (disk, sound) = (Disk::new(), Disk::new());
+        let ends = run(scheme, &sound, &disk, |mut ports| {
+            let mut port = ports.pop().expect("a port");
+            assert!(until_committed(|| both(&mut port)).is_some());
+            disk.fill();
+            assert!(matches!(both(&mut port), Ended::Lost), "it is held");
+            assert!(matches!(both(&mut port), Ended::Lost), "it is late");
+            disk.empty();
+            assert!(until_committed(|| both(&mut port)).is_some(), "{}", scheme.name());
+            // The one that was held has committed.
+            port.call(PartitionId(1), vec![Op::Add(1, 0)], false).expect("there is room");
+            let seen = port.receive(None).expect("an answer").ended;
+            let Ended::Single(Outcome::Committed(seen)) = seen else { panic!("it commits") };
+            assert!(seen[0] >= VALUE + 3, "{}: {seen:?}", scheme.name());
+            assert!(port.panics().is_empty());
+        });
+        assert!(ends.coordinator.is_none_or(|end| end.panics.is_empty() && end.broken.is_empty()));
+        assert!(ends.owners.iter().all(|end| end.owner.as_ref().is_some_and(|owner| owner.is_idle())));
+    }
+}
+
+/// Nobody waits for a disk when all clients are gone.
+#[test]
+fn who_is_late_at_the_end_is_not_waited_for() {
+    for scheme in [Scheme::Speculation, Scheme::Locking] {
+        for fills in [[true, false], [false, true]] {
+            let (owner, coordinator) = (Disk::new(), Disk::new());
+            let ends = run(scheme, &owner, &coordinator, |mut ports| {
+                let mut port = ports.pop().expect("a port");
+                assert!(until_committed(|| both(&mut port)).is_some());
+                for (disk, _) in [&owner, &coordinator].into_iter().zip(fills).filter(|(_, fills)| *fills) {
+                    disk.fill();
+                }
+                let ended = both(&mut port);
+                assert!(matches!(ended, Ended::Lost | Ended::Multi(Outcome::Unavailable(_))));
+            });
+            assert!(ends.owners.iter().all(|end| end.panics.is_empty()));
+        }
+    }
+}
+
+/// It dies while its disk takes nothing: it is gone until it can begin again.
+#[test]
+fn who_cannot_begin_for_a_while_is_gone_for_that_while() {
+    for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
+        let (owner, coordinator) = (Disk::new(), Disk::new());
+        let ends = run(scheme, &owner, &coordinator, |mut ports| {
+            let mut port = ports.pop().expect("a port");
+            assert!(until_committed(|| both(&mut port)).is_some());
+            owner.fill();
+            port.call(PartitionId(0), vec![Op::Panic], false).expect("there is room");
+            assert!(matches!(port.receive(None), Some(Answer { ended: Ended::Lost, .. })));
+            assert!(matches!(add(&mut port, 0, 1), Ended::Single(Outcome::Unavailable(PartitionId(0)))));
+            assert!(matches!(both(&mut port), Ended::Multi(Outcome::Unavailable(PartitionId(0)))));
+            thread::sleep(Duration::from_millis(50));
+            owner.empty();
+            // Under `locking` its calls are answered at once until it hears so.
+            assert!(until_committed(|| both(&mut port)).is_some(), "{}", scheme.name());
+            assert_eq!(first(&mut port), [VALUE], "{}: this store forgets", scheme.name());
+            coordinator.fill();
+            let parts = [0, 1].map(|at| (PartitionId(at), vec![Op::Add(1, 0)])).into();
+            port.run(Program::that_panics(parts)).expect("there is room");
+            assert!(matches!(port.receive(None), Some(Answer { ended: Ended::Lost, .. })));
+            assert!(matches!(both(&mut port), Ended::Lost));
+            coordinator.empty();
+            assert!(until_committed(|| both(&mut port)).is_some(), "{}", scheme.name());
+        });
+        let words = ["deliberately", "while it recovered: there is no space"];
+        assert_eq!(ends.owners[0].panics, words, "{}: each once", scheme.name());
+        let words = ["deliberately, when it is dropped", "coordinator 0 cannot begin: there is no space"];
+        if let Some(end) = ends.coordinator {
+            assert_eq!(end.panics, words, "{}", scheme.name());
+        }
+        assert!(ends.owners.iter().all(|end| end.owner.as_ref().is_some_and(|owner| owner.is_idle())));
+    }
+}
