@@ -210,7 +210,7 @@ impl Home {
 }
 
 /// Sees to it that a benchmark's directory is new or empty.
-pub(crate) fn empty(directory: &Path) -> Result<(), Failure> {
+fn empty(directory: &Path) -> Result<(), Failure> {
     match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
         Ok(false) => Err(Failure::Usage(format!(
             "{} is not empty: name a new or empty directory for the benchmark's database",

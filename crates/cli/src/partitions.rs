@@ -17,7 +17,7 @@ use seriatim_workload::{Entry, WORKLOADS};
 
 use crate::args::{format, is_json, number, seconds};
 use crate::machine::{self, Machine};
-use crate::{Failure, bench, simulated};
+use crate::{Failure, simulated};
 
 /// Most clients' threads.
 const THREADS_MAX: u32 = 100;
@@ -148,7 +148,7 @@ fn workload() -> [Arg; 8] {
         ),
         Arg::new("data").long("data").value_name("DIR").value_parser(value_parser!(PathBuf)).help(
             "Of a workload with declared procedures: keep partitions, and what coordinators decide, in databases in this directory, which is \
-             new or empty; what is answered is durable",
+             new, empty, or that of an earlier run of `tpcc`, with the same options; what is answered is durable",
         ),
     ]
 }
@@ -204,7 +204,7 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
     }
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let data = matches.get_one::<PathBuf>("data").cloned();
-    if let Some(directory) = &data {
+    if data.is_some() {
         if matches.get_flag("simulate-cores") {
             return Err(Failure::Usage("simulated cores have no disk: leave --data out".to_owned()));
         }
@@ -213,11 +213,10 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
                 "--scheme auto runs several times, and --data is of one run: name a scheme".to_owned(),
             ));
         }
-        bench::empty(directory)?;
     }
     let mut plan = declared::Plan::of(plan, workload, 2).map_err(Failure::Run)?;
     if let Some(data) = data {
-        plan.keep_in(data).map_err(Failure::Run)?;
+        plan.keep_in(data).map_err(Failure::Usage)?;
     }
     Ok(plan)
 }

@@ -187,3 +187,41 @@ fn the_model_recommends_by_the_papers_times_or_by_those_of_a_file() {
     assert!(refused.status.code() == Some(2) && talk.contains("it has no single_us"), "{talk}");
     std::fs::remove_file(&file).expect("it is there");
 }
+
+#[test]
+fn partitions_on_disk_go_on_in_another_run_and_others_are_refused() {
+    for (scheme, other) in [("speculation", "locking"), ("locking", "blocking")] {
+        let home = std::env::temp_dir().join(format!("seriatim-cli-partitions-{}-{scheme}", std::process::id()));
+        let data = home.to_str().expect("a name");
+        let tpcc = ["--workload", "tpcc", "--scale", "small", "--warehouses", "4", "--remote", "10"];
+        let ycsb = ["--workload", "ycsb", "--set", "records=1000"];
+        let run = |scheme, partitions, workload: &[&'static str]| {
+            [&["--data", data, "--scheme", scheme, "--partitions", partitions], workload, &SHORT].concat()
+        };
+        let goes_on = || {
+            let report = report(&run(scheme, "2", &tpcc));
+            assert_eq!((&report["consistency"], &report["failed"]), (&"passed".into(), &0.into()));
+            assert!(report["whole"]["ended_multi"].as_u64().is_some_and(|ended| ended > 0), "{report}");
+        };
+        goes_on();
+        goes_on();
+        let refused = |arguments: &[&str], words: &str| {
+            let output = partitions(arguments);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(2) && said.contains(words), "{:?}: {said}", output.status);
+        };
+        let others = "this database was divided by 2 partitions and is opened with";
+        refused(&run(scheme, "3", &tpcc), &format!("{others} 3"));
+        refused(&run(scheme, "1", &tpcc), &format!("{others} 1"));
+        refused(&run(other, "2", &tpcc), "this database was begun under");
+        refused(&run(scheme, "2", &ycsb), "is of workload \"tpcc\", not of \"ycsb\"");
+        // None of them has left anything there.
+        assert!(!home.join("partition-2").exists());
+        goes_on();
+        std::fs::remove_dir_all(&home).expect("it is there");
+        std::fs::create_dir(&home).expect("it is gone");
+        std::fs::write(home.join("letter"), "dear").expect("a file");
+        refused(&run(scheme, "2", &tpcc), "is not empty");
+        std::fs::remove_dir_all(home).expect("it is there");
+    }
+}

@@ -35,7 +35,7 @@ struct Threadful<'p> {
 
 /// Serves the clients of thread `number` until the time is over, and until all is answered.
 pub(super) fn serve(plan: &Plan, port: Port<Declared>, number: u32) -> Told {
-    let database = plan.caller.divided().database();
+    let database = plan.before.as_ref().unwrap_or(plan.caller.divided().database());
     let through = ExecutorClient::of_owners(Arc::clone(plan.caller.divided()), database.session());
     let own = (0..plan.clients).filter(|client| client % plan.transport.ports == number);
     let client = |index: u32| {

@@ -30,6 +30,9 @@ use super::{Measured, StoreCosts};
 
 pub use client::Told;
 
+/// Workloads whose conditions are of tables alone. Others count what terminals of one run were told.
+const GO_ON: [&str; 1] = ["tpcc"];
+
 /// Partitions of databases, and their procedures.
 #[derive(Debug)]
 pub struct Declared;
@@ -66,6 +69,8 @@ pub struct Plan {
     caller: Arc<Caller>,
     /// What is divided.
     loaded: Database,
+    /// What was there before, of all partitions: from it terminals see where they left off.
+    before: Option<Database>,
 }
 
 /// What a role gives back.
@@ -184,6 +189,7 @@ impl Plan {
             goes_on,
             caller,
             loaded,
+            before: None,
         })
     }
 
@@ -195,6 +201,12 @@ impl Plan {
         let (named, name) = (data.join("workload"), self.workload.name());
         let failed = |error: std::io::Error| format!("{}: {error}", data.display());
         match std::fs::read_to_string(&named) {
+            Ok(found) if found == name && !GO_ON.contains(&name) => {
+                return Err(format!(
+                    "{} is of an earlier run, and workload {name:?} does not go on: name a new directory",
+                    data.display()
+                ));
+            }
             Ok(found) if found == name => self.goes_on = true,
             Ok(found) => return Err(format!("{} is of workload {found:?}, not of {name:?}", data.display())),
             Err(_) => {
@@ -215,6 +227,7 @@ impl Plan {
         }
         let partitions = (0..self.transport.partitions).map(Role::Partition);
         let coordinators = (0..self.deployed().coordinators).map(Role::Coordinator);
+        let before = declared(&*self.workload, self.transport.partitions, self.transport.ports + 1, None)?;
         for role in partitions.chain(coordinators) {
             let divided = divided(declared(&*self.workload, self.transport.partitions, 1, self.home(role))?)?;
             let refused = |refused: seriatim_participant::Refused| refused.to_string();
@@ -224,7 +237,11 @@ impl Plan {
             let of = self.deployed();
             let above = &mut self.transport.numbers_above;
             *above = highest(&divided, role, &of).map_err(refused)?.max(*above);
+            if let Role::Partition(number) = role {
+                divided.pour(&before, number == 0).map_err(|error| error.to_string())?;
+            }
         }
+        self.before = Some(before);
         Ok(())
     }
 
