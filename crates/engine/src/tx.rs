@@ -617,7 +617,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.attempt.get()
     }
 
-    /// An abort that carries the body's own error. It is reported as [`TransactError::User`] once it is certain that what the body read
+    /// An abort that carries the body's own error. It is reported as [`TransactError::User`](crate::TransactError::User) once it is certain that what the body read
     /// held together.
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
         *self.user.borrow_mut() = Some(error.into());
