@@ -11,7 +11,8 @@
 //!
 //! (a) What a fragment changed and what takes it back are one transaction: whatever is recovered, log or checkpoint, has both or neither.
 //! (b) Votes, and what need not be taken back any more, are written in one transaction after each message, in the order of messages. So what is marked as
-//!     voted did not rest on anything that is not.
+//!     voted did not rest on anything that is not. Where the disk does not take them they wait, and nothing runs before that leaves no row: it would be
+//!     decided, and might rest on what is taken back.
 //! (c) What is not marked has not been told anybody, and is taken back when the database is opened, the latest first.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -572,6 +573,11 @@ impl OwnerBooks {
         });
         let row = self.row(transaction, alone, place, None, &Undo::default());
         self.votes.push(Undecided { voted: true, coordinator, ..row });
+    }
+
+    /// Whether there are votes that are not written yet.
+    pub(crate) fn has_votes(&self) -> bool {
+        !self.votes.is_empty()
     }
 
     /// Writes what was noted and has not been written; nothing of it is, if that fails.

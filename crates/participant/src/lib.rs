@@ -191,6 +191,10 @@ impl Participant {
         undo: bool,
     ) -> Result<(Reply, Taken), TransactError> {
         self.take_back()?;
+        // What leaves no row is decided as soon as it is in the log: what it may rest on has its marks there before.
+        if !undo && self.books.as_ref().is_some_and(OwnerBooks::has_votes) && self.divided.changes(work.procedure) {
+            self.write()?;
+        }
         let apart = is_injected(Fault::UndoApart);
         // What changes nothing, and is not taken back, leaves no trace.
         let books = self.books.as_ref().filter(|_| undo || self.divided.changes(work.procedure));
@@ -242,18 +246,17 @@ impl Participant {
         Ok(())
     }
 
-    /// Writes what is to be kept, as far as the disk lets it.
-    fn write(&mut self) {
-        if self.take_back().is_err() {
-            return;
-        }
-        let Some(books) = &mut self.books else { return };
+    /// Writes what is to be kept, if the disk lets it.
+    fn write(&mut self) -> Result<(), TransactError> {
+        self.take_back()?;
+        let Some(books) = &mut self.books else { return Ok(()) };
         match books.write(&self.divided, &mut self.session, self.at) {
             Ok(()) => {
                 request(self.divided.database(), books.newest);
                 books.waits.written(books.newest);
+                Ok(())
             }
-            Err(error) if is_of_the_disk(&error) => {}
+            Err(error) if is_of_the_disk(&error) => Err(error),
             Err(error) => self.fail(&error),
         }
     }
@@ -299,12 +302,13 @@ impl Partition for Participant {
         let Some(books) = &mut self.books else { return 0 };
         records.iter().for_each(|record| books.keep(record));
         let number = books.waits.next();
-        self.write();
+        // What the disk does not take now is written later.
+        let _ = self.write();
         number
     }
 
     fn durable(&mut self) -> u64 {
-        self.write();
+        let _ = self.write();
         let durable = durable(self.divided.database());
         self.books.as_mut().map_or(u64::MAX, |books| books.waits.reached(durable))
     }

@@ -11,7 +11,7 @@ use seriatim_base::panic_text;
 use seriatim_participant::{Caller, Deployed, Participant, Refused, Role, begin, coordinator, number_of};
 use seriatim_partition::{
     Call, ClientId, CoordinatorId, Decision, FromCoordinator, FromOwner, HoldingOwner, Options, Outcome, OwnerOutput,
-    OwnerOutputOf, PartitionId, Scheme, ToOwner, TransactionId,
+    OwnerOutputOf, OwnerRecord, Partition, PartitionId, Scheme, ToOwner, TransactionId,
 };
 
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -380,6 +380,42 @@ fn a_full_disk_refuses_calls_and_what_waits_goes_on_when_there_is_space() {
         panic!("{said:?}")
     };
     assert_eq!(in_doubt[..], [transaction(2)], "its vote was written when there was space");
+}
+
+/// What ran on top of something that was not decided has a mark that the full disk did not take. When there is space again one that runs alone has its changes in
+/// the log: so has the mark, or a restart would take back what it rests on.
+#[test]
+fn what_leaves_no_row_does_not_run_before_the_marks_of_what_it_may_rest_on() {
+    let speculation = Deployed { scheme: Scheme::Speculation, ..OF };
+    let disk = begun_as(1, speculation);
+    let mut partition = open_as(&disk, 0, 1, both(), speculation).unwrap_or_else(|refused| panic!("{refused}"));
+    let step = |partition: &Participant| partition.divided().database().step();
+    let log = |partition: &Participant| partition.divided().database().statistics().log.expect("it is on disk");
+    let (on_top, first) = (transaction(2), transaction(1));
+    let (_, _taken) = partition.execute(on_top, &fragment(2, None)).expect("there is space");
+    disk.set_capacity(disk.used_bytes() + (32 << 10));
+    let mut id = 2;
+    while log(&partition).refusal.is_none() {
+        id += 1;
+        assert!(id < 100_000, "the disk does not get full");
+        let _ = partition.execute_alone(transaction(id), &fragment(id as u32, None), true);
+        step(&partition);
+    }
+    partition.keep(vec![OwnerRecord::Executed { transaction: on_top, work: fragment(2, None), after: Some(first) }]);
+    let refused = partition.execute_alone(transaction(id + 1), &fragment(200_001, None), true);
+    assert!(matches!(refused, Err(TransactError::DiskFull { .. })), "{refused:?}");
+    disk.set_capacity(u64::MAX);
+    while log(&partition).refusal.is_some() {
+        step(&partition);
+    }
+    partition.execute_alone(transaction(id + 2), &fragment(200_002, None), true).expect("there is space");
+    partition.divided().database().flush().expect("there is space");
+    drop(partition);
+    disk.crash();
+    let again = owner_of(&disk, speculation);
+    let ids = ids(&again);
+    assert!(ids.contains(&200_002), "it is in the log");
+    assert!(ids.contains(&2), "and so is what it may rest on");
 }
 
 #[test]

@@ -199,7 +199,11 @@ impl<C: Procedure> Coordinator<C> {
                     self.partition_down(partition, out);
                 }
             }
-            ToCoordinator::PartitionLate { partition } => self.abort_over(partition, out),
+            ToCoordinator::PartitionLate { partition } => {
+                // Its word is held with what its disk does not take. Until it comes the partition counts as down.
+                self.unheard.remove(&partition);
+                self.abort_over(partition, out);
+            }
         }
         if self.unheard.is_empty() {
             let early = std::mem::take(&mut self.early);

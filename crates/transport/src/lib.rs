@@ -41,8 +41,8 @@
 //! # When a disk takes nothing
 //!
 //! A role whose outputs wait for its disk sleeps meanwhile, and looks whether they may leave. If none has for [`Options::hold_max`] it is late, and says so: calls
-//! that wait for it are answered [`Ended::Lost`], transactions over a late partition that are not decided abort (`Unavailable`), and new calls of it are refused at once
-//! (`Unavailable`; `Lost`, if it is a coordinator). It lives, and when the disk takes what it holds it goes on.
+//! that wait for it are answered [`Ended::Lost`], transactions over a late partition that are not decided abort (`Unavailable`), and new calls of it alone are refused
+//! at once (`Unavailable`; `Lost`, if it is a coordinator). New calls over several partitions wait as long again. It lives, and when the disk takes what it holds it goes on.
 //! At the end nobody waits for who is late: what it has not said, its next life says.
 //!
 //! A client that goes away, in a panic or not, leaves calls that end without it; under `locking`, where it coordinates them itself, they are aborted.

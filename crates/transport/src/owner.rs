@@ -223,7 +223,9 @@ impl<A: Application> Lives<A> {
         match begun {
             Ok(owner) => self.live(owner),
             Err(panic) => {
-                self.die(&*panic, Next::None);
+                // One that may keep its state begins when its disk lets it.
+                self.keeps = self.role.coordinators_keep;
+                self.die(&*panic, Next::Later);
                 self.flush();
             }
         }

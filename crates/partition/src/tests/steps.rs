@@ -449,6 +449,30 @@ fn a_restarted_coordinator_waits_for_word_of_each_partition() {
     assert_eq!(sent(5, Some((P, 4)), None), (0, 1), "its word is late");
 }
 
+/// The word of one that is late is held behind what its disk does not take: the others are not kept waiting for it.
+#[test]
+fn a_restarted_coordinator_does_not_wait_for_a_partition_that_is_late() {
+    let q = PartitionId(1);
+    let mut k = Coordinator::<Program>::recover(K, 1, [], [P, q], &mut Vec::new());
+    let mut out = Vec::new();
+    let call = |number, parts: &[PartitionId]| {
+        let procedure = Program::new(Kind::Simple(parts.iter().map(|&part| (part, add(1))).collect()));
+        ToCoordinator::Call { transaction: id(number), procedure }
+    };
+    k.handle(call(1, &[q]), &mut out);
+    k.handle(call(2, &[P, q]), &mut out);
+    k.handle(ToCoordinator::Owner(FromOwner::Alive { partition: q, life: 0 }), &mut out);
+    assert_eq!(out.len(), 0, "nothing is known of the other");
+    k.handle(ToCoordinator::PartitionLate { partition: P }, &mut out);
+    assert!(matches!(&out[0], CoordinatorOutput::Send { to, .. } if *to == q), "{out:?}");
+    let unavailable = |output: &CoordinatorOutputOf<Program>| matches!(output, CoordinatorOutput::Reply { transaction, outcome: Outcome::Unavailable(P) } if *transaction == id(2));
+    assert!(out.iter().any(unavailable), "{out:?}");
+    out.clear();
+    k.handle(ToCoordinator::Owner(FromOwner::Alive { partition: P, life: 0 }), &mut out);
+    k.handle(call(3, &[P]), &mut out);
+    assert!(matches!(&out[..], [CoordinatorOutput::Send { to: P, .. }]), "{out:?}");
+}
+
 /// What has not voted is undone when its coordinator is down, and what is behind it goes on; what has voted waits.
 #[test]
 fn of_a_coordinator_that_is_down_only_what_has_voted_stays() {
