@@ -88,6 +88,14 @@ pub(crate) struct MeasuredPoint {
     pub(crate) runs: Vec<Run>,
 }
 
+impl MeasuredPoint {
+    /// Whether this is the same point of the figure.
+    pub(crate) fn is_at(&self, other: &MeasuredPoint) -> bool {
+        let place = |point: &MeasuredPoint| (point.cores, point.threads, point.x.to_bits());
+        place(self) == place(other) && self.part == other.part && self.series == other.series
+    }
+}
+
 /// A figure's file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {

@@ -1,7 +1,7 @@
 //! Measures figures and writes their files.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -171,6 +171,7 @@ struct Drawing {
 }
 
 /// One run of a point.
+#[derive(Clone)]
 struct Asked {
     /// Which point of the figure.
     at: usize,
@@ -224,19 +225,28 @@ impl Work<'_> {
         draw(&self.home, figure, &drawing.measured)
     }
 
-    /// Answers runs on cores that nothing is measured on now by what the figure's file has, whichever program measured it.
+    /// Answers runs on cores that nothing is measured on now by what the figure's file has of their points, whichever program measured it, for however long and
+    /// however often.
     fn leave(&mut self, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) {
         let before = self.home.measured(&drawing.file).filter(|before| before.size == drawing.measured.size);
         let (origins, points) = before.map(|before| (before.origins, before.points)).unwrap_or_default();
         drawing.measured.origins.extend(origins.into_iter().filter(|(kind, _)| *kind == cores));
-        let kept = points.into_iter().filter(|point| point.cores == cores).flat_map(|point| point.runs);
-        let kept: HashMap<String, Answer> = kept.map(|run| (run.command, run.answer)).collect();
+        let done = self.done + runs.len();
         for run in runs {
-            let answer = kept.get(&run.command).cloned();
-            self.summary.reused += usize::from(matches!(answer, Some(Answer::Report(_))));
-            let left = || Answer::NotHere("left to another run (--cores)".to_owned());
-            self.note(drawing, &run, answer.unwrap_or_else(left));
+            let point = &drawing.measured.points[run.at];
+            match points.iter().find(|before| before.is_at(point) && !before.runs.is_empty()) {
+                Some(before) if point.runs.is_empty() => {
+                    for Run { command, answer } in before.runs.clone() {
+                        self.summary.reused += usize::from(matches!(answer, Answer::Report(_)));
+                        self.note(drawing, &Asked { command, ..run.clone() }, answer);
+                    }
+                }
+                // Its first run had all that is kept of it.
+                Some(_) => {}
+                None => self.note(drawing, &run, Answer::NotHere("left to another run (--cores)".to_owned())),
+            }
         }
+        self.done = done;
     }
 
     /// Answers runs on one kind of cores: by what is known, or else by asking.

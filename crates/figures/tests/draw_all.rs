@@ -292,11 +292,14 @@ fn one_kind_of_cores_is_measured_after_the_other() {
 #[test]
 fn one_kind_of_cores_is_measured_again_by_another_program_and_the_other_stays() {
     let home = Home::new("two");
-    let on = |cores, program, rate| {
-        drawn_on(cores, &home, &["htcc/14"], program, &large(), |_| report(rate));
+    // Threads ran for another time than is usual, and once.
+    let short = Setting { seconds: Some(0.2), rounds: Some(1), ..large() };
+    let on_for = |setting: &Setting, cores, program, rate| {
+        drawn_on(cores, &home, &["htcc/14"], program, setting, |_| report(rate));
         home.text("htcc.md")
     };
-    let page = on(None, "old", 1000.0);
+    let on = |cores, program, rate| on_for(&large(), cores, program, rate);
+    let page = on_for(&short, None, "old", 1000.0);
     assert!(page.contains("Measured by revision r1 (program old)") && !page.contains("program new"), "{page}");
     let (page, file) = (on(Some(Cores::Simulated), "new", 2000.0), home.json("htcc-14.json"));
     assert!(page.contains("Of threads of this machine: measured by revision r1 (program old)"), "{page}");
