@@ -211,11 +211,11 @@ pub fn explore(
     seed: u64,
     mut explored: impl FnMut(&Setting, Explored),
 ) -> Result<(), String> {
+    let all = rounds() > 1 || interleavings(&lengths(spec)).len() < MANY;
     for (at, setting) in settings.iter().enumerate() {
         let is_alike = |other: &&Setting| other.protocol == setting.protocol;
         let before = settings[..at].iter().filter(is_alike).count() as u64;
         let alike = settings.iter().filter(is_alike).count() as u64;
-        let all = rounds() > 1 || interleavings(&lengths(spec)).len() < MANY;
         let its_own = |number: usize, schedule: &[usize]| {
             all || is_serial(schedule) || Rng::from_seed(seed ^ number as u64).below(alike) == before
         };

@@ -8,7 +8,6 @@ use crate::error::{Abort, AbortKind, Conflict, Shared, TransactError};
 
 use super::TxCore;
 
-/// What an abort stands for.
 impl<W: Worker + ?Sized> TxCore<W> {
     /// A text found no place: in memory, or in the log.
     #[cold]

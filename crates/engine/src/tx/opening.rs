@@ -49,7 +49,6 @@ impl TxCore {
     }
 }
 
-/// Opening and ending, for sessions.
 impl<W: Worker + ?Sized> TxCore<W> {
     /// A worker of the pool, through the gate. One that is compiled for its protocol takes it from behind `dyn`.
     #[inline(always)]
