@@ -239,7 +239,10 @@ fn canary_an_answer_that_does_not_wait_for_the_log_is_noticed() {
     for setting in settings(&["dbx-tc"]) {
         let event = Event::DiskFails(Durability::Group);
         let found = befall(&setting, &world, event, ExecutionMode::Whole, seed).expect_err("it is noticed");
-        assert!(found.contains("is there in part, or not at all"), "{found}");
+        // A checkpoint may have taken note of what was acknowledged: then recovery misses it.
+        let is_noticed =
+            ["is there in part, or not at all", "batches are missing"].iter().any(|said| found.contains(said));
+        assert!(is_noticed, "{found}");
     }
 }
 
