@@ -445,21 +445,22 @@ impl Runner {
 
     /// Ends an attempt that failed validation.
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<Option<Duration>, TransactError> {
-        let last = self.tx.conflict(cause);
-        self.tx.roll_back(Some(cause));
-        match cause.reason {
-            Reason::OutOfMemory => return Err(self.tx.no_room()),
-            Reason::TooOld => return Err(TransactError::TooOld),
-            Reason::Cancelled => return Err(TransactError::Cancelled),
-            Reason::ForeignHandle => return Err(TransactError::ForeignHandle),
-            Reason::LogStopped => return Err(self.tx.log_refused()),
-            Reason::OtherPartition | Reason::NoPartition => return Err(TransactError::partition(last)),
-            reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),
-            _ => {}
-        }
         let policy = self.tx.inner().options.retry;
-        if *attempts >= policy.attempts_max {
-            return Err(TransactError::Conflict { last, attempts: *attempts });
+        let is_last = *attempts >= policy.attempts_max || !cause.reason.is_conflict();
+        // This puts table and key into words, which not every attempt should pay for.
+        let last = is_last.then(|| self.tx.conflict(cause));
+        self.tx.roll_back(Some(cause));
+        if let Some(last) = last {
+            return Err(match cause.reason {
+                Reason::OutOfMemory => self.tx.no_room(),
+                Reason::TooOld => TransactError::TooOld,
+                Reason::Cancelled => TransactError::Cancelled,
+                Reason::ForeignHandle => TransactError::ForeignHandle,
+                Reason::LogStopped => self.tx.log_refused(),
+                Reason::OtherPartition | Reason::NoPartition => TransactError::partition(last),
+                reason if !reason.is_conflict() => TransactError::Unsupported(cause),
+                _ => TransactError::Conflict { last, attempts: *attempts },
+            });
         }
         *attempts += 1;
         self.retries += 1;

@@ -9,9 +9,8 @@
 //!    are deleted and the columns used are changed only by what is not of the set, and who adds found room.
 //! 5. Where 2 did not hold: shut the window, close all windows, and publish everything at once, as dbx does.
 //!
-//! Where nobody else adds meanwhile steps cost more than they save. So a worker that has found no sum changed under it in its last procedures
-//! looks as in 2 without a window, and publishes everything at once, as dbx does. It may be refuted where a chain could not; then chains
-//! follow.
+//! Steps cost more than they save while what is added can be merged into the newest sums in one region, as dbx does. So a worker looks
+//! as in 2 without a window, and publishes everything at once. It may be refuted where a chain could not; then chains follow for a while.
 
 use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, Tid, abort_on_unwind};
@@ -206,15 +205,16 @@ impl State {
         if late.period == 0 {
             return self.commit_chain(attempt, redo);
         }
-        let are_changed = late.are_changed();
-        if late.left == 0 && !are_changed && late.can_be_late(attempt) {
+        // A sum that has changed is merged into the newest row where notes were taken; without them the attempt would be refuted.
+        let may_pass = attempt.bases.are_noted() || !late.are_changed();
+        if late.left == 0 && may_pass && late.can_be_late(attempt) {
             let decided = numbered.commit(attempt, &mut AddsTo { notes: &late.notes, redo });
             if decided.is_err() && late.are_changed() {
                 late.left = late.period;
             }
             return decided;
         }
-        late.left = if are_changed { late.period } else { late.left.saturating_sub(1) };
+        late.left = late.left.saturating_sub(1);
         self.commit_chain(attempt, redo)
     }
 

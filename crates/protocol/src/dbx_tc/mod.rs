@@ -73,7 +73,7 @@ pub const LATE_PERIOD: Knob = Knob {
     default: 64,
     min: 0,
     max: 1_000_000,
-    about: "for how many procedures sums are published after the rest once one had changed while it was being added to; else with the rest",
+    about: "for how many procedures sums are published after the rest once a commit was refuted in which one had changed; else with the rest",
     source: "ours: where nobody else adds, a region for each sum costs more than it saves (docs/decisions/0022)",
 };
 
@@ -96,7 +96,7 @@ const OPTIONS: [Knob; 9] = {
 impl Protocol for DbxTc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx-tc",
-        summary: "as dbx; sums that procedures only add to are published after the rest while others add to them, snapshots made every 20 ms while readers want them",
+        summary: "as dbx; sums that procedures only add to are published after the rest while commits with them are refuted, snapshots made every 20 ms while readers want them",
         source: "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {

@@ -747,34 +747,58 @@ fn an_offer_is_taken_by_those_who_come_while_it_stands() {
     }
 }
 
+/// What another procedure does while one runs.
+#[derive(Clone, Copy, PartialEq)]
+enum Other {
+    Nothing,
+    Adds,
+    /// Adds, and is in conflict with the rest.
+    Touches,
+}
+
 /// The TIDs say whether a sum was published with the rest.
 #[test]
-fn sums_are_published_late_for_a_while_after_others_were_found_to_add_to_them() {
+fn sums_are_published_late_for_a_while_after_they_could_not_be_merged() {
     const PERIOD: u64 = 3;
     for bench in benches_with(&[0, 0], [("snapshot_wanted_min", 0), ("late_period", PERIOD)]) {
         let (mut sum, mut worker) = (0, procedure(&bench));
-        let mut is_late = |meets: bool| {
+        // `None`: it was refuted.
+        let mut is_late = |meets: Other| {
             worker.abort();
             worker.begin(Mode::ReadWrite, Priority::NONE);
             worker.pieces().expect("it has them").follow();
             add(&bench, &mut worker, 1, 5);
-            touch(&bench, &mut worker, 0);
-            if meets {
+            bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+            if meets != Other::Nothing {
                 let mut other = procedure(&bench);
                 add(&bench, &mut other, 1, 100);
+                if meets == Other::Touches {
+                    bench.change(&mut other, 0, |value| value + 1).expect("nobody is about");
+                }
                 commit(&mut other);
+                sum += 100;
             }
-            let tids = commit(&mut worker);
-            worker.begin(Mode::ReadWrite, Priority::NONE);
-            sum += 5 + 100 * i64::from(meets);
+            let mut written = Written::default();
+            let is_late = worker.commit(&mut written).ok().map(|_| {
+                sum += 5;
+                worker.begin(Mode::ReadWrite, Priority::NONE);
+                written.0[0].1 != written.0[1].1
+            });
             assert_eq!(bench.state(&[1]), [sum]);
-            tids[0] != tids[1]
+            is_late
         };
-        assert!(!is_late(false) && is_late(true));
-        for _ in 0..PERIOD {
-            assert!(is_late(false));
+        assert_eq!(is_late(Other::Nothing), Some(false));
+        // Without notes it would be refuted.
+        assert_eq!(is_late(Other::Adds), Some(true));
+        assert_eq!(is_late(Other::Nothing), Some(false));
+        assert_eq!(is_late(Other::Touches), None, "a chain's first piece");
+        // From now on it takes notes.
+        assert_eq!(is_late(Other::Adds), Some(false), "it was merged");
+        assert_eq!(is_late(Other::Touches), None);
+        for other in [Other::Nothing, Other::Adds, Other::Nothing] {
+            assert_eq!(is_late(other), Some(true));
         }
-        assert!(!is_late(false) && is_late(true));
+        assert_eq!(is_late(Other::Adds), Some(false));
     }
 }
 
