@@ -354,6 +354,7 @@ impl Report<'_> {
                 "flushes": log.flushes, "flush_seconds": log.flush_time.as_secs_f64(),
                 "flush_us_mean": mean_flush_us(log), "flush_us_max": log.flush_time_max.as_secs_f64() * 1e6,
                 "lag_epochs": { "mean": lag.mean(), "max": lag.most }, "checkpoints": log.checkpoints,
+                "durable_epoch": log.durable_epoch, "durable_snapshot": log.durable_snapshot,
             })
         })
     }

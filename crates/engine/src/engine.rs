@@ -27,7 +27,7 @@ use crate::runtime::DynHandle;
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
-use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
+use crate::{Advance, LogStatistics, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
 #[derive(Clone)]
@@ -120,9 +120,10 @@ pub(crate) struct Tables {
 }
 
 impl Engine {
-    pub(crate) fn start(options: Settings, environment: Environment) -> Result<Engine, OpenError> {
+    pub(crate) fn start(mut options: Settings, environment: Environment) -> Result<Engine, OpenError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let protocol = protocol::open(&options, &environment)?;
+        options.settle_epoch_interval(environment.epochs.snapshots())?;
         if options.queue.is_some() && !protocol.info().capabilities.detach {
             return Err(OpenError::NotHeld { protocol: protocol.info().name });
         }
@@ -156,11 +157,10 @@ impl Engine {
             None
         } else {
             let (time, mut last) = (Arc::clone(&clock), Instant::now());
-            let most = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
-            let (epochs, htm, memory) =
-                (Arc::clone(&environment.epochs), environment.htm.clone(), environment.memory.clone());
+            let interval = options.epoch_interval();
+            let most = interval.saturating_mul(TICK_INTERVALS_MAX);
+            let (environment, epochs) = (environment.clone(), Arc::clone(&environment.epochs));
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
-            let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
             let undurable_deletions = Arc::clone(&environment.undurable_deletions);
             let regulation = regulation.clone();
@@ -170,7 +170,7 @@ impl Engine {
                 time.advance(now.since(last).min(most));
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
-                memory.advance_horizon(epochs.advance(&htm));
+                environment.end_epoch();
                 if let Some(regulation) = &regulation {
                     regulate(regulation, &idle, now);
                 }
@@ -179,6 +179,7 @@ impl Engine {
                     if durability::is_at_limit(epochs.current()) {
                         durability::stop_at_limit(log);
                     }
+                    durability::record_snapshots(log, &epochs);
                     log.wake();
                 }
                 ticks = ticks.wrapping_add(1);
@@ -189,12 +190,14 @@ impl Engine {
                     }
                 }
             };
-            let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, tick);
+            let ticker = Periodic::spawn("seriatim-epoch", interval, tick);
             Some(ticker.map_err(OpenError::Thread)?)
         };
         // What was restored is in the first that anybody takes.
         environment.advance_snapshot();
-        let interval = environment.epochs.snapshots().eventual().map(Eventual::interval);
+        // Where they end epochs, the ticker makes them.
+        let snapshots = environment.epochs.snapshots();
+        let interval = snapshots.eventual().filter(|_| !snapshots.end_epochs()).map(Eventual::interval);
         let snapshots = match interval.filter(|_| !options.step_helpers) {
             None => None,
             Some(interval) => {
@@ -203,7 +206,7 @@ impl Engine {
                 Some(maker.map_err(OpenError::Thread)?)
             }
         };
-        let resolution = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
+        let resolution = options.epoch_interval().saturating_mul(TICK_INTERVALS_MAX);
         let returner = match options.step_helpers {
             true => None,
             false => {
@@ -249,7 +252,8 @@ impl Engine {
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
         if let Some(recovery) = recovery {
             let duration = began.elapsed();
-            database.inner.recovery.get_or_init(|| Recovery { indexed_rows, duration, ..recovery });
+            let durable_snapshot = database.inner.durable_snapshot(recovery.durable_epoch);
+            database.inner.recovery.get_or_init(|| Recovery { indexed_rows, duration, durable_snapshot, ..recovery });
         }
         Ok(database)
     }
@@ -560,7 +564,10 @@ impl Engine {
             memory_limit: self.inner.memory_limit,
             tables: sets.iter().map(|set| self.inner.table_statistics(set)).collect(),
             hot_tables_missing: self.inner.options.hot_tables.iter().filter(is_missing).cloned().collect(),
-            log: self.inner.persistence.as_ref().map(Persistence::statistics),
+            log: self.inner.persistence.as_ref().map(|persistence| {
+                let log = persistence.statistics();
+                LogStatistics { durable_snapshot: self.inner.durable_snapshot(log.durable_epoch), ..log }
+            }),
             queue: self.inner.queue.as_ref().map(Queue::statistics),
             snapshot_ages: self.inner.environment.epochs.snapshots().eventual().map(|_| SnapshotAges::default()),
             partitions: self.inner.protocol.partitions().map_or(0, |(partitions, _)| partitions.count()),
@@ -587,7 +594,7 @@ impl Engine {
     /// Does what helper threads do, once.
     pub fn step(&self) {
         let environment = &self.inner.environment;
-        self.inner.clock.advance(self.inner.options.epoch_interval);
+        self.inner.clock.advance(self.inner.options.epoch_interval());
         environment.advance_epoch();
         if let Some(regulation) = &self.inner.regulation {
             regulate(regulation, &self.inner.pool, Instant::now());
@@ -680,6 +687,11 @@ impl Inner {
     /// Held while helpers walk over tables: one set of workers is set aside for them.
     pub(crate) fn helping(&self) -> MutexGuard<'_, ()> {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the snapshot that is durable when this epoch is, where durability is by snapshot.
+    fn durable_snapshot(&self, durable_epoch: u64) -> Option<u64> {
+        self.environment.epochs.snapshots().end_epochs().then_some(durable_epoch)
     }
 
     /// The tables.

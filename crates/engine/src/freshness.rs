@@ -9,9 +9,10 @@
 //!   snapshot is what its session saw; what it was told, and what there was when it was opened, has no place: that is all that has ended.
 
 use std::cell::Cell;
+use std::num::NonZeroU64;
 
 use seriatim_base::Epoch;
-use seriatim_txn::{Freshness, Mode};
+use seriatim_txn::{Freshness, Mode, TakenSnapshot};
 
 use crate::engine::Inner;
 
@@ -25,6 +26,10 @@ pub(crate) struct SessionFreshness {
     told: Cell<u64>,
     /// Always all that has committed: a chain of pieces that is not whole may be older than the snapshot.
     present: bool,
+    /// Whether durability is by snapshot.
+    durable: bool,
+    /// The number of the last that was taken, if it is.
+    taken: Cell<Option<NonZeroU64>>,
 }
 
 /// What is counted: see the module comment.
@@ -49,7 +54,26 @@ impl SessionFreshness {
             Freshness::Eventual => (Measure::Epochs, epochs.current().0, NONE),
             Freshness::Past => (Measure::Places, NONE, ALL),
         };
-        Some(SessionFreshness { measure, own: Cell::new(own), told: Cell::new(told), present: inner.gate.is_some() })
+        let (own, told, taken) = (Cell::new(own), Cell::new(told), Cell::default());
+        let (present, durable) = (inner.gate.is_some(), epochs.snapshots().end_epochs());
+        Some(SessionFreshness { measure, own, told, present, durable, taken })
+    }
+
+    #[inline]
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// A snapshot has been taken.
+    pub(crate) fn took(&self, snapshot: Option<TakenSnapshot>) {
+        // Its number is the epoch that it ended.
+        self.taken.set(snapshot.filter(|_| self.durable).and_then(|taken| NonZeroU64::new(taken.whole.0)));
+    }
+
+    /// The number of the snapshot that was taken last, where durability is by snapshot.
+    #[inline]
+    pub(crate) fn taken(&self) -> Option<NonZeroU64> {
+        self.taken.get()
     }
 
     #[inline]

@@ -195,11 +195,26 @@ pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Resul
         let what = format!("option {HOT_FAILURES_KEPT} is at most {HOT_FAILURES}, which is {most}, not {value}");
         return Err(OpenError::Invalid(what));
     }
+    if knob(DURABLE_SNAPSHOTS).is_some_and(|durable| options.get(durable) > 0)
+        && let Some(given) = knob(SNAPSHOT_INTERVAL).and_then(|interval| options.given(interval))
+    {
+        let otherwise = settings.epoch_interval.filter(|&interval| interval != Duration::from_millis(given));
+        if let (0, _) | (_, Some(_)) = (given, otherwise) {
+            let said = otherwise.map_or(String::new(), |interval| format!(", and epochs every {interval:?}"));
+            return Err(OpenError::Invalid(format!(
+                "with option {DURABLE_SNAPSHOTS} each snapshot ends an epoch: {SNAPSHOT_INTERVAL} is above 0, and the epoch interval the same or left out; here it is {given} ms{said}"
+            )));
+        }
+    }
     match without_validation {
         true => options.without_validation(info).map_err(OpenError::Option),
         false => Ok(options),
     }
 }
+
+/// The options of protocols whose snapshots may be durable.
+const DURABLE_SNAPSHOTS: &str = "durable_snapshots";
+const SNAPSHOT_INTERVAL: &str = "snapshot_interval_ms";
 
 /// The option that says which rows are hot, of protocols that tell them apart.
 const HOT: &str = "hot";

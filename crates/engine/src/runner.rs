@@ -1,6 +1,7 @@
 //! The retry loop: where transactions are run, one at a time, by bodies on encoded keys.
 
 use std::any::Any;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,12 +54,21 @@ pub struct Receipt {
     pub tid: Tid,
     /// Which opening of which database it is of.
     pub(crate) database: u64,
+    pub(crate) snapshot: Option<NonZeroU64>,
 }
 
 impl Receipt {
     /// The epoch with which the transaction, or what it read, becomes durable: `Database::is_durable`.
     pub fn epoch(&self) -> Epoch {
         self.tid.epoch()
+    }
+
+    /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of a snapshot: of a read-only transaction the one that it read,
+    /// else the first that has the transaction and what it read. A recovery has the transaction if its snapshot
+    /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below that one. `None` elsewhere, and of a read-write transaction that
+    /// saw nothing.
+    pub fn snapshot(&self) -> Option<u64> {
+        self.snapshot.map(NonZeroU64::get)
     }
 }
 
@@ -76,7 +86,7 @@ pub struct Committed<R> {
 impl<R> Committed<R> {
     /// What was committed in partitions with databases of their own. Its receipt is of none that is open here, and opens nothing.
     pub fn elsewhere(value: R) -> Committed<R> {
-        Committed { value, receipt: Receipt { tid: Tid::ZERO, database: u64::MAX }, attempts: 1 }
+        Committed { value, receipt: Receipt { tid: Tid::ZERO, database: u64::MAX, snapshot: None }, attempts: 1 }
     }
 
     /// The body's value.

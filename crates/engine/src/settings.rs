@@ -12,7 +12,7 @@ use seriatim_batch::Placement;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_redo::checkpoint::is_reserved;
-use seriatim_txn::{Environment, PartitionFunction, Partitions, Priority, ProtocolInfo};
+use seriatim_txn::{Environment, Eventual, PartitionFunction, Partitions, Priority, ProtocolInfo, Snapshots};
 
 use crate::durability::Listener;
 use crate::procedure::ExecutionMode;
@@ -53,8 +53,8 @@ pub struct Settings {
     pub retry: RetryPolicy,
     /// How long an attempt may be open.
     pub transaction_age_max: Duration,
-    /// How often the epoch advances.
-    pub epoch_interval: Duration,
+    /// How often the epoch advances, if that was said.
+    pub epoch_interval: Option<Duration>,
     /// No helper threads.
     pub step_helpers: bool,
     /// In place of as many as there are processors.
@@ -118,6 +118,9 @@ impl fmt::Debug for PartitionBy {
 
 /// Percent of the memory there is that rows may take, if nothing else is said.
 const MEMORY_PERCENT: u64 = 80;
+
+/// How often the epoch advances, unless something else is said.
+const EPOCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Most threads that recover, take a checkpoint, or make or check indexes.
 const HELPERS_MAX: usize = 8;
@@ -240,7 +243,7 @@ impl Default for Settings {
             retry: RetryPolicy::default(),
             regulate_pauses: None,
             transaction_age_max: Duration::from_secs(60),
-            epoch_interval: Duration::from_millis(10),
+            epoch_interval: None,
             step_helpers: false,
             helper_threads: None,
             operations_max: 1 << 16,
@@ -327,6 +330,28 @@ impl Settings {
         }
     }
 
+    /// How often the epoch advances.
+    pub(crate) fn epoch_interval(&self) -> Duration {
+        self.epoch_interval.unwrap_or(EPOCH_INTERVAL)
+    }
+
+    /// Unless it was said how often the epoch advances, it does so with each snapshot, where each ends one.
+    ///
+    /// # Errors
+    /// No such interval.
+    pub(crate) fn settle_epoch_interval(&mut self, snapshots: &Snapshots) -> Result<(), OpenError> {
+        let of_snapshots = snapshots.eventual().filter(|_| snapshots.end_epochs()).map(Eventual::interval);
+        self.epoch_interval = self.epoch_interval.or(of_snapshots);
+        let interval = self.epoch_interval();
+        match interval.is_zero() || self.transaction_age_max < interval {
+            true => {
+                let what = "the epoch interval must be above zero and at most the transaction age";
+                Err(OpenError::Invalid(what.to_owned()))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Opens a database with these options.
     ///
     /// # Errors
@@ -340,9 +365,6 @@ impl Settings {
         }
         if self.retry.attempts_max == 0 || self.operations_max == 0 {
             return invalid("attempts_max and operations_max must be at least 1");
-        }
-        if self.epoch_interval.is_zero() || self.transaction_age_max < self.epoch_interval {
-            return invalid("the epoch interval must be above zero and at most the transaction age");
         }
         if self.queue.is_some_and(|queue| queue.batch_max == 0) {
             return invalid("a batch of decisions has at least 1");

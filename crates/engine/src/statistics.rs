@@ -131,6 +131,9 @@ pub struct LogStatistics {
     pub epoch: u64,
     /// The newest epoch that a power cut does not take back.
     pub durable_epoch: u64,
+    /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of the newest snapshot that a power cut does not take
+    /// back.
+    pub durable_snapshot: Option<u64>,
     /// Why commits are refused now, if they are: the log has stopped, or its disk is full.
     pub refusal: Option<String>,
     /// Whether the log has stopped for good: `durable_epoch` stays what it is, and snapshots show it.

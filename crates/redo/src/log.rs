@@ -241,6 +241,14 @@ impl Log {
         fence(Ordering::SeqCst);
     }
 
+    /// Has the loggers record `epoch`, unless they have logged, or were to record, one of the `most` before it: so that epochs that pass while
+    /// nothing is logged are not far above what a recovery finds.
+    pub fn record_now_and_then(&self, epoch: Epoch, most: u64) {
+        if epoch.0 >= self.shared.newest_logged().0 + most {
+            self.record(epoch);
+        }
+    }
+
     /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one
     /// being written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
     ///

@@ -223,9 +223,10 @@ impl Builder {
         self
     }
 
-    /// How often the epoch advances. Default 10 ms.
+    /// How often the epoch advances. Default 10 ms; where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), how often a snapshot is
+    /// made, as each ends an epoch: then it may not be said otherwise by `snapshot_interval_ms`.
     pub fn epoch_interval(mut self, interval: Duration) -> Builder {
-        self.settings.epoch_interval = interval;
+        self.settings.epoch_interval = Some(interval);
         self
     }
 

@@ -25,6 +25,7 @@ use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, available_protoc
 use crate::said;
 
 mod calls;
+mod snapshots;
 
 /// What is moved about.
 #[derive(Table, Clone, Debug)]
@@ -75,11 +76,13 @@ pub enum Load {
     Transfers,
     /// Procedures that are cut, under one protocol that publishes them in pieces and one that does not, in every mode.
     Calls,
+    /// Transfers beside a reader, where durability is by snapshot, in every mode.
+    Snapshots,
 }
 
 impl Load {
     /// Every load.
-    pub const ALL: [Load; 2] = [Load::Transfers, Load::Calls];
+    pub const ALL: [Load; 3] = [Load::Transfers, Load::Calls, Load::Snapshots];
 
     /// By [`std::fmt::Debug`].
     fn named(name: &str) -> Option<Load> {
@@ -90,13 +93,14 @@ impl Load {
         match self {
             Load::Transfers => available_protocols().iter().map(|protocol| protocol.name).collect(),
             Load::Calls => vec!["dbx-tc", "silo"],
+            Load::Snapshots => vec!["dbx-tc"],
         }
     }
 
     fn modes(self) -> &'static [Durability] {
         match self {
             Load::Transfers => &[Durability::Group, Durability::Sync],
-            Load::Calls => &[Durability::Group, Durability::Sync, Durability::Async],
+            Load::Calls | Load::Snapshots => &[Durability::Group, Durability::Sync, Durability::Async],
         }
     }
 
@@ -112,6 +116,7 @@ impl Load {
                 calls::prepare(directory, protocol)?;
                 Box::<calls::Calls>::default()
             }
+            Load::Snapshots => Box::<snapshots::Snapshots>::default(),
         })
     }
 }
@@ -144,6 +149,11 @@ trait Oracle {
     /// # Errors
     /// What is not as it must be.
     fn verify(&mut self, directory: &Path, protocol: &str) -> Result<u64, String>;
+
+    /// How often what was there was a snapshot that a reader had told of.
+    fn matched(&self) -> u64 {
+        0
+    }
 }
 
 /// How long a child may take until a first transaction is acknowledged to it: much longer than it does where nothing is wrong.
@@ -161,6 +171,8 @@ pub struct Tally {
     pub acknowledged: u64,
     /// Transactions that were there.
     pub recovered: u64,
+    /// Recoveries of a snapshot that a reader had told of.
+    pub snapshots: u64,
 }
 
 /// Kills `cycles` children of `program`, which calls [`child`] with what it is given, and answers what was done in each setting.
@@ -208,6 +220,7 @@ pub fn run(
             done += 1;
             progress(done);
         }
+        totals.entry(what.clone()).or_default().snapshots += oracle.matched();
         remove(&directory);
     }
     Ok(totals)
@@ -397,6 +410,10 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
         });
     }
     let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);
+    let (builder, readers) = match load {
+        Load::Snapshots => (snapshots::configure(builder), 1),
+        _ => (builder, 0),
+    };
     let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(said)?;
     let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(said)?;
     let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(said)?;
@@ -409,6 +426,9 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
     };
     db.session().transact(load).map_err(said)?;
     let work = |thread: u32| -> Result<(), String> {
+        if thread == THREADS {
+            return snapshots::read(&db, tell, stops);
+        }
         let mut rng = Rng::from_seed(seed ^ u64::from(thread));
         let mut session = db.session();
         let last = session.snapshot(|tx| {
@@ -439,12 +459,15 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
             if mode == Durability::Sync || outstanding.len() > OUTSTANDING {
                 let Some((number, pending)) = outstanding.pop_front() else { continue };
                 pending.wait().map_err(said)?;
-                tell(thread, number);
+                // What is acknowledged at once may be lost.
+                if mode != Durability::Async {
+                    tell(thread, number);
+                }
             }
         }
         Ok(())
     };
-    work_until_killed(&db, THREADS, &stop, &work)
+    work_until_killed(&db, THREADS + readers, &stop, &work)
 }
 
 /// Has threads work, and takes checkpoints meanwhile.

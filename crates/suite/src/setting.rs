@@ -30,6 +30,8 @@ pub struct Setting {
     /// Whether the protocol does what it does for others only while they want it: makes snapshots for readers, and publishes sums late. It
     /// always does, if not.
     pub adapts: bool,
+    /// Whether durability is by snapshot: each ends an epoch.
+    pub durable_snapshots: bool,
 }
 
 /// Seeds the next order of a batch that is shuffled. [`matrix_of_threads`] sets it.
@@ -46,6 +48,9 @@ const WAIT_MAX: &str = "wait_max_us";
 
 /// The option of protocols that make snapshots every so often ([`Freshness::Eventual`]).
 const SNAPSHOTS: &str = "snapshot_interval_ms";
+
+/// Their option that has each snapshot end an epoch.
+const DURABLE_SNAPSHOTS: &str = "durable_snapshots";
 
 /// Their options that say how much others have to want something, with values by which it comes and goes within a second.
 const ADAPTS: [(&str, u64); 2] = [("snapshot_wanted_min", 2), ("late_period", 2)];
@@ -71,6 +76,7 @@ impl Setting {
             hot: false,
             snapshots: 1,
             adapts: false,
+            durable_snapshots: false,
         }
     }
 
@@ -108,6 +114,11 @@ impl Setting {
     /// The same with snapshots that are made when they are taken, if the protocol makes them every so often.
     pub fn with_snapshots_of_the_present(&self) -> Option<Setting> {
         self.makes_snapshots().then(|| Setting { snapshots: 0, ..self.clone() })
+    }
+
+    /// The same with durability by snapshot, if the protocol has that.
+    pub fn with_durable_snapshots(&self) -> Option<Setting> {
+        self.has_option(DURABLE_SNAPSHOTS).then(|| Setting { durable_snapshots: true, ..self.clone() })
     }
 
     /// The same with snapshots that are made, and sums that are published late, now and then, if the protocol does either.
@@ -151,7 +162,12 @@ impl Setting {
         };
         let builder = hot.iter().fold(builder, |builder, &(option, value)| builder.protocol_option(option, value));
         // Of a database that lives for a second, many.
-        let builder = if self.makes_snapshots() { builder.protocol_option(SNAPSHOTS, self.snapshots) } else { builder };
+        let builder = match self.durable_snapshots {
+            // A test may have another interval of its own, which then is that of the snapshots.
+            true => builder.protocol_option(DURABLE_SNAPSHOTS, 1).epoch_interval(Duration::from_millis(self.snapshots)),
+            false if self.makes_snapshots() => builder.protocol_option(SNAPSHOTS, self.snapshots),
+            false => builder,
+        };
         let adapts = ADAPTS.iter().filter(|(option, _)| self.has_option(option));
         let builder = adapts.fold(builder, |builder, &(option, value)| {
             builder.protocol_option(option, if self.adapts { value } else { 0 })
@@ -220,6 +236,7 @@ impl std::fmt::Display for Setting {
             (if self.shuffled { ", shuffled" } else { "" }, if self.hot { " with all records hot" } else { "" });
         let is_present = self.snapshots == 0 && self.makes_snapshots();
         let present = match self.adapts {
+            _ if self.durable_snapshots => " with durable snapshots",
             _ if is_present => " with snapshots of the present",
             false => "",
             true => " as others want it",
@@ -230,8 +247,8 @@ impl std::fmt::Display for Setting {
 
 /// Every protocol of the registry on every back end on which it opens: emulated with random aborts, absent, and rtm where it works; or on the one that
 /// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot, and those that do something for others
-/// also as these want it. On the first back end also with queued decisions, where the protocol holds transactions, and with snapshots of the present, where it
-/// makes them every so often.
+/// also as these want it. On the first back end also with queued decisions, where the protocol holds transactions, and with snapshots of the present and durable
+/// ones, where it makes them every so often.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let chosen = chosen();
@@ -239,8 +256,10 @@ pub fn matrix(seed: u64) -> Vec<Setting> {
     let hot = |htm: HtmMode| of(htm).filter_map(|setting| setting.all_hot());
     let queued = of(backends[0]).filter_map(|setting| setting.queued());
     let present = of(backends[0]).filter_map(|setting| setting.with_snapshots_of_the_present());
+    let durable = of(backends[0]).filter_map(|setting| setting.with_durable_snapshots());
     let adapting = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_adapts());
-    backends.iter().flat_map(|&htm| of(htm).chain(hot(htm)).chain(adapting(htm))).chain(queued).chain(present).collect()
+    let everywhere = backends.iter().flat_map(|&htm| of(htm).chain(hot(htm)).chain(adapting(htm)));
+    everywhere.chain(queued).chain(present).chain(durable).collect()
 }
 
 /// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes

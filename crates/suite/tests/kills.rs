@@ -33,6 +33,24 @@ fn calls_that_are_cut_survive_sigkill_whole() {
 }
 
 #[test]
+fn what_sigkill_leaves_is_a_snapshot_as_its_readers_saw_it() {
+    let (seed, program) =
+        (seed("what_sigkill_leaves_is_a_snapshot_as_its_readers_saw_it"), Path::new(env!("CARGO_BIN_EXE_soak")));
+    // A reader may lag, and miss the last before the kill.
+    for more in 1..5 {
+        let kills = 3 * more * Load::Snapshots.settings();
+        let totals = run(program, (Load::Snapshots, Canary::None), kills, seed, &|_| ());
+        let totals = totals.unwrap_or_else(|problem| panic!("{problem}"));
+        eprintln!("{totals:?}");
+        assert_eq!(totals.len() as u64, Load::Snapshots.settings(), "each is tried: {totals:?}");
+        if totals.values().map(|tally| tally.snapshots).sum::<u64>() > 0 {
+            return;
+        }
+    }
+    panic!("no snapshot was recovered that a reader had told of");
+}
+
+#[test]
 fn canary_a_child_that_ends_by_itself_is_a_fault() {
     let seed = seed("canary_a_child_that_ends_by_itself_is_a_fault");
     for (program, ends) in [("false", "exit status: 1"), ("true", "exit status: 0")] {

@@ -55,6 +55,38 @@ fn seeds_that_found_something_find_it_no_more() {
     Case::of(3_284_260_967_062_977_040, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
 }
 
+/// Those cases from a seed on whose durability is by snapshot.
+fn durable_snapshots(seed: u64, plan: Plan) -> impl Iterator<Item = Case> {
+    let cases = (0..).map(move |number| Case::of(seed.wrapping_add(number), plan));
+    cases.filter(|case| case.setting.durable_snapshots)
+}
+
+#[test]
+fn what_is_recovered_is_a_snapshot_as_its_readers_saw_it() {
+    let seed = seed("what_is_recovered_is_a_snapshot_as_its_readers_saw_it");
+    for plan in [Plan::Cuts, Plan::Faults] {
+        let mut tally = Tally::default();
+        for case in durable_snapshots(seed, plan).take(60 * rounds() as usize) {
+            tally += case.run().unwrap_or_else(|problem| panic!("{problem}"));
+        }
+        eprintln!("{plan:?}: {tally:?}");
+        assert!(tally.snapshots > 0 && tally.taken_back > 0 && tally.calls > 0, "{tally:?}");
+    }
+}
+
+#[test]
+fn canary_epochs_without_snapshots_and_answers_before_theirs_is_durable_are_caught() {
+    let other_rows = "had other rows for an earlier reader";
+    let ends = (Fault::EpochWithoutSnapshot, LogFault::None);
+    caught_among(durable_snapshots(rng::entropy(), Plan::Cuts), ends, &[other_rows]);
+    let answers = (Fault::None, LogFault::AcknowledgeBeforeFlush);
+    caught_among(
+        durable_snapshots(rng::entropy(), Plan::Faults),
+        answers,
+        &["an answer was given that is of snapshot"],
+    );
+}
+
 #[test]
 fn a_seed_repeats_exactly() {
     let seed = seed("a_seed_repeats_exactly");
@@ -127,9 +159,14 @@ const CANARY_CASES_MAX: u64 = 20_000;
 /// Runs cases of a broken database until one is found out for what is broken, by one of these alarms. Unbroken, the same case holds.
 fn caught(plan: Plan, canary: (Fault, LogFault), alarms: &[&str]) {
     let seed = rng::entropy();
-    eprintln!("{canary:?}: seed {seed}");
-    for number in 0..CANARY_CASES_MAX {
-        let sound = Case::of(seed.wrapping_add(number), plan);
+    caught_among((0..).map(|number| Case::of(seed.wrapping_add(number), plan)), canary, alarms);
+}
+
+fn caught_among(cases: impl Iterator<Item = Case>, canary: (Fault, LogFault), alarms: &[&str]) {
+    for (number, sound) in cases.take(CANARY_CASES_MAX as usize).enumerate() {
+        if number == 0 {
+            eprintln!("{canary:?}: seed {}", sound.seed);
+        }
         let broken = Case { canary, ..sound.clone() };
         let Err(problem) = broken.run() else { continue };
         if alarms.iter().any(|alarm| problem.contains(alarm)) {
@@ -199,6 +236,7 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         deltas: 1,
         faults: 1,
         stopped: 1,
+        snapshots: 1,
         digest: 0,
     };
     let totals: Totals = settings(0).iter().map(|setting| (setting.to_string(), full)).collect();

@@ -8,7 +8,7 @@ use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
 use seriatim_store::{RecordPtr, StoreCx};
 
-use crate::{Census, Counts, Epochs, Fault, Partitions, Table, UndurableDeletions};
+use crate::{Census, Counts, Epochs, Fault, Partitions, Table, TakenSnapshot, UndurableDeletions};
 
 /// Shared by all workers of a database.
 #[derive(Clone)]
@@ -54,8 +54,8 @@ pub struct Core {
     ///
     /// [`Snapshots`]: crate::Snapshots
     pub includes: Epoch,
-    /// When the eventual snapshot was made that this worker has taken last, in nanoseconds of the clock: it shows what had ended before.
-    pub snapshot_made: Option<u64>,
+    /// The eventual snapshot that this worker has taken last. One that shows the durable epoch is whole up to that.
+    pub taken: Option<TakenSnapshot>,
     /// What this worker's commits change in rows and bytes of each table.
     pub counts: Counts,
     undurable_deletions: Arc<UndurableDeletions>,
@@ -96,16 +96,31 @@ impl Environment {
         }
     }
 
-    /// Begins the next epoch, as a ticker does, and moves the horizon on if that is possible.
+    /// Begins the next epoch, and moves the horizon on if that is possible; makes the next snapshot.
     pub fn advance_epoch(&self) {
-        self.memory.advance_horizon(self.epochs.advance(&self.htm));
-        self.advance_snapshot();
+        self.end_epoch();
+        if !self.epochs.snapshots().end_epochs() {
+            self.advance_snapshot();
+        }
+    }
+
+    /// Begins the next epoch, as a ticker does, and moves the horizon on if that is possible. Where snapshots are durable this is the next, and lets go of
+    /// what only older ones need.
+    pub fn end_epoch(&self) {
+        let current = self.epochs.advance(&self.htm);
+        self.memory.advance_horizon(current);
+        if self.epochs.snapshots().end_epochs() {
+            self.memory.pass_snapshot(Epoch(current.0 - 1));
+        }
     }
 
     /// For those who read eventual snapshots, if there are some: makes one and offers it, or withdraws what is offered, as they have wanted some
     /// lately or not ([`Snapshots`](crate::Snapshots)); and lets go of what only older ones need, as far as nobody reads these.
     pub fn advance_snapshot(&self) {
         let Some(eventual) = self.epochs.snapshots().eventual() else { return };
+        if self.epochs.snapshots().end_epochs() {
+            return self.end_epoch();
+        }
         let (_turn, is_wanted) = eventual.turn();
         // An offer that is renewed begins with an epoch: what was deleted in those before, and may have been freed when nothing was kept, is not
         // later than what it shows.
@@ -144,7 +159,7 @@ impl Environment {
             undurable_deletions: Arc::clone(&self.undurable_deletions),
             held: None,
             includes: Epoch(0),
-            snapshot_made: None,
+            taken: None,
             noted: Epoch(0),
             #[cfg(feature = "canary")]
             fault: self.fault,

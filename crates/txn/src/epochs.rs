@@ -38,10 +38,20 @@ impl Epochs {
     }
 
     /// Begins the next epoch, which it answers, while no window is open. A thread that reads that epoch or a later one sees what was
-    /// written before the call. Called by the ticker, and by callers that do not wait for it.
+    /// written before the call. Called by the ticker, and by callers that do not wait for it. Where snapshots are durable this makes one.
     pub fn advance(&self, htm: &Htm) -> Epoch {
         let _closed = self.windows.close();
-        htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1))
+        match self.snapshots.eventual().filter(|eventual| eventual.is_epoch()) {
+            Some(eventual) => Epoch(self.make(eventual, htm, true).whole.0 + 1),
+            None => htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)),
+        }
+    }
+
+    /// Makes a snapshot; no window is open. Offers it, if none is offered only if it is to be `always`.
+    fn make(&self, eventual: &Eventual, htm: &Htm, always: bool) -> TakenSnapshot {
+        let made = eventual.make(htm, &self.current);
+        eventual.offer(made, always);
+        made
     }
 
     /// Makes a snapshot of all that has committed and offers it to those who read eventual ones, if there are some, while no window is open
@@ -49,13 +59,11 @@ impl Epochs {
     pub fn advance_snapshot(&self, htm: &Htm, closes: bool) -> Option<Epoch> {
         let eventual = self.snapshots.eventual()?;
         let _closed = closes.then(|| self.windows.close());
-        let made = eventual.make(htm, || self.current());
-        eventual.offer(made, true);
-        Some(made.whole)
+        Some(self.make(eventual, htm, true).whole)
     }
 
     /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest that is offered, or one that is made now,
-    /// and offered too. `None` where none is offered: then the caller makes one for itself.
+    /// and offered too, as it is where all readers make theirs. `None` where none is offered: then the caller makes one for itself.
     #[inline]
     pub fn take_snapshot(
         &self,
@@ -64,7 +72,8 @@ impl Epochs {
         (worker, includes): (WorkerId, Epoch),
         closes: bool,
     ) -> Option<TakenSnapshot> {
-        let newest = eventual.look(worker, includes)?;
+        let includes = if eventual.is_made_by_readers() { Epoch(u64::MAX) } else { includes };
+        let newest = eventual.look(&self.current, worker, includes)?;
         Some(if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
     }
 
@@ -80,12 +89,15 @@ impl Epochs {
     fn make_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
         let _closed = closes.then(|| self.windows.close());
         // Another may have made one while we waited for windows.
-        if let Some(newest) = eventual.newest().filter(|newest| newest.whole >= includes) {
-            return newest;
+        match eventual.newest(&self.current).filter(|newest| newest.whole >= includes) {
+            Some(newest) => newest,
+            None => self.make(eventual, htm, false),
         }
-        let made = eventual.make(htm, || self.current());
-        eventual.offer(made, false);
-        made
+    }
+
+    /// The newest eventual snapshot that is offered, if one is. The caller is online.
+    pub fn newest_snapshot(&self) -> Option<TakenSnapshot> {
+        self.snapshots.eventual()?.newest(&self.current)
     }
 
     /// Snapshots of the past.

@@ -49,6 +49,8 @@ pub enum Fault {
     SnapshotAmidWindows,
     /// Lets readers of eventual snapshots read the one that commits still add to.
     UnwholeSnapshot,
+    /// Ends epochs without the snapshot of each, where durability is by snapshot.
+    EpochWithoutSnapshot,
     /// Runs whole transactions of different threads under locks of their own.
     UnsharedLock,
     /// Commits what does not own its partitions without their locks.
@@ -69,7 +71,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 30] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -91,6 +93,7 @@ impl Fault {
         Fault::NoWindows,
         Fault::SnapshotAmidWindows,
         Fault::UnwholeSnapshot,
+        Fault::EpochWithoutSnapshot,
         Fault::UnsharedLock,
         Fault::CommitUnowned,
         Fault::FewPartitions,

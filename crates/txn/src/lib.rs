@@ -41,7 +41,7 @@ pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};
 pub use row_buffer::RowBuffer;
-pub use snapshots::{Eventual, Snapshots, TakenSnapshot};
+pub use snapshots::{Eventual, SnapshotTerms, Snapshots, TakenSnapshot};
 pub use table::{Commuting, ROW_IN_PLACE_MAX, RecordLayout, Table, Unlinked, Wire};
 pub use undurable_deletions::UndurableDeletions;
 pub use windows::{Closed, Window, Windows};

@@ -20,6 +20,10 @@
 //! what commits replace is kept for a grace period. Of the epoch there is a word then which says none. A reader looks at it when it is online, so memory that seals its
 //! counts after the withdrawal waits for all who take what was offered; and memory keeps what an offer needs before S is advanced for it
 //! ([`Memory::resume_snapshots`](seriatim_memory::Memory::resume_snapshots)).
+//!
+//! **Durable snapshots** (§5). Where durability is by snapshot, S is E, one word ([`SnapshotTerms::ends_epochs`]). So each end of an epoch makes a
+//! snapshot, whoever ends it, and each snapshot ends an epoch: snapshot n has the commits of epochs up to n, and no others. What is durable is then a snapshot, the
+//! one with the number of the durable epoch; so is what a recovery finds. Such are always made and offered.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -36,15 +40,29 @@ pub struct Snapshots(OnceLock<Option<Eventual>>);
 /// Snapshots that are made every so often.
 #[derive(Debug)]
 pub struct Eventual {
-    /// S.
-    number: Arc<CacheAligned<AtomicU64>>,
+    terms: SnapshotTerms,
     newest: CacheAligned<Newest>,
-    interval: Duration,
-    /// How many readers have to be content with an offer; 0: there always is one.
-    wanted_min: u64,
     readers: Box<[CacheAligned<Readers>]>,
     /// Of who makes or withdraws an offer: readers of the last turn.
     turn: Mutex<Counted>,
+}
+
+/// How snapshots are made.
+#[derive(Debug)]
+pub struct SnapshotTerms {
+    /// S; none: E.
+    pub number: Option<Arc<CacheAligned<AtomicU64>>>,
+    /// Whether each ends an epoch, and each end of an epoch makes one: S is E. (With a number of its own that is a deliberate fault: epochs end
+    /// without a snapshot.)
+    pub ends_epochs: bool,
+    /// Whether each reader makes one, too.
+    pub by_readers: bool,
+    /// How often one is made.
+    pub interval: Duration,
+    /// How many readers have to be content with an offer; 0: there always is one, as there is where epochs are snapshots.
+    pub wanted_min: u64,
+    /// Ids of workers, which may read, are below this.
+    pub workers: usize,
 }
 
 /// Of the newest that is offered.
@@ -83,14 +101,14 @@ pub struct TakenSnapshot {
 }
 
 impl Snapshots {
-    /// Snapshots are made from now on, by advancing `number`, every so often, while so many readers of the workers with ids below `workers`
-    /// want them; with 0, always.
-    pub fn allow(&self, number: &Arc<CacheAligned<AtomicU64>>, interval: Duration, wanted_min: u64, workers: usize) {
+    /// Snapshots are made from now on, on these terms.
+    pub fn allow(&self, terms: SnapshotTerms) {
         self.0.get_or_init(|| {
             let (made, would_have) = (AtomicU64::new(Instant::now().nanoseconds()), AtomicU64::new(0));
-            let newest = CacheAligned(Newest { whole: AtomicU64::new(u64::from(wanted_min == 0)), made, would_have });
-            let readers = (0..workers).map(|_| CacheAligned::default()).collect();
-            Some(Eventual { number: Arc::clone(number), newest, interval, wanted_min, readers, turn: Mutex::default() })
+            let whole = AtomicU64::new(u64::from(terms.wanted_min == 0));
+            let readers = (0..terms.workers).map(|_| CacheAligned::default()).collect();
+            let newest = CacheAligned(Newest { whole, made, would_have });
+            Some(Eventual { terms, newest, readers, turn: Mutex::default() })
         });
     }
 
@@ -104,6 +122,12 @@ impl Snapshots {
         matches!(self.0.get(), Some(None))
     }
 
+    /// Whether durability is by snapshot: each ends an epoch, and has its number.
+    #[inline]
+    pub fn end_epochs(&self) -> bool {
+        self.eventual().is_some_and(|eventual| eventual.terms.ends_epochs)
+    }
+
     /// Those that are made, if they are.
     #[inline]
     pub fn eventual(&self) -> Option<&Eventual> {
@@ -114,17 +138,33 @@ impl Snapshots {
 impl Eventual {
     /// How often one is made.
     pub fn interval(&self) -> Duration {
-        self.interval
+        self.terms.interval
     }
 
-    /// The newest that is offered, if one is. The caller is online.
+    /// Whether S is E.
     #[inline]
-    pub fn newest(&self) -> Option<TakenSnapshot> {
+    pub(crate) fn is_epoch(&self) -> bool {
+        self.terms.ends_epochs && self.terms.number.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn is_made_by_readers(&self) -> bool {
+        self.terms.by_readers
+    }
+
+    /// The newest that is offered, if one is; `epoch` is the word of E. The caller is online.
+    #[inline]
+    pub(crate) fn newest(&self, epoch: &AtomicU64) -> Option<TakenSnapshot> {
         // ORDERING: each pairs with the release in `offer`, in the order that the module comment names. The caller has come online with a
         // fence: either it finds a withdrawal, or who withdrew finds it online.
         let made = self.newest.made.load(Ordering::Acquire);
         let whole = Epoch(self.newest.whole.load(Ordering::Acquire).checked_sub(1)?);
-        let number = self.number.load(Ordering::SeqCst) - 1;
+        let number = self.terms.number.as_ref().map_or(epoch, |number| number).load(Ordering::SeqCst) - 1;
+        let whole = match (self.terms.ends_epochs, &self.terms.number) {
+            (false, _) => whole,
+            (true, None) => Epoch(number),
+            (true, Some(_)) => Epoch(epoch.load(Ordering::SeqCst) - 1),
+        };
         // ORDERING: partner of the fence between a commit's last lock and its load of S: a commit that has our number, or a lower one,
         // read S before it was advanced to what we loaded. So we see its records locked, or what it installed.
         fence(Ordering::SeqCst);
@@ -133,9 +173,9 @@ impl Eventual {
 
     /// The newest that is offered, if one is; counts a reader of this worker that wants everything of the epochs up to `includes`.
     #[inline]
-    pub(crate) fn look(&self, worker: WorkerId, includes: Epoch) -> Option<TakenSnapshot> {
-        let newest = self.newest();
-        if self.wanted_min > 0 {
+    pub(crate) fn look(&self, epoch: &AtomicU64, worker: WorkerId, includes: Epoch) -> Option<TakenSnapshot> {
+        let newest = self.newest(epoch);
+        if self.terms.wanted_min > 0 {
             let whole = newest.map_or_else(|| self.newest.would_have.load(Ordering::Relaxed), |newest| newest.whole.0);
             let readers = &self.readers[usize::from(worker.0)];
             let count = if includes.0 <= whole { &readers.content } else { &readers.others };
@@ -145,11 +185,15 @@ impl Eventual {
     }
 
     /// Makes one, while no window is open. Who reads it makes it online, or takes it as it is [offered](Eventual::offer).
-    pub(crate) fn make(&self, htm: &Htm, epoch: impl FnOnce() -> Epoch) -> TakenSnapshot {
+    pub(crate) fn make(&self, htm: &Htm, epoch: &AtomicU64) -> TakenSnapshot {
         let made = Instant::now().nanoseconds();
-        let whole = Epoch(epoch().0.saturating_sub(1));
+        let whole = match self.terms.ends_epochs {
+            true => htm.outside(|| epoch.fetch_add(1, Ordering::SeqCst)),
+            false => epoch.load(Ordering::Acquire).saturating_sub(1),
+        };
         // ORDERING: release, as who reads the advanced S reads an epoch no earlier than ours. Outside regions that have read it.
-        let number = htm.outside(|| self.number.fetch_add(1, Ordering::SeqCst));
+        let advance = |number: &Arc<CacheAligned<AtomicU64>>| htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
+        let (number, whole) = (self.terms.number.as_ref().map_or(whole, advance), Epoch(whole));
         // ORDERING: as in `newest`.
         fence(Ordering::SeqCst);
         TakenSnapshot { number, whole, made }
@@ -186,7 +230,8 @@ impl Eventual {
         }
         let last = std::mem::replace(&mut *turn, now);
         let (content, others) = (now.content.wrapping_sub(last.content), now.others.wrapping_sub(last.others));
-        (turn, self.wanted_min == 0 || content >= self.wanted_min && content > others)
+        let wanted_min = self.terms.wanted_min;
+        (turn, wanted_min == 0 || content >= wanted_min && content > others)
     }
 }
 
@@ -199,9 +244,14 @@ mod tests {
 
     const WORKER: WorkerId = WorkerId(1);
 
+    fn terms() -> SnapshotTerms {
+        let interval = Duration::from_millis(20);
+        SnapshotTerms { number: None, ends_epochs: false, by_readers: false, interval, wanted_min: 0, workers: 2 }
+    }
+
     fn epochs(wanted_min: u64) -> (Epochs, Arc<CacheAligned<AtomicU64>>, Htm) {
         let (epochs, number) = (Epochs::default(), Arc::new(CacheAligned(AtomicU64::new(1))));
-        epochs.snapshots().allow(&number, Duration::from_millis(20), wanted_min, 2);
+        epochs.snapshots().allow(SnapshotTerms { number: Some(Arc::clone(&number)), wanted_min, ..terms() });
         (epochs, number, Htm::new(HtmMode::Absent).expect("it is everywhere"))
     }
 
@@ -233,7 +283,7 @@ mod tests {
         let (epochs, _, htm) = epochs(0);
         let before = Instant::now().nanoseconds();
         epochs.advance_snapshot(&htm, true);
-        let made = epochs.snapshots().eventual().expect("allowed").newest().expect("offered").made;
+        let made = epochs.newest_snapshot().expect("offered").made;
         assert!((before..=Instant::now().nanoseconds()).contains(&made));
     }
 
@@ -264,13 +314,13 @@ mod tests {
         let read = || (0..3).for_each(|_| _ = epochs.take_snapshot(eventual, &htm, (WORKER, Epoch(0)), true));
         read();
         epochs.renew_snapshot(&htm);
-        assert_eq!(eventual.newest(), None, "nothing is offered");
+        assert_eq!(epochs.newest_snapshot(), None, "nothing is offered");
         assert!(eventual.turn().1, "three readers have wanted an offer");
         epochs.advance_snapshot(&htm, true);
         read();
-        let before = eventual.newest().expect("offered").number;
+        let before = epochs.newest_snapshot().expect("offered").number;
         epochs.renew_snapshot(&htm);
-        assert_eq!(eventual.newest().expect("offered").number, before + 1);
+        assert_eq!(epochs.newest_snapshot().expect("offered").number, before + 1);
         assert!(eventual.turn().1, "they have wanted it since");
     }
 
@@ -280,9 +330,59 @@ mod tests {
         let (epochs, _, htm) = epochs(0);
         let eventual = epochs.snapshots().eventual().expect("allowed");
         eventual.withdraw(Epoch(0));
-        eventual.offer(eventual.make(&htm, || epochs.current()), false);
-        assert_eq!(eventual.newest(), None);
+        eventual.offer(eventual.make(&htm, epochs.word()), false);
+        assert_eq!(epochs.newest_snapshot(), None);
         epochs.advance_snapshot(&htm, true);
-        assert!(eventual.newest().is_some_and(|newest| newest.number == 2));
+        assert!(epochs.newest_snapshot().is_some_and(|newest| newest.number == 2));
+    }
+
+    fn durable(by_readers: bool) -> (Epochs, Htm) {
+        let epochs = Epochs::default();
+        epochs.snapshots().allow(SnapshotTerms { ends_epochs: true, by_readers, ..terms() });
+        (epochs, Htm::new(HtmMode::Absent).expect("it is everywhere"))
+    }
+
+    /// Whoever does either.
+    #[test]
+    fn a_durable_snapshot_ends_an_epoch_and_the_end_of_an_epoch_makes_one() {
+        let (epochs, htm) = durable(false);
+        let eventual = epochs.snapshots().eventual().expect("allowed");
+        let take = |includes| epochs.take_snapshot(eventual, &htm, (WORKER, Epoch(includes)), true).expect("offered");
+        let before = Instant::now().nanoseconds();
+        let steps: [(&str, &dyn Fn()); 4] = [
+            ("the end of an epoch", &|| assert_eq!(epochs.advance(&htm).0, epochs.current().0)),
+            ("the next snapshot", &|| {
+                assert_eq!(epochs.advance_snapshot(&htm, true), Some(Epoch(epochs.current().0 - 1)))
+            }),
+            ("a renewed snapshot", &|| epochs.renew_snapshot(&htm)),
+            ("a reader that wants the current epoch", &|| {
+                assert_eq!(take(epochs.current().0).number, epochs.current().0 - 1)
+            }),
+        ];
+        for (who, step) in steps {
+            let current = epochs.current();
+            step();
+            assert_eq!(epochs.current(), Epoch(current.0 + 1), "{who}");
+            let newest = epochs.newest_snapshot().expect("one is always offered");
+            assert_eq!((newest.number, newest.whole), (current.0, current), "{who}");
+            assert!(newest.made >= before, "{who}");
+            assert_eq!(
+                (take(current.0), epochs.current().0),
+                (newest, current.0 + 1),
+                "{who}: who has enough makes none"
+            );
+        }
+        epochs.skip_to(Epoch(100));
+        assert_eq!(take(0).number, 99, "numbers go on where epochs do");
+    }
+
+    #[test]
+    fn where_readers_make_theirs_each_ends_an_epoch() {
+        let (epochs, htm) = durable(true);
+        let eventual = epochs.snapshots().eventual().expect("allowed");
+        for number in 1..4 {
+            let taken = epochs.take_snapshot(eventual, &htm, (WORKER, Epoch(0)), true).expect("offered");
+            assert_eq!((taken.number, epochs.current()), (number, Epoch(number + 1)));
+        }
     }
 }

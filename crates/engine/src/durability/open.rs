@@ -187,7 +187,10 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         None => (Tables::default(), None, Ends::of_nothing()),
     };
     let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, log: None }) };
-    let start = begin_incarnation(options, directory, &mut manifest, ends, is_clean);
+    // Snapshots were read, and told of, that are not on the disk.
+    let are_told = foundation.environment.epochs.snapshots().end_epochs() && recovery.is_some();
+    let first_epoch = Epoch(ends.newest.0 + 1 + if are_told { SNAPSHOTS_UNRECORDED_MAX } else { 0 });
+    let start = begin_incarnation(options, directory, &mut manifest, (ends, first_epoch), is_clean);
     if is_at_limit(start.first_epoch) {
         return Err(OpenError::Invalid(format!(
             "the epochs of the database in {} are used up: load its rows into a new one",
@@ -252,6 +255,10 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
 }
 
+/// Where durability is by snapshot: how many epochs may pass of which the disk says nothing, as nothing is logged in them. Snapshots have their
+/// numbers, which no other snapshot gets.
+pub(super) const SNAPSHOTS_UNRECORDED_MAX: u64 = 1 << 16;
+
 /// How long a commit waits for a disk that is behind.
 const BACKLOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -315,7 +322,7 @@ fn begin_incarnation(
     options: &Settings,
     directory: &Path,
     manifest: &mut Manifest,
-    ends: Ends,
+    (ends, first_epoch): (Ends, Epoch),
     is_clean: bool,
 ) -> LogStart {
     let number = manifest.incarnations.last().map_or(1, |last| last.number + 1);
@@ -334,7 +341,6 @@ fn begin_incarnation(
     };
     let loggers =
         if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.iter().map(inside).collect() };
-    let first_epoch = Epoch(ends.newest.0 + 1);
     let logs = vec![LogEnd::FIRST; loggers.len()];
     manifest.incarnations.push(Incarnation { number, first_epoch, durable_epoch: None, loggers, ends: logs });
     let (database, nonce_seed) = (manifest.database.0, rng::entropy());

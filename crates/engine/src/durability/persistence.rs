@@ -18,7 +18,7 @@ use seriatim_txn::{Epochs, Freshness};
 use super::Durability;
 use super::checkpointer::Checkpoints;
 use super::log::WholeBefore;
-use super::open::{Home, OpenLog};
+use super::open::{Home, OpenLog, SNAPSHOTS_UNRECORDED_MAX};
 use crate::engine::{Foundation, Inner};
 use crate::settings::Settings;
 use crate::table::TableSet;
@@ -218,6 +218,7 @@ impl Persistence {
             backlog_bytes: log.backlog_bytes,
             epoch: self.current().0,
             durable_epoch: durable_epoch.0,
+            durable_snapshot: None,
             refusal: self.log.refusal().map(|refusal| refusal.to_string()),
             stopped,
             checkpoints: checkpoints.taken,
@@ -331,6 +332,7 @@ impl Persistence {
         if is_at_limit(self.current()) {
             stop_at_limit(&self.log);
         }
+        record_snapshots(&self.log, &self.epochs);
         if let Loggers::Stepped(loggers) = &mut *self.loggers() {
             for logger in loggers {
                 // A logger that fails tells all who wait.
@@ -422,7 +424,7 @@ impl Persistence {
             false => {
                 let (epochs, htm) = (Arc::clone(&epochs), environment.htm.clone());
                 let end_requested = move |requested| end_epoch(&epochs, &htm, requested);
-                Loggers::Threads(log.spawn(loggers, options.epoch_interval, end_requested)?)
+                Loggers::Threads(log.spawn(loggers, options.epoch_interval(), end_requested)?)
             }
         };
         let keeps_versions = protocol.info().capabilities.snapshots != Freshness::None;
@@ -514,6 +516,13 @@ impl Drop for Persistence {
     fn drop(&mut self) {
         // Callers that asked for durability were told; to know now there is `Database::close`.
         let _ = self.close();
+    }
+}
+
+/// Where durability is by snapshot, has the disk say now and then how far epochs are, though nothing is logged in them.
+pub(crate) fn record_snapshots(log: &Log, epochs: &Epochs) {
+    if epochs.snapshots().end_epochs() {
+        log.record_now_and_then(epochs.current(), SNAPSHOTS_UNRECORDED_MAX / 2);
     }
 }
 

@@ -32,6 +32,9 @@ use crate::table::TableSet;
 pub struct Recovery {
     /// Every transaction of an epoch up to this one is there, and nothing of a later one.
     pub durable_epoch: u64,
+    /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of the snapshot that was recovered: whatever it showed is
+    /// there, and nothing else.
+    pub durable_snapshot: Option<u64>,
     /// Rows loaded from the checkpoint.
     pub checkpoint_rows: u64,
     /// Bytes of log read.
@@ -120,6 +123,7 @@ pub(super) fn recover(
     }
     let recovery = Recovery {
         durable_epoch: replay.durable().0,
+        durable_snapshot: None,
         checkpoint_rows: loaded.rows,
         log_bytes: replayed.bytes,
         entries: replayed.versions,

@@ -1,6 +1,7 @@
 //! Attempts that end: commits, decisions that others make, and rolling back.
 
 use std::hint::cold_path;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -265,7 +266,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Proof of a commit of this session's.
     #[inline]
     pub fn receipt(&self, tid: Tid) -> Receipt {
-        Receipt { tid, database: self.inner.number }
+        let of_epoch = || NonZeroU64::new(tid.epoch().0);
+        let snapshot = match (&self.freshness, self.mode.get()) {
+            (Some(freshness), Mode::ReadOnly) => freshness.taken(),
+            (Some(freshness), Mode::ReadWrite) if freshness.is_durable() => of_epoch(),
+            _ => None,
+        };
+        Receipt { tid, database: self.inner.number, snapshot }
     }
 
     /// Attempts of procedures that follow are of this one.

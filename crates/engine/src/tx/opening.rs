@@ -167,7 +167,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         worker.begin(Mode::ReadOnly, self.priority.get());
         freshness.had(own);
         if freshness.measure() == Measure::Epochs {
-            let made = worker.core().snapshot_made.take();
+            let taken = worker.core().taken.take();
+            freshness.took(taken);
+            let made = taken.map(|taken| taken.made);
             // One that is of nobody else is of the present.
             let age = made.map_or(0, |made| Instant::now().nanoseconds().saturating_sub(made));
             self.inner.pool.counters(slot).snapshot_ages.note(age);

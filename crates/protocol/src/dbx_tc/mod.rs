@@ -17,7 +17,7 @@ use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr, Table,
+    ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr, SnapshotTerms, Table,
 };
 
 use crate::shared::gc;
@@ -66,6 +66,17 @@ pub const SNAPSHOT_WANTED: Knob = Knob {
     source: "ours: what writers keep for a snapshot costs them more than a few readers that make their own (docs/decisions/0022)",
 };
 
+/// Whether durability is by snapshot.
+pub const DURABLE_SNAPSHOTS: Knob = Knob {
+    name: "durable_snapshots",
+    unit: "0: no; 1: yes; 2: yes, and each read-only transaction makes one (ROEP), too",
+    default: 0,
+    min: 0,
+    max: 2,
+    about: "whether durability is by snapshot: each ends an epoch and each end of an epoch makes one, so that results leave when their snapshot is durable, and one is recovered",
+    source: "ours: writers keep a version for each epoch, whether anybody reads or not (docs/decisions/0022); DBX-TC §5: always; ROEP is §6.3",
+};
+
 /// When sums are published late.
 pub const LATE_PERIOD: Knob = Knob {
     name: "late_period",
@@ -88,9 +99,10 @@ pub const LATE_MAX: Knob = Knob {
     source: "ours: a wait has a bound",
 };
 
-const OPTIONS: [Knob; 9] = {
+const OPTIONS: [Knob; 10] = {
     let [conflict, capacity, system, held] = region::KNOBS;
-    [conflict, capacity, system, held, REBASES_MAX, SNAPSHOT_INTERVAL, SNAPSHOT_WANTED, LATE_PERIOD, LATE_MAX]
+    let [interval, wanted, durable] = [SNAPSHOT_INTERVAL, SNAPSHOT_WANTED, DURABLE_SNAPSHOTS];
+    [conflict, capacity, system, held, REBASES_MAX, interval, wanted, durable, LATE_PERIOD, LATE_MAX]
 };
 
 impl Protocol for DbxTc {
@@ -124,15 +136,25 @@ impl Protocol for DbxTc {
             environment.epochs.windows().allow(workers);
         }
         let budget = region::budget(options, environment);
-        let (snapshot, workers) = (SnapshotNumber::default(), workers as u32);
+        let durable = options.get(&DURABLE_SNAPSHOTS);
+        let snapshot = match durable > 0 && !environment.injects(Fault::EpochWithoutSnapshot) {
+            true => SnapshotNumber::Epoch(Arc::clone(&environment.epochs)),
+            false => SnapshotNumber::default(),
+        };
         match options.get(&SNAPSHOT_INTERVAL) {
             0 => environment.epochs.snapshots().make_when_taken(),
             interval => {
-                let (interval, wanted_min) = (Duration::from_millis(interval), options.get(&SNAPSHOT_WANTED));
-                let memory_workers = environment.memory.workers_max();
-                environment.epochs.snapshots().allow(snapshot.word(), interval, wanted_min, memory_workers);
+                let wanted_min = if durable > 0 { 0 } else { options.get(&SNAPSHOT_WANTED) };
+                environment.epochs.snapshots().allow(SnapshotTerms {
+                    number: snapshot.own(),
+                    ends_epochs: durable > 0,
+                    by_readers: durable > 1,
+                    interval: Duration::from_millis(interval),
+                    wanted_min,
+                    workers,
+                });
                 environment.memory.keep_snapshots();
-                if options.get(&SNAPSHOT_WANTED) > 0 {
+                if wanted_min > 0 {
                     // Nothing is offered yet, and nobody is about.
                     (0..2).for_each(|_| environment.memory.pass_snapshot(Epoch(u64::MAX)));
                 }
@@ -140,7 +162,7 @@ impl Protocol for DbxTc {
         }
         let [rebases_max, late_period, late_max] =
             [&REBASES_MAX, &LATE_PERIOD, &LATE_MAX].map(|knob| options.get(knob) as u32);
-        DbxTc { snapshot, budget, rebases_max, workers, late_period, late_max }
+        DbxTc { snapshot, budget, rebases_max, workers: workers as u32, late_period, late_max }
     }
 
     fn worker(&self, mut core: Core) -> Worker<State> {

@@ -1,7 +1,7 @@
 //! When additions are published, and what becomes of those that cannot be.
 
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -241,7 +241,8 @@ fn who_must_not_meet_half_of_a_chain_waits_for_its_end() {
     const OFFERED: Options = [("snapshot_wanted_min", 0), ("late_period", 0)];
     const WANTED: Options = [("snapshot_wanted_min", 2), ("late_period", 0)];
     const PRESENT: Options = [("snapshot_interval_ms", 0), ("late_period", 0)];
-    let closers: [(&str, Options, Meanwhile); 9] = [
+    const DURABLE: Options = [("durable_snapshots", 1), ("late_period", 0)];
+    let closers: [(&str, Options, Meanwhile); 11] = [
         ("a validation", OFFERED, |bench| is_refused(bench, |worker| worker.validate().is_ok())),
         ("a commit that reads", OFFERED, |bench| is_refused(bench, |worker| worker.commit(&mut NoRedo).is_ok())),
         ("a commit that writes", OFFERED, |bench| {
@@ -257,6 +258,11 @@ fn who_must_not_meet_half_of_a_chain_waits_for_its_end() {
             bench.state(&[1]) == [5 + i64::MAX / 4]
         }),
         ("the end of an epoch", OFFERED, |bench| bench.environment.epochs.advance(&bench.environment.htm) == Epoch(2)),
+        ("the end of an epoch that makes a snapshot", DURABLE, |bench| {
+            bench.environment.epochs.advance(&bench.environment.htm);
+            both(bench, &mut reader(bench)) == [1, 5]
+        }),
+        ("a snapshot that ends an epoch", DURABLE, |bench| shows_all_of_it(bench, bench.worker())),
         ("a snapshot of the present", PRESENT, |bench| shows_all_of_it(bench, bench.worker())),
         ("a snapshot where none is offered", WANTED, |bench| shows_all_of_it(bench, bench.worker())),
         ("a snapshot that has more than is offered", OFFERED, |bench| shows_all_of_it(bench, bench.worker())),
@@ -689,6 +695,59 @@ fn while_no_snapshots_are_wanted_writers_keep_nothing_for_them() {
             // One is not enough for an offer, and is shown what has committed.
             assert_eq!(bench.read(&mut reader(&bench), 0), Ok(Some(100 * turn + 99)));
         }
+    }
+}
+
+/// Each end of an epoch makes a snapshot, for which writers keep a version until there are newer ones.
+#[test]
+fn what_only_older_durable_snapshots_need_is_let_go_of() {
+    for bench in benches_with(&[0, 0], [("durable_snapshots", 1), ("late_period", 0)]) {
+        let (mut worker, mut bytes) = (bench.worker(), usize::MAX);
+        for turn in 0..10 {
+            for round in 0..100 {
+                change(&bench, &mut worker, 0, 100 * turn + round);
+                bench.environment.end_epoch();
+            }
+            (0..4).for_each(|_| worker.core().local.collect());
+            let now = bench.environment.memory.in_use_bytes();
+            assert!(turn < 4 || now <= bytes, "{bytes} bytes were in use, and now {now}");
+            bytes = now;
+            assert_eq!(bench.read(&mut reader(&bench), 0), Ok(Some(100 * turn + 99)));
+        }
+    }
+}
+
+/// Whoever ends epochs meanwhile: between what a commit reads of S and what it reads of E, too.
+#[test]
+fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
+    for bench in benches_with(&[0, 0], [("durable_snapshots", 1), ("late_period", 0)]) {
+        let (done, mut worker) = (AtomicBool::new(false), bench.worker());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    bench.environment.end_epoch();
+                }
+            });
+            for round in 0..2_000 {
+                change(&bench, &mut worker, 0, round);
+                worker.core().local.enter();
+                let record = bench.cells.index.get(Key::Word8(0), worker.core().local.pinned()).expect("it is linked");
+                let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire);
+                // SAFETY: online, and nobody else changes it.
+                let version = unsafe { numbered::VersionHeader::of(newest as usize) };
+                assert_eq!(version.kept.snapshot(), version.tid.epoch().0, "round {round}");
+                worker.core().local.leave();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        // A snapshot with the number of an epoch shows what was committed in it, and nothing later.
+        let epoch = bench.environment.epochs.current();
+        change(&bench, &mut worker, 0, -1);
+        bench.environment.end_epoch();
+        change(&bench, &mut worker, 0, -2);
+        let mut reader = reader(&bench);
+        assert_eq!(bench.read(&mut reader, 0), Ok(Some(-1)));
+        assert_eq!(reader.core().taken.map(|taken| (taken.number, taken.whole)), Some((epoch.0, epoch)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is acknowledged survives: power cuts and reopenings of small databases, under every protocol.
 
 mod accounts;
+mod by_snapshot;
 mod checkpoints;
 mod converted;
 mod deltas;

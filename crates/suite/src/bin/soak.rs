@@ -121,8 +121,10 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let kills = if began.elapsed() < most { wanted.kills } else { 0 };
     let mut killed = 0;
-    // A third of them amid procedures that are cut.
-    for (load, kills) in [(Load::Transfers, kills - kills / 3), (Load::Calls, kills / 3)] {
+    // A third of them amid procedures that are cut, and a sixth where durability is by snapshot.
+    let (calls, snapshots) = (kills / 3, kills / 6);
+    let loads = [(Load::Transfers, kills - calls - snapshots), (Load::Calls, calls), (Load::Snapshots, snapshots)];
+    for (load, kills) in loads {
         let progress = |done: u64| {
             if done.is_multiple_of(20) {
                 eprintln!("{load:?}: {done} of {kills} kills");

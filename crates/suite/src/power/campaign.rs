@@ -9,6 +9,7 @@ use std::time::Duration;
 use seriatim::clock::Instant;
 use seriatim::thread;
 
+use super::case::is_rare;
 use super::{Case, Plan, Tally, settings};
 use crate::Setting;
 
@@ -43,8 +44,8 @@ pub fn covered(totals: &Totals, plan: Plan) -> Result<(), String> {
         }
         (!never.is_empty()).then(|| format!("{setting}: no {}", never.join(", no ")))
     };
-    // Those with queued decisions are a few cases of a window each: too few for every kind of change.
-    let lacking: Vec<String> = settings(0).iter().filter(|setting| !setting.queued).filter_map(lacks).collect();
+    // Of those that are rare a window has a few cases each: too few for every kind of change.
+    let lacking: Vec<String> = settings(0).iter().filter(|setting| !is_rare(setting)).filter_map(lacks).collect();
     if lacking.is_empty() { Ok(()) } else { Err(format!("{plan:?} tested too little: {}", lacking.join("; "))) }
 }
 

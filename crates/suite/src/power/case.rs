@@ -68,6 +68,8 @@ pub struct Tally {
     pub faults: u64,
     /// Databases that were read after their log had stopped.
     pub stopped: u64,
+    /// Recoveries of a snapshot that a reader had seen.
+    pub snapshots: u64,
     /// What happened, in order: the same for the same seed.
     pub digest: u64,
 }
@@ -87,6 +89,7 @@ impl AddAssign for Tally {
         self.deltas += other.deltas;
         self.faults += other.faults;
         self.stopped += other.stopped;
+        self.snapshots += other.snapshots;
         self.note(other.digest);
     }
 }
@@ -138,14 +141,21 @@ fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
-/// Every protocol on regions that are absent, unless it needs them, and on emulated ones, and with queued decisions where it holds transactions.
+/// Every protocol on regions that are absent, unless it needs them, and on emulated ones, with queued decisions where it holds transactions, and
+/// with durability by snapshot where it has that.
 pub fn settings(seed: u64) -> Vec<Setting> {
     let emulation = Emulation { seed, abort_one_in: 16, yields: false };
     let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
     let of = |htm: HtmMode| Setting::each_of(protocols(), htm);
     let direct: Vec<Setting> = backends.into_iter().flat_map(of).collect();
     let queued: Vec<Setting> = direct.iter().filter_map(Setting::queued).collect();
-    [direct, queued].concat()
+    let durable: Vec<Setting> = direct.iter().filter_map(Setting::with_durable_snapshots).collect();
+    [direct, queued, durable].concat()
+}
+
+/// Whether it is one of those that a window has a few cases of.
+pub(super) fn is_rare(setting: &Setting) -> bool {
+    setting.queued || setting.durable_snapshots
 }
 
 /// Most attempts to open that are cut short.
@@ -166,13 +176,15 @@ impl Case {
     /// The case of a seed, which also picks the setting.
     pub fn of(seed: u64, plan: Plan) -> Case {
         let mut settings = settings(seed);
-        // Those that are not queued have the places that they had before there was a queue: seeds were kept.
-        let direct = settings.iter().filter(|setting| !setting.queued).count() as u64;
+        // Those that are not rare have the places that they had before there were others: seeds were kept.
+        let direct = settings.iter().filter(|setting| !is_rare(setting)).count() as u64;
         let setting = settings.swap_remove((seed % direct) as usize);
-        let setting = Some(setting.clone())
-            .filter(|_| seed / direct % 6 == 1)
-            .and_then(|setting| setting.queued())
-            .unwrap_or(setting);
+        let rare = match seed / direct % 6 {
+            1 => setting.queued(),
+            2 => setting.with_durable_snapshots(),
+            _ => None,
+        };
+        let setting = rare.unwrap_or(setting);
         Case { seed, setting, plan, canary: (Fault::None, LogFault::None) }
     }
 
@@ -231,9 +243,10 @@ impl<'c> Stage<'c> {
         let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
         let Some((db, process)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
         verify::recovered(&db, model, known, tally)?;
+        let shows = settings.case.setting.durable_snapshots;
         let (rng, plan) = (rng.fork(), settings.case.plan);
         let reads_the_past = settings.case.setting.reads_the_past();
-        CrashRun { db, disk, process, rng, mode, plan, reads_the_past, model, known, tally }.run()
+        CrashRun { db, disk, process, rng, mode, plan, reads_the_past, shows, model, known, tally }.run()
     }
 
     /// Opens the database on a disk that lets it, and checks what is there.

@@ -31,6 +31,8 @@ pub(super) struct CrashRun<'c> {
     pub(super) plan: Plan,
     /// Whether a transaction may see what others have overwritten since, and commit: then it comes before them.
     pub(super) reads_the_past: bool,
+    /// Whether durability is by snapshot: then each is read.
+    pub(super) shows: bool,
     pub(super) model: &'c mut Model,
     pub(super) known: &'c mut Known,
     pub(super) tally: &'c mut Tally,
@@ -118,11 +120,15 @@ impl CrashRun<'_> {
             calls: false,
         };
         self.register(&mut work)?;
+        let mut reader = db.session();
         for _ in 0..self.rng.below(ACTIONS_MAX) {
             if !self.process.is_alive() {
                 break;
             }
             self.act(&mut work, &mut sessions)?;
+            if self.shows {
+                self.keep_snapshot(&mut reader, &work)?;
+            }
             self.tally.note(self.disk.operations());
         }
         if self.process.is_alive() {
@@ -143,7 +149,7 @@ impl CrashRun<'_> {
         let faulted = work.faulted;
         let CrashRun { known, model, tally, db: last, .. } = self;
         drop(work);
-        drop((sessions, for_explicit, db, last));
+        drop((sessions, for_explicit, reader, db, last));
         if !process.is_alive() {
             tally.ended(disk);
         } else {
@@ -338,6 +344,10 @@ impl CrashRun<'_> {
         result: Result<Committed<()>, TransactError>,
     ) -> Result<(), String> {
         self.tally.note(u64::from(result.is_ok()));
+        if let (Ok(committed), true) = (&result, self.mode != Durability::Async) {
+            let snapshot = committed.receipt.snapshot();
+            self.known.answered = self.known.answered.max(snapshot.filter(|_| depends.own.is_some()).unwrap_or(0));
+        }
         match result {
             Ok(_) | Err(TransactError::User(_) | TransactError::Duplicate { .. }) => self.answer(work, depends),
             Err(error) => self.give_up(work, depends, &error),
@@ -501,6 +511,23 @@ impl CrashRun<'_> {
             }
             Err(TransactError::Conflict { .. }) if !work.parked.is_empty() => Ok(()),
             Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
+        }
+    }
+
+    /// Reads the newest snapshot that is offered, as a recovery of it would leave it.
+    fn keep_snapshot(&mut self, reader: &mut Session, work: &Work<'_>) -> Result<(), String> {
+        let tables = work.tables.iter().enumerate().filter_map(|(table, handle)| Some((table, handle.as_ref()?)));
+        let tx = reader.begin_snapshot().map_err(|error| format!("no snapshot begins: {error}"))?;
+        let rows = verify::rows_by_key(&tx, tables, self.known.domain);
+        let rows = rows.map_err(|error| format!("a snapshot cannot be read: {error}"))??;
+        // Its result waits until what it saw is durable; what it saw is compared with what is recovered.
+        let pending = tx.submit();
+        match pending.decided() {
+            Some(Ok(committed)) => {
+                let number = committed.receipt.snapshot().ok_or("a receipt does not say its snapshot")?;
+                self.known.show(number, rows)
+            }
+            other => Err(format!("a snapshot came to {other:?}")),
         }
     }
 

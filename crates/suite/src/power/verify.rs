@@ -23,14 +23,59 @@ pub(super) struct Known {
     pub(super) durable: u64,
     /// What is known of each table's declaration.
     pub(super) tables: [Declared; KINDS.len()],
+    /// Where durability is by snapshot: what readers saw in each, by its number.
+    shown: BTreeMap<u64, Rows>,
+    /// The newest snapshot that had been read, or recovered, when the database was opened.
+    shown_before: u64,
+    /// The newest snapshot that an answer of this life is of.
+    pub(super) answered: u64,
 }
+
+/// All rows of all tables, by table and key.
+pub(super) type Rows = BTreeMap<(usize, u32), Row>;
 
 impl Known {
     /// Of a database that was never opened.
     pub(super) fn nothing(domain: Domain) -> Known {
-        Known { domain, acknowledged: 0, recorded: 0, durable: 0, tables: Default::default() }
+        let (shown, tables) = Default::default();
+        Known { domain, acknowledged: 0, recorded: 0, durable: 0, tables, shown, shown_before: 0, answered: 0 }
     }
 
+    /// A reader saw these in the snapshot with this number.
+    pub(super) fn show(&mut self, number: u64, rows: Rows) -> Result<(), String> {
+        if number <= self.shown_before && self.durable < number {
+            return Err(format!("the number of snapshot {number} is used again: {} had been read", self.shown_before));
+        }
+        match self.shown.insert(number, rows) {
+            Some(before) if before != self.shown[&number] => Err(format!("snapshot {number} {OTHERS}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// A recovery found this snapshot, with these rows. Whether a reader had seen it.
+    fn recover_snapshot(&mut self, number: u64, rows: &Rows) -> Result<bool, String> {
+        let answered = std::mem::take(&mut self.answered);
+        if number < answered {
+            return Err(format!("an answer {EARLY} of snapshot {answered}, and {number} is recovered"));
+        }
+        self.shown_before = self.shown_before.max(number).max(self.shown.last_key_value().map_or(0, |last| *last.0));
+        // Of the others some may be recovered no more; this one was, so it counts.
+        let shown = self.shown.split_off(&number).remove(&number);
+        self.shown.clear();
+        match &shown {
+            Some(shown) if shown != rows => Err(format!("snapshot {number} {OTHERS}")),
+            _ => Ok(shown.is_some()),
+        }
+    }
+}
+
+/// What is found in a snapshot is not what was found in it before.
+const OTHERS: &str = "had other rows for an earlier reader";
+
+/// A snapshot was answered for before it was durable.
+const EARLY: &str = "was given that is";
+
+impl Known {
     /// The tables that are there.
     pub(super) fn declared(&self) -> Vec<usize> {
         let declared = self.tables.iter().enumerate().filter(|(_, declared)| matches!(declared, Declared::Yes(_)));
@@ -53,6 +98,13 @@ pub(super) enum Declared {
 pub(super) fn recovered(db: &Database, model: &mut Model, known: &mut Known, tally: &mut Tally) -> Result<(), String> {
     let durable = db.recovery().map_or(0, |recovery| recovery.durable_epoch);
     tally.note(durable);
+    if let Some(number) = db.recovery().and_then(|recovery| recovery.durable_snapshot) {
+        let handles: Vec<_> = (0..KINDS.len()).map(|table| db.open_dyn(KINDS[table].name).ok()).collect();
+        let handles = handles.iter().enumerate().filter_map(|(table, handle)| Some((table, handle.as_ref()?)));
+        let read = db.session().snapshot(|tx| rows_by_key(tx, handles.clone(), known.domain));
+        let rows = read.map_err(|error| format!("{UNREADABLE}: {error}"))?.into_value()?;
+        tally.snapshots += u64::from(known.recover_snapshot(number, &rows)?);
+    }
     if durable < known.durable {
         return Err(format!("the durable epoch went back from {} to {durable}", known.durable));
     }
@@ -68,6 +120,26 @@ pub(super) fn recovered(db: &Database, model: &mut Model, known: &mut Known, tal
     tables(db, known)?;
     db.check_structure().map_err(|fault| format!("a structure is damaged: {fault}"))?;
     contents(db, model, known)
+}
+
+/// All rows of these tables.
+pub(super) fn rows_by_key<'h>(
+    tx: &ReadTx,
+    tables: impl Iterator<Item = (usize, &'h DynHandle)>,
+    domain: Domain,
+) -> Result<Result<Rows, String>, Abort> {
+    let mut rows = Rows::new();
+    for (table, handle) in tables {
+        for key in 0..domain.keys {
+            if let Some(row) = tx.get_dyn(handle, &KINDS[table].key_values(key))? {
+                match Row::of(&KINDS[table], &row.values()) {
+                    Some(row) => rows.insert((table, key), row),
+                    None => return Ok(Err(format!("a row that nobody wrote: {row:?}"))),
+                };
+            }
+        }
+    }
+    Ok(Ok(rows))
 }
 
 fn tables(db: &Database, known: &mut Known) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{CacheAligned, Tid};
 use seriatim_memory::CountedVec;
-use seriatim_txn::{Core, OpError, Outcome, Redo};
+use seriatim_txn::{Core, Epochs, OpError, Outcome, Redo};
 
 use super::optimistic::{LockBit, Optimistic};
 use super::record_header;
@@ -23,24 +23,39 @@ pub(crate) const VERSION_HEADER_BYTES: usize = VersionHeader::BYTES;
 
 /// The global snapshot number S (§5.4): advanced by read-only transactions, read once by each commit.
 #[derive(Clone, Debug)]
-pub(crate) struct SnapshotNumber(Arc<CacheAligned<AtomicU64>>);
+pub(crate) enum SnapshotNumber {
+    Own(Arc<CacheAligned<AtomicU64>>),
+    /// It is the epoch.
+    Epoch(Arc<Epochs>),
+}
 
 impl Default for SnapshotNumber {
     /// Snapshot 0 is before every version.
     fn default() -> SnapshotNumber {
-        SnapshotNumber(Arc::new(CacheAligned(AtomicU64::new(1))))
+        SnapshotNumber::Own(Arc::new(CacheAligned(AtomicU64::new(1))))
     }
 }
 
 impl SnapshotNumber {
-    /// The word, for who advances it every so often.
-    pub(crate) fn word(&self) -> &Arc<CacheAligned<AtomicU64>> {
-        &self.0
+    #[inline(always)]
+    fn word(&self) -> &AtomicU64 {
+        match self {
+            SnapshotNumber::Own(number) => number,
+            SnapshotNumber::Epoch(epochs) => epochs.word(),
+        }
+    }
+
+    /// For who advances it every so often; `None`: whoever ends an epoch does.
+    pub(crate) fn own(&self) -> Option<Arc<CacheAligned<AtomicU64>>> {
+        match self {
+            SnapshotNumber::Own(number) => Some(Arc::clone(number)),
+            SnapshotNumber::Epoch(_) => None,
+        }
     }
 
     /// Describes the version of a row that is being restored.
     pub(crate) fn describe(&self, row_version: usize, tid: Tid) {
-        let header = VersionHeader::new(tid, self.0.load(Ordering::Acquire), false, 0);
+        let header = VersionHeader::new(tid, self.word().load(Ordering::Acquire), false, 0);
         // SAFETY: a row that is being restored is nobody else's.
         unsafe { header.write(row_version) };
     }
@@ -85,7 +100,7 @@ impl Numbered {
     /// A conflict.
     #[inline(always)]
     pub(crate) fn publish(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Tid, OpError> {
-        commit::publish(attempt, &mut self.installs, &self.snapshot.0, redo)
+        commit::publish(attempt, &mut self.installs, self.snapshot.word(), redo)
     }
 
     /// The next piece of the transaction is going to be published, or the last one is tried again.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, Eventual, Fault, RecordLayout, Table};
+use seriatim_txn::{Core, Eventual, Fault, RecordLayout, Table, TakenSnapshot};
 
 use crate::shared::record_header::{self, TidWord};
 use crate::shared::versions::{self, Version};
@@ -72,7 +72,7 @@ impl View {
     pub(crate) fn take(core: &Core, number: &super::SnapshotNumber) -> View {
         // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
         // advanced number, or we see its records locked.
-        let snapshot = core.htm.outside(|| number.0.fetch_add(1, Ordering::SeqCst));
+        let snapshot = core.htm.outside(|| number.word().fetch_add(1, Ordering::SeqCst));
         fence(Ordering::SeqCst);
         View { snapshot, durable: core.shown_epoch(), whole: None }
     }
@@ -84,15 +84,17 @@ impl View {
         let closes = !core.injects(Fault::SnapshotAmidWindows);
         let wanted = (core.local.worker(), core.includes);
         let Some(mut taken) = core.epochs.take_snapshot(eventual, &core.htm, wanted, closes) else {
-            core.snapshot_made = None;
+            core.taken = None;
             let _closed = closes.then(|| core.epochs.windows().close());
             return View::take(core, number);
         };
         if core.injects(Fault::UnwholeSnapshot) {
             taken.number += 1;
         }
-        core.snapshot_made = Some(taken.made);
-        View { snapshot: taken.number, durable: core.shown_epoch(), whole: Some(taken.whole) }
+        let durable = core.shown_epoch();
+        core.taken =
+            Some(TakenSnapshot { whole: durable.map_or(taken.whole, |durable| durable.min(taken.whole)), ..taken });
+        View { snapshot: taken.number, durable, whole: Some(taken.whole) }
     }
 
     #[inline]

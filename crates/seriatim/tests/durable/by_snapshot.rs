@@ -1,0 +1,147 @@
+//! Durability by snapshot: what opening refuses, what each mode waits for, and which numbers are told.
+
+use std::time::Duration;
+
+use seriatim::{Builder, Database, Durability, TransactionOptions, clock};
+use seriatim_base::disk::FaultyDisk;
+
+use crate::accounts::{Account, account, small};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Of this disk, with durability by snapshot.
+fn by_snapshot(disk: &FaultyDisk) -> Builder {
+    small("dbx-tc", disk).protocol_option("durable_snapshots", 1)
+}
+
+#[test]
+fn snapshots_and_epochs_have_one_interval() {
+    let disk = FaultyDisk::new(101);
+    let opens = |builder: Builder| builder.open().map(drop).map_err(|error| error.to_string());
+    let made = |ms: u64| by_snapshot(&disk).protocol_option("snapshot_interval_ms", ms);
+    let refused = opens(made(0)).expect_err("each reader would make one, and nobody else");
+    assert!(refused.contains("snapshot_interval_ms is above 0") && refused.ends_with("here it is 0 ms"), "{refused}");
+    let refused = opens(made(20).epoch_interval(10 * MILLISECOND)).expect_err("two intervals");
+    assert!(refused.ends_with("here it is 20 ms, and epochs every 10ms"), "{refused}");
+    let age = |builder: Builder| builder.transaction_age_max(15 * MILLISECOND);
+    let refused = opens(age(by_snapshot(&disk))).expect_err("an epoch of 20 ms is longer than that");
+    assert!(refused.contains("the epoch interval must be"), "{refused}");
+    for right in [by_snapshot(&disk), made(20), made(20).epoch_interval(20 * MILLISECOND), age(made(15))] {
+        assert_eq!(opens(right), Ok(()));
+    }
+    assert_eq!(opens(age(by_snapshot(&disk).epoch_interval(10 * MILLISECOND))), Ok(()), "one of them says it");
+    // Elsewhere they have nothing to do with each other.
+    let apart = small("dbx-tc", &disk).protocol_option("snapshot_interval_ms", 0).epoch_interval(MILLISECOND);
+    assert_eq!(opens(apart), Ok(()));
+}
+
+#[test]
+fn receipts_statistics_and_recoveries_tell_snapshots() {
+    let disk = FaultyDisk::new(102);
+    for mode in [Durability::Async, Durability::Group, Durability::Sync] {
+        let db = by_snapshot(&disk).durability(mode).open().expect("it opens");
+        let accounts = db.table::<Account>().or_else(|_| db.create()).expect("a table");
+        let (mut session, mut other) = (db.session(), db.session());
+        let numbers = (0..5).map(|id| {
+            let put = session.transact(|tx| tx.put(&accounts, &account(id))).expect("alone").receipt;
+            let of_put = put.snapshot().expect("it has one");
+            assert_eq!(of_put, put.epoch().0);
+            // Its own commits, and what it was told of, are in the snapshot.
+            let get = |tx: &seriatim::ReadTx| tx.get(&accounts, &id).map(|row| row.is_some());
+            other.read_after(put).expect("of this database");
+            for reader in [&mut session, &mut other] {
+                let read = reader.snapshot(get).expect("a snapshot");
+                let of_read = read.receipt.snapshot().expect("it has one");
+                assert!(read.value && of_read >= of_put, "{of_read} shows {of_put}");
+            }
+            let durable = db.statistics().log.expect("it is on disk").durable_snapshot.expect("there is one");
+            assert!(mode == Durability::Async || of_put <= durable, "{mode}: {of_put} was answered before {durable}");
+            of_put
+        });
+        let numbers: Vec<u64> = numbers.collect();
+        assert!(numbers.is_sorted(), "{numbers:?}");
+        db.flush().expect("the disk works");
+        drop((session, other));
+        db.close().expect("all is durable");
+        let db = by_snapshot(&disk).open().expect("it opens");
+        let recovered = db.recovery().and_then(|recovery| recovery.durable_snapshot).expect("it is said");
+        assert!(numbers.last() <= Some(&recovered), "{numbers:?} and {recovered}");
+        let first = db.session().snapshot(|_| Ok(())).expect("a snapshot").receipt.snapshot();
+        assert!(first > Some(recovered), "numbers go on");
+    }
+    // In memory there are numbers, and nothing durable; elsewhere there are none.
+    for (builder, has) in [(by_snapshot(&disk), true), (small("dbx-tc", &disk), false), (small("dbx", &disk), false)] {
+        let db = builder.open().expect("it opens");
+        let accounts = db.table::<Account>().expect("it is there");
+        let put = db.session().transact(|tx| tx.put(&accounts, &account(9))).expect("alone").receipt;
+        let read = db.session().snapshot(|tx| tx.get(&accounts, &9).map(drop)).expect("a snapshot").receipt;
+        let log = db.statistics().log.expect("it is on disk");
+        let recovered = db.recovery().and_then(|recovery| recovery.durable_snapshot);
+        let said = [put.snapshot(), read.snapshot(), log.durable_snapshot, recovered];
+        assert_eq!(said.map(|number| number.is_some()), [has; 4]);
+    }
+}
+
+/// Nobody waits for the interval: who wants to be told ends the epoch, and so makes the snapshot.
+#[test]
+fn who_is_told_makes_the_snapshot() {
+    let hour = Duration::from_secs(3600);
+    for mode in [Durability::Group, Durability::Sync] {
+        let disk = FaultyDisk::new(103);
+        let builder = by_snapshot(&disk).durability(mode).step_helpers(false);
+        let db = builder.epoch_interval(hour).transaction_age_max(hour).open().expect("it opens");
+        let accounts = db.create::<Account>().expect("a table");
+        let (mut session, mut reader) = (db.session(), db.session());
+        let shows = |session: &mut seriatim::Session, id: u64| {
+            let stale = TransactionOptions::new().own_commits(false);
+            let read = session.snapshot_with(&stale, |tx| tx.get(&accounts, &id).map(|row| row.is_some()));
+            read.expect("a snapshot").value
+        };
+        shows(&mut reader, 0);
+        let pending = session.submit(|tx| tx.insert(&accounts, &account(1)));
+        match mode {
+            // It is flushed although nobody waits.
+            Durability::Sync => {
+                let began = clock::Instant::now();
+                let mut pending = Some(pending);
+                while let Some(waits) = pending.take() {
+                    assert!(began.elapsed() < Duration::from_secs(60), "within an hour");
+                    pending = waits.poll().err();
+                    seriatim::thread::yield_now();
+                }
+            }
+            _ => drop(pending.wait().expect("it is durable")),
+        }
+        assert!(shows(&mut reader, 1), "{mode}: a snapshot was made that has it");
+    }
+}
+
+/// Each read-only transaction makes one where that is asked for.
+#[test]
+fn readers_end_epochs_too_where_they_make_snapshots() {
+    let disk = FaultyDisk::new(104);
+    let db = small("dbx-tc", &disk).protocol_option("durable_snapshots", 2).open().expect("it opens");
+    let mut session = db.session();
+    let mut read = || session.snapshot(|_| Ok(())).expect("a snapshot").receipt.snapshot().expect("it has one");
+    let numbers: Vec<u64> = (0..4).map(|_| read()).collect();
+    assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "{numbers:?}");
+}
+
+/// Though nothing is logged; so no number is given twice.
+#[test]
+fn a_recovery_knows_how_far_snapshots_were() {
+    let disk = FaultyDisk::new(105);
+    by_snapshot(&disk).open().and_then(|db| db.close().map_err(|_| unreachable!("the disk works"))).expect("it opens");
+    let number = |db: &Database| db.session().snapshot(|_| Ok(())).expect("a snapshot").receipt.snapshot();
+    let db = by_snapshot(&disk).open().expect("it opens");
+    let before = number(&db);
+    (0..4).for_each(|_| db.step());
+    let last = number(&db);
+    disk.power_off();
+    drop(db);
+    disk.reboot();
+    let db = by_snapshot(&disk).open().expect("it opens");
+    let recovered = db.recovery().and_then(|recovery| recovery.durable_snapshot);
+    assert!(before <= recovered && recovered <= last, "{recovered:?} is from {before:?} to {last:?}");
+    assert!(last < number(&db), "{last:?} had been told");
+}
