@@ -49,6 +49,7 @@ fn grouped(htm: HtmMode) -> Setting {
         hot: false,
         snapshots: 0,
         adapts: false,
+        defers: false,
     }
 }
 

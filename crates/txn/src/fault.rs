@@ -49,6 +49,10 @@ pub enum Fault {
     SnapshotAmidWindows,
     /// Lets readers of eventual snapshots read the one that commits still add to.
     UnwholeSnapshot,
+    /// Publishes what was deferred when the windows are closed the next time.
+    PublishDeferredLate,
+    /// Loses one row of what was deferred.
+    ForgetDeferred,
     /// Runs whole transactions of different threads under locks of their own.
     UnsharedLock,
     /// Commits what does not own its partitions without their locks.
@@ -69,7 +73,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 31] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -91,6 +95,8 @@ impl Fault {
         Fault::NoWindows,
         Fault::SnapshotAmidWindows,
         Fault::UnwholeSnapshot,
+        Fault::PublishDeferredLate,
+        Fault::ForgetDeferred,
         Fault::UnsharedLock,
         Fault::CommitUnowned,
         Fault::FewPartitions,

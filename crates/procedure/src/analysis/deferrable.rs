@@ -66,12 +66,17 @@ pub fn deferrable(plans: &[&Plan], absent: impl Fn(usize) -> bool, clustered: im
         }
     }
     refused.sort_by_key(|refused| refused.publisher);
-    let mut columns: BTreeMap<Arc<str>, Columns> = BTreeMap::new();
+    let (mut columns, mut changed) = (BTreeMap::<Arc<str>, Columns>::new(), BTreeMap::<Arc<str>, Columns>::new());
     for (end, own) in set.additions().filter(|(end, _)| chosen.contains(end)) {
         let table = &plans[end.procedure].tables[own.table].name;
         columns.entry(table.clone()).or_default().extend(&own.commutes);
+        let changed = changed.entry(table.clone()).or_default();
+        for access in set.all_of(table) {
+            changed.extend(&access.writes);
+            changed.extend(&access.commutes);
+        }
     }
-    Deferrable { deferrals: defer::deferrals(&conflicts, &chosen), refused, columns }
+    Deferrable { deferrals: defer::deferrals(&conflicts, &chosen), refused, columns, changed }
 }
 
 /// Procedures, and the operations of those that are no snapshots.

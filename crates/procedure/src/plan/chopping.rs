@@ -188,6 +188,8 @@ pub struct Deferrable {
     pub refused: Vec<Refused>,
     /// By the table's name, the columns that these updates add to.
     pub columns: BTreeMap<Arc<str>, Columns>,
+    /// All that the set changes of these tables.
+    pub changed: BTreeMap<Arc<str>, Columns>,
 }
 
 /// What a piece may do.
