@@ -85,6 +85,12 @@ impl ColumnSet {
     pub const fn bits(self) -> u64 {
         self.0
     }
+
+    /// The set that has these [bits](ColumnSet::bits).
+    #[inline]
+    pub const fn from_bits(bits: u64) -> ColumnSet {
+        ColumnSet(bits)
+    }
 }
 
 /// What an update does with columns.

@@ -251,6 +251,10 @@ impl Redo for NotesWrites<'_> {
             self.redo.add(table, key, tid, before, after);
         }
     }
+
+    fn defers(&mut self) -> u64 {
+        self.redo.defers()
+    }
 }
 
 #[cfg(test)]

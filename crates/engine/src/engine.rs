@@ -11,10 +11,11 @@ use seriatim_base::{Epoch, TableId};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
-use seriatim_procedure::plan::Plan;
+use seriatim_procedure::plan::{Deferrable, Plan};
 use seriatim_txn::{Environment, Eventual, Freshness, Knob, Partitions, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
+use crate::deferred::Publisher;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
 use crate::pool::Pool;
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) clock_resolution: u64,
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
+    /// There if transactions defer. Behind what needs it to close the log.
+    _publisher: Option<Arc<Mutex<Publisher>>>,
     tables: RwLock<Tables>,
     /// Held while somebody gets a handle of a table, and while one is converted.
     opening: Mutex<()>,
@@ -73,6 +76,13 @@ pub(crate) struct Inner {
     pub(crate) regulation: Option<Arc<Regulation>>,
     /// Dropped last: everything above lives in its memory.
     foundation: Foundation,
+}
+
+impl Foundation {
+    /// Whether what transactions add to may be published later.
+    pub(crate) fn defers(&self) -> bool {
+        self.environment.epochs.windows().deferrals().are_allowed()
+    }
 }
 
 /// What tables and workers are made of.
@@ -139,7 +149,7 @@ impl Engine {
             None => durability::Opened::in_memory(),
         };
         let Opened { tables, recovery, log } = opened;
-        let (persistence, writers) = match log {
+        let (persistence, mut writers) = match log {
             Some(log) => {
                 let read = recovery.as_ref().map_or(0, |recovery| recovery.log_bytes);
                 let (persistence, writers) = Persistence::start(&options, &foundation, log, read)?;
@@ -147,6 +157,11 @@ impl Engine {
             }
             None => (None, None),
         };
+        let recording = options.record_history.then(Recording::new);
+        // There is one more than the pool has workers.
+        let writer = if foundation.defers() { writers.as_mut().and_then(Vec::pop) } else { None };
+        let own = writer.zip(persistence.as_ref().map(|persistence| Arc::clone(&persistence.whole_before)));
+        let publisher = Publisher::start(&foundation, own, recording.clone(), options.limit_bytes())?;
         let pool = Arc::new(Pool::new(options.workers, writers));
         let queue = queue.map(|settings| Queue::open(settings, validator, &pool));
         let clock = Arc::new(CoarseClock::default());
@@ -226,6 +241,7 @@ impl Engine {
             clock,
             clock_resolution: if options.step_helpers { 0 } else { nanoseconds(resolution) },
             pool,
+            _publisher: publisher,
             persistence,
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
@@ -234,7 +250,7 @@ impl Engine {
             queue,
             gate,
             sessions: AtomicUsize::new(0),
-            recording: options.record_history.then(Recording::new),
+            recording,
             contention: options.track_contention.then(Tracker::new),
             regulation,
             foundation,
@@ -276,16 +292,30 @@ impl Engine {
             return;
         }
         // Who closes windows waits for no lock of others, who may be waiting to close them.
-        let (agreements, sets) = (analysis::agreements(plans), self.inner.sets());
-        let _closed = self.inner.environment.epochs.windows().close();
-        for set in sets {
+        let (plans, sets): (Vec<&Plan>, _) = (plans.into_iter().collect(), self.inner.sets());
+        let is_clustered = |table: &str| {
+            let set = sets.iter().find(|set| &*set.definition.name == table);
+            set.is_some_and(|set| set.primary.has_runs)
+        };
+        let later = match self.inner.defers() {
+            true => analysis::deferrable(&plans, |_| false, is_clustered),
+            false => Deferrable::default(),
+        };
+        let agreements = analysis::agreements(plans);
+        let windows = self.inner.environment.epochs.windows();
+        let _closed = windows.close();
+        for set in &sets {
+            let name = &*set.definition.name;
             // Rows of a run are one record.
-            let agreed = agreements.get(&*set.definition.name).filter(|_| !set.primary.has_runs);
+            let agreed = agreements.get(name).filter(|_| !set.primary.has_runs);
             let sums = agreed.map_or(ColumnSet::EMPTY, |agreed| ColumnUse::adding(agreed.sums.iter()).added);
-            let steady =
-                agreed.map_or(ColumnSet::EMPTY, |agreed| agreed.changed.iter().collect::<ColumnSet>().complement());
-            set.primary.commuting.set(sums, steady);
+            let changed = agreed.map(|agreed| &agreed.changed).or_else(|| later.changed.get(name));
+            let steady = changed.map_or(ColumnSet::EMPTY, |changed| changed.iter().collect::<ColumnSet>().complement());
+            let deferrable = later.columns.get(name);
+            let deferrable = deferrable.map_or(ColumnSet::EMPTY, |sums| ColumnUse::adding(sums.iter()).added);
+            set.primary.commuting.set(sums, steady, deferrable);
         }
+        windows.deferrals().tell();
     }
 
     /// The options that it was opened with.
@@ -617,6 +647,8 @@ impl Engine {
 
     /// What was recorded since the last call, if the database records.
     pub fn take_history(&self) -> Option<History> {
+        // What is deferred is a part of who deferred it.
+        drop(self.inner.environment.epochs.windows().close());
         let transactions = self.inner.recording.as_ref()?.take();
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
         let has_groups = self.inner.protocol.info().capabilities.column_groups;

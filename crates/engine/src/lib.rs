@@ -12,6 +12,7 @@ pub mod backup;
 mod cancel;
 mod cluster;
 mod contention;
+mod deferred;
 mod detached;
 mod durability;
 mod engine;

@@ -190,4 +190,8 @@ impl Redo for Log {
             None => self.write(table, key, tid, Some(before), Some(after)),
         }
     }
+
+    fn defers(&mut self) -> u64 {
+        self.recorder.number_of_next()
+    }
 }

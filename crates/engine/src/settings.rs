@@ -398,7 +398,8 @@ impl Settings {
             return invalid("without validation transactions are wrong: what they leave is not kept on disk");
         }
         let options = Options {
-            workers_max: self.workers + HELPER_SETS * HELPERS_MAX,
+            // And one that publishes what others have deferred.
+            workers_max: self.workers + HELPER_SETS * HELPERS_MAX + 1,
             huge_pages: self.huge_pages,
             prefault_bytes: self.prefault_bytes,
             limit_bytes: self.limit_bytes(),

@@ -20,7 +20,8 @@
 //! (h) An update's version is above every earlier one of the columns it changed and of the row's insertion; an insertion's or
 //!     deletion's above all of its key.
 //! (i) What only adds to columns may be listed as an addition. Additions to a column take their places beside each other in any order,
-//!     whatever their versions; a reader of the column saw those with versions at or below that which it names, and no others.
+//!     whatever their versions; a reader of the column saw those with versions at or below that which it names, and no others. Those
+//!     that are published later, together, may have one version.
 
 use crate::Key;
 use seriatim_base::TableId;
@@ -196,6 +197,8 @@ pub struct Addition {
     pub version: u64,
     /// The columns added to.
     pub columns: Columns,
+    /// Whether it was published later, perhaps with those of others, which have the same version then.
+    pub deferred: bool,
 }
 
 impl Write {
@@ -283,7 +286,15 @@ impl Transaction {
 
     /// It added to these columns of a row.
     pub fn add(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
-        self.additions.push(Addition { table: TableId(table), key: key.into(), version, columns });
+        let (table, key) = (TableId(table), key.into());
+        self.additions.push(Addition { table, key, version, columns, deferred: false });
+        self
+    }
+
+    /// It added to these columns of a row, and that was published later.
+    pub fn defer(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
+        let (table, key) = (TableId(table), key.into());
+        self.additions.push(Addition { table, key, version, columns, deferred: true });
         self
     }
 

@@ -40,8 +40,8 @@ struct Row {
     existence: Vec<(u64, bool)>,
     /// By group, the versions that changed it, ascending.
     groups: Vec<Vec<u64>>,
-    /// By group, those that added to it, ascending.
-    added: Vec<Vec<u64>>,
+    /// By group, those that added to it, ascending, each with who did ([`by`]).
+    added: Vec<Vec<(u64, u64)>>,
 }
 
 /// The newest of some ascending versions at or below a version.
@@ -157,12 +157,13 @@ fn rows<'h>(history: &'h History, splits: &HashMap<TableId, Split>) -> HashMap<P
         }
         split.of(write.changed()).for_each(|group| row.groups[group].push(write.version));
     }
-    for addition in history.transactions.iter().flat_map(|t| &t.additions) {
+    for (t, addition) in history.transactions.iter().flat_map(|t| t.additions.iter().map(move |addition| (t, addition)))
+    {
         let row = rows.entry((addition.table, &addition.key)).or_default();
         row.versions.push(addition.version);
         let Some(split) = splits.get(&addition.table) else { continue };
         row.added.resize_with(split.groups.len(), Vec::new);
-        split.of(addition.columns).for_each(|group| row.added[group].push(addition.version));
+        split.of(addition.columns).for_each(|group| row.added[group].push((addition.version, by(t, addition))));
     }
     for row in rows.values_mut() {
         row.added.iter_mut().for_each(|versions| versions.sort_unstable());
@@ -253,9 +254,9 @@ impl Maker<'_, '_> {
             let (table, saw) = (split.table(group), Saw::Row(version));
             items.reads.push(Read { table, key: key.clone(), columns: Columns::ALL, saw });
         }
-        let since = |version: &&u64| set.is_none_or(|set| set < **version) && next.is_none_or(|next| *version < next);
-        for &version in added.into_iter().flatten().filter(since) {
-            let (table, key) = (split.additions(group), addition_key(key, version));
+        let since = |version: u64| set.is_none_or(|set| set < version) && next.is_none_or(|next| version < *next);
+        for &(version, id) in added.into_iter().flatten().filter(|(version, _)| since(*version)) {
+            let (table, key) = (split.additions(group), addition_key(key, version, id));
             let saw = if version <= at { Saw::Row(version) } else { Saw::AbsentAt(0) };
             items.reads.push(Read { table, key, columns: Columns::ALL, saw });
         }
@@ -263,7 +264,7 @@ impl Maker<'_, '_> {
 
     /// An addition found a row, and what its group was set to last.
     fn add(&self, t: &Transaction, items: &mut Transaction, addition: &Addition) -> Result<(), Violation> {
-        let Addition { table, ref key, version: at, columns } = *addition;
+        let Addition { table, ref key, version: at, columns, .. } = *addition;
         let Some(split) = self.splits.get(&table) else {
             return self.write(
                 t,
@@ -297,7 +298,7 @@ impl Maker<'_, '_> {
                 let (table, saw) = (split.table(group), Saw::Row(set));
                 items.reads.push(Read { table, key: key.clone(), columns: Columns::ALL, saw });
             }
-            let (table, key) = (split.additions(group), addition_key(key, at));
+            let (table, key) = (split.additions(group), addition_key(key, at, by(t, addition)));
             items.writes.push(Write { table, key, version: at, deleted: false, columns: None });
         }
         self.found_row(t, items, (table, key), at)
@@ -379,9 +380,14 @@ impl Maker<'_, '_> {
     }
 }
 
+/// Who made an addition that may have its version together with those of others; else 0.
+fn by(t: &Transaction, addition: &Addition) -> u64 {
+    if addition.deferred { t.id } else { 0 }
+}
+
 /// The key of an addition, in the table of those to its group: no two have one, since all end with as many bytes.
-fn addition_key(key: &Key, version: u64) -> Key {
-    Key::new(&[key.bytes(), &version.to_be_bytes()[..]].concat())
+fn addition_key(key: &Key, version: u64, id: u64) -> Key {
+    Key::new(&[key.bytes(), &version.to_be_bytes()[..], &id.to_be_bytes()[..]].concat())
 }
 
 impl Row {

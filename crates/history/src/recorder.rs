@@ -5,6 +5,7 @@
 
 use crate::{Addition, Columns, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::TableId;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,16 @@ type Log = Arc<Mutex<Vec<Transaction>>>;
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     logs: Arc<Mutex<Vec<Log>>>,
+    deferred: Arc<Mutex<Vec<Deferred>>>,
+}
+
+/// What a transaction had deferred when it committed, and is published now.
+#[derive(Debug)]
+struct Deferred {
+    id: u64,
+    addition: Addition,
+    /// After it was visible.
+    ended: u64,
 }
 
 impl Recording {
@@ -31,12 +42,41 @@ impl Recording {
         Recorder { log, number: logs.len() as u64, committed: 0, open: Transaction::default() }
     }
 
+    /// Transactions with these ids had deferred an addition, which is visible at the instant `ended`. They end then, and so do
+    /// all that ended since the first of them: until then one that begins may come before any of them.
+    pub fn deferred(&self, ids: &[u64], addition: &Addition, ended: u64) {
+        let all = ids.iter().map(|&id| Deferred { id, addition: addition.clone(), ended });
+        lock(&self.deferred).extend(all);
+    }
+
     /// Takes what has been recorded since the last call, of recorders that still run and of those that are gone. A
     /// transaction in the middle of its commit may be missing: let the workers come to rest first.
     pub fn take(&self) -> Vec<Transaction> {
         let mut all = Vec::new();
         lock(&self.logs).iter().for_each(|log| all.append(&mut lock(log)));
+        let deferred = std::mem::take(&mut *lock(&self.deferred));
+        if !deferred.is_empty() {
+            publish(&mut all, deferred);
+        }
         all
+    }
+}
+
+/// Lists what was deferred with the transactions that had, and has transactions end when it was published.
+fn publish(all: &mut [Transaction], deferred: Vec<Deferred>) {
+    let places: HashMap<u64, usize> = all.iter().enumerate().map(|(at, t)| (t.id, at)).collect();
+    // From when on something was pending, by when it was published.
+    let mut pending: BTreeMap<u64, u64> = BTreeMap::new();
+    for Deferred { id, addition, ended } in deferred {
+        let Some(&at) = places.get(&id) else { continue };
+        let since = pending.entry(ended).or_insert(u64::MAX);
+        *since = (*since).min(all[at].began);
+        all[at].additions.push(addition);
+    }
+    for t in all.iter_mut().filter(|t| t.snapshot.is_none()) {
+        if let Some((published, _)) = pending.range(t.ended..).next().filter(|(_, since)| **since <= t.ended) {
+            t.ended = *published;
+        }
     }
 }
 
@@ -100,7 +140,7 @@ impl Recorder {
 
     /// Notes a version that the commit installed by adding to these columns.
     pub fn add(&mut self, table: TableId, key: &[u8], version: u64, columns: Columns) {
-        self.open.additions.push(Addition { table, key: Key::new(key), version, columns });
+        self.open.additions.push(Addition { table, key: Key::new(key), version, columns, deferred: false });
     }
 
     /// Of the point reads and of the range reads noted so far, each by its number, forgets those that do not `stay`: they were made again.
@@ -110,12 +150,18 @@ impl Recorder {
         self.open.scans.retain(|_| scans.next().is_some_and(&mut scan_stays));
     }
 
+    /// The id that the open transaction has in the history when it has committed.
+    pub fn number_of_next(&self) -> u64 {
+        self.number * 1_000_000_000 + self.committed + 1
+    }
+
     /// The transaction has committed; `ended` is an instant after its writes were visible. Returns its id in the history.
     pub fn commit(&mut self, ended: u64) -> u64 {
+        let id = self.number_of_next();
         self.committed += 1;
         let open = &mut self.open;
         let transaction = Transaction {
-            id: self.number * 1_000_000_000 + self.committed,
+            id,
             ended,
             // Exactly as large as needed, while the buffers of the recorder stay.
             reads: open.reads.drain(..).collect(),
@@ -124,7 +170,6 @@ impl Recorder {
             additions: open.additions.drain(..).collect(),
             ..*open
         };
-        let id = transaction.id;
         lock(&self.log).push(transaction);
         id
     }
@@ -183,5 +228,24 @@ mod tests {
         let all = recording.take();
         assert_eq!(all[0].reads.iter().map(|read| read.key.clone()).collect::<Vec<_>>(), ["a".into(), "c".into()]);
         assert_eq!((all[0].scans.len(), &all[0].scans[0].low), (1, &Bound::Included("c".into())));
+    }
+
+    #[test]
+    fn what_was_deferred_is_of_who_deferred_it_and_those_end_when_it_is_published() {
+        let recording = Recording::new();
+        let mut recorder = recording.recorder();
+        let mut run = |(began, ended)| {
+            recorder.begin(0, began);
+            let id = recorder.number_of_next();
+            assert_eq!(recorder.commit(ended), id);
+            id
+        };
+        let ids = [(0, 1), (2, 3), (4, 5), (6, 7), (20, 21)].map(&mut run);
+        let (table, key, columns) = (TableId(0), Key::new(b"k"), Columns::of(&[1]));
+        let addition = Addition { table, key, version: 9, columns, deferred: true };
+        recording.deferred(&[ids[1], ids[3]], &addition, 10);
+        let all = recording.take();
+        let found = ids.map(|id| all.iter().find(|t| t.id == id).map(|t| (t.ended, t.additions.len())));
+        assert_eq!(found, [(1, 0), (10, 1), (10, 0), (10, 1), (21, 0)].map(Some));
     }
 }

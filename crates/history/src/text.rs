@@ -21,6 +21,7 @@
 //! scan 0 * * columns 1 alice=3           likewise, of each row,
 //! write 0 alice 8 columns 2              changed only these of a row that was there
 //! add 0 alice 8 columns 2                only added to these, so that other additions may take their places on either side
+//! defer 0 alice 8 columns 2              likewise, published later, perhaps with what others added
 //! ```
 //!
 //! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers or, where they
@@ -116,8 +117,9 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
                 None => w.push('\n'),
             }
         }
-        for Addition { table, key, version: at, columns } in &t.additions {
-            writeln!(w, "add {table} {key} {} columns {columns}", version(*at))?;
+        for Addition { table, key, version: at, columns, deferred } in &t.additions {
+            let verb = if *deferred { "defer" } else { "add" };
+            writeln!(w, "{verb} {table} {key} {} columns {columns}", version(*at))?;
         }
     }
     Ok(())
@@ -202,14 +204,14 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
                 ..Transaction::default()
             });
         }
-        (verb @ ("read" | "scan" | "write" | "delete" | "add"), rest) => {
+        (verb @ ("read" | "scan" | "write" | "delete" | "add" | "defer"), rest) => {
             let t = history.transactions.last_mut().ok_or_else(|| format!("`{verb}` before any transaction"))?;
             load_fact(t, verb, rest)?;
         }
         (verb, _) => {
             return Err(format!(
                 "`{verb}`: expected `table NUMBER NAME`, `group TABLE columns COLUMNS`, `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session \
-                 NUMBER from INSTANT to INSTANT [snapshot INSTANT]`, `read`, `scan`, `write`, `delete` or `add`"
+                 NUMBER from INSTANT to INSTANT [snapshot INSTANT]`, `read`, `scan`, `write`, `delete`, `add` or `defer`"
             ));
         }
     }
@@ -226,11 +228,13 @@ fn load_fact(t: &mut Transaction, verb: &str, rest: &[&str]) -> Result<(), Strin
             let (version, deleted, columns) = (load_version(at)?, verb == "delete", load_used(rest)?);
             t.writes.push(Write { table: table(of)?, key: key.parse()?, version, deleted, columns });
         }
-        ("add", [of, key, at, "columns", columns]) => {
-            let (version, columns) = (load_version(at)?, load_columns(columns)?);
-            t.additions.push(Addition { table: table(of)?, key: key.parse()?, version, columns });
+        ("add" | "defer", [of, key, at, "columns", columns]) => {
+            let (version, columns, deferred) = (load_version(at)?, load_columns(columns)?, verb == "defer");
+            t.additions.push(Addition { table: table(of)?, key: key.parse()?, version, columns, deferred });
         }
-        ("add", _) => return Err(format!("`add {}`: write `add TABLE KEY VERSION columns COLUMNS`", rest.join(" "))),
+        ("add" | "defer", _) => {
+            return Err(format!("`{verb} {}`: write `{verb} TABLE KEY VERSION columns COLUMNS`", rest.join(" ")));
+        }
         ("scan", [of, low, high, rest @ ..]) => {
             let (columns, seen) = match rest {
                 ["columns", columns, seen @ ..] => (load_columns(columns)?, seen),

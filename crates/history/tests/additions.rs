@@ -191,3 +191,19 @@ fn without_column_groups_an_addition_is_a_write() {
                  transaction 2 session 0 from 0 to ?\nadd 0 x 3 columns 1\nadd 0 y 2 columns 1\n";
     assert!(check(&text::load(facts).expect("well formed"), &Promises::SERIALIZABLE).is_err());
 }
+
+/// Those who deferred, and who found something else of the first: with the sum, or without it.
+#[test]
+fn what_several_deferred_may_have_one_version() {
+    let judged = |more: Option<Transaction>| {
+        let first = Transaction::new(1).defer(0, "x", SUM, 2).update(0, "y", SUM, 2);
+        let second = Transaction::new(2).defer(0, "x", SUM, 2);
+        let mut history = history(&Facts::new());
+        history.transactions = [first, second].into_iter().chain(more).collect();
+        check(&history, &Promises::SERIALIZABLE)
+    };
+    let reader =
+        |x, y| Some(Transaction::new(3).read_columns(0, "y", SUM, Saw::Row(y)).read_columns(0, "x", SUM, Saw::Row(x)));
+    assert!(judged(None).is_ok() && judged(reader(2, 2)).is_ok() && judged(reader(1, 1)).is_ok());
+    assert!(judged(reader(1, 2)).is_err() && judged(reader(2, 1)).is_err(), "half of what the first did");
+}

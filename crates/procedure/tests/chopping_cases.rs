@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use seriatim_procedure::analysis::{ChopError, Schema, agreements, chop, plan};
+use seriatim_procedure::analysis::{ChopError, Schema, agreements, chop, deferrable, plan};
 use seriatim_procedure::ir::Procedure;
 use seriatim_procedure::plan::{Chopping, Columns, MergeReason, Options, Plan, Role};
 use support::build::{Build, procedure};
@@ -465,4 +465,114 @@ fn a_sum_is_agreed_on_if_every_operation_of_the_set_leaves_it_alone() {
     assert!(sums(&[adds(), inserts]).is_empty(), "rows come");
     let deletes = of("deletes", |b| b.delete("a", "x"));
     assert!(sums(&[adds(), deletes]).is_empty(), "rows go");
+}
+
+/// What dbx-tc publishes at the end of an epoch: the columns, and why others are not.
+fn later(set: &[Plan], clustered: &str) -> (Vec<String>, Vec<String>) {
+    let plans: Vec<&Plan> = set.iter().collect();
+    let found = deferrable(&plans, |procedure| plans[procedure].takes_snapshot(), |table| table == clustered);
+    let columns: Vec<std::sync::Arc<str>> = ["id", "value", "sum", "flag"].map(Into::into).into();
+    let names = found.columns.iter().map(|(table, sums)| format!("{table}.{}", sums.names(&columns)));
+    (names.collect(), found.refused.into_iter().map(|refused| refused.reason).collect())
+}
+
+#[test]
+fn a_sum_that_others_use_is_added_to_later_unless_something_else_joins_them() {
+    let publisher = |add: &dyn Fn(&mut Build)| {
+        of("publisher", |b| {
+            write(b, "a");
+            add(b);
+        })
+    };
+    let adds = || publisher(&|b| add(b, "b"));
+    let subscriber = || of("subscriber", |b| read_sum(b, "b"));
+    let case = |set: &[Plan]| later(set, "");
+    assert_eq!(case(&[adds(), subscriber()]), (vec!["b.sum".to_owned()], vec![]));
+    assert_eq!(case(&[adds()]), (vec![], vec![]), "nobody uses it: it is published apart from the rest anyway");
+    let reader = of("reader", |b| read(b, "a"));
+    assert_eq!(case(&[adds(), subscriber(), reader]).0, ["b.sum"], "who only reads has a snapshot");
+    // The row may be missing, and what of it is used that nobody changes.
+    let required = publisher(&|b| {
+        b.update("got", "b", "x", "row", |b| {
+            b.assign("row.sum", "+=", "y");
+            b.yield_("row.flag");
+        });
+        b.let_("use", "got");
+    });
+    assert_eq!(case(&[required, subscriber()]).0, ["b.sum"]);
+
+    let why = |set: &[Plan]| {
+        let (columns, refused) = later(set, "c");
+        assert_eq!(columns, [""; 0], "{refused:?}");
+        refused.join("; ")
+    };
+    let witness = of("witness", |b| {
+        write(b, "a");
+        b.update_if("", "b", "x", "row", |b| b.assign("row.value", "=", "y"));
+    });
+    assert!(why(&[adds(), subscriber(), witness]).contains("other conflicts join publisher and subscriber"));
+    let own = publisher(&|b| {
+        add(b, "b");
+        read_sum(b, "b");
+    });
+    assert!(why(&[own]).contains("publisher itself uses what it adds to"));
+    let in_turn = of("subscriber", |b| {
+        read_sum(b, "b");
+        add(b, "c");
+    });
+    let to_it = publisher(&|b| {
+        add(b, "b");
+        read_sum(b, "c");
+    });
+    let found = later(&[to_it, in_turn], "");
+    assert_eq!(
+        (found.0.len(), found.1.len()),
+        (0, 2),
+        "each joins the other's group as soon as one is not deferred: {found:?}"
+    );
+    let other = publisher(&|b| {
+        b.update_if("", "b", "x", "row", |b| {
+            b.assign("row.sum", "+=", "y");
+            b.assign("row.flag", "=", "x == y");
+        });
+    });
+    assert!(why(&[other, subscriber()]).contains("does not only add"));
+    let twice = publisher(&|b| {
+        b.update_if("", "b", "x", "row", |b| {
+            b.assign("row.sum", "+=", "y");
+            b.assign("row.sum", "+=", "y");
+        });
+    });
+    assert!(why(&[twice, subscriber()]).contains("more than once"));
+    let uses = publisher(&|b| {
+        b.update("got", "b", "x", "row", |b| {
+            b.assign("row.sum", "+=", "y");
+            b.yield_("row.value");
+        });
+        b.let_("use", "got");
+    });
+    assert!(why(&[uses, subscriber()]).contains("uses what others change"));
+    assert!(why(&[publisher(&|b| add(b, "d")), of("subscriber", |b| read_sum(b, "d"))]).contains("index"));
+    assert!(why(&[publisher(&|b| add(b, "c")), of("subscriber", |b| read_sum(b, "c"))]).contains("clustered"));
+    let inserts = of("inserts", |b| b.insert("b", "id: x, value: y, sum: y, flag: x == y"));
+    assert!(why(&[adds(), subscriber(), inserts]).contains("keys of its table change"));
+}
+
+/// An update is known by its columns when it runs.
+#[test]
+fn a_sum_is_added_to_later_by_all_who_add_to_it_or_by_none() {
+    let publisher = of("publisher", |b| {
+        write(b, "a");
+        add(b, "b");
+    });
+    let subscriber = of("subscriber", |b| read_sum(b, "b"));
+    let also = of("also", |b| {
+        b.update_if("", "b", "x", "row", |b| {
+            b.assign("row.sum", "+=", "y");
+            b.assign("row.flag", "=", "x == y");
+        });
+    });
+    let (columns, refused) = later(&[publisher, subscriber, also], "");
+    assert_eq!(columns, [""; 0]);
+    assert!(refused.iter().any(|why| why == "also #0 adds to the same sum, and may not"), "{refused:?}");
 }

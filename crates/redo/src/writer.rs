@@ -135,6 +135,12 @@ impl Writer {
         Ok(())
     }
 
+    /// As [`Writer::begin`], whatever the log refuses: for what belongs to commits that it has taken.
+    pub fn begin_regardless(&mut self, current: Epoch) {
+        self.shared.slots[self.slot].announce(current);
+        self.begun = true;
+    }
+
     /// Where the groups of the commit are encoded ([`crate::entry::GroupWriter`]): empty after `begin` and `append`.
     #[inline]
     pub fn groups(&mut self) -> &mut Vec<u8> {

@@ -3,7 +3,8 @@
 //! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and transfer: what they do to
 //! accounts they answer, what they do to sums they only add, so a protocol that publishes piece by piece may do that later. Others look
 //! meanwhile, and write: snapshots, closures, explicit transactions, and, if the database is on a disk, recoveries of what is durable
-//! at some moment. For all of them each branch's sum is that of its accounts. Part of it is in a column of few bits, near an end of its range: an
+//! at some moment. For all of them each branch's sum is that of its accounts, and so is what its reserve has got: another procedure draws on that, and is the only one that
+//! reads it, so a protocol may let it wait for what the others add. Part of the sum is in a column of few bits, near an end of its range: an
 //! addition that was published late and did not fit would end the process.
 
 use std::sync::Arc;
@@ -44,6 +45,17 @@ struct Branch {
     tight: i16,
 }
 
+/// Has got the sum of the balances of a branch's accounts, of which some was drawn.
+#[derive(Table, Clone, Debug)]
+#[table(name = "reserve", key(id), hash)]
+struct Reserve {
+    id: u32,
+    amount: i64,
+    /// As [`Branch::tight`], of what was put in and may not fit.
+    tight: i16,
+    drawn: i64,
+}
+
 const ACCOUNTS: u32 = 6;
 const BRANCHES: u32 = 2;
 
@@ -69,6 +81,7 @@ fn deposit(tx: &Tx, account: u32, branch: u32, amount: i64) -> Result<i64, Abort
         branch.visits += 1;
         branch.fee
     })?;
+    tx.update::<Reserve>(branch, |reserve| reserve.amount += amount)?;
     Ok(balance - fee)
 }
 
@@ -80,7 +93,20 @@ fn squeeze(tx: &Tx, account: u32, branch: u32, amount: i16) -> Result<i64, Abort
         account.balance
     })?;
     tx.update::<Branch>(branch, |branch| branch.tight += amount)?;
+    tx.update::<Reserve>(branch, |reserve| reserve.tight += amount)?;
     Ok(balance)
+}
+
+/// Draws on the reserve of a branch, and moves what does not fit well: what is left.
+#[procedure]
+fn draw(tx: &Tx, branch: u32, amount: i64) -> Result<i64, Abort> {
+    let left = tx.update::<Reserve>(branch, |reserve| {
+        reserve.amount -= amount;
+        reserve.drawn += amount + i64::from(reserve.tight);
+        reserve.tight = 0i16;
+        reserve.amount
+    })?;
+    Ok(left)
 }
 
 /// Moves an amount from one account to another, perhaps of the same branch; the balance of the first.
@@ -93,6 +119,8 @@ fn transfer(tx: &Tx, from: u32, from_branch: u32, to: u32, to_branch: u32, amoun
     tx.update::<Account>(to, |account| account.balance += amount)?;
     tx.update::<Branch>(from_branch, |branch| branch.total -= amount)?;
     tx.update::<Branch>(to_branch, |branch| branch.total += amount)?;
+    tx.update::<Reserve>(from_branch, |reserve| reserve.amount -= amount)?;
+    tx.update::<Reserve>(to_branch, |reserve| reserve.amount += amount)?;
     Ok(balance)
 }
 
@@ -123,9 +151,10 @@ pub enum Judge {
 struct Tables {
     accounts: Handle<Account>,
     branches: Handle<Branch>,
+    reserves: Handle<Reserve>,
 }
 
-/// What a branch's books say: its sum, and that of its accounts.
+/// What a branch's books say: its sum, and that of its accounts; or what its reserve has got instead, if that is another.
 fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> {
     let mut balances = 0;
     for id in accounts_of(branch) {
@@ -134,7 +163,9 @@ fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> 
     // Others have their turn between the two, on few processors too.
     thread::yield_now();
     let sum = tx.get(&tables.branches, &branch)?.map_or(0, |branch| branch.total() + i64::from(branch.tight()));
-    Ok((sum, balances))
+    let reserve = tx.get(&tables.reserves, &branch)?;
+    let got = reserve.map_or(0, |reserve| reserve.amount() + i64::from(reserve.tight()) + reserve.drawn());
+    Ok((if sum == balances { got } else { sum }, balances))
 }
 
 fn balanced(who: &str, branch: u32, (sum, balances): (i64, i64)) -> Result<(), String> {
@@ -225,7 +256,8 @@ fn call(session: &mut Session, rng: &mut Rng, squeezes: bool) -> Result<(), Stri
     let mut account = || rng.below(u64::from(ACCOUNTS)) as u32;
     let (from, to) = (account(), account());
     let (amount, tight) = (rng.below(100) as i64, rng.below(2 * SQUEEZED_MAX) as i16 - SQUEEZED_MAX as i16);
-    let called = match rng.below(4) {
+    let called = match rng.below(5) {
+        4 => session.call(draw, &(from % BRANCHES, amount)).map(drop),
         0 => session.submit_call(deposit, &(from, from % BRANCHES, amount)).wait().map(drop),
         1 if squeezes => session.call(squeeze, &(from, from % BRANCHES, tight)).map(drop),
         _ => session.call(transfer, &(from, from % BRANCHES, to, to % BRANCHES, amount)).map(drop),
@@ -297,6 +329,9 @@ pub fn keep_books(
     let mut auditor = auditor();
     (0..10).try_for_each(|_| auditor.audit())?;
     let Some(history) = db.take_history() else { return Ok(()) };
+    if setting.defers && !history.transactions.iter().any(|t| t.additions.iter().any(|addition| addition.deferred)) {
+        return Err("nothing was deferred".to_owned());
+    }
     if setting.gives_pieces() && history.transactions.iter().all(|t| t.additions.is_empty()) {
         return Err("nothing was published late".to_owned());
     }
@@ -316,22 +351,29 @@ fn fill(db: &Database) -> Result<Tables, String> {
     let tables = Tables {
         accounts: db.create::<Account>().map_err(|error| error.to_string())?,
         branches: db.create::<Branch>().map_err(|error| error.to_string())?,
+        reserves: db.create::<Reserve>().map_err(|error| error.to_string())?,
     };
     let (tight, total) = (TIGHT, -i64::from(TIGHT));
     let fill = |tx: &Tx| {
         (0..ACCOUNTS).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: 0 }))?;
-        (0..BRANCHES)
-            .try_for_each(|id| tx.insert(&tables.branches, &Branch { id, opened: 0, fee: 0, total, visits: 0, tight }))
+        (0..BRANCHES).try_for_each(|id| {
+            tx.insert(&tables.branches, &Branch { id, opened: 0, fee: 0, total, visits: 0, tight })?;
+            tx.insert(&tables.reserves, &Reserve { id, amount: 0, tight, drawn: total })
+        })
     };
     db.session().transact(fill).map_err(|error| error.to_string())?;
-    db.register(procedures![deposit, squeeze, transfer]).map_err(|error| error.to_string())?;
+    db.register(procedures![deposit, squeeze, transfer, draw]).map_err(|error| error.to_string())?;
     Ok(tables)
 }
 
 /// Compares the books of a database that was recovered, if they are there: the sum of all of them.
 fn audit_recovered(again: &Database) -> Result<i64, String> {
-    let (Ok(accounts), Ok(branches)) = (again.table::<Account>(), again.table::<Branch>()) else { return Ok(0) };
-    let (tables, mut all) = (Tables { accounts, branches }, 0);
+    let (Ok(accounts), Ok(branches), Ok(reserves)) =
+        (again.table::<Account>(), again.table::<Branch>(), again.table::<Reserve>())
+    else {
+        return Ok(0);
+    };
+    let (tables, mut all) = (Tables { accounts, branches, reserves }, 0);
     for branch in 0..BRANCHES {
         let seen = again.session().snapshot(|tx| look(tx, &tables, branch));
         let seen = seen.map_err(|error| error.to_string())?.value;

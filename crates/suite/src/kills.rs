@@ -92,7 +92,7 @@ impl Load {
     fn protocols(self) -> Vec<&'static str> {
         match self {
             Load::Transfers => available_protocols().iter().map(|protocol| protocol.name).collect(),
-            Load::Calls => vec!["dbx-tc", "silo"],
+            Load::Calls => vec!["dbx-tc", calls::DEFERRING, "silo"],
             Load::Snapshots => vec!["dbx-tc"],
         }
     }

@@ -32,6 +32,8 @@ pub struct Setting {
     pub adapts: bool,
     /// Whether durability is by snapshot: each ends an epoch.
     pub durable_snapshots: bool,
+    /// Whether the protocol publishes later what procedures add to sums that others use.
+    pub defers: bool,
 }
 
 /// Seeds the next order of a batch that is shuffled. [`matrix_of_threads`] sets it.
@@ -55,6 +57,9 @@ const DURABLE_SNAPSHOTS: &str = "durable_snapshots";
 /// Their options that say how much others have to want something, with values by which it comes and goes within a second.
 const ADAPTS: [(&str, u64); 2] = [("snapshot_wanted_min", 2), ("late_period", 2)];
 
+/// The option of protocols that publish additions later (deferred execution).
+const DEFER: &str = "defer";
+
 /// Options of protocols that lock hot records and repair: which are hot, that those that are contended become so as soon as can be, and
 /// cold again, and that every call can be repaired: whatever it takes where all are hot, else where that is worth while.
 const HOT: &str = "hot";
@@ -77,6 +82,7 @@ impl Setting {
             snapshots: 1,
             adapts: false,
             durable_snapshots: false,
+            defers: false,
         }
     }
 
@@ -126,6 +132,11 @@ impl Setting {
         ADAPTS.iter().any(|(option, _)| self.has_option(option)).then(|| Setting { adapts: true, ..self.clone() })
     }
 
+    /// The same with additions that are published later, if the protocol does that.
+    pub fn that_defers(&self) -> Option<Setting> {
+        self.has_option(DEFER).then(|| Setting { defers: true, ..self.clone() })
+    }
+
     fn makes_snapshots(&self) -> bool {
         self.is_of(|protocol| protocol.capabilities.snapshots == Freshness::Eventual)
     }
@@ -172,6 +183,7 @@ impl Setting {
         let builder = adapts.fold(builder, |builder, &(option, value)| {
             builder.protocol_option(option, if self.adapts { value } else { 0 })
         });
+        let builder = if self.defers { builder.protocol_option(DEFER, 1) } else { builder };
         let builder = if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder };
         if !self.shuffled {
             return builder;
@@ -241,13 +253,14 @@ impl std::fmt::Display for Setting {
             false => "",
             true => " as others want it",
         };
-        write!(f, "{}{hot}{present} on {}{queued}{shuffled}", self.protocol, self.htm)
+        let deferring = if self.defers { " that defers" } else { "" };
+        write!(f, "{}{hot}{present}{deferring} on {}{queued}{shuffled}", self.protocol, self.htm)
     }
 }
 
 /// Every protocol of the registry on every back end on which it opens: emulated with random aborts, absent, and rtm where it works; or on the one that
 /// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot, and those that do something for others
-/// also as these want it. On the first back end also with queued decisions, where the protocol holds transactions, and with snapshots of the present and durable
+/// also as these want it, and those that can publish additions later also so. On the first back end also with queued decisions, where the protocol holds transactions, and with snapshots of the present and durable
 /// ones, where it makes them every so often.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
@@ -258,8 +271,9 @@ pub fn matrix(seed: u64) -> Vec<Setting> {
     let present = of(backends[0]).filter_map(|setting| setting.with_snapshots_of_the_present());
     let durable = of(backends[0]).filter_map(|setting| setting.with_durable_snapshots());
     let adapting = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_adapts());
-    let everywhere = backends.iter().flat_map(|&htm| of(htm).chain(hot(htm)).chain(adapting(htm)));
-    everywhere.chain(queued).chain(present).chain(durable).collect()
+    let deferring = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_defers());
+    let each = |htm: HtmMode| of(htm).chain(hot(htm)).chain(adapting(htm)).chain(deferring(htm));
+    backends.iter().flat_map(|&htm| each(htm)).chain(queued).chain(present).chain(durable).collect()
 }
 
 /// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes
@@ -277,7 +291,7 @@ pub fn matrix_of_threads(seed: u64) -> Vec<Setting> {
 pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     let (mut emulated, mut settings): (Vec<_>, Vec<_>) =
         matrix(seed).into_iter().partition(|setting| matches!(setting.htm, HtmMode::Emulated(_)) && given().is_none());
-    emulated.retain(|setting| !setting.hot && !setting.adapts && setting.commits_in_regions());
+    emulated.retain(|setting| !setting.hot && !setting.adapts && !setting.defers && setting.commits_in_regions());
     Rng::from_seed(seed).shuffle(&mut emulated);
     settings.extend(emulated.into_iter().take(2));
     settings
@@ -342,9 +356,14 @@ mod tests {
             emulated.map(|setting| setting.protocol).collect()
         };
         if given().is_none() {
-            let twice = chosen().iter().filter(|protocol| ["htcc", "dbx-tc"].contains(&protocol.name)).count();
-            let why = "htcc with all records hot, too, and dbx-tc as others want it";
-            assert_eq!(emulated(matrix(7)).len(), chosen().len() + twice, "{why}");
+            let more = |protocol: &&ProtocolInfo| match protocol.name {
+                "htcc" => 1,
+                "dbx-tc" => 2,
+                _ => 0,
+            };
+            let more: usize = chosen().iter().map(more).sum();
+            let why = "htcc with all records hot, too, and dbx-tc as others want it, and with additions that are published later";
+            assert_eq!(emulated(matrix(7)).len(), chosen().len() + more, "{why}");
             let drawn: BTreeSet<&str> = (0..20).flat_map(|seed| emulated(matrix_of_steps(seed))).collect();
             assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto"]));
             assert_eq!(emulated(matrix_of_steps(7)).len(), 2);

@@ -141,7 +141,10 @@ fn broken() -> Option<(String, Setting, Fault)> {
     let canary = std::env::var(CHILD).ok()?;
     let [protocol, fault, notice] = canary.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("what to break") };
     let fault = Fault::ALL.into_iter().find(|known| format!("{known:?}") == fault).expect("a known fault");
-    Some((notice.to_owned(), setting(protocol), fault))
+    let of_deferral = [Fault::PublishDeferredLate, Fault::ForgetDeferred].contains(&fault);
+    let setting = setting(protocol);
+    let deferring = setting.that_defers().filter(|_| of_deferral);
+    Some((notice.to_owned(), deferring.unwrap_or(setting), fault))
 }
 
 /// A child of `caught_under_load`: ends well only if the fault stays unnoticed for a minute.
@@ -336,6 +339,19 @@ fn chains_that_others_meet_half_of_are_caught_by_books_and_by_their_histories() 
         let mut said = (0..10).map(|_| caught_under_load(Alarm::Books(judge), "dbx-tc", Fault::NoWindows));
         assert!(said.any(|said| said.contains(verdict)), "{judge:?} did not notice");
     }
+}
+
+#[test]
+fn what_is_deferred_and_published_late_or_in_part_is_caught_by_books() {
+    for fault in [Fault::PublishDeferredLate, Fault::ForgetDeferred] {
+        let mut said = (0..10).map(|_| caught_under_load(Alarm::Books(Judge::Auditors), "dbx-tc", fault));
+        let is_verdict = |said: String| said.contains("its accounts") || said.contains(" is not ");
+        assert!(said.any(is_verdict), "nobody noticed {fault:?}");
+    }
+    // Recoveries often notice first.
+    let mut said =
+        (0..100).map(|_| caught_under_load(Alarm::Books(Judge::Checker), "dbx-tc", Fault::PublishDeferredLate));
+    assert!(said.any(|said| said.contains(" (G")), "its histories are serializable");
 }
 
 /// What runs whole validates nothing.

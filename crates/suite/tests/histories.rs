@@ -50,6 +50,7 @@ fn grouped(htm: HtmMode) -> Setting {
         snapshots: 0,
         adapts: false,
         durable_snapshots: false,
+        defers: false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::{RetryPolicy, protocols};
+use seriatim_history::{Promises, check};
 use seriatim_suite::{Setting, matrix, seed, terminals};
 use seriatim_workload::Workload;
 use seriatim_workload::articles::{self, Articles};
@@ -50,6 +51,24 @@ fn tpcc_of_two_warehouses_stays_consistent() {
     let seed = seed("tpcc of two warehouses");
     for setting in matrix(seed) {
         run(&setting, Budget::default(), &Tpcc::new(tpcc::Options::new(Scale::small(2), seed)), 500, seed);
+    }
+}
+
+/// What Delivery adds to customers is published later, Payments before it miss it, and both have a serial order.
+#[test]
+fn tpcc_has_a_serial_order_where_deliveries_are_deferred() {
+    let seed = seed("tpcc deferred");
+    let scale = Scale { items: 50, customers: 6, undelivered: 3, ..Scale::small(1) };
+    let settings = matrix(seed).into_iter().filter(|setting| setting.defers);
+    for setting in settings {
+        let tpcc = Tpcc::new(tpcc::Options::new(scale, seed));
+        let builder = setting.builder().workers(4).seed(seed).record_history(true);
+        let db = terminals::load(builder, &tpcc).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+        terminals::run(&db, &tpcc, 3, 200, seed).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+        let history = db.take_history().expect("it is recorded");
+        let deferred = history.transactions.iter().flat_map(|t| &t.additions).filter(|addition| addition.deferred);
+        assert!(deferred.count() > 0, "{setting}: nothing was deferred");
+        check(&history, &Promises::STRICT).unwrap_or_else(|violation| panic!("{setting}: {violation}"));
     }
 }
 

@@ -655,4 +655,7 @@ pub trait Pieces {
     /// The transaction that has just begun runs a registered procedure. So what it only adds to columns that [commute](crate::Commuting)
     /// may be published after the rest. Without this call all of it is published at once, and no half of another is met.
     fn follow(&mut self);
+
+    /// The transaction that has just begun publishes what others have [deferred](crate::Deferrals), for one who has closed the windows.
+    fn publish_deferred(&mut self);
 }

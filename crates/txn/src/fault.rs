@@ -51,6 +51,10 @@ pub enum Fault {
     UnwholeSnapshot,
     /// Ends epochs without the snapshot of each, where durability is by snapshot.
     EpochWithoutSnapshot,
+    /// Publishes what was deferred when the windows are closed the next time.
+    PublishDeferredLate,
+    /// Loses one row of what was deferred.
+    ForgetDeferred,
     /// Runs whole transactions of different threads under locks of their own.
     UnsharedLock,
     /// Commits what does not own its partitions without their locks.
@@ -71,7 +75,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 30] = [
+    pub const ALL: [Fault; 32] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -94,6 +98,8 @@ impl Fault {
         Fault::SnapshotAmidWindows,
         Fault::UnwholeSnapshot,
         Fault::EpochWithoutSnapshot,
+        Fault::PublishDeferredLate,
+        Fault::ForgetDeferred,
         Fault::UnsharedLock,
         Fault::CommitUnowned,
         Fault::FewPartitions,

@@ -9,6 +9,7 @@ mod addition;
 mod cause;
 mod contract;
 mod counts;
+mod deferrals;
 mod environment;
 mod epochs;
 mod fault;
@@ -32,6 +33,7 @@ pub use contract::{
     Validator, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
+pub use deferrals::{Apply, Deferrals, Pending, PendingRow, PendingSum};
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;

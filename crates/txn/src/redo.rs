@@ -23,6 +23,11 @@ pub trait Redo {
         self.write(table, key, tid, Some(before), Some(after));
     }
 
+    /// What the commit has deferred is published later, and told of then as of the transaction with the number that this gives; 0: as of nobody.
+    fn defers(&mut self) -> u64 {
+        0
+    }
+
     /// Whether anybody listens; protocols skip the calls where not.
     fn listens(&self) -> bool {
         true

@@ -131,14 +131,31 @@ pub struct Table {
 pub struct Commuting {
     sums: AtomicU64,
     steady: AtomicU64,
+    deferrable: AtomicU64,
 }
 
 impl Commuting {
-    /// No procedure inserts or deletes rows, or does anything with `sums` but add to them, or changes `steady` columns.
-    pub fn set(&self, sums: ColumnSet, steady: ColumnSet) {
+    /// No procedure inserts or deletes rows, or does anything with `sums` but add to them, or changes `steady` columns. What procedures add to
+    /// `deferrable` columns may be published later, whoever uses them.
+    pub fn set(&self, sums: ColumnSet, steady: ColumnSet, deferrable: ColumnSet) {
         // ORDERING: read in windows, set while none is open.
         self.sums.store(sums.bits(), Ordering::Relaxed);
         self.steady.store(steady.bits(), Ordering::Relaxed);
+        self.deferrable.store(deferrable.bits(), Ordering::Relaxed);
+    }
+
+    /// What may be published later of what procedures add to.
+    #[inline]
+    pub fn deferrable(&self) -> ColumnSet {
+        ColumnSet::from_bits(self.deferrable.load(Ordering::Relaxed))
+    }
+
+    /// Whether an update with this use of columns may be published later.
+    #[inline]
+    pub fn defers(&self, columns: ColumnUse) -> bool {
+        !columns.added.is_empty()
+            && columns.added.is_subset(self.deferrable())
+            && columns.used.bits() & !self.steady.load(Ordering::Relaxed) == 0
     }
 
     /// Whether an update with this use of columns conflicts with nothing that a procedure does.

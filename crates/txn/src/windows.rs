@@ -10,6 +10,8 @@
 //! No code of users runs in a window, and nobody in it waits for who closes them. So a closing takes as long as the windows that are
 //! open, some microseconds each, unless a thread is descheduled in one.
 //!
+//! What was deferred in windows is published before a closing is over: see [`Deferrals`].
+//!
 //! Fair by turns. A worker that finds them closed says in its word that it waits. Who comes to close them lets each worker that it finds
 //! waiting have its window first, and does not wait for a second one of the same worker. So a window is waited for while each other thread closes them once
 //! at most, and a closing while each worker has one window at most. Nobody in a closing waits for another who waits to close or to open: there is no circle.
@@ -19,6 +21,8 @@ use std::sync::atomic::Ordering;
 
 use seriatim_base::{CacheAligned, WorkerId};
 
+use crate::Deferrals;
+use crate::deferrals::Pending;
 use crate::sync::{AtomicU32, wait_while};
 
 #[cfg(all(test, loom))]
@@ -39,17 +43,35 @@ pub struct Windows {
     closers: CacheAligned<AtomicU32>,
     /// No worker whose id is not below this has ever opened one.
     openers: CacheAligned<AtomicU32>,
+    deferrals: Deferrals,
 }
 
 /// A window; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Window<'w>(&'w AtomicU32);
+pub struct Window<'w> {
+    own: &'w AtomicU32,
+    worker: WorkerId,
+    deferrals: &'w Deferrals,
+}
+
+impl Window<'_> {
+    /// What the worker has deferred, if its protocol defers. Who adds to it [says so](Window::defers).
+    pub fn pending(&mut self) -> Option<&mut Pending> {
+        // SAFETY: its window is open, and we have it mutably.
+        unsafe { self.deferrals.list(self.worker.0.into()) }
+    }
+
+    /// Something was added to it.
+    pub fn defers(&self) {
+        self.deferrals.note();
+    }
+}
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
         // ORDERING: whoever finds it shut sees what was published. Nobody else writes the word.
-        self.0.store(self.0.load(Ordering::Relaxed) & !OPEN, Ordering::Release);
+        self.own.store(self.own.load(Ordering::Relaxed) & !OPEN, Ordering::Release);
     }
 }
 
@@ -92,7 +114,7 @@ impl Windows {
                 if word & WAITS != 0 {
                     own.store((word & !WAITS | OPEN).wrapping_add(HAD), Ordering::Relaxed);
                 }
-                return Window(own);
+                return Window { own, worker, deferrals: &self.deferrals };
             }
             word |= WAITS;
             own.store(word, Ordering::Release);
@@ -100,7 +122,13 @@ impl Windows {
         }
     }
 
-    /// Closes the windows, and waits for those that are open. Not inside a region, nor by a thread that has a window or has closed them.
+    /// What transactions have deferred.
+    #[inline]
+    pub fn deferrals(&self) -> &Deferrals {
+        &self.deferrals
+    }
+
+    /// Closes the windows, waits for those that are open, and has published what was deferred in them. Not inside a region, nor by a thread that has a window or has closed them.
     pub fn close(&self) -> Closed<'_> {
         let Some(by_worker) = self.by_worker.get() else { return Closed(None) };
         for own in &by_worker[..self.openers.load(Ordering::Relaxed) as usize] {
@@ -113,6 +141,7 @@ impl Windows {
         for own in &by_worker[..self.openers.load(Ordering::SeqCst) as usize] {
             wait_while(|| own.load(Ordering::SeqCst) & OPEN != 0);
         }
+        self.deferrals.publish();
         closed
     }
 }

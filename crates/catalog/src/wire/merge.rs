@@ -47,6 +47,59 @@ impl RowWire {
         })
     }
 
+    /// Shows `see` what `after` adds to each of `sums` of `base`, with the most that one of at most `adders` may add to it in that direction
+    /// until all of that is added up: its share of a quarter of the column's range. False if `see` says so, if amounts cannot be added to a column, or if `newer`
+    /// is not a quarter away from the end that the amount leads to.
+    ///
+    /// # Safety
+    /// As [`RowWire::merge`].
+    pub unsafe fn each_amount(
+        &self,
+        [base, newer, after]: [RowRef<'_>; 3],
+        sums: ColumnSet,
+        adders: u32,
+        mut see: impl FnMut(ColumnId, i64, i64) -> bool,
+    ) -> bool {
+        let [base, newer, after] = [base, newer, after].map(RowRef::as_ptr);
+        self.numbered(&self.row_fields).filter(|field| sums.contains(field.column())).all(|field| {
+            // SAFETY: the caller's promise; the places are of the row version.
+            let Some((amount, value, range)) = (unsafe { field.sum(base, after, newer) }) else { return false };
+            let quarter = (range.end() - range.start()) / 4;
+            let has_room = match amount < 0 {
+                true => value >= range.start() + quarter,
+                false => value <= range.end() - quarter,
+            };
+            let share = i64::try_from(quarter / i128::from(adders)).unwrap_or(i64::MAX);
+            has_room && i64::try_from(amount).is_ok_and(|amount| see(field.column(), amount, share))
+        })
+    }
+
+    /// Whether the values of these columns are a quarter of the column's range away from both of its ends.
+    ///
+    /// # Safety
+    /// As [`RowWire::merge`], of a readable row.
+    pub unsafe fn is_amid(&self, row: RowRef<'_>, columns: ColumnSet) -> bool {
+        let row = row.as_ptr();
+        self.numbered(&self.row_fields).filter(|field| columns.contains(field.column())).all(|field| {
+            // SAFETY: the caller's promise; the places are of the row version.
+            let Some((_, value, range)) = (unsafe { field.sum(row, row, row) }) else { return false };
+            let quarter = (range.end() - range.start()) / 4;
+            (range.start() + quarter..=range.end() - quarter).contains(&value)
+        })
+    }
+
+    /// Adds an amount to a column of a row. False if the sum leaves its range: then it is as it was.
+    ///
+    /// # Safety
+    /// Rules 1 to 3 of `RowRef`; the row is private to the caller.
+    pub unsafe fn add(&self, row: *mut u8, column: ColumnId, amount: i64) -> bool {
+        let mut out_of_line_values = NoOutOfLine;
+        // SAFETY: the caller's promise.
+        let mut writer = unsafe { RowWriter::for_update(row, &mut out_of_line_values) };
+        let field = self.numbered(&self.row_fields).find(|field| field.column() == column);
+        field.is_some_and(|field| field.is_sum && field.add(amount, &mut writer).is_ok())
+    }
+
     fn share_fixed(&self, one: RowRef<'_>, other: RowRef<'_>) -> bool {
         self.row_fields.len() == self.fields.len() || one.block(Part::Fixed) == other.block(Part::Fixed)
     }

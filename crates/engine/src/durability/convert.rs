@@ -34,6 +34,8 @@ pub(crate) fn convert(
     old: &TableSet,
     new: &TableSet,
 ) -> Result<(), SchemaError> {
+    // What procedures have deferred is of the old one.
+    drop(inner.environment.epochs.windows().close());
     let of_storage = |error| SchemaError::Storage(Box::new(error));
     persistence.change(|manifest| add_table(manifest, new, true)).map_err(of_storage)?;
     let each_row = |set: &TableSet, act: &Act<'_>| each_row(inner, open, persistence, set, act);

@@ -140,4 +140,8 @@ impl Redo for CommitLog<'_> {
         }
         self.log(table, key, tid, Some(before), Some(after));
     }
+
+    fn defers(&mut self) -> u64 {
+        self.history.map_or(0, |history| history.borrow_mut().defers())
+    }
 }

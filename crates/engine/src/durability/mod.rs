@@ -35,7 +35,7 @@ pub(crate) use convert::convert;
 pub(crate) use copy::rows as copy_rows;
 pub use indexes::TableChecked;
 pub(crate) use indexes::check as check_indexes;
-pub(crate) use log::CommitLog;
+pub(crate) use log::{CommitLog, WholeBefore};
 pub(crate) use open::{Opened, lock_to_read, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;

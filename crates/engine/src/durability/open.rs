@@ -225,7 +225,9 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     let elsewhere: Vec<Reserve> = elsewhere.map(|at| Reserve::new(disk, at, segments_bytes(at))).collect();
     // Their names are durable with those of the first segments.
     elsewhere.iter().for_each(Reserve::fill);
-    let open_log = || Log::open(Arc::clone(disk), log_options.clone(), start, options.workers);
+    // What is deferred is published by a worker of its own.
+    let writers = options.workers + usize::from(foundation.defers());
+    let open_log = || Log::open(Arc::clone(disk), log_options.clone(), start, writers);
     let (log, writers, loggers) = loop {
         match open_log() {
             Err(LogError::Full { directory: at })

@@ -98,7 +98,7 @@ pub(crate) struct Persistence {
     htm: Htm,
     home: Arc<Home>,
     /// What a checkpoint wants of commits.
-    pub(crate) whole_before: WholeBefore,
+    pub(crate) whole_before: Arc<WholeBefore>,
     /// Held while a checkpoint is taken.
     pub(crate) checkpointing: Mutex<()>,
     pub(super) checkpoints: Mutex<Checkpoints>,
@@ -446,7 +446,7 @@ impl Persistence {
             epochs,
             htm,
             home: Arc::new(home),
-            whole_before: WholeBefore::default(),
+            whole_before: Arc::default(),
             checkpointing: Mutex::default(),
             checkpoints: Mutex::new(Checkpoints::new(recovered_bytes)),
             closing: AtomicBool::new(false),

@@ -110,6 +110,10 @@ impl Redo for CopyingRedo<'_> {
         self.after.fill(POISON);
     }
 
+    fn defers(&mut self) -> u64 {
+        self.inner.defers()
+    }
+
     fn listens(&self) -> bool {
         self.inner.listens()
     }

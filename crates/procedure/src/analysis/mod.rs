@@ -11,6 +11,7 @@
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
 //! commuting sums that a set only adds to
+//! deferrable sums that others use, to which additions may be published later
 //! steps     what pieces mean for the steps between operations
 //! repair    which runs of operations run again when others are stale
 //! late      whether pieces could fail after the first: takes nobody's word
@@ -21,6 +22,7 @@
 mod availability;
 mod chop;
 mod commuting;
+mod deferrable;
 mod flow;
 mod fragments;
 mod late;
@@ -36,6 +38,7 @@ mod symbols;
 pub use availability::{Availability, Exit, Needs};
 pub use chop::{ChopError, chop};
 pub use commuting::{Agreement, adds_once, agreements};
+pub use deferrable::deferrable;
 pub use flow::Flow;
 pub use fragments::fragments;
 pub use late::{LateFailure, late_failures};

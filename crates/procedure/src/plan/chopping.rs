@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::Columns;
+
 /// What may be assumed when a set is chopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
@@ -177,6 +179,19 @@ pub struct Refused {
     pub reason: String,
 }
 
+/// What of a set may be published later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deferrable {
+    /// Updates that may, and who uses the sums.
+    pub deferrals: Vec<Deferral>,
+    /// Those that add to sums that others use, and may not.
+    pub refused: Vec<Refused>,
+    /// By the table's name, the columns that these updates add to.
+    pub columns: BTreeMap<Arc<str>, Columns>,
+    /// All that the set changes of these tables.
+    pub changed: BTreeMap<Arc<str>, Columns>,
+}
+
 /// What a piece may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -286,6 +301,8 @@ pub struct Chopping {
     /// Columns, as `table.column`, that no procedure uses but to add to, by operations that conflict with nothing: protocol `dbx-tc`
     /// publishes what is added to them after the rest.
     pub sums: BTreeSet<Arc<str>>,
+    /// What protocol `dbx-tc` publishes at the end of an epoch if it is told to (`defer=1`), whatever the pieces are.
+    pub later: Deferrable,
     /// What the engine must see to, beside running each piece atomically and in order.
     pub obligations: Vec<String>,
 }
@@ -398,16 +415,21 @@ impl fmt::Display for Chopping {
                 against.join(", ")
             )?;
         }
-        if !self.deferrals.is_empty() || !self.refused.is_empty() {
-            writeln!(out, "\npublish–subscribe")?;
-        }
-        for deferral in &self.deferrals {
-            let subscribers: Vec<String> = deferral.subscribers.iter().map(name).collect();
-            let grounds: Vec<String> = deferral.grounds.iter().map(ToString::to_string).collect();
-            writeln!(out, "  {} to {}: {}", name(&deferral.publisher), subscribers.join(", "), grounds.join("; "))?;
-        }
-        for refused in &self.refused {
-            writeln!(out, "  not {}: {}", name(&refused.publisher), refused.reason)?;
+        let Deferrable { deferrals, refused, .. } = &self.later;
+        let kinds = [
+            ("publish–subscribe", &self.deferrals, &self.refused),
+            ("publish–subscribe of sums alone (dbx-tc with defer=1)", deferrals, refused),
+        ];
+        for (kind, deferrals, refused) in kinds.into_iter().filter(|(_, some, none)| some.len() + none.len() > 0) {
+            writeln!(out, "\n{kind}")?;
+            for deferral in deferrals {
+                let subscribers: Vec<String> = deferral.subscribers.iter().map(name).collect();
+                let grounds: Vec<String> = deferral.grounds.iter().map(ToString::to_string).collect();
+                writeln!(out, "  {} to {}: {}", name(&deferral.publisher), subscribers.join(", "), grounds.join("; "))?;
+            }
+            for refused in refused {
+                writeln!(out, "  not {}: {}", name(&refused.publisher), refused.reason)?;
+            }
         }
         if !self.statics.is_empty() {
             let statics: Vec<&str> = self.statics.iter().map(|name| &**name).collect();

@@ -15,7 +15,8 @@ mod operation;
 mod symbol;
 
 pub use chopping::{
-    Chopped, Chopping, Claim, Conflict, Deferral, End, Ground, Merge, MergeReason, Options, Piece, Refused, Role,
+    Chopped, Chopping, Claim, Conflict, Deferrable, Deferral, End, Ground, Merge, MergeReason, Options, Piece, Refused,
+    Role,
 };
 pub use columns::Columns;
 pub use footprint::{Footprint, Touch};

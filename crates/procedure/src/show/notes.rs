@@ -24,6 +24,10 @@ pub(super) fn notes(chopping: &Chopping, width: usize) -> Vec<String> {
     let all = [
         ("on snapshots", snapshots.map(|chopped| chopped.procedure.to_string()).collect::<Vec<_>>()),
         ("published later", chopping.deferrals.iter().map(|deferral| name(&deferral.publisher)).collect()),
+        (
+            "published later with defer=1",
+            chopping.later.deferrals.iter().map(|deferral| name(&deferral.publisher)).collect(),
+        ),
         ("claimed", chopping.claims.iter().map(|claim| name(&claim.operation)).collect()),
         ("static", chopping.statics.iter().map(ToString::to_string).collect()),
         ("only added to", chopping.sums.iter().map(ToString::to_string).collect()),

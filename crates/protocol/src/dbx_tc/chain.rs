@@ -20,6 +20,7 @@ use seriatim_store::{RecordPtr, read_key};
 use seriatim_txn::{Before, Core, Fault, OpError, Outcome, Redo, RowPtr, Table};
 
 use super::State;
+use super::deferral::Amount;
 use crate::shared::numbered::Numbered;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::{self, newest, row};
@@ -29,12 +30,12 @@ use crate::shared::writes::{Link, Write};
 
 /// An update that may be published after the rest.
 #[derive(Clone, Copy, Debug)]
-struct Note {
-    record: RecordPtr,
-    table: TableRef,
+pub(super) struct Note {
+    pub(super) record: RecordPtr,
+    pub(super) table: TableRef,
     /// The row version that it came from.
-    row_version: usize,
-    columns: ColumnUse,
+    pub(super) row_version: usize,
+    pub(super) columns: ColumnUse,
 }
 
 // SAFETY: the record is followed only while the worker is online; the worker moves as a whole.
@@ -44,24 +45,46 @@ unsafe impl Send for Note {}
 #[derive(Debug)]
 pub(super) struct Late {
     /// Who may add to a sum at a time.
-    adders: u32,
+    pub(super) adders: u32,
     /// For how many procedures sums are published late after one had changed; 0: always.
     period: u32,
     /// Of those, how many are left.
     left: u32,
     /// How many additions are published in a window, at most: those who wait for its end wait for a bounded time.
-    most: usize,
-    notes: CountedVec<Note>,
+    pub(super) most: usize,
+    pub(super) notes: CountedVec<Note>,
     /// Of those, what was taken out of the write set.
     writes: CountedVec<Write>,
     /// Writes were taken back, which may be among them, or merged into versions other than those noted; or there are too many.
-    is_unsure: bool,
+    pub(super) is_unsure: bool,
+    /// Whether additions are deferred (`deferral.rs`); of those, what is noted, and what they add.
+    pub(super) defers: bool,
+    pub(super) deferring: CountedVec<Note>,
+    pub(super) amounts: CountedVec<Amount>,
+    /// Other updates of sums that others defer additions to.
+    pub(super) setting: CountedVec<Note>,
+    /// How often the tables had been told what may be deferred when the transaction began.
+    pub(super) told: u64,
 }
 
 impl Late {
-    pub(super) fn new(core: &Core, adders: u32, period: u32, most: usize) -> Late {
-        let (notes, writes) = (core.local.counted(most), core.local.counted(most));
-        Late { adders, period, left: 0, most, notes, writes, is_unsure: false }
+    pub(super) fn new(core: &Core, adders: u32, period: u32, most: usize, defers: bool) -> Late {
+        let [notes, deferring, setting] = [most, 0, 0].map(|room| core.local.counted(room));
+        let (writes, amounts) = (core.local.counted(most), core.local.counted(0));
+        Late {
+            adders,
+            period,
+            left: 0,
+            most,
+            notes,
+            writes,
+            is_unsure: false,
+            defers,
+            deferring,
+            amounts,
+            setting,
+            told: 0,
+        }
     }
 
     #[inline]
@@ -69,11 +92,19 @@ impl Late {
         self.notes.clear();
         self.writes.clear();
         self.is_unsure = false;
+        if self.defers {
+            self.deferring.clear();
+            self.amounts.clear();
+            self.setting.clear();
+        }
     }
 
     pub(super) fn rest(&mut self) {
         self.notes.rest();
         self.writes.rest();
+        self.deferring.rest();
+        self.amounts.rest();
+        self.setting.rest();
     }
 
     #[inline]
@@ -85,6 +116,12 @@ impl Late {
         self.is_unsure = true;
     }
 
+    /// The row that the attempt has come to is its own, and is looked at: if its update was noted, more of it is used than was noted.
+    pub(super) fn looked_at(&mut self, record: Option<RecordPtr>) {
+        let mut notes = self.notes.iter().chain(self.deferring.iter());
+        self.is_unsure |= notes.any(|note| Some(note.record) == record);
+    }
+
     /// A row, which was as `before`, is being updated.
     pub(super) fn note(
         &mut self,
@@ -94,6 +131,10 @@ impl Late {
         columns: ColumnUse,
     ) -> Result<(), OpError> {
         let Some(record) = attempt.base.seen.record else { return Ok(()) };
+        if !table.commuting.allows(columns) {
+            let row_version = record::row_version_of(table, before);
+            return if self.defers { self.note_deferral(table, (record, row_version), columns) } else { Ok(()) };
+        }
         if self.notes.len() == self.most {
             self.is_unsure = true;
             return Ok(());
@@ -104,14 +145,9 @@ impl Late {
 
     /// Step 2 of one update: its entry in the write set, if it can be published late.
     fn entry(&self, attempt: &Optimistic, note: &Note) -> Option<usize> {
-        let entry = attempt.base.writes.find(note.record)?;
+        let (entry, newer) = self.mergeable(attempt, note)?;
         let (write, table) = (attempt.base.writes.entries()[entry], note.table.get());
-        let is_one = write.link == Link::There && write.row_version != 0 && !write.expected.is_absent();
-        if !is_one || attempt.base.writes.row_versions(entry) != 1 || !table.commuting.allows(note.columns) {
-            return None;
-        }
-        let (_, newer) = newest(table, note.record)?;
-        if newer != note.row_version && !rebase::agree(table, note.row_version, newer, note.columns.used) {
+        if !table.commuting.allows(note.columns) {
             return None;
         }
         let [base, newer, after] = [note.row_version, newer, write.row_version].map(|version| row(table, version));
@@ -120,8 +156,21 @@ impl Late {
         unsafe { wire.rows.has_room(base, newer, after, note.columns.added, self.adders) }.then_some(entry)
     }
 
+    /// The entry of an update and the newest row version, if the update would be the same on that.
+    pub(super) fn mergeable(&self, attempt: &Optimistic, note: &Note) -> Option<(usize, usize)> {
+        let entry = attempt.base.writes.find(note.record)?;
+        let (write, table) = (attempt.base.writes.entries()[entry], note.table.get());
+        let is_one = write.link == Link::There && write.row_version != 0 && !write.expected.is_absent();
+        if !is_one || attempt.base.writes.row_versions(entry) != 1 {
+            return None;
+        }
+        let (_, newer) = newest(table, note.record)?;
+        let is_same = newer == note.row_version || rebase::agree(table, note.row_version, newer, note.columns.used);
+        is_same.then_some((entry, newer))
+    }
+
     /// Step 2 of all.
-    fn can_be_late(&self, attempt: &Optimistic) -> bool {
+    pub(super) fn can_be_late(&self, attempt: &Optimistic) -> bool {
         !self.is_unsure && self.notes.iter().all(|note| self.entry(attempt, note).is_some())
     }
 
@@ -134,7 +183,7 @@ impl Late {
 
     /// Step 2: takes what was noted out of the write set, but for the last of the writes. False if some of it cannot be published late;
     /// then all of it is where it was.
-    fn take(&mut self, attempt: &mut Optimistic) -> bool {
+    pub(super) fn take(&mut self, attempt: &mut Optimistic) -> bool {
         if !self.can_be_late(attempt) {
             return false;
         }
@@ -152,6 +201,28 @@ impl Late {
             attempt.bases.taken(entry, last);
         }
         true
+    }
+
+    /// What was taken is in the write set again, as the attempt comes to nothing.
+    pub(super) fn put_back(&self, attempt: &mut Optimistic) {
+        for write in self.writes.iter() {
+            attempt.base.writes.push(*write);
+        }
+    }
+
+    /// Whether sums are published after the rest: always, for some procedures after one that published everything at once was refuted, or where
+    /// one has changed and, without notes, could not be merged.
+    pub(super) fn goes_last(&mut self, are_noted: bool) -> bool {
+        let is_called_for = self.period == 0 || self.left > 0 || !are_noted && self.are_changed();
+        self.left = self.left.saturating_sub(1);
+        is_called_for && !self.notes.is_empty()
+    }
+
+    /// An attempt that published everything at once was refuted.
+    pub(super) fn refuted(&mut self) {
+        if self.are_changed() {
+            self.left = self.period;
+        }
     }
 }
 
@@ -172,9 +243,9 @@ impl Redo for Adds<'_> {
 }
 
 /// Reports the updates of these sums as additions, and all else as it is.
-struct AddsTo<'a, 'r> {
-    notes: &'a [Note],
-    redo: &'r mut dyn Redo,
+pub(super) struct AddsTo<'a, 'r> {
+    pub(super) notes: &'a [Note],
+    pub(super) redo: &'r mut dyn Redo,
 }
 
 impl Redo for AddsTo<'_, '_> {
@@ -202,19 +273,10 @@ impl State {
         redo: &mut dyn Redo,
     ) -> Result<Outcome, OpError> {
         let State { numbered, late, .. } = self;
-        if late.period == 0 {
-            return self.commit_chain(attempt, redo);
-        }
-        // A sum that has changed is merged into the newest row where notes were taken; without them the attempt would be refuted.
-        let may_pass = attempt.bases.are_noted() || !late.are_changed();
-        if late.left == 0 && may_pass && late.can_be_late(attempt) {
+        if !late.goes_last(attempt.bases.are_noted()) && late.can_be_late(attempt) {
             let decided = numbered.commit(attempt, &mut AddsTo { notes: &late.notes, redo });
-            if decided.is_err() && late.are_changed() {
-                late.left = late.period;
-            }
-            return decided;
+            return decided.inspect_err(|_| late.refuted());
         }
-        late.left = late.left.saturating_sub(1);
         self.commit_chain(attempt, redo)
     }
 
@@ -236,9 +298,7 @@ impl State {
             match abort_on_unwind("a chain", || numbered.publish(attempt, &mut AddsTo { notes: &late.notes, redo })) {
                 Ok(tid) => tid,
                 Err(error) => {
-                    for write in late.writes.iter() {
-                        attempt.base.writes.push(*write);
-                    }
+                    late.put_back(attempt);
                     return Err(error);
                 }
             };
@@ -252,7 +312,13 @@ impl State {
 
 impl Late {
     /// Step 4: the TID of the last.
-    fn publish(&self, attempt: &mut Optimistic, numbered: &mut Numbered, first: Tid, redo: &mut dyn Redo) -> Tid {
+    pub(super) fn publish(
+        &self,
+        attempt: &mut Optimistic,
+        numbered: &mut Numbered,
+        first: Tid,
+        redo: &mut dyn Redo,
+    ) -> Tid {
         let mut last = first;
         for write in self.writes.iter() {
             crate::step(Touch::Begin, std::ptr::null());

@@ -4,6 +4,7 @@
 //! departs and why it is right.
 
 mod chain;
+mod deferral;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +43,7 @@ pub struct DbxTc {
     workers: u32,
     late_period: u32,
     late_max: u32,
+    defers: bool,
 }
 
 /// How often a snapshot is made for read-only transactions.
@@ -99,10 +101,23 @@ pub const LATE_MAX: Knob = Knob {
     source: "ours: a wait has a bound",
 };
 
-const OPTIONS: [Knob; 10] = {
+/// Whether additions to sums that others use are published later.
+pub const DEFER: Knob = Knob {
+    name: "defer",
+    unit: "0: no; 1: yes",
+    default: 0,
+    min: 0,
+    max: 1,
+    about: "deferred execution (publish-subscribe): what a procedure only adds to sums that others read or set is published at the end of the \
+            epoch, where no other conflict joins it with those; a procedure that uses the sums may miss it until then, even one that is called after it was answered, in \
+            the same session too",
+    source: "DBX-TC §3.2; off: it gains little where columns are validated apart (docs/decisions/0022)",
+};
+
+const OPTIONS: [Knob; 11] = {
     let [conflict, capacity, system, held] = region::KNOBS;
     let [interval, wanted, durable] = [SNAPSHOT_INTERVAL, SNAPSHOT_WANTED, DURABLE_SNAPSHOTS];
-    [conflict, capacity, system, held, REBASES_MAX, interval, wanted, durable, LATE_PERIOD, LATE_MAX]
+    [conflict, capacity, system, held, REBASES_MAX, interval, wanted, durable, LATE_PERIOD, LATE_MAX, DEFER]
 };
 
 impl Protocol for DbxTc {
@@ -162,15 +177,19 @@ impl Protocol for DbxTc {
         }
         let [rebases_max, late_period, late_max] =
             [&REBASES_MAX, &LATE_PERIOD, &LATE_MAX].map(|knob| options.get(knob) as u32);
-        DbxTc { snapshot, budget, rebases_max, workers: workers as u32, late_period, late_max }
+        let defers = options.get(&DEFER) > 0 && !environment.injects(Fault::NoWindows);
+        if defers {
+            environment.epochs.windows().deferrals().allow(&environment.memory);
+        }
+        DbxTc { snapshot, budget, rebases_max, workers: workers as u32, late_period, late_max, defers }
     }
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
         let numbered = Numbered::new(&core, &self.snapshot);
-        let late = Late::new(&core, self.workers, self.late_period, self.late_max as usize);
+        let late = Late::new(&core, self.workers, self.late_period, self.late_max as usize, self.defers);
         let epochs = Arc::clone(&core.epochs);
-        Worker::new(core, State { numbered, epochs, follows: false, late }).rebasing(self.rebases_max)
+        Worker::new(core, State { numbered, epochs, follows: false, publishes: false, late }).rebasing(self.rebases_max)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
@@ -193,6 +212,8 @@ pub struct State {
     epochs: Arc<Epochs>,
     /// Whether the transaction runs a registered procedure.
     follows: bool,
+    /// Whether it publishes what others have deferred, for one who has closed the windows.
+    publishes: bool,
     late: Late,
 }
 
@@ -207,7 +228,7 @@ impl Variant for State {
 
     #[inline]
     fn begin(&mut self, core: &mut Core, mode: Mode) {
-        self.follows = false;
+        (self.follows, self.publishes) = (false, false);
         self.late.clear();
         let reading = (mode == Mode::ReadOnly).then(|| match self.epochs.snapshots().eventual() {
             Some(eventual) => View::take_eventual(core, eventual, &self.numbered.snapshot),
@@ -222,6 +243,18 @@ impl Variant for State {
     #[inline]
     fn follow(&mut self) {
         self.follows = true;
+        if self.late.defers {
+            self.late.told = self.epochs.windows().deferrals().told();
+        }
+    }
+
+    fn publish_deferred(&mut self) {
+        self.publishes = true;
+    }
+
+    #[inline]
+    fn looked_at_own(&mut self, attempt: &Optimistic) {
+        self.late.looked_at(attempt.base.seen.record);
     }
 
     #[inline(always)]
@@ -237,7 +270,7 @@ impl Variant for State {
         before: RowPtr,
         columns: ColumnUse,
     ) -> Result<(), OpError> {
-        if self.follows && table.commuting.allows(columns) {
+        if self.follows && (self.late.defers || table.commuting.allows(columns)) {
             self.late.note(attempt, table, before, columns)?;
         }
         Ok(())
@@ -256,10 +289,11 @@ impl Variant for State {
     #[inline]
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         match self.follows {
+            true if self.late.defers => self.commit_deferring(attempt, redo),
             true if self.late.is_empty() => self.numbered.commit(attempt, redo),
             true => self.commit_additions(attempt, redo),
             // It is none of the set: what it read may be half of a chain, unless this finds it unchanged now.
-            false if self.numbered.reading.is_none() => {
+            false if self.numbered.reading.is_none() && !self.publishes => {
                 let _closed = self.epochs.windows().close();
                 if attempt.base.writes.is_empty() {
                     // One word alone too: it may have been read in a window.

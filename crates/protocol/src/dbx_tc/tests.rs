@@ -36,7 +36,11 @@ fn benches_with(values: &[i64], options: [(&str, u64); 2]) -> impl Iterator<Item
     modes().into_iter().map(move |mode| {
         let further = [ColumnDef::new("other", ColumnType::I64), ColumnDef::new("fixed", ColumnType::U64).immutable()];
         let bench = Bench::<DbxTc>::with_options(mode, &["id"], further, options).with_rows(values);
-        bench.cells.commuting.set(ColumnSet::of(SUM), [SUM, OTHER].into_iter().collect::<ColumnSet>().complement());
+        bench.cells.commuting.set(
+            ColumnSet::of(SUM),
+            [SUM, OTHER].into_iter().collect::<ColumnSet>().complement(),
+            ColumnSet::EMPTY,
+        );
         bench
     })
 }
@@ -449,9 +453,24 @@ fn what_procedures_agree_on_no_more_is_published_with_the_rest() {
         let mut worker = procedure(&bench);
         add(&bench, &mut worker, 1, 5);
         touch(&bench, &mut worker, 0);
-        bench.cells.commuting.set(ColumnSet::EMPTY, ColumnSet::EMPTY);
+        bench.cells.commuting.set(ColumnSet::EMPTY, ColumnSet::EMPTY, ColumnSet::EMPTY);
         let tids = commit(&mut worker);
         assert_eq!(tids[0], tids[1]);
+    }
+}
+
+/// Of a row that it adds to a procedure looks at what others change.
+#[test]
+fn what_is_read_of_a_row_that_is_added_to_is_validated() {
+    for bench in benches(&[0, 0]) {
+        let (mut worker, mut other) = (procedure(&bench), procedure(&bench));
+        add(&bench, &mut worker, 1, 5);
+        assert!(worker.read(&bench.cells, Key::Word8(1), ColumnSet::of(OTHER)).is_ok_and(|row| row.is_some()));
+        touch(&bench, &mut worker, 0);
+        touch(&bench, &mut other, 1);
+        commit(&mut other);
+        assert!(worker.commit(&mut NoRedo).is_err(), "it was changed");
+        worker.abort();
     }
 }
 

@@ -50,6 +50,12 @@ pub(crate) trait Variant: Send {
         Ok(())
     }
 
+    /// The transaction that has begun publishes what others have deferred.
+    fn publish_deferred(&mut self) {}
+
+    /// A row that the attempt wrote is looked at.
+    fn looked_at_own(&mut self, _: &Optimistic<Self::By>) {}
+
     /// Writes were taken back, told of, or merged into newer row versions before the commit.
     fn rolled_back(&mut self) {}
 
@@ -139,6 +145,9 @@ impl<V: Variant> Worker<V> {
     /// A row was read: notes the columns used, if updates change others, or if it is the transaction's own.
     #[inline(always)]
     fn note_used(&mut self, table: &Table, row: Option<RowPtr>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        if V::PIECES && self.attempt.base.seen.own {
+            self.variant.looked_at_own(&self.attempt);
+        }
         if V::REBASES
             && self.attempt.bases.are_noted()
             && let Some(row) = row
@@ -340,6 +349,10 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 impl<V: Variant> Pieces for Worker<V> {
     fn follow(&mut self) {
         self.variant.follow();
+    }
+
+    fn publish_deferred(&mut self) {
+        self.variant.publish_deferred();
     }
 }
 

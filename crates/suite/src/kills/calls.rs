@@ -89,11 +89,19 @@ pub(super) struct Calls {
     orders: [u64; 2],
 }
 
+/// The protocol with what Delivery adds to customers deferred.
+pub(super) const DEFERRING: &str = "dbx-tc+defer";
+
 pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Builder {
+    let (protocol, defers) = match protocol {
+        DEFERRING => ("dbx-tc", true),
+        protocol => (protocol, false),
+    };
     let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);
     let is_it = |known: &&seriatim::ProtocolInfo| known.name == protocol;
     let publishes_late = |known: &seriatim::ProtocolInfo| known.options.iter().any(|knob| knob.name == "late_period");
     let builder = builder.segment_bytes(256 << 10).checkpoint_bytes(None);
+    let builder = if defers { builder.protocol_option("defer", 1) } else { builder };
     match protocols().iter().find(is_it).is_some_and(publishes_late) {
         true => builder.protocol_option("late_period", 0),
         false => builder,

@@ -57,7 +57,7 @@ fn columns(mine: &Access, theirs: &Access, commute: bool) -> Columns {
 }
 
 /// Every C-edge between two instances of the plans, of one or of two procedures, except those left out.
-pub(super) fn all(plans: &[&Plan], commute: bool, absent: impl Fn(usize) -> bool) -> Vec<Conflict> {
+pub(in crate::analysis) fn all(plans: &[&Plan], commute: bool, absent: impl Fn(usize) -> bool) -> Vec<Conflict> {
     let ends: Vec<End> = (0..plans.len())
         .filter(|procedure| !absent(*procedure))
         .flat_map(|procedure| (0..plans[procedure].operations.len()).map(move |operation| End { procedure, operation }))

@@ -43,34 +43,47 @@ pub(super) fn defer(
             Some(Err(reason)) => refused.push(Refused { publisher: end, reason }),
         }
     }
-    let mut taken_back = Vec::new();
-    while let Some(end) = illegal(plans.len(), conflicts, &chosen) {
+    refused.extend(take_back_illegal(plans, conflicts, &mut chosen));
+    refused.sort_by_key(|refused| refused.publisher);
+    let deferrals = deferrals(conflicts, &chosen);
+    conflicts.retain(|conflict| !chosen.contains(&conflict.left) && !chosen.contains(&conflict.right));
+    (deferrals, refused)
+}
+
+/// Takes back what is not legal, as little as possible: that, and why.
+pub(in crate::analysis) fn take_back_illegal(
+    plans: &[&Plan],
+    conflicts: &[Conflict],
+    chosen: &mut BTreeSet<End>,
+) -> Vec<Refused> {
+    let (mut taken_back, mut refused) = (Vec::new(), Vec::new());
+    while let Some(end) = illegal(plans.len(), conflicts, chosen) {
         chosen.remove(&end);
         taken_back.push(end);
     }
     taken_back.sort();
     for end in taken_back {
         chosen.insert(end);
-        if illegal(plans.len(), conflicts, &chosen).is_some() {
-            let reason = why(plans, conflicts, &chosen, end);
+        if illegal(plans.len(), conflicts, chosen).is_some() {
+            let reason = why(plans, conflicts, chosen, end);
             chosen.remove(&end);
             refused.push(Refused { publisher: end, reason });
         }
     }
-    refused.sort_by_key(|refused| refused.publisher);
-    let deferrals = chosen
-        .iter()
-        .map(|end| {
-            let edges: Vec<&Conflict> = conflicts.iter().filter(|conflict| other(conflict, *end).is_some()).collect();
-            let mut grounds: Vec<_> = edges.iter().flat_map(|conflict| conflict.grounds.clone()).collect();
-            grounds.sort();
-            grounds.dedup();
-            let subscribers = edges.iter().filter_map(|conflict| other(conflict, *end)).collect();
-            Deferral { publisher: *end, subscribers, grounds }
-        })
-        .collect();
-    conflicts.retain(|conflict| !chosen.contains(&conflict.left) && !chosen.contains(&conflict.right));
-    (deferrals, refused)
+    refused
+}
+
+/// What these updates would conflict with.
+pub(in crate::analysis) fn deferrals(conflicts: &[Conflict], chosen: &BTreeSet<End>) -> Vec<Deferral> {
+    let deferral = |end: &End| {
+        let edges: Vec<&Conflict> = conflicts.iter().filter(|conflict| other(conflict, *end).is_some()).collect();
+        let mut grounds: Vec<_> = edges.iter().flat_map(|conflict| conflict.grounds.clone()).collect();
+        grounds.sort();
+        grounds.dedup();
+        let subscribers = edges.iter().filter_map(|conflict| other(conflict, *end)).collect();
+        Deferral { publisher: *end, subscribers, grounds }
+    };
+    chosen.iter().map(deferral).collect()
 }
 
 /// The other end of an edge.

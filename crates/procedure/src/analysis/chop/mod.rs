@@ -10,8 +10,8 @@
 //! The result depends on the set, not on the order in which it is given: procedures are taken by name, operations by number.
 
 mod claims;
-mod conflicts;
-mod defer;
+pub(super) mod conflicts;
+pub(super) mod defer;
 mod merge;
 mod order;
 
@@ -19,9 +19,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::plan::{Chopping, End, Existence, FailureKind, Options, Plan};
+use crate::plan::{Chopping, Deferrable, End, Existence, FailureKind, Options, Plan};
 
 use super::commuting::agreements;
+use super::deferrable::deferrable;
 use merge::Cut;
 pub(super) use order::own_order;
 
@@ -66,6 +67,11 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
         true => claims::claims(&plans, on_snapshot, &mut conflicts, &mut orders),
         false => Vec::new(),
     };
+    // A protocol that publishes additions later knows nothing of claims.
+    let later = match options.defer && options.commute {
+        true => deferrable(&plans, on_snapshot, |_| false),
+        false => Deferrable::default(),
+    };
     let (deferrals, refused) = match options.defer && options.commute {
         true => defer::defer(&plans, &orders, options, &mut conflicts),
         false => (Vec::new(), Vec::new()),
@@ -90,6 +96,7 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
         deferrals,
         refused,
         statics: if options.statics { statics(&plans) } else { BTreeSet::new() },
+        later,
         sums: if options.commute { sums(&plans, on_snapshot) } else { BTreeSet::new() },
         obligations: Vec::new(),
     };

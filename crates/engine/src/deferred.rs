@@ -1,0 +1,199 @@
+//! Publishes what transactions have deferred: one ordinary transaction of a worker of its own, for whoever has closed the windows.
+//!
+//! It commits while no window is open: nobody of those who defer, or use what is deferred, publishes meanwhile, and no epoch ends. So what it
+//! logs is of the epoch of those who deferred, and recovery has both or neither. It cannot be refused: the rows are there, their sums have
+//! room, and memory was set aside when each was deferred, which others may have taken since; then the limit is lifted for it. Nor does it ask
+//! the log, which may be full: what it adds to is no more than what the log has taken already.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{Backoff, Tid};
+use seriatim_catalog::{ColumnUse, Key};
+use seriatim_history::{Addition, Columns, Recording};
+use seriatim_redo::Writer;
+use seriatim_txn::{
+    Before, Cause, Environment, Mode, OpError, Outcome, PendingRow, Priority, Reason, Redo, RowPtr, Table, Worker,
+};
+
+use crate::durability::{CommitLog, WholeBefore};
+use crate::engine::Foundation;
+use crate::error::OpenError;
+
+/// Deleted records that the worker looks at each time.
+const CHORES_MAX: usize = 64;
+
+/// Attempts until memory that the system does not give ends the process.
+const ATTEMPTS_MAX: u32 = 10_000;
+
+pub(crate) struct Publisher {
+    worker: Box<dyn Worker>,
+    /// Its end of the log, if the database has one, and what a checkpoint wants of it.
+    log: Option<(Writer, Arc<WholeBefore>)>,
+    recording: Option<Recording>,
+    environment: Environment,
+    memory_limit: Option<usize>,
+    /// What a deliberate fault has published the next time.
+    #[cfg(feature = "canary")]
+    held_back: Vec<PendingRow>,
+}
+
+impl Publisher {
+    /// Publishes what is deferred, for as long as the answer is kept; none where nothing is.
+    ///
+    /// # Errors
+    /// No worker.
+    pub(crate) fn start(
+        foundation: &Foundation,
+        log: Option<(Writer, Arc<WholeBefore>)>,
+        recording: Option<Recording>,
+        memory_limit: Option<usize>,
+    ) -> Result<Option<Arc<Mutex<Publisher>>>, OpenError> {
+        let Foundation { protocol, environment, .. } = foundation;
+        let deferrals = environment.epochs.windows().deferrals();
+        if !deferrals.are_allowed() {
+            return Ok(None);
+        }
+        let core = environment.core().ok_or_else(|| OpenError::Memory("no worker is left".to_owned()))?;
+        let publisher = Arc::new(Mutex::new(Publisher {
+            worker: protocol.worker(core),
+            log,
+            recording,
+            environment: environment.clone(),
+            memory_limit,
+            #[cfg(feature = "canary")]
+            held_back: Vec::new(),
+        }));
+        // The environment, which has this, is the publisher's too.
+        let weak: Weak<Mutex<Publisher>> = Arc::downgrade(&publisher);
+        deferrals.apply_by(Box::new(move |rows| {
+            // If it is gone, nobody is left who would see them.
+            if let Some(publisher) = weak.upgrade() {
+                publisher.lock().unwrap_or_else(PoisonError::into_inner).publish(rows);
+            }
+        }));
+        Ok(Some(publisher))
+    }
+
+    fn publish(&mut self, rows: Vec<PendingRow>) {
+        let rows = self.disturbed(rows);
+        let (mut backoff, mut is_lifted) = (Backoff::new(), false);
+        for attempt in 1.. {
+            let Err(cause) = self.attempt(&rows) else { break };
+            self.worker.abort();
+            if cause.reason == Reason::OutOfMemory {
+                assert!(attempt < ATTEMPTS_MAX, "there is no memory for what was deferred");
+                self.environment.memory.set_limit(None);
+                is_lifted = true;
+            }
+            if !backoff.wait() {
+                backoff = Backoff::new();
+            }
+        }
+        if is_lifted {
+            self.environment.memory.set_limit(self.memory_limit);
+        }
+        self.worker.core().local.collect();
+        self.worker.collect_garbage(CHORES_MAX);
+    }
+
+    fn attempt(&mut self, rows: &[PendingRow]) -> Result<(), Cause> {
+        let Publisher { worker, log, recording, environment, .. } = self;
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        worker.pieces().expect("who defers publishes in steps").publish_deferred();
+        for row in rows {
+            add(worker.as_mut(), row)?;
+        }
+        let recording = recording.as_ref();
+        let Some((writer, whole_before)) = log else {
+            return commit(worker.as_mut(), &mut Published { rows, recording, log: None, ended: 0 });
+        };
+        writer.begin_regardless(environment.epochs.current());
+        let mut entries = CommitLog::new(writer.groups(), whole_before, None);
+        let committed = commit(worker.as_mut(), &mut Published { rows, recording, log: Some(&mut entries), ended: 0 });
+        entries.finish();
+        writer.append();
+        writer.end();
+        committed
+    }
+
+    /// What a deliberate fault makes of it.
+    fn disturbed(&mut self, rows: Vec<PendingRow>) -> Vec<PendingRow> {
+        #[cfg(feature = "canary")]
+        {
+            use seriatim_txn::Fault;
+
+            let mut rows = rows;
+            if self.environment.injects(Fault::PublishDeferredLate) {
+                std::mem::swap(&mut rows, &mut self.held_back);
+            }
+            if self.environment.injects(Fault::ForgetDeferred) {
+                rows.pop();
+            }
+            rows
+        }
+        #[cfg(not(feature = "canary"))]
+        rows
+    }
+}
+
+/// Adds to one row.
+fn add(worker: &mut dyn Worker, row: &PendingRow) -> Result<(), Cause> {
+    let table = row.table();
+    let columns = ColumnUse::adding(row.sums.iter().map(|sum| sum.column));
+    let updating = loop {
+        match worker.update(table, row.key.as_key(), columns) {
+            Ok(updating) => break updating.expect("who deletes rows has what was deferred published first"),
+            Err(OpError::Wait) => {}
+            Err(OpError::Abort(cause)) => return Err(cause),
+        }
+    };
+    let wire = table.wire.as_ref().expect("rows that procedures change are logged");
+    for sum in &row.sums {
+        // SAFETY: a private row version of the table, until this returns.
+        let has_room = unsafe { wire.rows.add(updating.after.as_ptr(), sum.column, sum.up - sum.down) };
+        assert!(has_room, "who deferred it has found room");
+    }
+    Ok(())
+}
+
+fn commit(worker: &mut dyn Worker, redo: &mut dyn Redo) -> Result<(), Cause> {
+    match worker.commit(redo) {
+        Ok(Outcome::Committed(_)) => Ok(()),
+        Ok(Outcome::Repair(_)) | Err(OpError::Wait) => unreachable!("it neither repairs nor waits"),
+        Err(OpError::Abort(cause)) => Err(cause),
+    }
+}
+
+/// Reports what is published to the log, and as of those who had deferred it.
+struct Published<'p, 'w> {
+    rows: &'p [PendingRow],
+    recording: Option<&'p Recording>,
+    log: Option<&'p mut CommitLog<'w>>,
+    /// When it was visible, all of it; 0: that was not asked.
+    ended: u64,
+}
+
+impl Redo for Published<'_, '_> {
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
+        if let Some(recording) = self.recording {
+            if self.ended == 0 {
+                self.ended = Instant::now().nanoseconds();
+            }
+            let is_it = |row: &&PendingRow| row.table().id == table.id && row.key.as_key() == key;
+            for row in self.rows.iter().filter(is_it) {
+                let columns = ColumnUse::adding(row.sums.iter().map(|sum| sum.column)).added;
+                let (key, columns) = (seriatim_history::Key::new(&key.to_bytes()), Columns(columns.bits()));
+                let addition = Addition { table: table.id, key, version: tid.bits(), columns, deferred: true };
+                recording.deferred(&row.publishers, &addition, self.ended);
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.write(table, key, tid, before, after);
+        }
+    }
+
+    fn listens(&self) -> bool {
+        self.recording.is_some() || self.log.is_some()
+    }
+}

@@ -1,0 +1,218 @@
+//! Additions that committed and are published later (DBX-TC §3.2): what a transaction deferred in its window is pending until the windows are
+//! closed, for whatever reason.
+//!
+//! Access rules of what is pending:
+//! 1. A worker's list is touched by that worker while its window is open, and by whoever has the turn while no window is open.
+//! 2. The turn is taken by one of those who have closed the windows. Each of them waits until nothing is pending, so that
+//!    [`Windows::close`](crate::Windows::close) answers when all is published; and nothing becomes pending before the last of them opens the windows again.
+//!
+//! What publishes it is set once, by who opens the database. It is called by whatever thread closes windows, and cannot fail.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{CacheAligned, abort_on_unwind};
+use seriatim_catalog::{ColumnId, KeyBuf};
+use seriatim_memory::{Charge, Memory, OutOfMemory};
+
+use crate::Table;
+use crate::sync::{AtomicU32, wait_while};
+
+/// What is to be added to one row.
+#[derive(Debug)]
+pub struct PendingRow {
+    table: NonNull<Table>,
+    /// Its key. The row is there for as long as this is pending, as who deletes one closes the windows first.
+    pub key: KeyBuf,
+    /// By column.
+    pub sums: Vec<PendingSum>,
+    /// Who added, where histories are recorded ([`Redo::defers`](crate::Redo::defers)).
+    pub publishers: Vec<u64>,
+}
+
+// SAFETY: tables are shared by all threads.
+unsafe impl Send for PendingRow {}
+
+impl PendingRow {
+    /// Its table, which lives as long as the database.
+    pub fn table(&self) -> &Table {
+        // SAFETY: tables live as long as the database, and nothing is pending without one.
+        unsafe { self.table.as_ref() }
+    }
+}
+
+/// What is to be added to one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingSum {
+    /// The column.
+    pub column: ColumnId,
+    /// The sum of the amounts above zero.
+    pub up: i64,
+    /// The sum of those below, as a positive number.
+    pub down: i64,
+}
+
+/// What a worker has deferred.
+#[derive(Debug)]
+pub struct Pending {
+    /// By the address of the record.
+    rows: HashMap<usize, PendingRow>,
+    charge: Charge,
+}
+
+/// What a row that is pending takes, beside the row version that it becomes.
+const ROW_BYTES: usize = size_of::<PendingRow>() + 192;
+
+impl Pending {
+    /// Whether `amount` more for a column of this record leaves what is pending in that direction within `most`.
+    pub fn has_room(&self, record: usize, column: ColumnId, amount: i64, most: i64) -> bool {
+        let sums = self.rows.get(&record).map_or(&[][..], |row| &row.sums);
+        let (up, down) = sums.iter().find(|sum| sum.column == column).map_or((0, 0), |sum| (sum.up, sum.down));
+        let pending = if amount < 0 { down } else { up };
+        amount.checked_abs().and_then(|amount| amount.checked_add(pending)).is_some_and(|all| all <= most)
+    }
+
+    /// Makes room for rows of these tables, the memory among it that their row versions will take.
+    ///
+    /// # Errors
+    /// The memory limit.
+    pub fn reserve<'t>(&mut self, tables: impl Iterator<Item = &'t Table> + Clone) -> Result<(), OutOfMemory> {
+        let bytes: usize = tables.clone().map(|table| ROW_BYTES + table.record_layout.row_version_allocated).sum();
+        self.charge.try_set(self.charge.bytes() + bytes)?;
+        self.rows.try_reserve(tables.count()).map_err(|_| OutOfMemory)
+    }
+
+    /// Adds to a column of the row of this record, which has this key. There is room for it.
+    pub fn add(
+        &mut self,
+        table: &Table,
+        record: usize,
+        key: impl FnOnce() -> KeyBuf,
+        (column, amount): (ColumnId, i64),
+        publisher: u64,
+    ) {
+        let row = self.rows.entry(record).or_insert_with(|| PendingRow {
+            table: table.into(),
+            key: key(),
+            sums: Vec::new(),
+            publishers: Vec::new(),
+        });
+        if publisher != 0 && row.publishers.last() != Some(&publisher) {
+            row.publishers.push(publisher);
+        }
+        let at = row.sums.iter().position(|sum| sum.column == column).unwrap_or_else(|| {
+            row.sums.push(PendingSum { column, up: 0, down: 0 });
+            row.sums.len() - 1
+        });
+        let sum = &mut row.sums[at];
+        let (side, amount) = if amount < 0 { (&mut sum.down, -amount) } else { (&mut sum.up, amount) };
+        *side = side.checked_add(amount).expect("there is room");
+    }
+}
+
+/// Publishes what is pending, while the windows are closed.
+pub type Apply = Box<dyn Fn(Vec<PendingRow>) + Send + Sync>;
+
+/// What is pending of all workers.
+#[derive(Default)]
+pub struct Deferrals {
+    by_worker: OnceLock<Box<[CacheAligned<UnsafeCell<Pending>>]>>,
+    apply: OnceLock<Apply>,
+    /// Not zero: something is, or is being published.
+    are_pending: CacheAligned<AtomicU32>,
+    /// Not zero: somebody has the turn.
+    turn: AtomicU32,
+    /// How often the tables were told what may be deferred.
+    told: AtomicU64,
+}
+
+// SAFETY: access rules 1 and 2.
+unsafe impl Sync for Deferrals {}
+
+impl Deferrals {
+    /// Workers of this memory may defer.
+    pub fn allow(&self, memory: &Memory) {
+        let pending = || Pending { rows: HashMap::new(), charge: memory.charge() };
+        self.by_worker
+            .get_or_init(|| (0..memory.workers_max()).map(|_| CacheAligned(UnsafeCell::new(pending()))).collect());
+    }
+
+    /// Whether somebody may defer.
+    pub fn are_allowed(&self) -> bool {
+        self.by_worker.get().is_some()
+    }
+
+    /// From now on `apply` publishes what is pending.
+    pub fn apply_by(&self, apply: Apply) {
+        let is_first = self.apply.set(apply).is_ok();
+        assert!(is_first, "one publishes what all defer");
+    }
+
+    /// The tables are told otherwise what may be deferred, while the windows are closed.
+    pub fn tell(&self) {
+        // ORDERING: read in windows, set while none is open.
+        self.told.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was.
+    #[inline]
+    pub fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// The list of a worker, for [`Window::pending`](crate::Window::pending).
+    ///
+    /// # Safety
+    /// The worker's window is open, and this the only reference to its list.
+    #[allow(clippy::mut_from_ref, reason = "the window is the witness")]
+    pub(crate) unsafe fn list(&self, worker: usize) -> Option<&mut Pending> {
+        // SAFETY: access rule 1, the caller's promise.
+        Some(unsafe { &mut *self.by_worker.get()?[worker].0.get() })
+    }
+
+    /// Something is pending. Called in a window.
+    pub(crate) fn note(&self) {
+        if self.are_pending.load(Ordering::Relaxed) == 0 {
+            // ORDERING: who closes the windows acquires what was released when this one was shut.
+            self.are_pending.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Publishes what is pending, or waits until another has. Called when no window is open.
+    #[inline]
+    pub(crate) fn publish(&self) {
+        // ORDERING: pairs with the release below: nothing is pending since that was published.
+        if self.are_pending.load(Ordering::Acquire) != 0 {
+            self.publish_in_turn();
+        }
+    }
+
+    #[cold]
+    fn publish_in_turn(&self) {
+        // ORDERING: pairs with the release below, as the word is nobody else's.
+        wait_while(|| self.turn.fetch_max(1, Ordering::AcqRel) != 0);
+        if self.are_pending.load(Ordering::Acquire) != 0 {
+            let mut rows = Vec::new();
+            for list in self.by_worker.get().into_iter().flatten() {
+                // SAFETY: access rules 1 and 2: no window is open, and the turn is ours.
+                let list = unsafe { &mut *list.0.get() };
+                rows.extend(list.rows.drain().map(|(_, row)| row));
+                // It is taken for the row versions now.
+                list.charge.set(0);
+            }
+            let apply = self.apply.get().expect("who defers has somebody who publishes it");
+            abort_on_unwind("the publication of what was deferred", || apply(rows));
+            self.are_pending.store(0, Ordering::Release);
+        }
+        self.turn.store(0, Ordering::Release);
+    }
+}
+
+impl std::fmt::Debug for Deferrals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Deferrals").field("are_pending", &self.are_pending).finish_non_exhaustive()
+    }
+}
