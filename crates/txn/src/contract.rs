@@ -88,7 +88,8 @@ pub struct Capabilities {
     pub ad_hoc: bool,
     /// Read-only snapshots that never abort, and how fresh.
     pub snapshots: Freshness,
-    /// The serial order agrees with real time between transactions that do not overlap.
+    /// The serial order agrees with real time between transactions that do not overlap, unless an option of the protocol says otherwise (`defer` of
+    /// `dbx-tc`).
     pub strict: bool,
     /// The order of epochs agrees with the serial order: of two transactions of which one overwrites what the other read, the former is
     /// of no earlier epoch. (That a transaction is of no earlier epoch than what it read or overwrote holds under every protocol.)
