@@ -58,7 +58,7 @@ pub(crate) const FIGURE: Figure = Figure {
     here: "(a) one warehouse; `snapshots`: made every 20 ms whether wanted or not (`--option snapshot_wanted_min=0`), as in the paper; `validated`: read-only transactions are validated as others (`--snapshots off`); `ROEP`: each makes a snapshot of its own \
            (`--option snapshot_interval_ms=0`). (b), (c) a warehouse for each thread, \
            group commit by one logger into the system's temporary directory. `dbx-tc`: durability by snapshot, one every 20 ms (`--option durable_snapshots=1`); `dbx-tc (ROEP)`: read-only transactions make one, too \
-           (`durable_snapshots=2`); `dbx-tc by epoch`: as it is by default, epochs of 10 ms and snapshots while they are wanted. Here an epoch that somebody waits for ends as soon as the disk is free, so that nobody waits for its end.",
+           (`durable_snapshots=2`); `dbx-tc by epoch`: as it is by default, epochs of 10 ms and snapshots while they are wanted. Results are submitted, many at a time, and wait for the next flush, which comes with each interval: 20 ms with durability by snapshot, and 10 otherwise. Read-only transactions that end an epoch have nothing flushed sooner.",
     points,
     views: &[
         view("(a) read-only transactions", "snapshots", Shows::One(THROUGHPUT)),
@@ -97,9 +97,10 @@ pub(crate) const FIGURE: Figure = Figure {
             .because("As in figure 12 both execute alike here."),
         claim("durable DBX-TC (ROEP) is 30 % ahead of durable DBX", DURABLE_RATE, "dbx-tc (ROEP)", "dbx", 1.3, AHEAD)
             .because("As in figure 12 both execute alike here."),
-        claim("results take twice as long as those of DBX", UNTIL_DURABLE, "dbx-tc", "dbx", 1.8, 2.2)
-            .because("The paper's results wait for the end of an epoch of 20 ms; here who waits ends the epoch."),
-        claim("with ROEP about as long", UNTIL_DURABLE, "dbx-tc (ROEP)", "dbx", 0.85, 1.1),
+        claim("results take about 2 times as long as those of DBX", UNTIL_DURABLE, "dbx-tc", "dbx", 1.8, 2.2)
+            .because("The flush itself, which takes as long in both, is a large part of it."),
+        claim("with ROEP about as long", UNTIL_DURABLE, "dbx-tc (ROEP)", "dbx", 0.9, 1.1)
+            .because("The paper's loggers get what is to be flushed when the number advances; ours when an interval ends, or somebody waits."),
         // Not the paper's: what the option costs.
         claim(
             "durability by snapshot is at most 5 % slower than by epoch",

@@ -745,9 +745,10 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     bench.environment.end_epoch();
+                    (0..100).for_each(|_| _ = bench.environment.epochs.advance(&bench.environment.htm));
                 }
             });
-            for round in 0..2_000 {
+            for round in 0..20_000 {
                 change(&bench, &mut worker, 0, round);
                 worker.core().local.enter();
                 let record = bench.cells.index.get(Key::Word8(0), worker.core().local.pinned()).expect("it is linked");

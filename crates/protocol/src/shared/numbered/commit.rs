@@ -223,3 +223,33 @@ impl Rules<()> for Numbers<'_> {
         access.store(deletion(record_layout, record), now.snapshot);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Outside regions, where epochs end between any two loads.
+    struct Restless;
+
+    impl Access for Restless {
+        const REGION: bool = false;
+
+        fn load(&mut self, word: &AtomicU64) -> u64 {
+            word.fetch_add(1, Ordering::Relaxed)
+        }
+
+        fn store(&mut self, _: &AtomicU64, _: u64) {}
+
+        fn lock(&mut self, _: &AtomicU64, _: u64, _: u64) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn where_the_number_is_the_epoch_a_commit_has_one_of_both() {
+        let (epoch, number) = (AtomicU64::new(7), AtomicU64::new(40));
+        let now = |number| Numbers { number, keeps_epochs: true }.now(&mut Restless, &epoch);
+        assert_eq!(now(&number), Guess { epoch: 7, snapshot: 40 });
+        assert_eq!(now(&epoch), Guess { epoch: 8, snapshot: 8 });
+    }
+}
