@@ -60,11 +60,18 @@ pub struct PendingSum {
 pub struct Pending {
     /// By the address of the record.
     rows: HashMap<usize, PendingRow>,
+    /// What these take, with the row versions that come of them.
+    bytes: usize,
+    /// At least as much: what was reserved for an attempt that was refuted is given back with the next reservation.
     charge: Charge,
 }
 
 /// What a row that is pending takes, beside the row version that it becomes.
 const ROW_BYTES: usize = size_of::<PendingRow>() + 192;
+
+fn row_bytes(table: &Table) -> usize {
+    ROW_BYTES + table.record_layout.row_version_allocated
+}
 
 impl Pending {
     /// Whether `amount` more for a column of this record leaves what is pending in that direction within `most`.
@@ -80,8 +87,8 @@ impl Pending {
     /// # Errors
     /// The memory limit.
     pub fn reserve<'t>(&mut self, tables: impl Iterator<Item = &'t Table> + Clone) -> Result<(), OutOfMemory> {
-        let bytes: usize = tables.clone().map(|table| ROW_BYTES + table.record_layout.row_version_allocated).sum();
-        self.charge.try_set(self.charge.bytes() + bytes)?;
+        let bytes: usize = tables.clone().map(row_bytes).sum();
+        self.charge.try_set(self.bytes + bytes)?;
         self.rows.try_reserve(tables.count()).map_err(|_| OutOfMemory)
     }
 
@@ -94,11 +101,9 @@ impl Pending {
         (column, amount): (ColumnId, i64),
         publisher: u64,
     ) {
-        let row = self.rows.entry(record).or_insert_with(|| PendingRow {
-            table: table.into(),
-            key: key(),
-            sums: Vec::new(),
-            publishers: Vec::new(),
+        let row = self.rows.entry(record).or_insert_with(|| {
+            self.bytes += row_bytes(table);
+            PendingRow { table: table.into(), key: key(), sums: Vec::new(), publishers: Vec::new() }
         });
         if publisher != 0 && row.publishers.last() != Some(&publisher) {
             row.publishers.push(publisher);
@@ -135,7 +140,7 @@ unsafe impl Sync for Deferrals {}
 impl Deferrals {
     /// Workers of this memory may defer.
     pub fn allow(&self, memory: &Memory) {
-        let pending = || Pending { rows: HashMap::new(), charge: memory.charge() };
+        let pending = || Pending { rows: HashMap::new(), bytes: 0, charge: memory.charge() };
         self.by_worker
             .get_or_init(|| (0..memory.workers_max()).map(|_| CacheAligned(UnsafeCell::new(pending()))).collect());
     }
@@ -201,6 +206,7 @@ impl Deferrals {
                 let list = unsafe { &mut *list.0.get() };
                 rows.extend(list.rows.drain().map(|(_, row)| row));
                 // It is taken for the row versions now.
+                list.bytes = 0;
                 list.charge.set(0);
             }
             let apply = self.apply.get().expect("who defers has somebody who publishes it");

@@ -326,6 +326,21 @@ fn without_memory_for_what_is_pending_it_is_published_at_once() {
 }
 
 #[test]
+fn memory_is_set_aside_for_each_row_that_is_pending_and_not_for_each_addition() {
+    for (bench, _) in benches(&[0, 7], OFFERED) {
+        let mut worker = bench.worker();
+        let mut in_use_after = |additions: u32| {
+            (0..additions).for_each(|_| defer(bench, &mut worker, 1, 1));
+            worker.core().local.collect();
+            bench.environment.memory.in_use_bytes()
+        };
+        let before = in_use_after(10);
+        let after = in_use_after(1_000);
+        assert!(after < before + 100_000, "{before} bytes, then {after}");
+    }
+}
+
+#[test]
 fn what_began_before_the_tables_were_told_is_published_at_once() {
     for (told, deferred) in [(vec![SUM, SMALL], false), (vec![], false)] {
         for (bench, _) in benches(&[0, 7], OFFERED) {
