@@ -47,7 +47,9 @@ impl Known {
             return Err(format!("the number of snapshot {number} is used again: {} had been read", self.shown_before));
         }
         match self.shown.insert(number, rows) {
-            Some(before) if before != self.shown[&number] => Err(format!("snapshot {number} {OTHERS}")),
+            Some(before) if before != self.shown[&number] => {
+                Err(format!("snapshot {number} {OTHERS}: {}", difference(&before, &self.shown[&number])))
+            }
             _ => Ok(()),
         }
     }
@@ -63,10 +65,17 @@ impl Known {
         let shown = self.shown.split_off(&number).remove(&number);
         self.shown.clear();
         match &shown {
-            Some(shown) if shown != rows => Err(format!("snapshot {number} {OTHERS}")),
+            Some(shown) if shown != rows => Err(format!("snapshot {number} {OTHERS}: {}", difference(shown, rows))),
             _ => Ok(shown.is_some()),
         }
     }
+}
+
+/// Where two readers of a snapshot differ first, by table and key.
+fn difference(before: &Rows, after: &Rows) -> String {
+    let mut keys = before.keys().chain(after.keys());
+    let differs = keys.find(|&key| before.get(key) != after.get(key));
+    differs.map_or_else(String::new, |at| format!("{at:?}: {:?}, then {:?}", before.get(at), after.get(at)))
 }
 
 /// What is found in a snapshot is not what was found in it before.
