@@ -64,8 +64,8 @@ impl Receipt {
     }
 
     /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of a snapshot: of a read-only transaction the one that it read,
-    /// else the first that has the transaction and what it read. A recovery has the transaction if its snapshot
-    /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below that one. `None` elsewhere, and of a read-write transaction that
+    /// else the first that has the transaction and what it read. The first recovery after it has the transaction if its snapshot
+    /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below that one; later ones have greater numbers, whatever was lost. `None` elsewhere, and of a read-write transaction that
     /// saw nothing.
     pub fn snapshot(&self) -> Option<u64> {
         self.snapshot.map(NonZeroU64::get)

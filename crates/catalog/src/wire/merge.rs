@@ -6,6 +6,23 @@ use super::RowWire;
 use super::field::Field;
 use crate::{ColumnSet, ColumnUse, NoOutOfLine, Part, Place, RowRef, RowWriter};
 
+/// What `after` adds to a sum of `base`, and a quarter of the column's range, if `newer` is so far away from the end that the amount leads to.
+///
+/// # Safety
+/// As [`RowWire::merge`], of rows of the field's table.
+unsafe fn amount_with_room(field: &Field, [base, newer, after]: [*const u8; 3]) -> Option<(i128, i128)> {
+    // SAFETY: the caller's promise; the places are of the row version.
+    unsafe {
+        if [base, newer, after].into_iter().any(|row| field.place.is_null(row)) {
+            return None;
+        }
+        let (amount, value, range) = field.sum(base, after, newer)?;
+        let quarter = (range.end() - range.start()) / 4;
+        let has_room = if amount < 0 { value >= range.start() + quarter } else { value <= range.end() - quarter };
+        has_room.then_some((amount, quarter))
+    }
+}
+
 impl RowWire {
     /// Whether two row versions of the table are of one row, by its fixed part if it has one, and have the same values in these columns.
     ///
@@ -33,17 +50,9 @@ impl RowWire {
     ) -> bool {
         let [base, newer, after] = [base, newer, after].map(RowRef::as_ptr);
         self.numbered(&self.row_fields).filter(|field| sums.contains(field.column())).all(|field| {
-            // SAFETY: the caller's promise; the places are of the row version.
-            unsafe {
-                let place = &field.place;
-                if [base, newer, after].into_iter().any(|row| place.is_null(row)) {
-                    return false;
-                }
-                let Some((amount, value, range)) = field.sum(base, after, newer) else { return false };
-                let quarter = (range.end() - range.start()) / 4;
-                let is_share = amount.abs().saturating_mul(adders.into()) <= quarter;
-                is_share && if amount < 0 { value >= range.start() + quarter } else { value <= range.end() - quarter }
-            }
+            // SAFETY: the caller's promise.
+            let amount = unsafe { amount_with_room(field, [base, newer, after]) };
+            amount.is_some_and(|(amount, quarter)| amount.abs().saturating_mul(adders.into()) <= quarter)
         })
     }
 
@@ -62,15 +71,12 @@ impl RowWire {
     ) -> bool {
         let [base, newer, after] = [base, newer, after].map(RowRef::as_ptr);
         self.numbered(&self.row_fields).filter(|field| sums.contains(field.column())).all(|field| {
-            // SAFETY: the caller's promise; the places are of the row version.
-            let Some((amount, value, range)) = (unsafe { field.sum(base, after, newer) }) else { return false };
-            let quarter = (range.end() - range.start()) / 4;
-            let has_room = match amount < 0 {
-                true => value >= range.start() + quarter,
-                false => value <= range.end() - quarter,
+            // SAFETY: the caller's promise.
+            let Some((amount, quarter)) = (unsafe { amount_with_room(field, [base, newer, after]) }) else {
+                return false;
             };
             let share = i64::try_from(quarter / i128::from(adders)).unwrap_or(i64::MAX);
-            has_room && i64::try_from(amount).is_ok_and(|amount| see(field.column(), amount, share))
+            i64::try_from(amount).is_ok_and(|amount| see(field.column(), amount, share))
         })
     }
 

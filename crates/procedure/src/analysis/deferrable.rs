@@ -25,14 +25,14 @@ pub fn deferrable(plans: &[&Plan], absent: impl Fn(usize) -> bool, clustered: im
         (0..plans[procedure].operations.len()).map(move |operation| End { procedure, operation })
     });
     let set = Set { plans, ends: ends.collect() };
+    let is_lone = |end: End, own: &Access| {
+        let agreed = lone.get(set.table(end, own));
+        agreed.is_some_and(|agreed| own.commutes.iter().all(|sum| agreed.sums.contains(sum)))
+    };
     let (mut chosen, mut refused) = (BTreeSet::new(), Vec::new());
-    for (end, own) in set.additions() {
+    // What nobody uses is published apart from the rest anyway.
+    for (end, own) in set.additions().filter(|(end, own)| !is_lone(*end, own)) {
         let table = set.table(end, own);
-        let is_lone = lone.get(table).is_some_and(|agreed| own.commutes.iter().all(|sum| agreed.sums.contains(sum)));
-        // What nobody uses is published apart from the rest anyway.
-        if is_lone {
-            continue;
-        }
         match set.unlike_a_lone_addition(end, own).or_else(|| clustered(table).then_some("its table is clustered")) {
             None => _ = chosen.insert(end),
             Some(reason) => refused.push(Refused { publisher: end, reason: reason.into() }),
@@ -40,10 +40,7 @@ pub fn deferrable(plans: &[&Plan], absent: impl Fn(usize) -> bool, clustered: im
     }
     loop {
         refused.extend(defer::take_back_illegal(plans, &conflicts, &mut chosen));
-        let kept = |(end, own): &(End, &Access)| {
-            let is_lone = |agreed: &super::Agreement| own.commutes.iter().all(|sum| agreed.sums.contains(sum));
-            chosen.contains(end) || lone.get(set.table(*end, own)).is_some_and(is_lone)
-        };
+        let kept = |(end, own): &(End, &Access)| chosen.contains(end) || is_lone(*end, own);
         let direct: Vec<(End, &Access)> = set.additions().filter(|addition| !kept(addition)).collect();
         let out: Vec<(End, End)> = set
             .additions()
