@@ -537,13 +537,20 @@ fn check_locks(locks: &[Lock]) {
 fn fragments_in_their_partitions_do_what_the_procedure_does_in_one_database() {
     let seed = seed("fragments_in_their_partitions_do_what_the_procedure_does_in_one_database");
     let mut all = [0; 5];
-    for partitions in 1..=4 {
-        let mut parts = Parts::new(partitions, seed);
-        (0..150).for_each(|_| parts.any());
-        (0..5).for_each(|at| all[at] += parts.met[at]);
+    let is_covered = |all: &[u32; 5]| all[..4].iter().all(|met| *met > 30) && all[4] > 5;
+    // What is rare may take another pass.
+    for pass in 0..8 {
+        for partitions in 1..=4 {
+            let mut parts = Parts::new(partitions, seed.wrapping_add(pass));
+            (0..150).for_each(|_| parts.any());
+            (0..5).for_each(|at| all[at] += parts.met[at]);
+        }
+        if is_covered(&all) {
+            break;
+        }
     }
     eprintln!("over several partitions, in several rounds, aborted, taken back, marked down: {all:?}");
-    assert!(all[..4].iter().all(|met| *met > 30) && all[4] > 5, "{all:?}");
+    assert!(is_covered(&all), "{all:?}");
 }
 
 #[test]
