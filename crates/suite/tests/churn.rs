@@ -299,11 +299,16 @@ fn every_churn<T: TestTable>(test: &str) {
     let seed = seed(test);
     let settings = matrix(seed);
     for (at, setting) in settings.iter().enumerate() {
-        // One thread in one setting of a protocol, two in the next.
+        // In a setting of a protocol every other churn, with one thread or two; in the next setting those between.
         let before = settings[..at].iter().filter(|other| other.protocol == setting.protocol).count();
-        for (number, churn) in (seed as u32 % 2 + before as u32..).zip(CHURNS) {
-            let one = 1 + number % 2;
-            let threads = if rounds() > 1 { 1..=2 } else { one..=one };
+        let draw = seed as u32 % 4 + before as u32;
+        for (number, churn) in (0..).zip(CHURNS) {
+            let one = 1 + (number / 2 + draw / 2) % 2;
+            let threads = match rounds() {
+                1 if (number + draw) % 2 == 0 => one..=one,
+                1 => continue,
+                _ => 1..=2,
+            };
             threads.for_each(|threads| stays_bounded::<T>(setting, churn, threads, seed));
         }
     }

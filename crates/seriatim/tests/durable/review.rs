@@ -237,7 +237,7 @@ fn a_checkpoint_that_panics_counts_as_failed_and_is_tried_again() {
 #[test]
 fn indexes_are_rebuilt_whatever_the_retry_policy() {
     for protocol in available_protocols() {
-        for seed in 0..5 {
+        for seed in 0..2 {
             let disk = FaultyDisk::new(seed);
             let open = || {
                 let builder = Database::builder().protocol(protocol.name).workers(4).retry(RetryPolicy::never());
