@@ -73,7 +73,8 @@ pub fn deferrable(plans: &[&Plan], absent: impl Fn(usize) -> bool, clustered: im
             changed.extend(&access.commutes);
         }
     }
-    Deferrable { deferrals: defer::deferrals(&conflicts, &chosen), refused, columns, changed }
+    let (deferrals, groups) = (defer::deferrals(&conflicts, &chosen), defer::groups(plans.len(), &conflicts, &chosen));
+    Deferrable { deferrals, refused, columns, changed, groups }
 }
 
 /// Procedures, and the operations of those that are no snapshots.
