@@ -23,6 +23,7 @@ use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
 use crate::protocol::{self, OpenProtocol};
 use crate::queue::Queue;
+use crate::record::Groups;
 use crate::regulation::Regulation;
 use crate::runtime::DynHandle;
 use crate::settings::Settings;
@@ -70,6 +71,7 @@ pub(crate) struct Inner {
     pub(crate) gate: Option<Arc<Gate>>,
     sessions: AtomicUsize,
     recording: Option<Recording>,
+    pub(crate) groups: Groups,
     /// There if conflicts are tracked.
     pub(crate) contention: Option<Tracker>,
     /// There if pauses after conflicts are regulated.
@@ -251,6 +253,7 @@ impl Engine {
             gate,
             sessions: AtomicUsize::new(0),
             recording,
+            groups: Groups::default(),
             contention: options.track_contention.then(Tracker::new),
             regulation,
             foundation,
@@ -301,7 +304,7 @@ impl Engine {
             true => analysis::deferrable(&plans, |_| false, is_clustered),
             false => Deferrable::default(),
         };
-        let agreements = analysis::agreements(plans);
+        let agreements = analysis::agreements(plans.iter().copied());
         let windows = self.inner.environment.epochs.windows();
         let _closed = windows.close();
         for set in &sets {
@@ -315,6 +318,7 @@ impl Engine {
             let deferrable = deferrable.map_or(ColumnSet::EMPTY, |sums| ColumnUse::adding(sums.iter()).added);
             set.primary.commuting.set(sums, steady, deferrable);
         }
+        self.inner.groups.set(plans.iter().map(|plan| &*plan.procedure).zip(later.groups));
         windows.deferrals().tell();
     }
 

@@ -3,18 +3,35 @@
 //! Hooks sit where every protocol passes: reads are noted as the contract's `seen` reports them, writes as the redo buffer gets
 //! them, with the columns in which the row differs from the one before. So a protocol cannot forget to record, and an unrecorded version is a finding.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::{Bound, RangeBounds};
+use std::sync::{Mutex, PoisonError};
 
 use seriatim_base::{TableId, Tid, clock};
 use seriatim_catalog::{ColumnSet, Key, RowRef};
 use seriatim_history::{Columns, Recorder, Saw};
 use seriatim_txn::{Before, Redo, RowPtr, Runs, Seen, Table};
 
+/// By procedure, the group that it is ordered in, where what others use may be published later.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(Mutex<HashMap<String, u32>>);
+
+impl Groups {
+    /// The set is another, of which each procedure is in this group. Before the windows are opened: between transactions of this set and those of
+    /// the one before lies the end of an interval, so no group has a number that one had before.
+    pub(crate) fn set<'p>(&self, groups: impl Iterator<Item = (&'p str, usize)>) {
+        let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = numbers.values().max().map_or(0, |last| last + 1);
+        *numbers = groups.map(|(procedure, group)| (procedure.to_owned(), first + group as u32)).collect();
+    }
+}
+
 /// The recorder of one session.
 pub(crate) struct Log {
     recorder: Recorder,
     session: u32,
+    /// The procedure that the session runs.
+    procedure: &'static str,
     /// What had ended by then the open transaction shows, and what the session's snapshots of the past show.
     shows: u64,
     shown: u64,
@@ -70,7 +87,7 @@ fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 impl Log {
     pub(crate) fn new(recorder: Recorder, session: u32) -> Log {
         let (written, taken_back, reads, scans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Log { recorder, session, shows: 0, shown: 0, written, taken_back, run: None, reads, scans }
+        Log { recorder, session, procedure: "", shows: 0, shown: 0, written, taken_back, run: None, reads, scans }
     }
 
     /// A transaction begins that shows the present, on a snapshot or not.
@@ -86,6 +103,23 @@ impl Log {
         if on_snapshot {
             self.recorder.snapshot(now);
         }
+    }
+
+    /// Procedures that follow are this one.
+    pub(crate) fn name_procedure(&mut self, procedure: &'static str) {
+        self.procedure = procedure;
+    }
+
+    /// The open transaction is a procedure of the set, as the worker knows by now.
+    pub(crate) fn follow(&mut self, Groups(groups): &Groups) {
+        if let Some(group) = groups.lock().unwrap_or_else(PoisonError::into_inner).get(self.procedure) {
+            self.recorder.in_group(*group);
+        }
+    }
+
+    /// The open transaction goes to its commit.
+    pub(crate) fn decides(&mut self) {
+        self.recorder.decides(clock::Instant::now().nanoseconds());
     }
 
     /// The open transaction runs on a snapshot that was made before it began.
@@ -192,6 +226,6 @@ impl Redo for Log {
     }
 
     fn defers(&mut self) -> u64 {
-        self.recorder.number_of_next()
+        self.recorder.defers()
     }
 }

@@ -13,7 +13,7 @@
 use crate::Promises;
 use crate::anomaly::{Anomaly, Violation};
 use crate::bits::Bits;
-use crate::graph::{Edge, Graph, Kind, Reason, fresh_from};
+use crate::graph::{Edge, Graph, Kind, Reason, is_before};
 use crate::index::{Index, NONE};
 use crate::order::{Added, Order};
 use crate::text::version;
@@ -215,8 +215,7 @@ impl Search<'_, '_> {
 
     /// Whether an edge is known to close a cycle.
     fn ruled_out(&mut self, edge: Edge) -> bool {
-        let ended = self.index.history.transactions[edge.to as usize].ended;
-        fresh_from(self.index, self.promises, edge.from).is_some_and(|fresh| ended < fresh)
+        is_before(self.index, self.promises, edge.to, edge.from)
             || self.order.closes_cycle(self.graph, edge.from, edge.to, PROBE_MAX)
     }
 

@@ -12,11 +12,13 @@ use std::fmt;
 /// What the recorded system promised beyond serializability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// A transaction that ended before another (not on a snapshot) began comes before it.
+    /// A transaction that ended before another (not on a snapshot) began comes before it; where they are of different
+    /// [groups](crate::Group), one that was shown before.
     pub real_time: bool,
     /// A snapshot shows every transaction that ended before the instant it names.
     pub snapshots: bool,
-    /// Transactions of one session are in its order; only snapshots may be older than what their session did before.
+    /// Transactions of one session are in its order; only snapshots may be older than what their session did before, and
+    /// of another group, what was not shown before.
     pub sessions: bool,
 }
 

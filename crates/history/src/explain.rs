@@ -244,11 +244,12 @@ fn step(index: &Index<'_>, hop: &Edge) -> Step {
         }
         Kind::Session => (Dependency::Session, format!("T{a} came before T{b} in their session")),
         Kind::Ended | Kind::Later => {
-            let ended = index.history.transactions[hop.from as usize].ended;
-            let later = &index.history.transactions[hop.to as usize];
+            let [earlier, later] = [hop.from, hop.to].map(|t| &index.history.transactions[t as usize]);
+            let shown = earlier.shown_to(later);
+            let ended = if shown == earlier.ended { "ended" } else { "was shown to other groups" };
             let text = match later.snapshot {
-                Some(instant) => format!("T{a} ended (at {ended}) before the snapshot of T{b} (as of {instant})"),
-                None => format!("T{a} ended (at {ended}) before T{b} began (at {})", later.began),
+                Some(instant) => format!("T{a} {ended} (at {shown}) before the snapshot of T{b} (as of {instant})"),
+                None => format!("T{a} {ended} (at {shown}) before T{b} began (at {})", later.began),
             };
             (Dependency::RealTime, text)
         }

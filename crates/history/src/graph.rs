@@ -3,10 +3,13 @@
 //! Nodes are transactions and, where real-time order is promised, points in time. Only neighbours in version order are
 //! linked (the rest follows by transitivity), and time costs `O(n)` edges: sort transactions by their ends, cut that
 //! sequence where some transaction begins, and chain the cuts. A transaction points to the first cut after its end; the last
-//! cut before a transaction's begin points to it. Targets are 4 bytes an edge; reasons are derived again when needed.
+//! cut before a transaction's begin points to it. Where others than its group see a transaction later, there are three kinds of such
+//! chains: from when all see a transaction to the begins of those with groups; from the ends to the begins of those without; and
+//! from the ends in each group to the begins in it. Targets are 4 bytes an edge; reasons are derived again when needed.
 
-use crate::Promises;
 use crate::index::{Index, NONE};
+use crate::{Promises, Transaction};
+use std::collections::{BTreeMap, HashMap};
 
 /// Why an edge is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +24,7 @@ pub(crate) enum Kind {
     Gone,
     /// rw of an absence: the state is the insert that the earlier one did not see.
     Unseen,
-    /// Order within a session.
+    /// Order within a session, from a transaction to a later one or to a point in time.
     Session,
     /// Real time, from a transaction to a point in time.
     Ended,
@@ -51,18 +54,19 @@ pub(crate) struct Edge {
 #[derive(Debug)]
 pub(crate) struct Edges<'a, 'h> {
     index: &'a Index<'h>,
+    /// Between transactions, and through points in time; nodes `transactions..` are the cuts.
     sessions: Vec<(u32, u32)>,
-    /// Edges through points in time; nodes `transactions..` are the cuts.
+    /// Through points in time.
     times: Vec<(u32, u32)>,
     nodes: u32,
 }
 
 impl<'a, 'h> Edges<'a, 'h> {
     pub(crate) fn new(index: &'a Index<'h>, promises: &Promises) -> Edges<'a, 'h> {
-        let n = index.transactions();
-        let sessions = if promises.sessions { sessions(index) } else { Vec::new() };
-        let (times, cuts) = times(index, promises);
-        Edges { index, sessions, times, nodes: n + cuts }
+        let mut nodes = index.transactions();
+        let times = times(index, promises, &mut nodes);
+        let sessions = if promises.sessions { sessions(index, &mut nodes) } else { Vec::new() };
+        Edges { index, sessions, times, nodes }
     }
 
     /// Nodes: transactions, then points in time.
@@ -98,31 +102,35 @@ impl<'a, 'h> Edges<'a, 'h> {
                 }
             }
         }
-        self.sessions.iter().for_each(|&(from, to)| visit(from, to, follows(Kind::Session, NONE, false)));
-        self.times.iter().for_each(|&(from, to)| {
-            let kind = if from < index.transactions() { Kind::Ended } else { Kind::Later };
-            visit(from, to, follows(kind, NONE, false));
-        });
+        for (edges, kind) in [(&self.sessions, Kind::Session), (&self.times, Kind::Ended)] {
+            for &(from, to) in edges {
+                let kind = if from < index.transactions() { kind } else { Kind::Later };
+                visit(from, to, follows(kind, NONE, false));
+            }
+        }
     }
 }
 
 /// Each transaction to the next one of its session. A snapshot may be older than what its session did before it.
-fn sessions(index: &Index<'_>) -> Vec<(u32, u32)> {
+fn sessions(index: &Index<'_>, nodes: &mut u32) -> Vec<(u32, u32)> {
     let transactions = &index.history.transactions;
+    let of = |t: u32| &transactions[t as usize];
     let mut sequence: Vec<u32> = (0..index.transactions()).collect();
-    sequence.sort_by_key(|&t| {
-        let t = &transactions[t as usize];
-        (t.session, t.began, t.ended)
-    });
+    sequence.sort_by_key(|&t| (of(t).session, of(t).began, of(t).ended));
     let mut edges = Vec::new();
-    for session in sequence.chunk_by(|&a, &b| transactions[a as usize].session == transactions[b as usize].session) {
+    for session in sequence.chunk_by(|&a, &b| of(a).session == of(b).session) {
+        if session.iter().any(|&t| of(t).shown() > of(t).ended) {
+            // Of two at one instant, the earlier in the sequence comes first.
+            let places: HashMap<u32, usize> = session.iter().copied().zip(0..).collect();
+            let ordinary = |t: u32| of(t).snapshot.is_none().then(|| (of(t).began, places[&t]));
+            chains(transactions, session, |t, ended| (ended, places[&t]), ordinary, &mut edges, nodes);
+            continue;
+        }
         // Everything since the last ordinary transaction, that one included.
         let mut before: Vec<u32> = Vec::new();
         for &t in session {
-            if transactions[t as usize].snapshot.is_none() {
-                let began = transactions[t as usize].began;
-                let done = before.iter().filter(|&&b| transactions[b as usize].ended <= began);
-                edges.extend(done.map(|&b| (b, t)));
+            if of(t).snapshot.is_none() {
+                edges.extend(before.iter().filter(|&&b| of(b).ended <= of(t).began).map(|&b| (b, t)));
                 before.clear();
             }
             before.push(t);
@@ -141,36 +149,68 @@ pub(crate) fn fresh_from(index: &Index<'_>, promises: &Promises, t: u32) -> Opti
     }
 }
 
-/// Real-time edges, and the number of points in time they go through.
-fn times(index: &Index<'_>, promises: &Promises) -> (Vec<(u32, u32)>, u32) {
-    let n = index.transactions();
-    if !promises.real_time && !promises.snapshots {
-        return (Vec::new(), 0);
-    }
-    let mut ends: Vec<(u64, u32)> = (0..n).map(|t| (index.history.transactions[t as usize].ended, t)).collect();
-    ends.sort_unstable();
-    let mut begins: Vec<(u64, u32)> =
-        (0..n).filter_map(|t| fresh_from(index, promises, t).map(|fresh| (fresh, t))).collect();
-    begins.sort_unstable();
+/// Whether a transaction must come before another because of when it ended.
+pub(crate) fn is_before(index: &Index<'_>, promises: &Promises, earlier: u32, later: u32) -> bool {
+    let [own, other] = [earlier, later].map(|t| &index.history.transactions[t as usize]);
+    fresh_from(index, promises, later).is_some_and(|fresh| own.shown_to(other) < fresh)
+}
+
+/// Real-time edges.
+fn times(index: &Index<'_>, promises: &Promises, nodes: &mut u32) -> Vec<(u32, u32)> {
     let mut edges = Vec::new();
-    let (mut ended, mut cuts) = (0, 0);
-    for (fresh, t) in begins {
-        let before = ended;
-        while ended < ends.len() && ends[ended].0 < fresh {
-            edges.push((ends[ended].1, n + cuts));
-            ended += 1;
-        }
-        if ended > before {
-            if cuts > 0 {
-                edges.push((n + cuts - 1, n + cuts));
-            }
-            cuts += 1;
-        }
-        if cuts > 0 {
-            edges.push((n + cuts - 1, t));
-        }
+    if promises.real_time || promises.snapshots {
+        let all: Vec<u32> = (0..index.transactions()).collect();
+        let begin = |t| fresh_from(index, promises, t);
+        chains(&index.history.transactions, &all, |_, ended| ended, begin, &mut edges, nodes);
     }
-    (edges, cuts)
+    edges
+}
+
+/// Leads from each of `members` to those whose `begin` lies behind the `end` of the instant from which they must see it.
+fn chains<K: Ord + Copy>(
+    transactions: &[Transaction],
+    members: &[u32],
+    end: impl Fn(u32, u64) -> K,
+    begin: impl Fn(u32) -> Option<K>,
+    edges: &mut Vec<(u32, u32)>,
+    nodes: &mut u32,
+) {
+    let of = |t: u32| &transactions[t as usize];
+    let mut lead = |from: &[u32], instant: fn(&Transaction) -> u64, to: &dyn Fn(u32) -> bool| {
+        let ends = from.iter().map(|&t| (end(t, instant(of(t))), t)).collect();
+        let begins = members.iter().filter(|t| to(**t)).filter_map(|&t| begin(t).map(|begin| (begin, t))).collect();
+        chain(ends, begins, edges, nodes);
+    };
+    let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let grouped = members.iter().filter_map(|&t| of(t).group.map(|group| (group.number, t)));
+    grouped.for_each(|(number, t)| groups.entry(number).or_default().push(t));
+    groups.retain(|_, group| group.iter().any(|&t| of(t).shown() > of(t).ended));
+    if groups.is_empty() {
+        return lead(members, |t| t.ended, &|_| true);
+    }
+    lead(members, Transaction::shown, &|t| of(t).group.is_some());
+    lead(members, |t| t.ended, &|t| of(t).group.is_none());
+    for (number, group) in &groups {
+        lead(group, |t| t.ended, &|t| of(t).group.is_some_and(|group| group.number == *number));
+    }
+}
+
+/// Leads from each of `ends` to the later ones of `begins`, through cuts.
+fn chain<K: Ord>(mut ends: Vec<(K, u32)>, mut begins: Vec<(K, u32)>, edges: &mut Vec<(u32, u32)>, nodes: &mut u32) {
+    ends.sort_unstable();
+    begins.sort_unstable();
+    let (mut ends, mut last) = (ends.iter().peekable(), None);
+    for (begin, t) in &begins {
+        let mut cut = None;
+        while let Some((_, ended)) = ends.next_if(|(end, _)| end < begin) {
+            edges.push((*ended, *cut.get_or_insert(*nodes)));
+        }
+        if let Some(cut) = cut {
+            edges.extend(last.map(|last| (last, cut)));
+            (last, *nodes) = (Some(cut), *nodes + 1);
+        }
+        edges.extend(last.map(|last| (last, *t)));
+    }
 }
 
 /// Adjacency, with room for edges that are added and taken back.
@@ -179,7 +219,7 @@ pub(crate) struct Graph {
     first: Vec<u32>,
     targets: Vec<u32>,
     /// Added edges by source. A vector sorted by use would do; there are few.
-    added: std::collections::HashMap<u32, Vec<u32>>,
+    added: HashMap<u32, Vec<u32>>,
 }
 
 impl Graph {
@@ -202,7 +242,7 @@ impl Graph {
             *next += 1;
         });
         first.pop();
-        Graph { first, targets, added: std::collections::HashMap::new() }
+        Graph { first, targets, added: HashMap::new() }
     }
 
     pub(crate) fn nodes(&self) -> u32 {

@@ -10,6 +10,7 @@
 //! (c) An insert that must not find a row, and an update or delete that must, depends on what was there: record that read.
 //! (d) A write's version is the TID the commit gave it: above every earlier version of its key, for ever.
 //! (e) `began` is read before the first operation, `ended` after the commit was visible, all from one clock.
+//!     What only its own group sees by then ([`Group`]) has another instant besides.
 //!
 //! Where a protocol keeps column groups apart ([`History::groups`]), facts name columns, and these rules change:
 //!
@@ -119,6 +120,9 @@ pub struct Transaction {
     /// `Some(instant)`: ran on a snapshot that promises to show every transaction that ended before `instant` (0 promises
     /// nothing), where others promise to show all that ended before they began.
     pub snapshot: Option<u64>,
+    /// The procedures among which it is seen from its end on, where others may see it later. `None`: all see it then, and it sees all that
+    /// had ended when it began. A snapshot has none.
+    pub group: Option<Group>,
     /// Point reads.
     pub reads: Vec<Read>,
     /// Range reads.
@@ -127,6 +131,15 @@ pub struct Transaction {
     pub writes: Vec<Write>,
     /// Writes that only added to what was there, at most one a key, of keys that `writes` does not have.
     pub additions: Vec<Addition>,
+}
+
+/// Transactions that are ordered as they ended, and are seen by those of other groups from a later instant on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The same for all of it.
+    pub number: u32,
+    /// When transactions of other groups that begin must see this one: its end or later.
+    pub shown: u64,
 }
 
 /// A point read.
@@ -213,6 +226,21 @@ impl Write {
     }
 }
 
+impl Transaction {
+    /// When it is seen by everybody.
+    pub(crate) fn shown(&self) -> u64 {
+        self.group.map_or(self.ended, |group| group.shown)
+    }
+
+    /// From when on a transaction that begins must see this one, if real-time order is promised and it is `later`.
+    pub(crate) fn shown_to(&self, later: &Transaction) -> u64 {
+        match (self.group, later.group) {
+            (Some(own), Some(other)) if own.number != other.number => own.shown,
+            _ => self.ended,
+        }
+    }
+}
+
 impl Scan {
     /// Whether a key lies in the range.
     pub(crate) fn contains(&self, key: &Key) -> bool {
@@ -249,6 +277,12 @@ impl Transaction {
     /// It ran on a snapshot that shows all transactions that ended before `instant`.
     pub fn on_snapshot(mut self, instant: u64) -> Transaction {
         self.snapshot = Some(instant);
+        self
+    }
+
+    /// It is of the group with this number, and others must see it from the instant `shown` on.
+    pub fn in_group(mut self, number: u32, shown: u64) -> Transaction {
+        self.group = Some(Group { number, shown });
         self
     }
 

@@ -131,6 +131,10 @@ impl<'h> Index<'h> {
                 let text = format!("T{} ended before it began", t.id);
                 return Err(Violation::alone(Anomaly::Malformed, vec![t.id], text));
             }
+            if t.shown() < t.ended || t.group.is_some() && t.snapshot.is_some() {
+                let text = format!("T{} was shown before it ended, or is a snapshot of a group", t.id);
+                return Err(Violation::alone(Anomaly::Malformed, vec![t.id], text));
+            }
             ids.extend(t.writes.iter().map(|w| interner.id(w.table, &w.key)));
             ids.extend(t.reads.iter().map(|r| interner.id(r.table, &r.key)));
             for scan in &t.scans {

@@ -42,7 +42,7 @@ pub mod text;
 
 pub use anomaly::{Anomaly, Dependency, Step, Violation};
 pub use check::{Promises, Summary, check};
-pub use history::{Addition, Columns, History, Initial, InitialRow, Read, Saw, Scan, Transaction, Write};
+pub use history::{Addition, Columns, Group, History, Initial, InitialRow, Read, Saw, Scan, Transaction, Write};
 pub use key::Key;
 pub use recorder::{Recorder, Recording};
 pub use seriatim_base::TableId;

@@ -2,20 +2,29 @@
 //!
 //! A [`Recorder`] belongs to one worker and shares nothing with others while a transaction runs; a commit appends to a log
 //! whose lock only [`Recording::take`] ever contends for. It reads no clock: the engine passes the instants.
+//!
+//! What is deferred is pending until it is published, and is added to the history then. Transactions with groups that ended meanwhile are
+//! shown to other groups from the publication on. It counts as pending from when the first who defers went to its commit: what had ended
+//! by then was decided while nothing was pending, so it comes before all that was decided since.
 
-use crate::{Addition, Columns, Key, Read, Saw, Scan, Transaction, Write};
+use crate::{Addition, Columns, Group, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::TableId;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Transactions one recorder has committed.
-type Log = Arc<Mutex<Vec<Transaction>>>;
+/// What one recorder has committed.
+#[derive(Debug, Default)]
+struct Log {
+    transactions: Vec<Transaction>,
+    /// Of those that deferred something: the id, and an instant before they were decided.
+    publishers: Vec<(u64, u64)>,
+}
 
 /// The logs of all recorders of a database. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    logs: Arc<Mutex<Vec<Log>>>,
+    logs: Arc<Mutex<Vec<Arc<Mutex<Log>>>>>,
     deferred: Arc<Mutex<Vec<Deferred>>>,
 }
 
@@ -36,14 +45,15 @@ impl Recording {
 
     /// A recorder for one more worker.
     pub fn recorder(&self) -> Recorder {
-        let log = Log::default();
+        let log = Arc::default();
         let mut logs = lock(&self.logs);
         logs.push(Arc::clone(&log));
-        Recorder { log, number: logs.len() as u64, committed: 0, open: Transaction::default() }
+        let (number, open) = (logs.len() as u64, Transaction::default());
+        Recorder { log, number, committed: 0, decides: 0, defers: false, open }
     }
 
-    /// Transactions with these ids had deferred an addition, which is visible at the instant `ended`. They end then, and so do
-    /// all that ended since the first of them: until then one that begins may come before any of them.
+    /// Transactions with these ids had deferred an addition, which is visible at the instant `ended`. Other groups must see them from then on, and so
+    /// all that ended since the first of them went to its commit: until then one that begins may come before any of them.
     pub fn deferred(&self, ids: &[u64], addition: &Addition, ended: u64) {
         let all = ids.iter().map(|&id| Deferred { id, addition: addition.clone(), ended });
         lock(&self.deferred).extend(all);
@@ -52,30 +62,36 @@ impl Recording {
     /// Takes what has been recorded since the last call, of recorders that still run and of those that are gone. A
     /// transaction in the middle of its commit may be missing: let the workers come to rest first.
     pub fn take(&self) -> Vec<Transaction> {
-        let mut all = Vec::new();
-        lock(&self.logs).iter().for_each(|log| all.append(&mut lock(log)));
+        let (mut all, mut publishers) = (Vec::new(), HashMap::new());
+        for log in lock(&self.logs).iter() {
+            let mut log = lock(log);
+            all.append(&mut log.transactions);
+            publishers.extend(log.publishers.drain(..));
+        }
         let deferred = std::mem::take(&mut *lock(&self.deferred));
         if !deferred.is_empty() {
-            publish(&mut all, deferred);
+            publish(&mut all, &publishers, deferred);
         }
         all
     }
 }
 
-/// Lists what was deferred with the transactions that had, and has transactions end when it was published.
-fn publish(all: &mut [Transaction], deferred: Vec<Deferred>) {
+/// Lists what was deferred with the transactions that had, of which `publishers` has instants before they were decided; and tells when
+/// those that ended while it was pending are shown to other groups.
+fn publish(all: &mut [Transaction], publishers: &HashMap<u64, u64>, deferred: Vec<Deferred>) {
     let places: HashMap<u64, usize> = all.iter().enumerate().map(|(at, t)| (t.id, at)).collect();
     // From when on something was pending, by when it was published.
     let mut pending: BTreeMap<u64, u64> = BTreeMap::new();
     for Deferred { id, addition, ended } in deferred {
         let Some(&at) = places.get(&id) else { continue };
         let since = pending.entry(ended).or_insert(u64::MAX);
-        *since = (*since).min(all[at].began);
+        *since = (*since).min(publishers.get(&id).copied().unwrap_or(all[at].began));
         all[at].additions.push(addition);
     }
-    for t in all.iter_mut().filter(|t| t.snapshot.is_none()) {
+    for t in all {
+        let Some(group) = &mut t.group else { continue };
         if let Some((published, _)) = pending.range(t.ended..).next().filter(|(_, since)| **since <= t.ended) {
-            t.ended = *published;
+            group.shown = *published;
         }
     }
 }
@@ -83,9 +99,13 @@ fn publish(all: &mut [Transaction], deferred: Vec<Deferred>) {
 /// The log of one worker.
 #[derive(Debug)]
 pub struct Recorder {
-    log: Log,
+    log: Arc<Mutex<Log>>,
     number: u64,
     committed: u64,
+    /// An instant before the open transaction is decided.
+    decides: u64,
+    /// It has deferred something.
+    defers: bool,
     open: Transaction,
 }
 
@@ -97,7 +117,14 @@ impl Recorder {
         self.open.scans.clear();
         self.open.writes.clear();
         self.open.additions.clear();
-        (self.open.session, self.open.began, self.open.snapshot) = (session, began, None);
+        (self.open.session, self.open.began, self.open.snapshot, self.open.group) = (session, began, None, None);
+        (self.decides, self.defers) = (began, false);
+    }
+
+    /// The open transaction is of the [group](Group) with this number: in order with it as they end, but shown to others only when what is pending
+    /// by then is published.
+    pub fn in_group(&mut self, number: u32) {
+        self.open.group = Some(Group { number, shown: 0 });
     }
 
     /// The open transaction runs on a snapshot that shows every transaction that ended before `instant`.
@@ -150,8 +177,18 @@ impl Recorder {
         self.open.scans.retain(|_| scans.next().is_some_and(&mut scan_stays));
     }
 
-    /// The id that the open transaction has in the history when it has committed.
-    pub fn number_of_next(&self) -> u64 {
+    /// The open transaction is about to be decided, at the instant `now` or later.
+    pub fn decides(&mut self, now: u64) {
+        self.decides = now;
+    }
+
+    /// The open transaction has deferred something: the id that it has in the history when it has committed.
+    pub fn defers(&mut self) -> u64 {
+        self.defers = true;
+        self.number_of_next()
+    }
+
+    fn number_of_next(&self) -> u64 {
         self.number * 1_000_000_000 + self.committed + 1
     }
 
@@ -163,6 +200,7 @@ impl Recorder {
         let transaction = Transaction {
             id,
             ended,
+            group: open.group.map(|group| Group { shown: ended, ..group }),
             // Exactly as large as needed, while the buffers of the recorder stay.
             reads: open.reads.drain(..).collect(),
             scans: open.scans.drain(..).collect(),
@@ -170,7 +208,11 @@ impl Recorder {
             additions: open.additions.drain(..).collect(),
             ..*open
         };
-        lock(&self.log).push(transaction);
+        let mut log = lock(&self.log);
+        log.transactions.push(transaction);
+        if self.defers {
+            log.publishers.push((id, self.decides));
+        }
         id
     }
 }
@@ -231,21 +273,46 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deferred_is_of_who_deferred_it_and_those_end_when_it_is_published() {
+    fn what_was_deferred_is_of_who_deferred_it_and_shown_to_other_groups_when_it_is_published() {
         let recording = Recording::new();
         let mut recorder = recording.recorder();
-        let mut run = |(began, ended)| {
+        // When they began, went to their commit and ended; the group, if any; whether it defers.
+        let mut run = |(began, decides, ended, group, defers): (u64, u64, u64, Option<u32>, bool)| {
             recorder.begin(0, began);
-            let id = recorder.number_of_next();
-            assert_eq!(recorder.commit(ended), id);
-            id
+            group.into_iter().for_each(|group| recorder.in_group(group));
+            recorder.decides(decides);
+            let id = defers.then(|| recorder.defers());
+            let committed = recorder.commit(ended);
+            assert!(id.is_none_or(|id| id == committed));
+            committed
         };
-        let ids = [(0, 1), (2, 3), (4, 5), (6, 7), (20, 21)].map(&mut run);
+        let ids = [
+            (0, 0, 1, Some(0), false),
+            (0, 2, 3, Some(1), false),
+            (0, 4, 5, Some(1), true),
+            (4, 4, 5, None, false),
+            (4, 4, 6, Some(0), false),
+            (6, 6, 7, Some(1), true),
+            (20, 20, 21, Some(1), false),
+        ]
+        .map(&mut run);
         let (table, key, columns) = (TableId(0), Key::new(b"k"), Columns::of(&[1]));
         let addition = Addition { table, key, version: 9, columns, deferred: true };
-        recording.deferred(&[ids[1], ids[3]], &addition, 10);
+        recording.deferred(&[ids[2], ids[5]], &addition, 10);
         let all = recording.take();
-        let found = ids.map(|id| all.iter().find(|t| t.id == id).map(|t| (t.ended, t.additions.len())));
-        assert_eq!(found, [(1, 0), (10, 1), (10, 0), (10, 1), (21, 0)].map(Some));
+        let found = ids.map(|id| {
+            let t = all.iter().find(|t| t.id == id).expect("it has committed");
+            (t.ended, t.group.map(|group| (group.number, group.shown)), t.additions.len())
+        });
+        let expected = [
+            (1, Some((0, 1)), 0),
+            (3, Some((1, 3)), 0),
+            (5, Some((1, 10)), 1),
+            (5, None, 0),
+            (6, Some((0, 10)), 0),
+            (7, Some((1, 10)), 1),
+            (21, Some((1, 21)), 0),
+        ];
+        assert_eq!(found, expected);
     }
 }

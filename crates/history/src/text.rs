@@ -9,6 +9,7 @@
 //! initial 0 alice 3                      a row that was there: table, key, version
 //! transaction 12 session 1 from 100 to 250      its id, its session and when it ran
 //! transaction 13 session 2 from 0 to ? snapshot 90      `?`: the end is unknown; shows all that ended before 90
+//! transaction 14 session 3 from 260 to 300 group 2 shown 350     of this group; others must see it from 350 on (its end, if that is left out)
 //! read 0 alice 3                         facts of the latest transaction: it read this row version,
 //! read 0 bob absent                      found nothing,
 //! read 0 carl absent@7                   found nothing as of version 7,
@@ -27,7 +28,7 @@
 //! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers or, where they
 //! are TIDs of an epoch above 0, `epoch.counter`.
 
-use crate::{Addition, Columns, History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
+use crate::{Addition, Columns, Group, History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::{Epoch, TableId, Tid};
 use std::fmt::{self, Write as _};
 use std::ops::Bound;
@@ -84,10 +85,15 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
         } else {
             write!(w, "{}", t.ended)?
         }
-        match t.snapshot {
-            Some(instant) => writeln!(w, " snapshot {instant}")?,
-            None => w.push('\n'),
+        if let Some(instant) = t.snapshot {
+            write!(w, " snapshot {instant}")?;
         }
+        match t.group {
+            Some(Group { number, shown }) if shown != t.ended => write!(w, " group {number} shown {shown}")?,
+            Some(Group { number, .. }) => write!(w, " group {number}")?,
+            None => {}
+        }
+        w.push('\n');
         for read in &t.reads {
             writeln!(w, "read {} {} {}{}", read.table, read.key, saw(read.saw), used(read.columns))?;
         }
@@ -190,17 +196,29 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
             }
         }
         ("transaction", [id, "session", session, "from", began, "to", ended, rest @ ..]) => {
-            let snapshot = match rest {
+            let ended = if *ended == "?" { u64::MAX } else { number(ended)? };
+            let (snapshot, rest) = match rest {
+                ["snapshot", instant, rest @ ..] => (Some(number(instant)?), rest),
+                rest => (None, rest),
+            };
+            let group = match rest {
                 [] => None,
-                ["snapshot", instant] => Some(number(instant)?),
-                _ => return Err(format!("`{}`: only `snapshot INSTANT` can follow", rest.join(" "))),
+                ["group", of] => Some(Group { number: number(of)?, shown: ended }),
+                ["group", of, "shown", shown] => Some(Group { number: number(of)?, shown: number(shown)? }),
+                _ => {
+                    let rest = rest.join(" ");
+                    return Err(format!(
+                        "`{rest}`: only `snapshot INSTANT` and `group NUMBER [shown INSTANT]` can follow"
+                    ));
+                }
             };
             history.transactions.push(Transaction {
                 id: number(id)?,
                 session: number(session)?,
                 began: number(began)?,
-                ended: if *ended == "?" { u64::MAX } else { number(ended)? },
+                ended,
                 snapshot,
+                group,
                 ..Transaction::default()
             });
         }
@@ -211,7 +229,7 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
         (verb, _) => {
             return Err(format!(
                 "`{verb}`: expected `table NUMBER NAME`, `group TABLE columns COLUMNS`, `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session \
-                 NUMBER from INSTANT to INSTANT [snapshot INSTANT]`, `read`, `scan`, `write`, `delete`, `add` or `defer`"
+                 NUMBER from INSTANT to INSTANT [snapshot INSTANT] [group NUMBER [shown INSTANT]]`, `read`, `scan`, `write`, `delete`, `add` or `defer`"
             ));
         }
     }

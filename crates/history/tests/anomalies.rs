@@ -155,6 +155,8 @@ fn duplicate_versions_and_versions_out_of_order() {
 #[test]
 fn malformed_histories_are_called_so() {
     refused(Anomaly::Malformed, &["T1 ended before it began"], "transaction 1 session 0 from 5 to 4");
+    refused(Anomaly::Malformed, &["T1 was shown before"], "transaction 1 session 0 from 5 to 6 group 0 shown 5");
+    refused(Anomaly::Malformed, &["a snapshot"], "transaction 1 session 0 from 5 to 6 snapshot 1 group 0");
     refused(Anomaly::Malformed, &["version 0"], "transaction 1 session 0 from 0 to ?\nwrite 0 x 0");
     let outside = "transaction 1 session 0 from 0 to ?
                    write 0 d 1
@@ -484,6 +486,51 @@ fn snapshots_are_as_fresh_as_they_promise() {
          transaction 2 session 1 from 30 to 40 snapshot 0
          read 0 x 2",
     );
+}
+
+/// A row is read at its first version after it was overwritten; others may see what the first group did from 50 on.
+#[test]
+fn real_time_order_by_groups() {
+    let late = |reader: &str| {
+        format!(
+            "initial 0 x 1
+             transaction 1 session 0 from 10 to 20 group 0 shown 50
+             write 0 x 2
+             transaction 2 session 1 {reader}
+             read 0 x 1"
+        )
+    };
+    for promises in [Promises::STRICT, Promises { sessions: true, ..Promises::SERIALIZABLE }] {
+        accepted_with(&promises, &late("from 30 to 40 group 1"));
+        accepted_with(&promises, &late("from 50 to 60 group 1"));
+        accepted_with(&promises, &late("from 49 to 60 group 1").replace("session 1", "session 0"));
+    }
+    let shown = "T1 was shown to other groups (at 50) before T2 began (at 51)";
+    let ended = "T1 ended (at 20) before T2 began (at 30)";
+    for (words, reader) in [
+        (shown, "from 51 to 60 group 1"),
+        (ended, "from 30 to 40 group 0 shown 50"),
+        (ended, "from 30 to 40"),
+        ("T1 ended (at 20) before the snapshot of T2 (as of 30)", "from 30 to 40 snapshot 30"),
+    ] {
+        refused_with(&Promises::STRICT, Anomaly::StaleRead, &[words], &late(reader));
+    }
+    // What has no group is seen by all.
+    let without = late("from 30 to 40 group 0 shown 50").replace("to 20 group 0 shown 50", "to 20");
+    refused_with(&Promises::STRICT, Anomaly::StaleRead, &[ended], &without);
+    // Of the same session.
+    let sessions = Promises { sessions: true, ..Promises::SERIALIZABLE };
+    for reader in ["from 50 to 60 group 1", "from 20 to 40 group 0 shown 50", "from 20 to 40"] {
+        let history = late(reader).replace("session 1", "session 0");
+        refused_with(&sessions, Anomaly::SessionOrder, &["T1 came before T2 in their session"], &history);
+    }
+    // Through the end in a group, and through what all see: an absence that would have to be placed before it.
+    let absent = "transaction 1 session 0 from 10 to 20 group 0 shown 50
+                  write 0 x 1
+                  transaction 2 session 1 from 30 to 40 group 0 shown 50
+                  read 0 x absent";
+    refused_with(&Promises::STRICT, Anomaly::StaleRead, &[ended], absent);
+    accepted_with(&Promises::STRICT, &absent.replace("40 group 0", "40 group 1"));
 }
 
 #[test]

@@ -4,7 +4,9 @@
 mod simulate;
 
 use seriatim_base::{Rng, rng};
-use seriatim_history::{Columns, History, Initial, Key, Promises, Read, Saw, TableId, Transaction, Write, check, text};
+use seriatim_history::{
+    Columns, Group, History, Initial, Key, Promises, Read, Saw, TableId, Transaction, Write, check, text,
+};
 use simulate::{Parameters, columns, groups, inside, key, serial};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,14 +96,18 @@ impl<'h> Brute<'h> {
         let mut promised = Vec::new();
         for (i, a) in transactions.iter().enumerate() {
             for (j, b) in transactions.iter().enumerate().filter(|&(j, _)| j != i) {
+                let seen = match (a.group, b.group) {
+                    (Some(own), Some(other)) if own.number != other.number => own.shown,
+                    _ => a.ended,
+                };
                 let real_time = match b.snapshot {
-                    None => promises.real_time && a.ended < b.began,
-                    Some(instant) => promises.snapshots && a.ended < instant && a.ended < b.began,
+                    None => promises.real_time && seen < b.began,
+                    Some(instant) => promises.snapshots && seen < instant && seen < b.began,
                 };
                 let in_session = promises.sessions
                     && a.session == b.session
                     && b.snapshot.is_none()
-                    && a.ended <= b.began
+                    && seen <= b.began
                     && (a.began, a.ended, i) < (b.began, b.ended, j);
                 if real_time || in_session {
                     promised.push((i, j));
@@ -348,6 +354,13 @@ fn judge(seed: u64, by_groups: bool) -> Result<(), String> {
     let mut history = serial(&mut rng, parameters);
     let mutations = rng.below(4);
     (0..mutations).for_each(|_| mutate(&mut rng, &mut history, keys));
+    if rng.percent(40) {
+        // That is promised less.
+        for t in history.transactions.iter_mut().filter(|t| t.snapshot.is_none()) {
+            let shown = t.ended.saturating_add([0, 0, 15, 100][rng.below(4) as usize]);
+            t.group = rng.percent(80).then(|| Group { number: rng.below(3) as u32, shown });
+        }
+    }
     let unknown = rng.percent(25);
     if unknown {
         history.initial = Initial::Unknown;

@@ -25,10 +25,16 @@ fn everything() -> History {
         reads.read_columns(0, "a", Columns::of(&[0, 2]), Saw::Row(3)).read_columns(0, "a", Columns::NONE, Saw::Row(3));
     let writes = Transaction::new(6).write(0, long, u64::MAX).delete(1, "0xplain", tid).during(1, 1);
     let writes = writes.update(0, "a", Columns::of(&[63]), 9).update(1, "a", Columns::NONE, 9);
+    let grouped = [7, 8].map(|shown| Transaction::new(shown).during(5, 7).in_group(3, shown));
     let row = InitialRow { table: TableId(0), key: Key::from("a"), version: 3 };
     let tables = vec!["account".into(), "order line".into()];
     let groups = vec![vec![Columns::of(&[1]), Columns::of(&[0, 2])], vec![], vec![Columns::ALL]];
-    History { tables, groups, initial: Initial::Rows(vec![row]), transactions: vec![scans, reads, writes] }
+    History {
+        tables,
+        groups,
+        initial: Initial::Rows(vec![row]),
+        transactions: [scans, reads, writes].into_iter().chain(grouped).collect(),
+    }
 }
 
 #[test]
@@ -41,6 +47,7 @@ fn everything_comes_back() {
     }
     assert!(text::dump(&history).contains("=absent@3.7"), "TIDs are shown as such");
     assert!(text::dump(&history).contains("group 0 columns 0,2\n"), "columns are shown by position");
+    assert!(text::dump(&history).contains("from 5 to 7 group 3\n"), "what all see when it ends has no word of it");
 }
 
 #[test]
@@ -51,6 +58,7 @@ fn mistakes_are_named_with_their_line() {
         ("table 4000000000 account", "below 65536"),
         ("initial 0 x", "initial empty|unknown|TABLE KEY VERSION"),
         ("transaction 1 session 0 from 0 to 1 snap 3", "snapshot INSTANT"),
+        ("transaction 1 session 0 from 0 to 1 group 3 seen 4", "group NUMBER [shown INSTANT]"),
         ("transaction 1 session 0 from 0", "transaction ID session"),
         ("transaction 1 session 0 from 0 to 1\nread 0 x", "read TABLE KEY VERSION"),
         ("transaction 1 session 0 from 0 to 1\nread 0 x absent7", "absent@VERSION"),

@@ -18,7 +18,7 @@ use seriatim::{
 use seriatim::{procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::thread::interrupt;
-use seriatim_history::{Promises, check};
+use seriatim_history::{Anomaly, History, Promises, Saw, Transaction, check};
 
 use crate::Setting;
 
@@ -336,8 +336,41 @@ pub fn keep_books(
         return Err("nothing was published late".to_owned());
     }
     let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
-    check(&history, &promises).map(drop).map_err(|violation| violation.to_string())
+    check(&history, &promises).map_err(|violation| violation.to_string())?;
+    if setting.defers { order_in_groups_is_judged(history) } else { Ok(()) }
 }
+
+/// Canary: one that missed what another of its group had ended with before it began is convicted, though something was pending; and need not be
+/// if it is of another group.
+fn order_in_groups_is_judged(mut history: History) -> Result<(), String> {
+    let mut missed = Vec::new();
+    for t in &history.transactions {
+        let Some(group) = t.group.filter(|group| group.shown > t.ended) else { continue };
+        for write in &t.writes {
+            let all = history.transactions.iter().flat_map(|t| &t.writes);
+            let lower = all.filter(|w| w.table == write.table && w.key == write.key && w.version < write.version);
+            let reader = Transaction::new(0).during(t.ended + 1, t.ended + 1).in_session(u32::MAX);
+            let reader = |at| reader.read(write.table.0, write.key.clone(), Saw::Row(at));
+            missed.extend(lower.map(|w| w.version).max().map(reader).map(|reader| (group.number, reader)));
+        }
+    }
+    let mut is_convicted = |number: u32, reader: &Transaction| {
+        history.transactions.push(reader.clone().in_group(number, u64::MAX));
+        let verdict = check(&history, &Promises::STRICT);
+        history.transactions.pop();
+        verdict.is_err_and(|violation| violation.anomaly == Anomaly::StaleRead)
+    };
+    // What was decided long before it ended may be known to others.
+    let is_canary =
+        |(number, reader): &(u32, Transaction)| is_convicted(*number, reader) && !is_convicted(u32::MAX, reader);
+    match missed.iter().take(CANARIES).any(is_canary) {
+        true => Ok(()),
+        false => Err(format!("of {} that missed their group none was judged by it", missed.len())),
+    }
+}
+
+/// Tried until one is convicted for its group alone.
+const CANARIES: usize = 20;
 
 fn open_books(builder: Builder, disk: FaultyDisk) -> Result<Database, String> {
     // Each recovery makes some segments of a log.

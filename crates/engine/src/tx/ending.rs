@@ -211,6 +211,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Has the protocol decide, with the log open for what it writes.
     #[inline]
     fn decide(&self) -> Result<Outcome, OpError> {
+        if let Some(log) = self.log.as_ref().filter(|_| self.inner.defers()) {
+            cold_path();
+            log.borrow_mut().decides();
+        }
         // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
         let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
@@ -281,6 +285,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Some(tracker) = &self.inner.contention {
             cold_path();
             self.procedure.set(tracker.number_of(name));
+        }
+        if let Some(log) = &self.log {
+            cold_path();
+            log.borrow_mut().name_procedure(name);
         }
     }
 

@@ -135,6 +135,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
             && let Some(pieces) = self.worker().pieces()
         {
             pieces.follow();
+            // Later than that: whoever finds this set's group has its windows closed at the commit if it was told of another.
+            if let Some(log) = &self.log {
+                log.borrow_mut().follow(&inner.groups);
+            }
         }
         if self.is_queued()
             && let Some(held) = self.worker().detach()

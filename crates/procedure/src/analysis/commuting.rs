@@ -22,43 +22,23 @@ pub struct Agreement {
 /// What the set leaves alone, by the table's name, of tables that it adds to. Those that run on snapshots are not among `plans`.
 pub fn agreements<'p>(plans: impl IntoIterator<Item = &'p Plan>) -> BTreeMap<Arc<str>, Agreement> {
     let plans: Vec<&Plan> = plans.into_iter().collect();
-    let operations = || plans.iter().flat_map(|plan| (0..plan.operations.len()).map(move |at| (*plan, at)));
-    let mut found: BTreeMap<Arc<str>, Agreement> = BTreeMap::new();
-    let (mut used, mut grown) = (BTreeMap::<Arc<str>, Columns>::new(), Vec::new());
-    let accesses = |(plan, at): (&'p Plan, usize)| plan.operations[at].accesses.iter().map(move |of| (plan, of));
-    for (plan, access) in operations().flat_map(accesses) {
-        let table = &plan.tables[access.table].name;
-        if access.index.is_some() {
-            continue;
-        }
-        if access.existence == Existence::Writes {
-            grown.push(table.clone());
-        }
-        let agreement = found.entry(table.clone()).or_default();
-        agreement.sums.extend(&access.commutes);
-        agreement.changed.extend(&access.commutes);
-        agreement.changed.extend(&access.writes);
-        let used = used.entry(table.clone()).or_default();
-        used.extend(&access.reads);
-        used.extend(&access.writes);
-    }
-    for (table, agreement) in &mut found {
-        let out = match grown.contains(table) {
-            true => agreement.sums.clone(),
-            false => used.get(table).map_or_else(Columns::new, |used| agreement.sums.intersection(used)),
-        };
-        out.iter().for_each(|column| _ = agreement.sums.remove(column));
-    }
+    let changes = changes(&plans);
+    let agreement = |of: &Changes| {
+        let used = |column: &_| !of.used.contains(*column);
+        Agreement { sums: of.added.iter().filter(used).collect(), changed: of.changed.clone() }
+    };
+    let mut found: BTreeMap<Arc<str>, Agreement> =
+        changes.iter().map(|(table, of)| (table.clone(), agreement(of))).collect();
     // An operation that is no lone addition takes its other sums with it.
     loop {
         let mut out = Vec::new();
-        for (plan, at) in operations() {
-            let operation = &plan.operations[at];
-            let Some(own) = operation.accesses.first().filter(|own| !own.commutes.is_empty()) else { continue };
+        for (plan, at) in operations(&plans) {
+            let Some(own) = addition(plan, at) else { continue };
             let table = &plan.tables[own.table].name;
-            let Some(agreement) = found.get(table) else { continue };
-            if operation.accesses.len() > 1 || !is_lone(own, agreement) || !adds_once(plan, at) {
-                out.extend(own.commutes.intersection(&agreement.sums).iter().map(|column| (table.clone(), column)));
+            let sums = &found[table].sums;
+            let is_lone = own.commutes.iter().all(|column| sums.contains(column));
+            if !is_lone || changes[table].unlike_a_lone_addition(plan, at).is_some() {
+                out.extend(own.commutes.intersection(sums).iter().map(|column| (table.clone(), column)));
             }
         }
         if out.is_empty() {
@@ -72,6 +52,69 @@ pub fn agreements<'p>(plans: impl IntoIterator<Item = &'p Plan>) -> BTreeMap<Arc
     found
 }
 
+/// What a set does to a table, its indexes apart.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// Columns that operations add to.
+    added: Columns,
+    /// Those that they read or replace.
+    used: Columns,
+    /// Those that they replace or add to.
+    pub(super) changed: Columns,
+    /// Whether rows come and go.
+    keys: bool,
+}
+
+/// What a set does, by the table's name.
+pub(super) fn changes(plans: &[&Plan]) -> BTreeMap<Arc<str>, Changes> {
+    let mut found: BTreeMap<Arc<str>, Changes> = BTreeMap::new();
+    for (plan, at) in operations(plans) {
+        for access in &plan.operations[at].accesses {
+            if access.index.is_some() {
+                continue;
+            }
+            let of = found.entry(plan.tables[access.table].name.clone()).or_default();
+            of.added.extend(&access.commutes);
+            of.used.extend(&access.reads);
+            of.used.extend(&access.writes);
+            of.changed.extend(&access.commutes);
+            of.changed.extend(&access.writes);
+            of.keys |= access.existence == Existence::Writes;
+        }
+    }
+    found
+}
+
+impl Changes {
+    /// Why an operation that adds to columns of the table is no lone addition, whoever uses its sums.
+    pub(super) fn unlike_a_lone_addition(&self, plan: &Plan, operation: usize) -> Option<&'static str> {
+        let accesses = &plan.operations[operation].accesses;
+        let own = accesses.first()?;
+        if !own.writes.is_empty() {
+            return Some("it does not only add to columns");
+        }
+        if accesses.len() > 1 {
+            return Some("its row moves in an index, or is found by one");
+        }
+        if self.keys {
+            return Some("keys of its table change");
+        }
+        if !own.reads.intersection(&self.changed).is_empty() {
+            return Some("it uses what others change");
+        }
+        (!adds_once(plan, operation)).then_some("it adds to a sum more than once")
+    }
+}
+
+fn operations<'p>(plans: &[&'p Plan]) -> impl Iterator<Item = (&'p Plan, usize)> {
+    plans.iter().flat_map(|plan| (0..plan.operations.len()).map(move |at| (*plan, at)))
+}
+
+/// What an operation does to its table, if it adds to columns.
+pub(super) fn addition(plan: &Plan, operation: usize) -> Option<&Access> {
+    plan.operations[operation].accesses.first().filter(|own| !own.commutes.is_empty())
+}
+
 /// Whether an operation adds to each of its sums once: of several additions each has to leave the sum in its range, not just the last.
 pub fn adds_once(plan: &Plan, operation: usize) -> bool {
     let of = &plan.operations[operation];
@@ -80,11 +123,4 @@ pub fn adds_once(plan: &Plan, operation: usize) -> bool {
     let additions: Vec<&Failure> = plan.failures.iter().filter(adds).collect();
     let sums = of.accesses.first().map_or(0, |own| own.commutes.iter().count());
     additions.len() == sums && additions.iter().all(|failure| failure.loops == of.loops)
-}
-
-fn is_lone(own: &Access, agreement: &Agreement) -> bool {
-    own.existence == Existence::Reads
-        && own.writes.is_empty()
-        && own.commutes.iter().all(|column| agreement.sums.contains(column))
-        && own.reads.intersection(&agreement.changed).is_empty()
 }

@@ -190,6 +190,8 @@ pub struct Deferrable {
     pub columns: BTreeMap<Arc<str>, Columns>,
     /// All that the set changes of these tables.
     pub changed: BTreeMap<Arc<str>, Columns>,
+    /// The group of each procedure, by its place in the set: those that other conflicts than with these updates join have the same number.
+    pub groups: Vec<usize>,
 }
 
 /// What a piece may do.

@@ -300,7 +300,7 @@ pub(crate) fn deferrable(set: &Set) -> Vec<(usize, usize)> {
 }
 
 /// Procedures in the graph when there are snapshots.
-fn drawn(set: &Set) -> Vec<usize> {
+pub(super) fn drawn(set: &Set) -> Vec<usize> {
     (0..set.0.len()).filter(|number| !set.0[*number].is_read_only() || set.0[*number].latest).collect()
 }
 

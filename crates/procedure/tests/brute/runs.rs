@@ -118,7 +118,11 @@ fn run(set: &Set, cut: &Cut, taken: Taken, drawn: &[usize], rng: &mut Rng) -> bo
         history.extend(now.map(|operation| (at, *operation)));
     }
     publish(cut, &instances, true, &mut history);
-    is_cyclic(set, &instances, &history)
+    let effect = |(at, operation): &(usize, usize)| {
+        let op = &set.0[instances[*at].procedure].operations[*operation];
+        (op.table, if instances[*at].failed { op.answer() } else { op.effect() })
+    };
+    is_cyclic(orders(instances.len(), &history, effect))
 }
 
 fn publish(cut: &Cut, instances: &[Instance], second: bool, history: &mut Vec<(usize, usize)>) {
@@ -136,28 +140,32 @@ fn subscribes(set: &Set, cut: &Cut, procedure: usize) -> bool {
     })
 }
 
-fn is_cyclic(set: &Set, instances: &[Instance], history: &[(usize, usize)]) -> bool {
-    let effect = |(at, operation): &(usize, usize)| -> (u8, Effect) {
-        let op = &set.0[instances[*at].procedure].operations[*operation];
-        (op.table, if instances[*at].failed { op.answer() } else { op.effect() })
-    };
-    let meet = |earlier: &(usize, usize), later: &(usize, usize)| {
-        let ((one, mine), (two, theirs)) = (effect(earlier), effect(later));
-        one == two && matters(&mine, &theirs, true)
-    };
-    let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); instances.len()];
+/// Of each instance, those that conflicts have after it; `history` has operations with their instances, in order of effect.
+pub(super) fn orders(
+    instances: usize,
+    history: &[(usize, usize)],
+    effect: impl Fn(&(usize, usize)) -> (u8, Effect),
+) -> Vec<BTreeSet<usize>> {
+    let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); instances];
     for (place, earlier) in history.iter().enumerate() {
-        for later in &history[place + 1..] {
-            if earlier.0 != later.0 && meet(earlier, later) {
+        let (table, mine) = effect(earlier);
+        for later in history[place + 1..].iter().filter(|later| later.0 != earlier.0) {
+            let (of, theirs) = effect(later);
+            if of == table && matters(&mine, &theirs, true) {
                 before[earlier.0].insert(later.0);
             }
         }
     }
-    for _ in 0..instances.len() {
-        for at in 0..instances.len() {
+    before
+}
+
+/// Whether of these, each before those that it names, one is before itself.
+pub(super) fn is_cyclic(mut before: Vec<BTreeSet<usize>>) -> bool {
+    for _ in 0..before.len() {
+        for at in 0..before.len() {
             let more: BTreeSet<usize> = before[at].iter().flat_map(|next| before[*next].clone()).collect();
             before[at].extend(more);
         }
     }
-    (0..instances.len()).any(|at| before[at].contains(&at))
+    before.iter().enumerate().any(|(at, after)| after.contains(&at))
 }

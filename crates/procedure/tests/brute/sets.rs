@@ -238,6 +238,12 @@ impl Set {
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
+    let keys = prop_oneof![Just(Act::Insert), Just(Act::Delete), Just(Act::Count), Just(Act::Look)];
+    prop_oneof![13 => any_change(), 4 => keys]
+}
+
+/// What leaves keys alone.
+fn any_change() -> impl Strategy<Value = Act> {
     let column = || 0..COLUMNS;
     prop_oneof![
         4 => column().prop_map(Act::Read),
@@ -246,15 +252,11 @@ fn any_act() -> impl Strategy<Value = Act> {
         4 => column().prop_map(Act::Add),
         1 => (column(), column()).prop_map(|(add, read)| Act::AddAndRead(add, read)),
         1 => column().prop_map(Act::Subtract),
-        1 => Just(Act::Insert),
-        1 => Just(Act::Delete),
-        1 => Just(Act::Count),
-        1 => Just(Act::Look),
     ]
 }
 
-fn any_procedure(operations: usize) -> impl Strategy<Value = Procedure> {
-    let op = (0..TABLES, any_act(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.3), prop::bool::weighted(0.2))
+fn any_procedure(operations: usize, act: impl Strategy<Value = Act>) -> impl Strategy<Value = Procedure> {
+    let op = (0..TABLES, act, any::<u8>(), any::<u8>(), prop::bool::weighted(0.3), prop::bool::weighted(0.2))
         .prop_map(|(table, act, some, others, looped, fails)| Op { table, act, needs: some & others, looped, fails });
     let pure_failure = prop::option::weighted(0.2, any::<u8>());
     (prop::collection::vec(op, 1..=operations), pure_failure, prop::bool::weighted(0.3))
@@ -263,7 +265,14 @@ fn any_procedure(operations: usize) -> impl Strategy<Value = Procedure> {
 
 /// Sets of up to so many procedures of up to so many operations.
 pub(crate) fn any_set(procedures: usize, operations: usize) -> impl Strategy<Value = Set> {
-    prop::collection::vec(any_procedure(operations), 1..=procedures).prop_map(Set)
+    prop::collection::vec(any_procedure(operations, any_act()), 1..=procedures).prop_map(Set)
+}
+
+/// Such sets in which most keys stay, and much is added.
+pub(crate) fn any_adding_set(procedures: usize, operations: usize) -> impl Strategy<Value = Set> {
+    let add = (0..COLUMNS).prop_map(Act::Add);
+    let act = prop_oneof![12 => add, 20 => any_change(), 1 => any_act()];
+    prop::collection::vec(any_procedure(operations, act), 1..=procedures).prop_map(Set)
 }
 
 /// Options.

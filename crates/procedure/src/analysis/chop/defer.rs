@@ -137,7 +137,7 @@ fn is_candidate(
 }
 
 /// The groups that C-edges make, by procedure, with these updates deferred.
-fn groups(procedures: usize, conflicts: &[Conflict], deferred: &BTreeSet<End>) -> Vec<usize> {
+pub(in crate::analysis) fn groups(procedures: usize, conflicts: &[Conflict], deferred: &BTreeSet<End>) -> Vec<usize> {
     let mut groups: Vec<usize> = (0..procedures).collect();
     for conflict in conflicts {
         if deferred.contains(&conflict.left) || deferred.contains(&conflict.right) {
