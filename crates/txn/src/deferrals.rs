@@ -150,6 +150,11 @@ impl Deferrals {
         self.by_worker.get().is_some()
     }
 
+    /// Whether something is pending. Of no use but to those who know that nobody is about.
+    pub fn are_pending(&self) -> bool {
+        self.are_pending.load(Ordering::Acquire) != 0
+    }
+
     /// From now on `apply` publishes what is pending.
     pub fn apply_by(&self, apply: Apply) {
         let is_first = self.apply.set(apply).is_ok();
