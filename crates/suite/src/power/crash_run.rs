@@ -274,6 +274,7 @@ impl CrashRun<'_> {
             if !self.process.is_alive() {
                 break;
             }
+            self.note_published()?;
             let submitted = self.call(session);
             self.take(work, submitted)?;
             if self.rng.percent(50) {
