@@ -202,8 +202,8 @@ impl Deferrals {
 
     #[cold]
     fn publish_in_turn(&self) {
-        // ORDERING: pairs with the release below, as the word is nobody else's.
-        wait_while(|| self.turn.fetch_max(1, Ordering::AcqRel) != 0);
+        // ORDERING: pairs with the release below. Who fails writes nothing.
+        wait_while(|| self.turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err());
         if self.are_pending.load(Ordering::Acquire) != 0 {
             let mut rows = Vec::new();
             for list in self.by_worker.get().into_iter().flatten() {
