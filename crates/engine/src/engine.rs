@@ -196,7 +196,6 @@ impl Engine {
                     if durability::is_at_limit(epochs.current()) {
                         durability::stop_at_limit(log);
                     }
-                    durability::record_snapshots(log, &epochs);
                     log.wake();
                 }
                 ticks = ticks.wrapping_add(1);
@@ -300,7 +299,8 @@ impl Engine {
             let set = sets.iter().find(|set| &*set.definition.name == table);
             set.is_some_and(|set| set.primary.has_runs)
         };
-        let later = match self.inner.defers() {
+        // A chain of pieces would be in several intervals between two publications of what is deferred.
+        let later = match self.inner.defers() && self.inner.gate.is_none() {
             true => analysis::deferrable(&plans, |_| false, is_clustered),
             false => Deferrable::default(),
         };

@@ -62,6 +62,11 @@ impl Engine {
         }
     }
 
+    /// Whether something was deferred that is not published. Nobody else may be about.
+    pub fn has_deferred(&self) -> bool {
+        self.inner().environment.epochs.windows().deferrals().are_pending()
+    }
+
     /// The epoch now.
     pub fn epoch_now(&self) -> u64 {
         self.inner().environment.epochs.current().0

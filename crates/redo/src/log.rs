@@ -241,12 +241,11 @@ impl Log {
         fence(Ordering::SeqCst);
     }
 
-    /// Has the loggers record `epoch`, unless they have logged, or were to record, one of the `most` before it: so that epochs that pass while
-    /// nothing is logged are not far above what a recovery finds.
-    pub fn record_now_and_then(&self, epoch: Epoch, most: u64) {
-        if epoch.0 >= self.shared.newest_logged().0 + most {
-            self.record(epoch);
-        }
+    /// An epoch that a recovery would find mentioned, or a later one, though it may not be durable.
+    pub fn mentioned(&self) -> Epoch {
+        // ORDERING: pairs with the release in `advance`.
+        let recorded = self.shared.loggers.iter().map(|progress| progress.recorded.load(Ordering::Acquire));
+        Epoch(recorded.max().unwrap_or(0))
     }
 
     /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one

@@ -170,6 +170,11 @@ impl Database {
         self.engine().step_logger(logger);
     }
 
+    /// Whether something was deferred that is not published. Nobody else may be about.
+    pub fn has_deferred(&self) -> bool {
+        self.engine().has_deferred()
+    }
+
     /// The epoch now.
     pub fn epoch_now(&self) -> u64 {
         self.engine().epoch_now()

@@ -282,7 +282,7 @@ pub fn keep_books(
     let disk = FaultyDisk::new(seed);
     let open = |disk: FaultyDisk| {
         let builder = prepare(setting.builder()).record_history(load.judge == Judge::Checker);
-        open_books(builder, disk)
+        open_books(builder.durability(Durability::Async), disk)
     };
     let db = open(disk.mount())?;
     let tables = fill(&db)?;
@@ -375,8 +375,7 @@ const CANARIES: usize = 20;
 fn open_books(builder: Builder, disk: FaultyDisk) -> Result<Database, String> {
     // Each recovery makes some segments of a log.
     let builder = builder.segment_bytes(32 << 10).huge_pages(false).workers(WORKERS);
-    let builder = builder.path(DIRECTORY).disk(Arc::new(disk));
-    builder.durability(Durability::Async).open().map_err(|error| error.to_string())
+    builder.path(DIRECTORY).disk(Arc::new(disk)).open().map_err(|error| error.to_string())
 }
 
 /// Makes the tables, and registers the procedures.
@@ -427,7 +426,8 @@ const STRIDE: u64 = 3;
 /// What was recovered by halves, or was lost.
 pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, String> {
     let disk = FaultyDisk::new(seed);
-    let open = |disk: FaultyDisk| open_books(setting.builder().step_helpers(true), disk);
+    let builder = || setting.builder().step_helpers(true).durability(Durability::Async);
+    let open = |disk: FaultyDisk| open_books(builder(), disk);
     let db = open(disk.mount())?;
     fill(&db)?;
     let mut session = db.session();
@@ -466,6 +466,60 @@ pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, Stri
         recover()?;
     }
     Ok(waited)
+}
+
+/// Between the answer of a deposit and when it is durable: how far it is, what has happened since the step before, whether what it deferred is still
+/// pending, and what a recovery has of it.
+type Moment = (&'static str, fn(&Database), bool, i64);
+
+const MOMENTS: [Moment; 4] = [
+    ("when it was answered", |_| (), true, 0),
+    ("when the rest of it was flushed", |db| db.step_logger(0), true, 0),
+    ("when its epoch has ended", |db| db.advance_epoch(), false, 0),
+    ("when that was flushed", |db| (0..2).for_each(|_| db.step()), false, 1),
+];
+
+/// Deposits once, where something of it is deferred, and ends the process so at each of these moments: whatever was answered and is to be kept is
+/// there, and what is there is whole.
+///
+/// # Errors
+/// What was recovered by halves, was lost, or was answered too early; that nothing was pending.
+pub fn cut_before_publication(
+    setting: &Setting,
+    mode: Durability,
+    ends: fn(&FaultyDisk),
+    (seed, prepare): (u64, impl Fn(Builder) -> Builder),
+) -> Result<(), String> {
+    for cut in 0..MOMENTS.len() {
+        let disk = FaultyDisk::new(seed);
+        let builder = || prepare(setting.builder()).step_helpers(true).durability(mode);
+        let db = open_books(builder(), disk.mount())?;
+        fill(&db)?;
+        db.flush().map_err(|error| error.to_string())?;
+        let mut session = db.session();
+        let mut answer = Some(session.submit_call(deposit, &(0, 0, 1)));
+        for (moment, step, is_pending, _) in &MOMENTS[..=cut] {
+            step(&db);
+            // Whoever asks for it waits for nothing, and ends no epoch.
+            answer = answer.and_then(|answer| answer.poll().err());
+            let is_early = answer.is_none() && mode != Durability::Async && *is_pending;
+            if is_early || db.has_deferred() != *is_pending {
+                return Err(format!("{moment}: it was answered: {}; pending: {}", answer.is_none(), db.has_deferred()));
+            }
+        }
+        let (moment, .., kept) = MOMENTS[cut];
+        if answer.is_some() && (mode == Durability::Async || kept > 0) {
+            return Err(format!("{moment}: there is no answer"));
+        }
+        ends(&disk);
+        drop((answer, session, db));
+        disk.reboot();
+        let all = audit_recovered(&open_books(builder(), disk.mount())?)?;
+        if all != kept {
+            return Err(format!("{moment}: a recovery has {all}"));
+        }
+    }
+    Ok(())
 }
 
 /// Recoveries of one run.

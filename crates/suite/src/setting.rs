@@ -137,6 +137,11 @@ impl Setting {
         self.has_option(DEFER).then(|| Setting { defers: true, ..self.clone() })
     }
 
+    /// The same with both of these.
+    pub fn that_defers_with_durable_snapshots(&self) -> Option<Setting> {
+        self.that_defers()?.with_durable_snapshots()
+    }
+
     fn makes_snapshots(&self) -> bool {
         self.is_of(|protocol| protocol.capabilities.snapshots == Freshness::Eventual)
     }
@@ -261,7 +266,7 @@ impl std::fmt::Display for Setting {
 /// Every protocol of the registry on every back end on which it opens: emulated with random aborts, absent, and rtm where it works; or on the one that
 /// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot, and those that do something for others
 /// also as these want it, and those that can publish additions later also so. On the first back end also with queued decisions, where the protocol holds transactions, and with snapshots of the present and durable
-/// ones, where it makes them every so often.
+/// ones, where it makes them every so often. On the others snapshots are durable where additions are published later: both together, in the place of one more setting of each.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let chosen = chosen();
@@ -271,7 +276,13 @@ pub fn matrix(seed: u64) -> Vec<Setting> {
     let present = of(backends[0]).filter_map(|setting| setting.with_snapshots_of_the_present());
     let durable = of(backends[0]).filter_map(|setting| setting.with_durable_snapshots());
     let adapting = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_adapts());
-    let deferring = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_defers());
+    let first = backends[0];
+    let deferring = |htm: HtmMode| {
+        of(htm).filter_map(move |setting| match htm == first {
+            true => setting.that_defers(),
+            false => setting.that_defers_with_durable_snapshots(),
+        })
+    };
     let each = |htm: HtmMode| of(htm).chain(hot(htm)).chain(adapting(htm)).chain(deferring(htm));
     backends.iter().flat_map(|&htm| each(htm)).chain(queued).chain(present).chain(durable).collect()
 }
@@ -367,6 +378,15 @@ mod tests {
             let drawn: BTreeSet<&str> = (0..20).flat_map(|seed| emulated(matrix_of_steps(seed))).collect();
             assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto"]));
             assert_eq!(emulated(matrix_of_steps(7)).len(), 2);
+        }
+    }
+
+    #[test]
+    fn additions_are_deferred_with_durable_snapshots_and_each_is_by_itself_too() {
+        if given().is_none() && chosen().iter().any(|protocol| protocol.name == "dbx-tc") {
+            let found: BTreeSet<(bool, bool)> =
+                matrix(7).iter().map(|setting| (setting.defers, setting.durable_snapshots)).collect();
+            assert_eq!(found.len(), 4, "{found:?}");
         }
     }
 

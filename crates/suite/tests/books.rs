@@ -1,6 +1,8 @@
 //! What belongs together is seen together, by whoever looks: [`seriatim_suite::books`].
 
-use seriatim_suite::books::{Judge, Load, cut_power_amid_deposits, keep_books};
+use seriatim::{Durability, Fault};
+use seriatim_base::disk::FaultyDisk;
+use seriatim_suite::books::{Judge, Load, cut_before_publication, cut_power_amid_deposits, keep_books};
 use seriatim_suite::{matrix, matrix_of_threads, seed};
 
 #[test]
@@ -32,5 +34,31 @@ fn what_a_power_cut_amid_a_procedure_leaves_is_all_of_it_or_nothing() {
     for setting in settings.filter(|setting| setting.gives_pieces() || setting.protocol == "dbx") {
         let waited = cut_power_amid_deposits(&setting, seed).unwrap_or_else(|found| panic!("{setting}: {found}"));
         assert!(waited > 0 || !setting.gives_pieces(), "{setting}: no epoch ends amid what is published in steps");
+    }
+}
+
+#[test]
+fn what_is_pending_when_the_power_goes_is_lost_with_who_deferred_it() {
+    let seed = seed("power cuts before publication");
+    for setting in matrix(seed).into_iter().filter(|setting| setting.defers) {
+        for mode in [Durability::Async, Durability::Group] {
+            for (how, ends) in [("cut off", FaultyDisk::power_off as fn(&FaultyDisk)), ("killed", FaultyDisk::kill)] {
+                let cut = cut_before_publication(&setting, mode, ends, (seed, |builder| builder));
+                cut.unwrap_or_else(|found| panic!("{setting}, {mode}, {how}: {found}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn canary_what_is_published_late_or_never_is_recovered_by_halves() {
+    let seed = seed("publications that fail");
+    for setting in matrix(seed).into_iter().filter(|setting| setting.defers) {
+        for fault in [Fault::PublishDeferredLate, Fault::ForgetDeferred] {
+            let broken = (seed, |builder: seriatim::Builder| builder.canary(fault));
+            let found = cut_before_publication(&setting, Durability::Group, FaultyDisk::power_off, broken);
+            let found = found.expect_err("half of it is there");
+            assert!(found.contains("a recovery: branch 0 says"), "{fault:?}: {found}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seriatim::{Fault, LogFault, Rng, rng, thread};
 use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
-use seriatim_suite::{rounds, seed};
+use seriatim_suite::{Setting, rounds, seed};
 
 /// Power cuts of each search: as many as each kind of event wants to have happened in each setting. The soak makes many more.
 const CUTS: u64 = 2000;
@@ -55,10 +55,15 @@ fn seeds_that_found_something_find_it_no_more() {
     Case::of(3_284_260_967_062_977_040, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
 }
 
-/// Those cases from a seed on whose durability is by snapshot.
-fn durable_snapshots(seed: u64, plan: Plan) -> impl Iterator<Item = Case> {
+/// Those cases from a seed on in such settings.
+fn cases_in(seed: u64, plan: Plan, are: fn(&Setting) -> bool) -> impl Iterator<Item = Case> {
     let cases = (0..).map(move |number| Case::of(seed.wrapping_add(number), plan));
-    cases.filter(|case| case.setting.durable_snapshots)
+    cases.filter(move |case| are(&case.setting))
+}
+
+/// Those whose durability is by snapshot.
+fn durable_snapshots(seed: u64, plan: Plan) -> impl Iterator<Item = Case> {
+    cases_in(seed, plan, |setting| setting.durable_snapshots)
 }
 
 #[test]
@@ -85,6 +90,30 @@ fn canary_epochs_without_snapshots_and_answers_before_theirs_is_durable_are_caug
         answers,
         &["an answer was given that is of snapshot"],
     );
+}
+
+/// With durability by epoch and by snapshot.
+#[test]
+fn what_was_deferred_is_recovered_with_who_deferred_it() {
+    let seed = seed("what_was_deferred_is_recovered_with_who_deferred_it");
+    let by_epoch: fn(&Setting) -> bool = |setting| setting.defers && !setting.durable_snapshots;
+    for plan in [Plan::Cuts, Plan::Faults] {
+        for are in [by_epoch, |setting| setting.defers && setting.durable_snapshots] {
+            let mut tally = Tally::default();
+            for case in cases_in(seed, plan, are).take(50 * rounds() as usize) {
+                tally += case.run().unwrap_or_else(|problem| panic!("{problem}"));
+            }
+            eprintln!("{plan:?}: {tally:?}");
+            assert!(tally.pending > 0 && tally.taken_back > 0 && tally.calls > 0, "{tally:?}");
+        }
+    }
+}
+
+#[test]
+fn canary_what_was_deferred_and_is_lost_is_caught() {
+    let deferring = cases_in(rng::entropy(), Plan::Cuts, |setting| setting.defers);
+    let alarms = [WRONG_ROWS, "alone it comes to", "a snapshot"];
+    caught_among(deferring, (Fault::ForgetDeferred, LogFault::None), &alarms);
 }
 
 #[test]
@@ -237,6 +266,7 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         faults: 1,
         stopped: 1,
         snapshots: 1,
+        pending: 1,
         digest: 0,
     };
     let totals: Totals = settings(0).iter().map(|setting| (setting.to_string(), full)).collect();

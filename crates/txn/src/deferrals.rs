@@ -150,6 +150,11 @@ impl Deferrals {
         self.by_worker.get().is_some()
     }
 
+    /// Whether something is pending. Of no use but to those who know that nobody is about.
+    pub fn are_pending(&self) -> bool {
+        self.are_pending.load(Ordering::Acquire) != 0
+    }
+
     /// From now on `apply` publishes what is pending.
     pub fn apply_by(&self, apply: Apply) {
         let is_first = self.apply.set(apply).is_ok();
@@ -197,8 +202,8 @@ impl Deferrals {
 
     #[cold]
     fn publish_in_turn(&self) {
-        // ORDERING: pairs with the release below, as the word is nobody else's.
-        wait_while(|| self.turn.fetch_max(1, Ordering::AcqRel) != 0);
+        // ORDERING: pairs with the release below. Who fails writes nothing.
+        wait_while(|| self.turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err());
         if self.are_pending.load(Ordering::Acquire) != 0 {
             let mut rows = Vec::new();
             for list in self.by_worker.get().into_iter().flatten() {

@@ -104,10 +104,10 @@ impl Environment {
         }
     }
 
-    /// Begins the next epoch, as a ticker does, and moves the horizon on if that is possible. Where snapshots are durable this is the next, and lets go of
+    /// Begins the next epoch, as a ticker does, unless they are far, and moves the horizon on if that is possible. Where snapshots are durable this is the next, and lets go of
     /// what only older ones need.
     pub fn end_epoch(&self) {
-        let current = self.epochs.advance(&self.htm);
+        let current = self.epochs.advance_unless_far(&self.htm);
         self.memory.advance_horizon(current);
         if self.epochs.snapshots().end_epochs() {
             self.memory.pass_snapshot(Epoch(current.0 - 1));

@@ -2,7 +2,13 @@
 //!
 //! A ticker advances it, and the log where somebody waits for the end of an epoch; every commit reads it once, after its last lock is
 //! held or inside its region. So epochs are no measure of time.
+//!
+//! Where snapshots are durable their numbers are not used again, by another opening either: it begins [`UNSAID_MAX`] above what the disk has said of
+//! epochs. So they are not to be further ahead of that. Whoever ends one that is half as far has the disk say it ([`Epochs::bound_by`]). Three quarters
+//! of the way they are *far*: the ticker and the log end none, and nobody begins what would, until the disk has said it. Those who began before
+//! are fewer than the rest.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{CacheAligned, Epoch, WorkerId};
@@ -16,6 +22,54 @@ pub struct Epochs {
     current: CacheAligned<AtomicU64>,
     windows: Windows,
     snapshots: Snapshots,
+    bound: Bound,
+}
+
+/// How far epochs may be ahead of what the disk has said of them.
+pub const UNSAID_MAX: u64 = 1 << 16;
+
+/// After so many more the disk is asked again.
+const ASK_AGAIN: u64 = UNSAID_MAX / 64;
+
+/// Told the current epoch; answers the newest that the disk has said, and has it say more if that is [`half`](UNSAID_MAX) as far behind as may be.
+pub type Said = Box<dyn Fn(Epoch) -> Epoch + Send + Sync>;
+
+/// Where that is looked at next, and from where on epochs are far.
+struct Bound {
+    look: AtomicU64,
+    far: AtomicU64,
+    said: OnceLock<Said>,
+}
+
+impl std::fmt::Debug for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bound").field("look", &self.look).field("far", &self.far).finish_non_exhaustive()
+    }
+}
+
+impl Bound {
+    fn none() -> Bound {
+        Bound { look: AtomicU64::new(u64::MAX), far: AtomicU64::new(u64::MAX), said: OnceLock::new() }
+    }
+
+    #[cold]
+    fn look(&self, current: Epoch) {
+        let Some(said) = self.said.get() else { return };
+        let said = said(current).0;
+        // ORDERING: what is said only grows; a bound that is behind it is looked at once more.
+        self.look.store((said + UNSAID_MAX / 2).max(current.0 + ASK_AGAIN), Ordering::Relaxed);
+        self.far.store(said + UNSAID_MAX / 4 * 3, Ordering::Relaxed);
+    }
+
+    /// Whether the epoch that `current` answers is so much ahead.
+    #[inline]
+    fn is_passed(&self, current: impl Fn() -> Epoch, more: u64) -> bool {
+        let is_passed = || current().0 >= self.far.load(Ordering::Relaxed).saturating_add(more);
+        is_passed() && {
+            self.look(current());
+            is_passed()
+        }
+    }
 }
 
 impl Default for Epochs {
@@ -25,6 +79,7 @@ impl Default for Epochs {
             current: CacheAligned(AtomicU64::new(1)),
             windows: Windows::default(),
             snapshots: Snapshots::default(),
+            bound: Bound::none(),
         }
     }
 }
@@ -40,10 +95,39 @@ impl Epochs {
     /// Begins the next epoch, which it answers, while no window is open. A thread that reads that epoch or a later one sees what was
     /// written before the call. Called by the ticker, and by callers that do not wait for it. Where snapshots are durable this makes one.
     pub fn advance(&self, htm: &Htm) -> Epoch {
-        let _closed = self.windows.close();
-        match self.snapshots.eventual().filter(|eventual| eventual.is_epoch()) {
+        let closed = self.windows.close();
+        let current = match self.snapshots.eventual().filter(|eventual| eventual.is_epoch()) {
             Some(eventual) => Epoch(self.make(eventual, htm, true).whole.0 + 1),
             None => htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)),
+        };
+        drop(closed);
+        self.ended();
+        current
+    }
+
+    /// As [`Epochs::advance`], unless epochs are far: then the current one goes on.
+    pub fn advance_unless_far(&self, htm: &Htm) -> Epoch {
+        if self.are_far() { self.current() } else { self.advance(htm) }
+    }
+
+    /// From now on they are bound by what the disk has said.
+    pub fn bound_by(&self, said: Said) {
+        let is_first = self.bound.said.set(said).is_ok();
+        assert!(is_first, "one disk says it");
+        self.bound.look(self.current());
+    }
+
+    /// Whether they are so far ahead of what the disk has said that nobody is to end one: see the module comment.
+    #[inline]
+    pub fn are_far(&self) -> bool {
+        self.bound.is_passed(|| self.current(), 0)
+    }
+
+    /// An epoch was ended, perhaps.
+    #[inline]
+    fn ended(&self) {
+        if self.current.load(Ordering::Relaxed) >= self.bound.look.load(Ordering::Relaxed) {
+            self.bound.look(self.current());
         }
     }
 
@@ -63,7 +147,8 @@ impl Epochs {
     }
 
     /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest that is offered, or one that is made now,
-    /// and offered too, as it is where all readers make theirs. `None` where none is offered: then the caller makes one for itself.
+    /// and offered too, as it is where all readers make theirs. `None` where none is offered: then the caller makes one for itself. Where epochs are so
+    /// far that those who found them not to be have had theirs, the newest has to do.
     #[inline]
     pub fn take_snapshot(
         &self,
@@ -74,7 +159,8 @@ impl Epochs {
     ) -> Option<TakenSnapshot> {
         let includes = if eventual.is_made_by_readers() { Epoch(u64::MAX) } else { includes };
         let newest = eventual.look(&self.current, worker, includes)?;
-        Some(if newest.whole >= includes { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
+        let will_do = newest.whole >= includes || self.bound.is_passed(|| self.current(), UNSAID_MAX / 8);
+        Some(if will_do { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
     }
 
     /// Has all that has ended shown by the snapshots that are taken from now on. It is no turn of the helper: whether snapshots are offered
@@ -87,12 +173,15 @@ impl Epochs {
 
     #[cold]
     fn make_snapshot(&self, eventual: &Eventual, htm: &Htm, includes: Epoch, closes: bool) -> TakenSnapshot {
-        let _closed = closes.then(|| self.windows.close());
+        let closed = closes.then(|| self.windows.close());
         // Another may have made one while we waited for windows.
-        match eventual.newest(&self.current).filter(|newest| newest.whole >= includes) {
+        let taken = match eventual.newest(&self.current).filter(|newest| newest.whole >= includes) {
             Some(newest) => newest,
             None => self.make(eventual, htm, false),
-        }
+        };
+        drop(closed);
+        self.ended();
+        taken
     }
 
     /// The newest eventual snapshot that is offered, if one is. The caller is online.
@@ -127,5 +216,63 @@ impl Epochs {
     #[inline]
     pub fn word(&self) -> &AtomicU64 {
         &self.current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use seriatim_htm::HtmMode;
+
+    use super::*;
+    use crate::SnapshotTerms;
+
+    /// Epochs of which a disk says what it is told to; the newest that it was asked for.
+    fn bound() -> (Epochs, Htm, Arc<[AtomicU64; 2]>) {
+        let (epochs, disk) = (Epochs::default(), Arc::new([AtomicU64::new(0), AtomicU64::new(0)]));
+        let interval = Duration::from_secs(1);
+        let terms =
+            SnapshotTerms { number: None, ends_epochs: true, by_readers: true, interval, wanted_min: 0, workers: 2 };
+        epochs.snapshots().allow(terms);
+        let told = Arc::clone(&disk);
+        epochs.bound_by(Box::new(move |current| {
+            told[1].store(current.0, Ordering::Relaxed);
+            Epoch(told[0].load(Ordering::Relaxed))
+        }));
+        (epochs, Htm::new(HtmMode::Absent).expect("it is everywhere"), disk)
+    }
+
+    #[test]
+    fn epochs_are_not_far_ahead_of_what_the_disk_has_said() {
+        let (epochs, htm, disk) = bound();
+        let far = UNSAID_MAX / 4 * 3;
+        for said in [0, 100_000] {
+            disk[0].store(said, Ordering::Relaxed);
+            assert!(!epochs.are_far());
+            while epochs.current().0 < said + UNSAID_MAX / 2 {
+                epochs.advance_unless_far(&htm);
+            }
+            let asked = disk[1].load(Ordering::Relaxed);
+            assert!(asked + ASK_AGAIN >= said + UNSAID_MAX / 2, "asked in epoch {asked}, when it had said {said}");
+            (0..UNSAID_MAX).for_each(|_| _ = epochs.advance_unless_far(&htm));
+            assert_eq!(epochs.current().0, said + far, "said {said}");
+            assert!(disk[1].load(Ordering::Relaxed) + ASK_AGAIN >= said + far, "it is asked again and again");
+        }
+        // A checkpoint, or who closes the database.
+        assert_eq!(epochs.advance(&htm), Epoch(100_000 + far + 1));
+    }
+
+    /// Those of readers that began when epochs were not far.
+    #[test]
+    fn readers_take_the_newest_where_their_own_would_be_too_far() {
+        let (epochs, htm, disk) = bound();
+        let eventual = epochs.snapshots().eventual().expect("allowed");
+        let take = || epochs.take_snapshot(eventual, &htm, (WorkerId(1), Epoch(0)), true).expect("offered").number;
+        let last = (0..2 * UNSAID_MAX).map(|_| take()).max();
+        assert_eq!(last, Some(UNSAID_MAX / 4 * 3 + UNSAID_MAX / 8 - 1));
+        disk[0].store(UNSAID_MAX / 2, Ordering::Relaxed);
+        assert_eq!(Some(take()), last.map(|last| last + 1));
     }
 }

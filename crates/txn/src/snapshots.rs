@@ -128,6 +128,11 @@ impl Snapshots {
         self.eventual().is_some_and(|eventual| eventual.terms.ends_epochs)
     }
 
+    /// Whether each reader makes one.
+    pub fn are_made_by_readers(&self) -> bool {
+        self.eventual().is_some_and(Eventual::is_made_by_readers)
+    }
+
     /// Those that are made, if they are.
     #[inline]
     pub fn eventual(&self) -> Option<&Eventual> {

@@ -60,6 +60,16 @@ impl AtomicU32 {
         before
     }
 
+    pub(crate) fn compare_exchange(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+
     fn end(order: Ordering) {
         if order == Ordering::SeqCst {
             fence(Ordering::SeqCst);

@@ -110,6 +110,9 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
 /// Writes a checkpoint, for the manifest to name; also the epoch in which it begins.
 fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete), StorageError> {
     let home = persistence.home();
+    if persistence.are_epochs_far() {
+        persistence.record()?;
+    }
     // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
     let whole_rows = persistence.whole_before.begin(|| persistence.advance());
     let begin = whole_rows.begin;

@@ -39,7 +39,7 @@ pub(crate) use log::{CommitLog, WholeBefore};
 pub(crate) use open::{Opened, lock_to_read, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
-pub(crate) use persistence::{CommitDependency, Persistence, is_at_limit, record_snapshots, refused, stop_at_limit};
+pub(crate) use persistence::{CommitDependency, Persistence, is_at_limit, refused, stop_at_limit};
 pub use progress::{Listener, RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;

@@ -18,6 +18,7 @@ use seriatim_base::disk::{Disk, DiskLock, Locking, sticky_errors};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, TableEntry};
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
+use seriatim_txn::UNSAID_MAX;
 
 use super::persistence::is_at_limit;
 use super::recover::{Ends, Recovery, look, recover};
@@ -189,7 +190,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, log: None }) };
     // Snapshots were read, and told of, that are not on the disk.
     let are_told = foundation.environment.epochs.snapshots().end_epochs() && recovery.is_some();
-    let first_epoch = Epoch(ends.newest.0 + 1 + if are_told { SNAPSHOTS_UNRECORDED_MAX } else { 0 });
+    let first_epoch = Epoch(ends.newest.0 + 1 + if are_told { UNSAID_MAX } else { 0 });
     let start = begin_incarnation(options, directory, &mut manifest, (ends, first_epoch), is_clean);
     if is_at_limit(start.first_epoch) {
         return Err(OpenError::Invalid(format!(
@@ -257,12 +258,8 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
 }
 
-/// Where durability is by snapshot: how many epochs may pass of which the disk says nothing, as nothing is logged in them. Snapshots have their
-/// numbers, which no other snapshot gets.
-pub(super) const SNAPSHOTS_UNRECORDED_MAX: u64 = 1 << 16;
-
-/// How long a commit waits for a disk that is behind.
-const BACKLOG_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a transaction waits for a disk that is behind, before it begins.
+pub(super) const BACKLOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Of a database that was never opened.
 fn empty() -> Manifest {

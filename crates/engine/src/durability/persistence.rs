@@ -13,12 +13,12 @@ use seriatim_htm::Htm;
 use seriatim_redo::durable::Reached;
 use seriatim_redo::manifest::{Manifest, NotWritten};
 use seriatim_redo::{Log, LogError, LogThreads, Logger, Writer};
-use seriatim_txn::{Epochs, Freshness};
+use seriatim_txn::{Epochs, Freshness, UNSAID_MAX};
 
 use super::Durability;
 use super::checkpointer::Checkpoints;
 use super::log::WholeBefore;
-use super::open::{Home, OpenLog, SNAPSHOTS_UNRECORDED_MAX};
+use super::open::{BACKLOG_WAIT_MAX, Home, OpenLog};
 use crate::engine::{Foundation, Inner};
 use crate::settings::Settings;
 use crate::table::TableSet;
@@ -119,12 +119,15 @@ enum Loggers {
     Closed(Result<(), CloseError>),
 }
 
-/// Steps of all loggers that make an epoch durable where nothing fails: one that flushes it, one in which a logger that had
-/// nothing notes that others had.
-const STEPS_MAX: usize = 3;
+/// Steps of all loggers that make an epoch durable where nothing fails: one before which it cannot end, as epochs are far; one that flushes it; one in
+/// which a logger that had nothing notes that others had; and one more.
+const STEPS_MAX: usize = 4;
 
 /// How long a wait that has other ends than the durable point lasts until it looks for them.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// How long it takes until it is looked at again whether epochs are far.
+const NEAR_LOOK: Duration = Duration::from_millis(1);
 
 /// A checkpoint is due when recovery needs the logs of so many earlier openings, each of which counts as a part of
 /// [`Settings::checkpoint_bytes`].
@@ -144,6 +147,11 @@ impl Persistence {
             Durability::Async => durable.is_stopped() && dependency.epoch > durable.epoch(),
             Durability::Off => false,
         }
+    }
+
+    /// Whether nobody is to end one before the disk has said how far they are.
+    pub(super) fn are_epochs_far(&self) -> bool {
+        self.epochs.are_far()
     }
 
     /// Ends the epoch.
@@ -189,6 +197,29 @@ impl Persistence {
             }
         }
         false
+    }
+
+    /// Waits until who begins may end an epoch: while they are far, as a transaction waits for a disk that is behind, and not if snapshots show the durable
+    /// epoch.
+    ///
+    /// # Errors
+    /// That did not help.
+    #[cold]
+    pub(crate) fn wait_until_near(&self) -> Result<(), LogError> {
+        let (began, mut steps) = (Instant::now(), 0);
+        while self.epochs.are_far() && !self.holds_up() {
+            let waits = match self.stepped {
+                true => steps < STEPS_MAX,
+                false => began.elapsed() < BACKLOG_WAIT_MAX && !self.log.refuses(),
+            };
+            if !waits {
+                let behind = || LogError::Backlogged { backlog_bytes: self.log.statistics().backlog_bytes };
+                return Err(self.log.refusal().unwrap_or_else(behind));
+            }
+            steps += 1;
+            if self.stepped { self.step() } else { thread::sleep(NEAR_LOOK) }
+        }
+        Ok(())
     }
 
     /// Makes everything committed so far durable; gives up when the disk is full. Whether it did within the limit.
@@ -332,7 +363,6 @@ impl Persistence {
         if is_at_limit(self.current()) {
             stop_at_limit(&self.log);
         }
-        record_snapshots(&self.log, &self.epochs);
         if let Loggers::Stepped(loggers) = &mut *self.loggers() {
             for logger in loggers {
                 // A logger that fails tells all who wait.
@@ -419,6 +449,15 @@ impl Persistence {
     ) -> Result<(Persistence, Vec<Writer>), LogError> {
         let OpenLog { home, log, loggers, writers } = opened;
         let epochs = Arc::clone(&environment.epochs);
+        if epochs.snapshots().end_epochs() {
+            let log = log.clone();
+            let first = epochs.current();
+            if first.0 > UNSAID_MAX {
+                // Of a database that was there before: so that the next recovery is of a snapshot of this opening.
+                log.record(first);
+            }
+            epochs.bound_by(Box::new(move |current| said(&log, current)));
+        }
         let loggers = match options.step_helpers {
             true => Loggers::Stepped(loggers),
             false => {
@@ -519,17 +558,24 @@ impl Drop for Persistence {
     }
 }
 
-/// Where durability is by snapshot, has the disk say now and then how far epochs are, though nothing is logged in them.
-pub(crate) fn record_snapshots(log: &Log, epochs: &Epochs) {
-    if epochs.snapshots().end_epochs() {
-        log.record_now_and_then(epochs.current(), SNAPSHOTS_UNRECORDED_MAX / 2);
+/// What the disk has said of epochs, and has it say more now and then, though nothing is logged in them.
+fn said(log: &Log, current: Epoch) -> Epoch {
+    if log.durable().is_stopped() {
+        // From now on none is told above the durable one.
+        return current;
     }
+    let said = log.mentioned();
+    if current.0 >= said.0 + UNSAID_MAX / 2 {
+        log.record(current);
+        log.wake();
+    }
+    said
 }
 
-/// Ends `epoch`, if it is not over; the current epoch.
+/// Ends `epoch`, if it is not over and they are not far; the current epoch.
 fn end_epoch(epochs: &Epochs, htm: &Htm, epoch: Epoch) -> Epoch {
     let current = epochs.current();
-    if current > epoch { current } else { epochs.advance(htm) }
+    if current > epoch { current } else { epochs.advance_unless_far(htm) }
 }
 
 /// Refuses commits while there are still epochs for those under way.

@@ -9,6 +9,7 @@ use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Fault, Mode, PartitionSet, Priority, Runs, Worker};
 
 use crate::contention::AD_HOC;
+use crate::durability::refused;
 use crate::error::TransactError;
 use crate::freshness::{ALL, Measure, SessionFreshness};
 use crate::parking::Parking;
@@ -22,7 +23,7 @@ impl TxCore {
     /// Opens an attempt. `origin` says who asks.
     ///
     /// # Errors
-    /// When every worker is busy.
+    /// When every worker is busy; of a snapshot, that the disk is behind or full.
     pub fn open(&mut self, mode: Mode, attempt: u32, origin: Origin) -> Result<(), TransactError> {
         self.open_or_wait(mode, attempt, origin, true)
     }
@@ -43,9 +44,34 @@ impl TxCore {
             self.roll_back(None);
         }
         self.explicit.set(false);
+        if mode == Mode::ReadOnly {
+            self.wait_until_near()?;
+        }
         let lease = self.lease(origin, wait)?;
         self.begin(lease, mode, attempt, origin, wait);
         Ok(())
+    }
+}
+
+impl TxCore {
+    /// Before a snapshot begins that would end an epoch: waits while epochs are far.
+    ///
+    /// # Errors
+    /// The disk is behind, or full, and what is to be shown is in no snapshot that was made.
+    #[inline]
+    fn wait_until_near(&self) -> Result<(), TransactError> {
+        let (Some(freshness), Some(persistence)) = (&self.freshness, &self.inner.persistence) else { return Ok(()) };
+        let epochs = &self.inner.environment.epochs;
+        if !freshness.is_durable() || !epochs.are_far() {
+            return Ok(());
+        }
+        cold_path();
+        let lacks = || freshness.wanted(self.bounds.get().own_commits) >= epochs.current().0;
+        let makes = epochs.snapshots().are_made_by_readers() || lacks();
+        match if makes { persistence.wait_until_near() } else { Ok(()) } {
+            Err(error) if lacks() => Err(refused(error)),
+            _ => Ok(()),
+        }
     }
 }
 

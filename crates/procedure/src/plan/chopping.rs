@@ -54,7 +54,7 @@ impl Options {
         memory: true,
     };
     /// What execution piece by piece assumes: each piece is a transaction of the protocol, so nothing runs beside the graph on snapshots of
-    /// its own, nothing is published later, and a sum that overflows or memory that is out fails like anything else.
+    /// its own, nothing is published later (the engine sees to that, where the protocol would), and a sum that overflows or memory that is out fails like anything else.
     pub const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEFAULT };
     /// The optimized graph (Figure 11): everything.
     pub const OPTIMIZED: Options = Options {

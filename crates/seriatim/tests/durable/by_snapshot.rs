@@ -1,9 +1,10 @@
 //! Durability by snapshot: what opening refuses, what each mode waits for, and which numbers are told.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use seriatim::{Builder, Database, Durability, TransactionOptions, clock};
-use seriatim_base::disk::FaultyDisk;
+use seriatim::{Builder, Database, Durability, Session, TransactError, TransactionOptions, clock};
+use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use crate::accounts::{Account, account, small};
 
@@ -144,4 +145,81 @@ fn a_recovery_knows_how_far_snapshots_were() {
     let recovered = db.recovery().and_then(|recovery| recovery.durable_snapshot);
     assert!(before <= recovered && recovered <= last, "{recovered:?} is from {before:?} to {last:?}");
     assert!(last < number(&db), "{last:?} had been told");
+}
+
+/// More than opening skips.
+const MANY: u64 = 70_000;
+
+fn read(session: &mut Session) -> u64 {
+    session.snapshot(|_| Ok(())).expect("a snapshot").receipt.snapshot().expect("it has one")
+}
+
+/// Within one interval, while nothing is logged, and nobody steps the loggers but who reads.
+#[test]
+fn no_number_is_given_twice_however_many_readers_make_snapshots() {
+    for mode in [Durability::Async, Durability::Group] {
+        let disk = FaultyDisk::new(106);
+        let open = || by_snapshot(&disk).protocol_option("durable_snapshots", 2).durability(mode).open();
+        let db = open().expect("it opens");
+        let mut session = db.session();
+        let numbers: Vec<u64> = (0..MANY).map(|_| read(&mut session)).collect();
+        assert!(numbers.windows(2).all(|two| two[1] > two[0]), "each is another");
+        disk.power_off();
+        drop((session, db));
+        disk.reboot();
+        let (db, last) = (open().expect("it opens"), numbers.last().copied());
+        let first = read(&mut db.session());
+        assert!(Some(first) > last, "{mode}: {last:?} had been read, and {first} is");
+    }
+}
+
+/// A reader that wants what is in no snapshot is told why; what is in one is read.
+#[test]
+fn while_the_disk_takes_nothing_snapshots_do_not_get_far() {
+    let disk = FaultyDisk::new(107);
+    let db = by_snapshot(&disk).durability(Durability::Async).open().expect("it opens");
+    let accounts = db.create::<Account>().expect("a table");
+    let (mut session, mut other) = (db.session(), db.session());
+    let before = read(&mut other);
+    disk.fail(Operation::Write, 1, Times::ForEver, ErrorKind::StorageFull);
+    let put = |session: &mut Session, balance: u64| {
+        let row = Account { balance: balance as i64, ..account(1) };
+        session.transact(|tx| tx.put(&accounts, &row)).expect("nothing is known of the disk");
+    };
+    let shows = |tx: &seriatim::ReadTx| tx.get(&accounts, &1).map(|row| row.map(|row| row.balance() as u64));
+    // Each that is to show its own commit makes a snapshot.
+    let refused = (0..MANY).find_map(|number| {
+        put(&mut session, number);
+        session.snapshot(shows).err().map(|refused| (number, refused))
+    });
+    let (number, refused) = refused.expect("they are far");
+    assert!(matches!(refused, TransactError::DiskFull { .. }), "{refused}");
+    let newest = other.snapshot(shows).expect("the newest");
+    assert_eq!(newest.value, Some(number - 1), "it is of the past");
+    let last = newest.receipt.snapshot().expect("it has one");
+    assert!(last > before && last < before + (1 << 16), "from {before} to {last}");
+    let epoch = || db.statistics().log.expect("it is on disk").epoch;
+    let far = epoch();
+    assert!(db.checkpoint().is_err());
+    assert_eq!(epoch(), far, "a checkpoint ends none either");
+    disk.heal();
+    assert_eq!(session.snapshot(shows).expect("there is space").value, Some(number), "its own commit");
+    assert!(read(&mut other) > last, "they go on");
+}
+
+/// Before readers would have to wait.
+#[test]
+fn the_disk_is_asked_to_say_how_far_snapshots_are() {
+    let hour = Duration::from_secs(3600);
+    let disk = FaultyDisk::new(108);
+    let builder = by_snapshot(&disk).protocol_option("durable_snapshots", 2).step_helpers(false);
+    let db = builder.epoch_interval(hour).transaction_age_max(hour).open().expect("it opens");
+    let flushes = || db.statistics().log.expect("it is on disk").flushes;
+    let (mut session, before) = (db.session(), flushes());
+    (0..40_000).for_each(|_| _ = read(&mut session));
+    let began = clock::Instant::now();
+    while flushes() == before {
+        assert!(began.elapsed() < Duration::from_secs(60), "within an hour");
+        seriatim::thread::yield_now();
+    }
 }

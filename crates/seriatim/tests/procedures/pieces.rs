@@ -111,3 +111,57 @@ fn chains_and_other_transactions_exclude_each_other_from_registration_on() {
     drop(open);
     assert_eq!(session.call(count_and_label, &0).expect("nobody is about").value, Some(30));
 }
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "sum", key(id), hash)]
+struct Sum {
+    id: u32,
+    total: i64,
+    last: i64,
+}
+
+/// Counts, adds to a sum that [`reset`] replaces, and then reads a label: a piece that may follow.
+#[procedure]
+fn count_and_add(tx: &Tx, id: u32, amount: i64) -> Result<Option<u32>, Abort> {
+    let counted = tx.update::<Counter>(id, |counter| {
+        counter.count += 1;
+        counter.count
+    })?;
+    tx.update::<Sum>(id, |sum| sum.total += amount)?;
+    let Some(label) = tx.get::<Label>(counted)? else { return Ok(None) };
+    Ok(Some(label.text))
+}
+
+/// What the sum was.
+#[procedure]
+fn reset(tx: &Tx, id: u32) -> Result<i64, Abort> {
+    let last = tx.update::<Sum>(id, |sum| {
+        sum.last = sum.total;
+        sum.total = 0i64;
+        sum.last
+    })?;
+    Ok(last)
+}
+
+/// Where procedures run whole, the addition may be published later, and is missed in the same epoch.
+#[test]
+fn nothing_of_a_chain_is_published_later() {
+    for (mode, seen) in [(ExecutionMode::Whole, [0, 5]), (ExecutionMode::Pieces, [5, 0])] {
+        let builder = Database::builder().protocol("dbx-tc").protocol_option("defer", 1).step_helpers(true);
+        let db = builder.execution_mode(mode).open().expect("a database");
+        let (counters, sums) = (db.create::<Counter>().expect("a table"), db.create::<Sum>().expect("a table"));
+        db.create::<Label>().expect("a table");
+        let mut session = db.session();
+        let fill = |tx: &Tx| {
+            tx.insert(&counters, &Counter { id: 0, count: 0 })?;
+            tx.insert(&sums, &Sum { id: 0, total: 0, last: 0 })
+        };
+        session.transact(fill).expect("nobody is about");
+        db.register(procedures![count_and_add, reset]).expect("a sound set");
+        session.call(count_and_add, &(0, 5)).expect("nobody is about");
+        let first = session.call(reset, &0).expect("nobody is about").value;
+        db.step();
+        let second = session.call(reset, &0).expect("nobody is about").value;
+        assert_eq!([first, second], seen, "{mode:?}");
+    }
+}

@@ -10,7 +10,7 @@ use seriatim::{Fault, procedure, procedures};
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::{Ending, Workload};
 
-use super::{Canary, Oracle, THREADS, said};
+use super::{Canary, Oracle, THREADS, said, snapshots};
 use crate::terminals;
 
 /// What was paid in.
@@ -89,8 +89,8 @@ pub(super) struct Calls {
     orders: [u64; 2],
 }
 
-/// The protocol with what Delivery adds to customers deferred.
-pub(super) const DEFERRING: &str = "dbx-tc+defer";
+/// The protocol with what Delivery adds to customers deferred, and durability by snapshot.
+pub(super) const DEFERRING: &str = "dbx-tc+defer+durable_snapshots";
 
 pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Builder {
     let (protocol, defers) = match protocol {
@@ -101,7 +101,7 @@ pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Bui
     let is_it = |known: &&seriatim::ProtocolInfo| known.name == protocol;
     let publishes_late = |known: &seriatim::ProtocolInfo| known.options.iter().any(|knob| knob.name == "late_period");
     let builder = builder.segment_bytes(256 << 10).checkpoint_bytes(None);
-    let builder = if defers { builder.protocol_option("defer", 1) } else { builder };
+    let builder = if defers { snapshots::configure(builder.protocol_option("defer", 1)) } else { builder };
     match protocols().iter().find(is_it).is_some_and(publishes_late) {
         true => builder.protocol_option("late_period", 0),
         false => builder,

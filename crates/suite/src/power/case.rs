@@ -70,6 +70,8 @@ pub struct Tally {
     pub stopped: u64,
     /// Recoveries of a snapshot that a reader had seen.
     pub snapshots: u64,
+    /// Power cuts and kills when something was deferred and not published.
+    pub pending: u64,
     /// What happened, in order: the same for the same seed.
     pub digest: u64,
 }
@@ -90,6 +92,7 @@ impl AddAssign for Tally {
         self.faults += other.faults;
         self.stopped += other.stopped;
         self.snapshots += other.snapshots;
+        self.pending += other.pending;
         self.note(other.digest);
     }
 }
@@ -141,8 +144,8 @@ fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
-/// Every protocol on regions that are absent, unless it needs them, and on emulated ones, with queued decisions where it holds transactions, and
-/// with durability by snapshot where it has that.
+/// Every protocol on regions that are absent, unless it needs them, and on emulated ones, with queued decisions where it holds transactions, with
+/// durability by snapshot where it has that, and with deferral where it has that, with both kinds of durability.
 pub fn settings(seed: u64) -> Vec<Setting> {
     let emulation = Emulation { seed, abort_one_in: 16, yields: false };
     let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
@@ -150,12 +153,14 @@ pub fn settings(seed: u64) -> Vec<Setting> {
     let direct: Vec<Setting> = backends.into_iter().flat_map(of).collect();
     let queued: Vec<Setting> = direct.iter().filter_map(Setting::queued).collect();
     let durable: Vec<Setting> = direct.iter().filter_map(Setting::with_durable_snapshots).collect();
-    [direct, queued, durable].concat()
+    let deferring: Vec<Setting> = direct.iter().filter_map(Setting::that_defers).collect();
+    let both: Vec<Setting> = deferring.iter().filter_map(Setting::with_durable_snapshots).collect();
+    [direct, queued, durable, deferring, both].concat()
 }
 
 /// Whether it is one of those that a window has a few cases of.
 pub(super) fn is_rare(setting: &Setting) -> bool {
-    setting.queued || setting.durable_snapshots
+    setting.queued || setting.durable_snapshots || setting.defers
 }
 
 /// Most attempts to open that are cut short.
@@ -182,6 +187,8 @@ impl Case {
         let rare = match seed / direct % 6 {
             1 => setting.queued(),
             2 => setting.with_durable_snapshots(),
+            3 => setting.that_defers(),
+            4 => setting.that_defers_with_durable_snapshots(),
             _ => None,
         };
         let setting = rare.unwrap_or(setting);
@@ -243,10 +250,10 @@ impl<'c> Stage<'c> {
         let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
         let Some((db, process)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
         verify::recovered(&db, model, known, tally)?;
-        let shows = settings.case.setting.durable_snapshots;
+        let Setting { durable_snapshots: shows, defers, .. } = settings.case.setting;
         let (rng, plan) = (rng.fork(), settings.case.plan);
         let reads_the_past = settings.case.setting.reads_the_past();
-        CrashRun { db, disk, process, rng, mode, plan, reads_the_past, shows, model, known, tally }.run()
+        CrashRun { db, disk, process, rng, mode, plan, reads_the_past, shows, defers, model, known, tally }.run()
     }
 
     /// Opens the database on a disk that lets it, and checks what is there.

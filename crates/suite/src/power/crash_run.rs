@@ -9,13 +9,13 @@ use std::task::{Context, Poll, Waker};
 use seriatim::test_support;
 use seriatim::{
     Committed, Database, Durability, DynHandle, Freshness, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
-    TransactError, Transaction, procedures,
+    TransactError, Transaction,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use super::case::{Plan, Tally};
 use super::model::{Model, Verdict};
-use super::moved::{self, move_amount};
+use super::moved::{self, move_amount, set_amount};
 use super::schema::{KINDS, definition};
 use super::script::{Author, Op, Runner, Seen};
 use super::verify::{self, Declared, Known};
@@ -33,6 +33,8 @@ pub(super) struct CrashRun<'c> {
     pub(super) reads_the_past: bool,
     /// Whether durability is by snapshot: then each is read.
     pub(super) shows: bool,
+    /// Whether what calls add is published later.
+    pub(super) defers: bool,
     pub(super) model: &'c mut Model,
     pub(super) known: &'c mut Known,
     pub(super) tally: &'c mut Tally,
@@ -88,7 +90,8 @@ enum Decided {
 struct Submitted {
     program: Vec<Op>,
     epoch: u64,
-    seen: Vec<Seen>,
+    /// What it saw; of a call it is not known.
+    seen: Option<Vec<Seen>>,
     pending: Pending<()>,
 }
 
@@ -134,6 +137,10 @@ impl CrashRun<'_> {
         if self.process.is_alive() {
             self.look_at_stopped()?;
         }
+        if self.defers && work.calls {
+            self.defer_last(&mut work, &mut sessions[0])?;
+        }
+        let is_pending = self.db.has_deferred();
         let (disk, process) = (self.disk, self.process.clone());
         let ending = self.rng.below(10);
         match ending {
@@ -147,11 +154,14 @@ impl CrashRun<'_> {
             self.poll(&mut work)?;
         }
         let faulted = work.faulted;
+        // Closing publishes it, and what it is worth then the epoch says.
+        self.model.publish();
         let CrashRun { known, model, tally, db: last, .. } = self;
         drop(work);
         drop((sessions, for_explicit, reader, db, last));
         if !process.is_alive() {
             tally.ended(disk);
+            tally.pending += u64::from(is_pending);
         } else {
             tally.closes += 1;
             if !faulted {
@@ -164,7 +174,9 @@ impl CrashRun<'_> {
     }
 
     fn act<'s>(&mut self, work: &mut Work<'s>, sessions: &mut [Session]) -> Result<(), String> {
-        if work.tables.iter().all(Option::is_none) {
+        self.note_published()?;
+        // Calls, where something comes of them that comes of nothing else, soon have their tables.
+        if work.tables.iter().all(Option::is_none) || self.defers && !work.calls && self.rng.percent(20) {
             return self.declare(work);
         }
         if self.plan == Plan::Faults && self.rng.percent(6) {
@@ -173,7 +185,8 @@ impl CrashRun<'_> {
         let lane = self.rng.below(sessions.len() as u64) as usize;
         match self.rng.below(100) {
             0..42 => {
-                let submitted = if work.calls && work.parked.is_empty() && self.rng.percent(40) {
+                let calls = if self.defers { 70 } else { 40 };
+                let submitted = if work.calls && work.parked.is_empty() && self.rng.percent(calls) {
                     self.call(&mut sessions[lane])
                 } else {
                     let program = self.program(work);
@@ -221,22 +234,54 @@ impl CrashRun<'_> {
     fn register(&self, work: &mut Work<'_>) -> Result<(), String> {
         let are_there = moved::TABLES.iter().all(|&table| work.tables[table].is_some());
         if self.db.protocol().capabilities.pieces && are_there && !work.calls {
-            self.db.register(procedures![move_amount]).map_err(|error| format!("it is not registered: {error}"))?;
+            self.db.register(moved::all(self.defers)).map_err(|error| format!("it is not registered: {error}"))?;
             work.calls = true;
         }
         Ok(())
     }
 
-    /// Calls it: nothing of what it saw is told.
+    /// Nothing is pending in the database: nor is it to the oracle.
+    fn note_published(&mut self) -> Result<(), String> {
+        match self.db.has_deferred() {
+            false => self.model.publish(),
+            true if !self.model.is_pending() => return Err("something is pending that nobody deferred".to_owned()),
+            true => {}
+        }
+        Ok(())
+    }
+
+    /// Calls it, or the other: nothing of what they saw is told.
     fn call(&mut self, session: &mut Session) -> Submitted {
         let (keys, groups) = (u64::from(self.known.domain.keys), u64::from(self.known.domain.groups));
         let (from, to) = (self.rng.below(keys) as u32, self.rng.below(keys) as u32);
         let (group, amount) = (self.rng.below(groups) as u16, self.rng.range(1, 50) as i64);
-        let program = moved::program(from, group, to, amount);
-        let (seen, epoch) = (self.model.try_out(&program).seen, self.db.epoch_now());
-        let pending = session.submit_call(move_amount, &(from.into(), group, to.into(), amount));
+        let epoch = self.db.epoch_now();
+        let (program, pending) = match self.defers && self.rng.percent(25) {
+            true => (moved::setting(to, amount), session.submit_call(set_amount, &(to.into(), amount))),
+            false => {
+                let pending = session.submit_call(move_amount, &(from.into(), group, to.into(), amount));
+                (moved::program(from, group, to, amount), pending)
+            }
+        };
         self.tally.calls += u64::from(matches!(pending.decided(), Some(Ok(_))));
-        Submitted { program, epoch, seen, pending }
+        Submitted { program, epoch, seen: None, pending }
+    }
+
+    /// The last that happens in this life: calls, and loggers that take what these have logged and end no epoch.
+    fn defer_last(&mut self, work: &mut Work<'_>, session: &mut Session) -> Result<(), String> {
+        work.parked.clear();
+        for _ in 0..self.rng.below(6) {
+            if !self.process.is_alive() {
+                break;
+            }
+            self.note_published()?;
+            let submitted = self.call(session);
+            self.take(work, submitted)?;
+            if self.rng.percent(50) {
+                self.db.step_logger(self.rng.below(4) as usize);
+            }
+        }
+        Ok(())
     }
 
     /// Tells the oracle of a submitted transaction; the newest commit that it depends on, or 0.
@@ -250,7 +295,7 @@ impl CrashRun<'_> {
         });
         match decided {
             Decided::Yes(verdict) => {
-                let depends = self.decide(&program, verdict, &seen, epoch)?;
+                let depends = self.decide(&program, verdict, seen.as_deref(), epoch)?;
                 work.outstanding.push(Outstanding { pending, depends });
                 return Ok(depends.saw);
             }
@@ -293,10 +338,25 @@ impl CrashRun<'_> {
     }
 
     /// Tells the oracle what a transaction came to; the newest commit that it depends on.
-    fn decide(&mut self, program: &[Op], verdict: Verdict, seen: &[Seen], epoch: u64) -> Result<Depends, String> {
+    fn decide(
+        &mut self,
+        program: &[Op],
+        verdict: Verdict,
+        seen: Option<&[Seen]>,
+        epoch: u64,
+    ) -> Result<Depends, String> {
+        // What others than calls commit has all published first.
+        let is_pending = self.db.has_deferred();
+        if !is_pending {
+            self.model.publish();
+        }
         let before = self.model.newest();
-        let ran = self.model.commit(program, epoch);
-        if ran.verdict != verdict || ran.seen != seen {
+        // Of two operations, and not known to have seen anything: a call of the procedure that defers.
+        let ran = match is_pending && seen.is_none() && program.len() > 1 {
+            true => self.model.commit_deferring(program, epoch),
+            false => self.model.commit(program, epoch),
+        };
+        if ran.verdict != verdict || seen.is_some_and(|seen| ran.seen != seen) {
             return Err(format!(
                 "{program:?} came to {verdict:?} and saw {seen:?}; alone it comes to {:?} and sees {:?}",
                 ran.verdict, ran.seen
@@ -450,11 +510,11 @@ impl CrashRun<'_> {
         }
         match committed {
             Ok(_) => {
-                let depends = self.decide(&program, Verdict::Commits, &seen, epoch)?;
+                let depends = self.decide(&program, Verdict::Commits, Some(&seen), epoch)?;
                 self.answer(work, depends)
             }
             Err(error @ TransactError::NotDurable { .. }) => {
-                let depends = self.decide(&program, Verdict::Commits, &seen, epoch)?;
+                let depends = self.decide(&program, Verdict::Commits, Some(&seen), epoch)?;
                 self.give_up(work, depends, &error)
             }
             Err(TransactError::Conflict { .. }) => Ok(()),
@@ -470,6 +530,7 @@ impl CrashRun<'_> {
         let shown = self.shown_epoch();
         // Those that are made are of the present here.
         self.db.make_snapshot();
+        self.note_published()?;
         let result = session.snapshot(|tx| reads.iter().map(|op| runner.read(tx, op)).collect::<Result<Vec<_>, _>>());
         match result {
             Ok(committed) => {
@@ -751,5 +812,5 @@ fn submit(db: &Database, session: &mut Session, tables: &[Option<DynHandle>], pr
         seen.clear();
         runner.run(tx, &program, &mut Vec::new(), &mut seen)
     });
-    Submitted { program, epoch, seen, pending }
+    Submitted { program, epoch, seen: Some(seen), pending }
 }

@@ -3,6 +3,8 @@
 //! One thread runs everything, so commits have an order, and their epochs agree with it. A commit is kept with what undoes it until
 //! a recovery has said that it stays. Of everything that can be seen (a row, the holder of a tag, the members of a group, a whole
 //! table) the oracle knows the commit that last changed it: a result depends on the newest of those it saw, its own included.
+//!
+//! What a call deferred is pending until it is published, as a commit of the same epoch.
 
 use std::collections::BTreeMap;
 
@@ -54,6 +56,8 @@ pub(crate) struct Model {
     places: BTreeMap<Place, u64>,
     /// Those that no recovery has settled.
     commits: Vec<Commit>,
+    /// What was deferred and is not published, in which epoch.
+    pending: (Vec<Op>, u64),
     last: u64,
 }
 
@@ -85,6 +89,31 @@ impl Model {
             saw = number;
         }
         Ran { verdict, seen, saw }
+    }
+
+    /// As [`Model::commit`], of a program whose last operation is deferred.
+    pub(crate) fn commit_deferring(&mut self, program: &[Op], epoch: u64) -> Ran {
+        let (deferred, rest) = program.split_last().expect("something is deferred");
+        // An addition to a row, which is there until this is published.
+        let saw = self.try_out(std::slice::from_ref(deferred)).saw;
+        let ran = self.commit(rest, epoch);
+        self.pending.0.push(deferred.clone());
+        self.pending.1 = epoch;
+        Ran { saw: ran.saw.max(saw), ..ran }
+    }
+
+    /// What is pending is published, by one commit.
+    pub(crate) fn publish(&mut self) {
+        let (pending, epoch) = std::mem::take(&mut self.pending);
+        if !pending.is_empty() {
+            let ran = self.commit(&pending, epoch);
+            assert_eq!(ran.verdict, Verdict::Commits, "additions");
+        }
+    }
+
+    /// Whether something is.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.pending.0.is_empty()
     }
 
     /// As [`Model::commit`], without any effect.
@@ -145,6 +174,7 @@ impl Model {
     /// Goes back to the state that recovery says there is: the commits of epochs up to `durable`. They are settled now. Answers the
     /// number of those that went, or the epoch of the first up to `acknowledged` that did.
     pub(crate) fn settle(&mut self, durable: u64, acknowledged: u64) -> Result<u64, u64> {
+        self.publish();
         let (mut lost, mut gone) = (None, 0);
         while let Some(commit) = self.commits.pop_if(|commit| commit.epoch > durable) {
             gone += 1;
@@ -244,7 +274,7 @@ impl Run<'_> {
             Op::Update(table, key, change) => {
                 let before = self.get(*table, *key);
                 if let Some(mut row) = before.clone() {
-                    row.amount += change.add;
+                    row.amount = change.set.unwrap_or(row.amount) + change.add;
                     row.group = change.group.unwrap_or(row.group);
                     row.tag = change.tag.unwrap_or(row.tag);
                     row.note = change.note.clone().unwrap_or(row.note);

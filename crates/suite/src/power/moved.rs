@@ -1,6 +1,7 @@
-//! A procedure of the simulated workload: what protocols that publish procedures in steps do in several.
+//! Procedures of the simulated workload: what protocols that publish procedures in steps do in several, or later.
 
-use seriatim::{Abort, Table, Tx, procedure};
+use seriatim::procedure::Procedures;
+use seriatim::{Abort, Table, Tx, procedure, procedures};
 
 use super::script::{Change, Op};
 
@@ -43,8 +44,25 @@ pub(crate) fn move_amount(tx: &Tx, from: u64, group: u16, to: u64, amount: i64) 
     Ok(())
 }
 
-/// The same as a program.
+/// Sets what [`move_amount`] adds to, so that this may be published later.
+#[procedure]
+pub(crate) fn set_amount(tx: &Tx, to: u64, amount: i64) -> Result<(), Abort> {
+    tx.update_if::<Till>(to, |row| row.amount = amount)?;
+    Ok(())
+}
+
+/// The procedures: the second only where something is to be deferred, since it has the first published in one step elsewhere.
+pub(crate) fn all(defers: bool) -> Procedures {
+    if defers { procedures![move_amount, set_amount] } else { procedures![move_amount] }
+}
+
+/// The first as a program, of which the last operation may be deferred.
 pub(crate) fn program(from: u32, group: u16, to: u32, amount: i64) -> Vec<Op> {
     let takes = Change { add: -amount, group: Some(group), ..Change::default() };
     vec![Op::Update(TABLES[0], from, takes), Op::Update(TABLES[1], to, Change { add: amount, ..Change::default() })]
+}
+
+/// The second.
+pub(crate) fn setting(to: u32, amount: i64) -> Vec<Op> {
+    vec![Op::Update(TABLES[1], to, Change { set: Some(amount), ..Change::default() })]
 }

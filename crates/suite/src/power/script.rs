@@ -37,6 +37,8 @@ impl Op {
 /// What an update does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
+    /// What the amount becomes, before something is added.
+    pub(crate) set: Option<i64>,
     pub(crate) add: i64,
     pub(crate) group: Option<u16>,
     pub(crate) tag: Option<u32>,
@@ -248,7 +250,7 @@ impl Runner<'_> {
                 let key = kind.key_values(*key);
                 let Some(row) = tx.get_dyn(handle, &key)? else { return Ok(Seen::Row(None)) };
                 let row = known(tx, *table, &row.values())?;
-                let mut changes = vec![("amount", Value::Int(row.amount + change.add))];
+                let mut changes = vec![("amount", Value::Int(change.set.unwrap_or(row.amount) + change.add))];
                 changes.extend(change.group.map(|group| ("group", Value::UInt(group.into()))));
                 changes.extend(change.tag.map(|tag| ("tag", Value::UInt(tag.into()))));
                 changes.extend(change.note.as_ref().map(|note| ("note", note_value(note.as_deref()))));

@@ -1,7 +1,8 @@
 //! Windows in every interleaving and under every reordering that the memory model allows, by loom: opened and closed by the code that
 //! ships.
 //!
-//! What a worker writes in a window is a loom cell, which reports every access that is not ordered with that of who has closed them.
+//! What a worker writes in a window is a loom cell, which reports every access that is not ordered with that of who has closed them; so is what it
+//! defers, which whoever has closed them finds published.
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-txn --release --lib loom`.
 
 use super::*;
@@ -11,35 +12,65 @@ use loom::thread;
 
 struct Shared {
     windows: Windows,
+    rows: Arc<Rows>,
+}
+
+#[derive(Default)]
+struct Rows {
     published: UnsafeCell<u32>,
+    pending: UnsafeCell<u32>,
 }
 
 // SAFETY: what the model checks.
-unsafe impl Sync for Shared {}
-// SAFETY: it has no thread of its own.
-unsafe impl Send for Shared {}
+unsafe impl Sync for Rows {}
+// SAFETY: they have no thread of their own.
+unsafe impl Send for Rows {}
 
-/// A worker opens one window, and others each close them once. Two of each are too many to try all interleavings in a minute.
-fn model(closers: usize) {
+impl Rows {
+    fn change(of: &UnsafeCell<u32>, by: impl FnOnce(&mut u32)) {
+        // SAFETY: what the model checks.
+        of.with_mut(|rows| by(unsafe { &mut *rows }));
+    }
+
+    fn read(of: &UnsafeCell<u32>) -> u32 {
+        // SAFETY: what the model checks.
+        of.with(|rows| unsafe { *rows })
+    }
+}
+
+/// A worker opens one window, in which it `defers` or publishes a row, and others each close them once. Two of each are too many to try all interleavings in a minute.
+fn model(closers: usize, defers: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.max_branches = 20_000;
     builder.check(move || {
-        let shared = Arc::new(Shared { windows: Windows::default(), published: UnsafeCell::new(0) });
+        let shared = Arc::new(Shared { windows: Windows::default(), rows: Arc::default() });
         shared.windows.allow(1);
+        if defers {
+            let rows = Arc::clone(&shared.rows);
+            shared.windows.deferrals().apply_by(Box::new(move |_| {
+                Rows::change(&rows.published, |published| *published += Rows::read(&rows.pending));
+                Rows::change(&rows.pending, |pending| *pending = 0);
+            }));
+        }
         let opener = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let _window = shared.windows.open(WorkerId(0));
-                // SAFETY: what the model checks.
-                shared.published.with_mut(|steps| unsafe { *steps += 1 });
+                let window = shared.windows.open(WorkerId(0));
+                match defers {
+                    true => {
+                        Rows::change(&shared.rows.pending, |pending| *pending += 1);
+                        window.defers();
+                    }
+                    false => Rows::change(&shared.rows.published, |published| *published += 1),
+                }
             })
         };
         let mut threads = vec![opener];
         let close = |shared: &Shared| {
             let _closed = shared.windows.close();
-            // SAFETY: what the model checks.
-            shared.published.with(|steps| assert!(unsafe { *steps } <= 1));
+            assert!(Rows::read(&shared.rows.published) <= 1);
+            assert_eq!(Rows::read(&shared.rows.pending), 0, "something is pending");
         };
         threads.extend((1..closers).map(|_| {
             let shared = Arc::clone(&shared);
@@ -52,10 +83,20 @@ fn model(closers: usize) {
 
 #[test]
 fn loom_who_closes_windows_meets_none_that_is_open() {
-    model(1);
+    model(1, false);
 }
 
 #[test]
 fn loom_several_who_close_windows_let_one_that_waits_be_opened() {
-    model(2);
+    model(2, false);
+}
+
+#[test]
+fn loom_who_closes_windows_finds_published_what_was_deferred_in_them() {
+    model(1, true);
+}
+
+#[test]
+fn loom_several_who_close_windows_find_published_what_was_deferred_in_them() {
+    model(2, true);
 }
