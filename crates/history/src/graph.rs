@@ -167,7 +167,7 @@ fn times(index: &Index<'_>, promises: &Promises, nodes: &mut u32) -> Vec<(u32, u
 }
 
 /// Leads from each of `members` to those whose `begin` lies behind the `end` of the instant from which they must see it.
-fn chains<K: Ord + Copy>(
+fn chains<K: Ord>(
     transactions: &[Transaction],
     members: &[u32],
     end: impl Fn(u32, u64) -> K,
@@ -176,22 +176,22 @@ fn chains<K: Ord + Copy>(
     nodes: &mut u32,
 ) {
     let of = |t: u32| &transactions[t as usize];
-    let mut lead = |from: &[u32], instant: fn(&Transaction) -> u64, to: &dyn Fn(u32) -> bool| {
+    let mut lead = |from: &[u32], instant: fn(&Transaction) -> u64, to: &[u32]| {
         let ends = from.iter().map(|&t| (end(t, instant(of(t))), t)).collect();
-        let begins = members.iter().filter(|t| to(**t)).filter_map(|&t| begin(t).map(|begin| (begin, t))).collect();
-        chain(ends, begins, edges, nodes);
+        chain(ends, to.iter().filter_map(|&t| begin(t).map(|begin| (begin, t))).collect(), edges, nodes);
     };
-    let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let grouped = members.iter().filter_map(|&t| of(t).group.map(|group| (group.number, t)));
-    grouped.for_each(|(number, t)| groups.entry(number).or_default().push(t));
-    groups.retain(|_, group| group.iter().any(|&t| of(t).shown() > of(t).ended));
-    if groups.is_empty() {
-        return lead(members, |t| t.ended, &|_| true);
+    if members.iter().all(|&t| of(t).shown() == of(t).ended) {
+        return lead(members, |t| t.ended, members);
     }
-    lead(members, Transaction::shown, &|t| of(t).group.is_some());
-    lead(members, |t| t.ended, &|t| of(t).group.is_none());
-    for (number, group) in &groups {
-        lead(group, |t| t.ended, &|t| of(t).group.is_some_and(|group| group.number == *number));
+    let (grouped, others): (Vec<u32>, Vec<u32>) = members.iter().partition(|t| of(**t).group.is_some());
+    lead(members, Transaction::shown, &grouped);
+    lead(members, |t| t.ended, &others);
+    let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (number, t) in grouped.iter().filter_map(|&t| of(t).group.map(|group| (group.number, t))) {
+        groups.entry(number).or_default().push(t);
+    }
+    for group in groups.values().filter(|group| group.iter().any(|&t| of(t).shown() > of(t).ended)) {
+        lead(group, |t| t.ended, group);
     }
 }
 

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use seriatim::history::{Promises, check};
 use seriatim::procedure::ExecutionMode;
 use seriatim::{
-    Database, Epoch, Handle, Receipt, Session, Table, Tid, TransactError, TransactionOptions, available_protocols,
+    Abort, Database, Epoch, Handle, Receipt, Session, Table, Tid, TransactError, TransactionOptions, Tx,
+    available_protocols, procedure, procedures,
 };
 
 #[derive(Table, Clone)]
@@ -175,4 +177,73 @@ fn what_an_executor_runs_sees_what_committed_before() {
             assert_eq!(executor.run(move |session| counted(session, &counters)).wait(), n);
         }
     });
+}
+
+/// Where a publisher adds and a subscriber takes.
+#[derive(Table, Clone)]
+#[table(name = "pot", key(id), hash)]
+struct Pot {
+    id: u32,
+    amount: i64,
+}
+
+#[procedure]
+fn put(tx: &Tx, amount: i64) -> Result<u64, Abort> {
+    let n = tx.update::<Counter>(0u32, |counter| {
+        counter.n += 1;
+        counter.n
+    })?;
+    tx.update::<Pot>(0u32, |pot| pot.amount += amount)?;
+    Ok(n)
+}
+
+#[procedure]
+fn take(tx: &Tx, amount: i64) -> Result<i64, Abort> {
+    let left = tx.update::<Pot>(0u32, |pot| {
+        pot.amount -= amount;
+        pot.amount
+    })?;
+    Ok(left)
+}
+
+#[procedure]
+fn reset(tx: &Tx, n: u64) -> Result<(), Abort> {
+    tx.update::<Counter>(0u32, |counter| counter.n = n)?;
+    Ok(())
+}
+
+/// What is deferred is missed by other groups until it is published, and the history says of whom that may be so, and until when.
+#[test]
+fn histories_have_the_groups_of_procedures_and_when_others_see_them() {
+    let deferring =
+        available_protocols().iter().filter(|protocol| protocol.options.iter().any(|of| of.name == "defer"));
+    for protocol in deferring {
+        let builder = Database::builder().protocol(protocol.name).protocol_option("defer", 1);
+        let db = builder.step_helpers(true).record_history(true).open().expect("it opens");
+        let (counters, pots) = (db.create::<Counter>().expect("new"), db.create::<Pot>().expect("new"));
+        let mut session = db.session();
+        let fill = |tx: &Tx| {
+            tx.insert(&counters, &Counter { id: 0, n: 0 })?;
+            tx.insert(&pots, &Pot { id: 0, amount: 0 })
+        };
+        session.transact(fill).expect("alone");
+        db.register(procedures![put, take]).expect("their tables are there");
+        assert_eq!(*session.call(put, &5).expect("alone"), 1);
+        assert_eq!(*session.call(take, &1).expect("alone"), -1, "it is deferred");
+        assert_eq!(*session.transact(|tx| Ok(tx.require(&pots, &0)?.amount())).expect("alone"), 4);
+        assert_eq!(*session.call(take, &1).expect("alone"), 3);
+        db.register(procedures![reset]).expect("its table is there");
+        session.call(reset, &1).expect("alone");
+        let history = db.take_history().expect("it is recorded");
+        check(&history, &Promises::STRICT).expect("it is what was promised");
+        let [filled, first, early, closure, late, last] = &history.transactions[..] else { panic!("{history:?}") };
+        assert!([filled, closure].iter().all(|t| t.group.is_none()), "they are no procedures");
+        let [publisher, missed, saw, other] = [first, early, late, last].map(|t| t.group.expect("a procedure"));
+        assert_eq!(missed.number, saw.number);
+        assert!(publisher.number != missed.number, "their conflict is deferred");
+        assert!(![publisher.number, missed.number].contains(&other.number), "of another registration");
+        assert!(publisher.shown > early.began && publisher.shown < closure.ended, "the closure has it published");
+        assert_eq!(missed.shown, publisher.shown, "it was pending then, too");
+        assert_eq!((saw.shown, other.shown), (late.ended, last.ended), "nothing was pending");
+    }
 }
