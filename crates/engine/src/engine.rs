@@ -29,7 +29,7 @@ use crate::runtime::DynHandle;
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
-use crate::{Advance, LogStatistics, Receipt, Runner, Statistics, TableStatistics, TransactError};
+use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
 #[derive(Clone)]
@@ -270,8 +270,7 @@ impl Engine {
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
         if let Some(recovery) = recovery {
             let duration = began.elapsed();
-            let durable_snapshot = database.inner.durable_snapshot(recovery.durable_epoch);
-            database.inner.recovery.get_or_init(|| Recovery { indexed_rows, duration, durable_snapshot, ..recovery });
+            database.inner.recovery.get_or_init(|| Recovery { indexed_rows, duration, ..recovery });
         }
         Ok(database)
     }
@@ -598,10 +597,7 @@ impl Engine {
             memory_limit: self.inner.memory_limit,
             tables: sets.iter().map(|set| self.inner.table_statistics(set)).collect(),
             hot_tables_missing: self.inner.options.hot_tables.iter().filter(is_missing).cloned().collect(),
-            log: self.inner.persistence.as_ref().map(|persistence| {
-                let log = persistence.statistics();
-                LogStatistics { durable_snapshot: self.inner.durable_snapshot(log.durable_epoch), ..log }
-            }),
+            log: self.inner.persistence.as_ref().map(Persistence::statistics),
             queue: self.inner.queue.as_ref().map(Queue::statistics),
             snapshot_ages: self.inner.environment.epochs.snapshots().eventual().map(|_| SnapshotAges::default()),
             partitions: self.inner.protocol.partitions().map_or(0, |(partitions, _)| partitions.count()),
@@ -725,11 +721,6 @@ impl Inner {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the snapshot that is durable when this epoch is, where durability is by snapshot.
-    fn durable_snapshot(&self, durable_epoch: u64) -> Option<u64> {
-        self.environment.epochs.snapshots().end_epochs().then_some(durable_epoch)
-    }
-
     /// The tables.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
@@ -801,5 +792,16 @@ mod tests {
             });
             assert!(has_agreed.into_inner());
         }
+    }
+
+    #[test]
+    fn a_worker_is_set_aside_where_somebody_publishes_what_was_deferred() {
+        let workers = |value| {
+            let protocol_options = vec![("defer".to_owned(), value)];
+            let settings =
+                Settings { protocol: "dbx-tc".to_owned(), protocol_options, step_helpers: true, ..Settings::default() };
+            settings.open().expect("a database").inner().environment.memory.workers_max()
+        };
+        assert_eq!(workers(1), workers(0) + 1);
     }
 }

@@ -502,7 +502,8 @@ pub enum TransactError {
         /// Where space is needed.
         directory: PathBuf,
     },
-    /// More is committed than the disk takes, and that did not change within a second. Nothing was written.
+    /// More is committed than the disk takes, and that did not change within a second. Nothing was written. Or, where durability is by snapshot, a
+    /// snapshot would have to be made that is too far ahead of what the disk has said.
     DiskBehind {
         /// Bytes of log of this session's worker that wait for the disk.
         backlog_bytes: u64,

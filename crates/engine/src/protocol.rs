@@ -216,6 +216,9 @@ pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Resul
 const DURABLE_SNAPSHOTS: &str = "durable_snapshots";
 const SNAPSHOT_INTERVAL: &str = "snapshot_interval_ms";
 
+/// The option by which what transactions add is published later, by a worker of its own.
+pub(crate) const DEFER: &str = "defer";
+
 /// The option that says which rows are hot, of protocols that tell them apart.
 const HOT: &str = "hot";
 /// Their options that say how many failures make a row hot, and keep it so.

@@ -16,6 +16,7 @@ use seriatim_txn::{Environment, Eventual, PartitionFunction, Partitions, Priorit
 
 use crate::durability::Listener;
 use crate::procedure::ExecutionMode;
+use crate::protocol::DEFER;
 use crate::{Durability, Engine, OpenError, QueueSettings, RetryPolicy, protocols};
 
 /// The options of a database. What each says is told where the builder sets it.
@@ -397,9 +398,10 @@ impl Settings {
         if self.without_validation && self.place.is_some() {
             return invalid("without validation transactions are wrong: what they leave is not kept on disk");
         }
+        let defers = self.protocol_options.iter().any(|(name, value)| name == DEFER && *value > 0);
         let options = Options {
             // And one that publishes what others have deferred.
-            workers_max: self.workers + HELPER_SETS * HELPERS_MAX + 1,
+            workers_max: self.workers + HELPER_SETS * HELPERS_MAX + usize::from(defers),
             huge_pages: self.huge_pages,
             prefault_bytes: self.prefault_bytes,
             limit_bytes: self.limit_bytes(),

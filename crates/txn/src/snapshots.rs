@@ -128,6 +128,11 @@ impl Snapshots {
         self.eventual().is_some_and(|eventual| eventual.terms.ends_epochs)
     }
 
+    /// The number of the snapshot that the end of this epoch made, where durability is by snapshot.
+    pub fn made_by_end_of(&self, epoch: Epoch) -> Option<u64> {
+        self.end_epochs().then_some(epoch.0)
+    }
+
     /// Whether each reader makes one.
     pub fn are_made_by_readers(&self) -> bool {
         self.eventual().is_some_and(Eventual::is_made_by_readers)

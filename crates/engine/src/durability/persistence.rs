@@ -249,7 +249,7 @@ impl Persistence {
             backlog_bytes: log.backlog_bytes,
             epoch: self.current().0,
             durable_epoch: durable_epoch.0,
-            durable_snapshot: None,
+            durable_snapshot: self.epochs.snapshots().made_by_end_of(durable_epoch),
             refusal: self.log.refusal().map(|refusal| refusal.to_string()),
             stopped,
             checkpoints: checkpoints.taken,

@@ -123,7 +123,7 @@ pub(super) fn recover(
     }
     let recovery = Recovery {
         durable_epoch: replay.durable().0,
-        durable_snapshot: None,
+        durable_snapshot: foundation.environment.epochs.snapshots().made_by_end_of(replay.durable()),
         checkpoint_rows: loaded.rows,
         log_bytes: replayed.bytes,
         entries: replayed.versions,

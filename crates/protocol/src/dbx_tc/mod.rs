@@ -109,7 +109,7 @@ pub const DEFER: Knob = Knob {
     min: 0,
     max: 1,
     about: "deferred execution (publish-subscribe): what a procedure only adds to sums that others read or set is published at the end of the \
-            epoch, where no other conflict joins it with those; a procedure that uses the sums may miss it until then, even one that is called after it was answered, in \
+            epoch, where no other conflict joins it with those, unless procedures run in pieces; a procedure that uses the sums may miss it until then, even one that is called after it was answered, in \
             the same session too",
     source: "DBX-TC §3.2; off: it gains where hot procedures become shorter, and gives up real-time order (docs/decisions/0022)",
 };
