@@ -147,8 +147,8 @@ impl Epochs {
     }
 
     /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest that is offered, or one that is made now,
-    /// and offered too, as it is where all readers make theirs. `None` where none is offered: then the caller makes one for itself. Where epochs are so
-    /// far that those who found them not to be have had theirs, the newest has to do.
+    /// and offered too, as it is where all readers make theirs. `None` where none is offered: then the caller makes one for itself. Where epochs are far,
+    /// the newest does if it has what was asked for; where they are so far that all have had theirs who found them not to be, it has to.
     #[inline]
     pub fn take_snapshot(
         &self,
@@ -157,9 +157,12 @@ impl Epochs {
         (worker, includes): (WorkerId, Epoch),
         closes: bool,
     ) -> Option<TakenSnapshot> {
-        let includes = if eventual.is_made_by_readers() { Epoch(u64::MAX) } else { includes };
+        let (asked, by_readers) = (includes, eventual.is_made_by_readers());
+        let includes = if by_readers { Epoch(u64::MAX) } else { asked };
         let newest = eventual.look(&self.current, worker, includes)?;
-        let will_do = newest.whole >= includes || self.bound.is_passed(|| self.current(), UNSAID_MAX / 8);
+        let will_do = newest.whole >= includes
+            || by_readers && newest.whole >= asked && self.are_far()
+            || self.bound.is_passed(|| self.current(), UNSAID_MAX / 8);
         Some(if will_do { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
     }
 
@@ -269,10 +272,13 @@ mod tests {
     fn readers_take_the_newest_where_their_own_would_be_too_far() {
         let (epochs, htm, disk) = bound();
         let eventual = epochs.snapshots().eventual().expect("allowed");
-        let take = || epochs.take_snapshot(eventual, &htm, (WorkerId(1), Epoch(0)), true).expect("offered").number;
-        let last = (0..2 * UNSAID_MAX).map(|_| take()).max();
-        assert_eq!(last, Some(UNSAID_MAX / 4 * 3 + UNSAID_MAX / 8 - 1));
+        let take = |asked| epochs.take_snapshot(eventual, &htm, (WorkerId(1), asked), true).expect("offered").number;
+        let last = |asked| (0..2 * UNSAID_MAX).map(|_| take(asked)).max();
+        let far = UNSAID_MAX / 4 * 3;
+        assert_eq!(last(Epoch(0)), Some(far - 1), "the newest has what is asked for");
+        let last = last(Epoch(u64::MAX));
+        assert_eq!(last, Some(far + UNSAID_MAX / 8 - 1), "it has not");
         disk[0].store(UNSAID_MAX / 2, Ordering::Relaxed);
-        assert_eq!(Some(take()), last.map(|last| last + 1));
+        assert_eq!(Some(take(Epoch(0))), last.map(|last| last + 1));
     }
 }

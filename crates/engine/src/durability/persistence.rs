@@ -567,7 +567,10 @@ fn said(log: &Log, current: Epoch) -> Epoch {
     let said = log.mentioned();
     if current.0 >= said.0 + UNSAID_MAX / 2 {
         log.record(current);
-        log.wake();
+        // Who is told of a full disk, or has found it so, tries again in time: this may be a logger's step.
+        if !log.refuses() {
+            log.wake();
+        }
     }
     said
 }

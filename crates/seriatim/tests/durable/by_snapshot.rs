@@ -223,3 +223,23 @@ fn the_disk_is_asked_to_say_how_far_snapshots_are() {
         seriatim::thread::yield_now();
     }
 }
+
+/// Loggers that are asked for more than they can do, as epochs are far.
+#[test]
+fn a_full_disk_is_not_tried_all_the_time() {
+    let (hour, disk) = (Duration::from_secs(3600), FaultyDisk::new(109));
+    let builder = by_snapshot(&disk).protocol_option("durable_snapshots", 2).step_helpers(false);
+    let builder = builder.durability(Durability::Async).transaction_age_max(hour);
+    let db = builder.epoch_interval(Duration::from_millis(20)).open().expect("it opens");
+    let mut session = db.session();
+    disk.fail(Operation::Write, 1, Times::ForEver, ErrorKind::StorageFull);
+    (0..MANY).for_each(|_| _ = read(&mut session));
+    assert!(db.flush().is_err(), "it is full");
+    let tried = || disk.count(Operation::Write);
+    let before = tried();
+    std::thread::sleep(Duration::from_millis(500));
+    let times = tried() - before;
+    assert!(times < 500, "{times} times in half a second, of which each tick has 20 ms");
+    disk.heal();
+    db.flush().expect("there is space");
+}
