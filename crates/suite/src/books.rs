@@ -370,7 +370,7 @@ fn order_in_groups_is_judged(mut history: History) -> Result<(), String> {
 }
 
 /// Tried until one is convicted for its group alone.
-const CANARIES: usize = 20;
+const CANARIES: usize = 500;
 
 fn open_books(builder: Builder, disk: FaultyDisk) -> Result<Database, String> {
     // Each recovery makes some segments of a log.

@@ -132,6 +132,11 @@ impl Setting {
         ADAPTS.iter().any(|(option, _)| self.has_option(option)).then(|| Setting { adapts: true, ..self.clone() })
     }
 
+    /// How many settings of this protocol there are `before` it: what is tried in parts has another in each.
+    pub fn turn(&self, before: &[Setting]) -> usize {
+        before.iter().filter(|other| other.protocol == self.protocol).count()
+    }
+
     /// The same with additions that are published later, if the protocol does that.
     pub fn that_defers(&self) -> Option<Setting> {
         self.has_option(DEFER).then(|| Setting { defers: true, ..self.clone() })

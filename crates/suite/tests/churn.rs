@@ -300,8 +300,7 @@ fn every_churn<T: TestTable>(test: &str) {
     let settings = matrix(seed);
     for (at, setting) in settings.iter().enumerate() {
         // In a setting of a protocol every other churn, with one thread or two; in the next setting those between.
-        let before = settings[..at].iter().filter(|other| other.protocol == setting.protocol).count();
-        let draw = seed as u32 % 4 + before as u32;
+        let draw = seed as u32 % 4 + setting.turn(&settings[..at]) as u32;
         for (number, churn) in (0..).zip(CHURNS) {
             let one = 1 + (number / 2 + draw / 2) % 2;
             let threads = match rounds() {

@@ -50,7 +50,7 @@ fn declared_in_every_setting(test: &str, data_model: DataModel) {
     let tells = !matches!(data_model, DataModel::ListsInRows | DataModel::ListsInRuns);
     let settings = matrix(seed);
     for (at, setting) in settings.iter().enumerate() {
-        // Two of the routes in a setting of a protocol, the others in that of the next seed. What cannot be batched is called, in whichever setting.
+        // Two of the routes in each setting: which they are differs by what the data are. What cannot be batched is called, in whichever setting.
         let mut routes = Route::ALL;
         routes.rotate_left((seed as usize + at + data_model as usize) % Route::ALL.len());
         let tried = if rounds() > 1 { &routes[..] } else { &routes[..2] };

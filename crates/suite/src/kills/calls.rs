@@ -89,8 +89,8 @@ pub(super) struct Calls {
     orders: [u64; 2],
 }
 
-/// The protocol with what Delivery adds to customers deferred, and durability by snapshot.
-pub(super) const DEFERRING: &str = "dbx-tc+defer+durable_snapshots";
+/// The protocol with what Delivery adds to customers deferred; in all modes but `Group` with durability by snapshot, too.
+pub(super) const DEFERRING: &str = "dbx-tc+defer";
 
 pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Builder {
     let (protocol, defers) = match protocol {
@@ -101,7 +101,8 @@ pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Bui
     let is_it = |known: &&seriatim::ProtocolInfo| known.name == protocol;
     let publishes_late = |known: &seriatim::ProtocolInfo| known.options.iter().any(|knob| knob.name == "late_period");
     let builder = builder.segment_bytes(256 << 10).checkpoint_bytes(None);
-    let builder = if defers { snapshots::configure(builder.protocol_option("defer", 1)) } else { builder };
+    let builder = if defers { builder.protocol_option("defer", 1) } else { builder };
+    let builder = if defers && mode != Durability::Group { snapshots::configure(builder) } else { builder };
     match protocols().iter().find(is_it).is_some_and(publishes_late) {
         true => builder.protocol_option("late_period", 0),
         false => builder,
