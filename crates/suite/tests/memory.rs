@@ -267,7 +267,7 @@ fn a_hash_table_goes_on_at_the_limit() {
 /// One fills, one deletes and one reads, all at the limit: only the first is ever refused.
 fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
     let mut rng = Rng::from_seed(seed);
-    let limit = rng.range(2 << 20, 3 << 20) as usize;
+    let limit = rng.range(3 << 19, 2 << 20) as usize;
     eprintln!("{setting}, {}, limit {limit}", T::NAME);
     let db = setting.builder().workers(4).memory_limit(limit).open().expect("a database");
     let table = db.create::<T>().expect("a table");
