@@ -304,7 +304,7 @@ fn every_churn<T: TestTable>(test: &str) {
         for (number, churn) in (0..).zip(CHURNS) {
             let one = 1 + (number / 2 + draw / 2) % 2;
             let threads = match rounds() {
-                1 if (number + draw) % 2 == 0 => one..=one,
+                1 if (number + draw).is_multiple_of(2) => one..=one,
                 1 => continue,
                 _ => 1..=2,
             };
