@@ -157,11 +157,11 @@ impl Epochs {
         (worker, includes): (WorkerId, Epoch),
         closes: bool,
     ) -> Option<TakenSnapshot> {
-        let (asked, by_readers) = (includes, eventual.is_made_by_readers());
-        let includes = if by_readers { Epoch(u64::MAX) } else { asked };
+        let asked = includes;
+        let includes = if eventual.is_made_by_readers() { Epoch(u64::MAX) } else { asked };
         let newest = eventual.look(&self.current, worker, includes)?;
         let will_do = newest.whole >= includes
-            || by_readers && newest.whole >= asked && self.are_far()
+            || newest.whole >= asked && self.are_far()
             || self.bound.is_passed(|| self.current(), UNSAID_MAX / 8);
         Some(if will_do { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
     }

@@ -21,4 +21,6 @@ mod rows;
 mod savepoints;
 mod scans;
 mod sessions;
+#[path = "../shared/settle.rs"]
+mod settle;
 mod transactions;

@@ -3,6 +3,7 @@
 use seriatim::{Abort, Database, Handle, Session, Table, TableStatistics, TransactError};
 
 use crate::common::each;
+use crate::settle::settle;
 
 const LIMIT: usize = 3 << 20;
 
@@ -67,20 +68,6 @@ fn fill<T: Table>(session: &mut Session, table: &Handle<T>, row: impl Fn(u64) ->
         assert!(id < 100_000, "the limit must be met");
     }
     0
-}
-
-/// Helpers' work, until what was deleted is unlinked and given back.
-fn settle(db: &Database) {
-    let (mut bytes, mut same) = (0, 0);
-    for _ in 0..400 {
-        db.step();
-        let now = db.statistics().memory_bytes;
-        same = if now == bytes { same + 1 } else { 0 };
-        bytes = now;
-        if same == 8 {
-            break;
-        }
-    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ mod memory;
 mod open;
 mod review;
 mod settings;
+#[path = "../shared/settle.rs"]
+mod settle;
 mod stopped;
 mod waits;
 mod withholding;

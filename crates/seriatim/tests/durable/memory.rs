@@ -1,10 +1,11 @@
 //! The memory limit of a database that is opened again.
 
-use seriatim::{Database, Durability, Handle, Session, Table, TransactError, available_protocols};
+use seriatim::{Durability, Handle, Session, Table, TransactError, available_protocols};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_catalog::Text;
 
 use crate::accounts::small;
+use crate::settle::settle;
 
 const LIMIT: usize = 2 << 20;
 
@@ -31,20 +32,6 @@ fn fill(session: &mut Session, jobs: &Handle<Job>, first: u64) -> u64 {
         }
     }
     unreachable!("it returned")
-}
-
-/// Helpers' work, until what was deleted is unlinked and given back.
-fn settle(db: &Database) {
-    let (mut bytes, mut same) = (0, 0);
-    for _ in 0..400 {
-        db.step();
-        let now = db.statistics().memory_bytes;
-        same = if now == bytes { same + 1 } else { 0 };
-        bytes = now;
-        if same == 8 {
-            break;
-        }
-    }
 }
 
 fn ids(session: &mut Session, jobs: &Handle<Job>) -> Vec<u64> {
