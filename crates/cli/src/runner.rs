@@ -378,6 +378,8 @@ pub(crate) fn drive<I: Send, C>(
     let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
     let counts: Vec<_> = inputs.iter().map(|_| Count(AtomicU64::new(0))).collect();
     let mut lag = Lag::default();
+    // Before anyone begins: without a warm-up the first attempts count.
+    let mut base = (db.statistics(), counted());
     let (parts, base, seconds) = thread::scope(|scope| {
         let (phase, one) = (&phase, &one);
         let running: Vec<_> = inputs
@@ -389,7 +391,6 @@ pub(crate) fn drive<I: Send, C>(
         let begin = Instant::now();
         let (warm, end) = (plan.warmup, plan.warmup + plan.seconds);
         let (mut second, mut before) = (0u64, 0u64);
-        let mut base = (db.statistics(), counted());
         let mut from = begin;
         loop {
             let now = begin.elapsed().as_secs_f64();
