@@ -29,6 +29,8 @@ pub enum Fault {
     VotedUndone,
     /// What takes a fragment back is kept in a transaction of its own, after the fragment's.
     UndoApart,
+    /// What a durable owner's full disk did not let it take back is not taken back later either.
+    OwedForgotten,
     /// A durable owner does not know after a restart what it has voted for.
     VotesForgotten,
     /// What a durable owner puts out leaves before that on which it rests is durable.

@@ -581,6 +581,8 @@ fn canary_mistakes_with_disks_are_noticed() {
         (Scheme::Blocking, Fault::PrepareForgotten),
         (Scheme::Speculation, Fault::UndoApart),
         (Scheme::Locking, Fault::UndoApart),
+        (Scheme::Speculation, Fault::OwedForgotten),
+        (Scheme::Locking, Fault::OwedForgotten),
         (Scheme::Speculation, Fault::DecisionLeftEarly),
         (Scheme::Locking, Fault::DecisionLeftEarly),
     ] {
