@@ -126,8 +126,8 @@ impl Owned {
 }
 
 fn seed() -> u64 {
-    let seed = rng::entropy();
-    println!("seed {seed}");
+    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
+    println!("SERIATIM_SEED={seed}");
     seed
 }
 
