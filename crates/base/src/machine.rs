@@ -155,6 +155,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn this_machine_grants_something() {
         assert!(memory_granted().is_some_and(|bytes| bytes > 64 << 20), "{:?}", memory_granted());
-        assert!(memory_resident().is_some_and(|now| Some(now) <= memory_resident_max() && now > 100 << 10));
+        // The two are read one after the other, and the other tests take and give back memory meanwhile.
+        let plausible = || memory_resident().is_some_and(|now| Some(now) <= memory_resident_max() && now > 100 << 10);
+        assert!((0..100).any(|_| plausible()), "{:?} of {:?}", memory_resident(), memory_resident_max());
     }
 }

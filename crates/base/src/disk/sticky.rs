@@ -144,7 +144,7 @@ mod tests {
         fn sync_dir(&self, dir: &Path) -> io::Result<()> {
             if dir == Path::new("/slow") {
                 // Only a test that fails waits so long.
-                let waited = self.fast.lock().unwrap().recv_timeout(Duration::from_secs(20));
+                let waited = self.fast.lock().unwrap().recv_timeout(Duration::from_secs(600));
                 waited.map_err(|_| io::Error::other("nobody synced /fast meanwhile"))?;
             }
             self.disk.sync_dir(dir)

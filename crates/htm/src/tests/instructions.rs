@@ -5,8 +5,9 @@
 //! The player undoes registers, the innermost [`STACK`] bytes of stack, and two words; it does not isolate threads. Each test says
 //! what the next `xbegin`s answer.
 
-use super::{Words, Worker, skip};
+use super::{Words, Worker, skip, try_again};
 use crate::{BodyError, Budget, FallbackLocks, Htm, NoLocks, Refused, RtmKind, SpinLock, detect, probe};
+use seriatim_base::clock::Instant;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,12 +202,13 @@ fn a_processor_that_offers_regions_does_not_fault() {
 fn a_region_commits() {
     let words = [const { AtomicU64::new(0) }; 2];
     let counts = on_regions(&[], &words, |worker, played| {
-        let lock = SpinLock::new();
-        for i in 1..=10 {
-            assert_eq!(worker.run(&lock, body(&words, Ok(100))), Ok(100 + i));
+        let (lock, began, mut runs) = (SpinLock::new(), Instant::now(), 0);
+        while runs < 10 || (!played && worker.statistics().committed == 0 && try_again(began)) {
+            runs += 1;
+            assert_eq!(worker.run(&lock, body(&words, Ok(100))), Ok(100 + runs));
         }
         let statistics = worker.statistics();
-        assert_eq!(statistics.committed + statistics.fallback, 10);
+        assert_eq!(statistics.committed + statistics.fallback, runs);
         assert!(if played { statistics.started == 10 } else { statistics.committed > 0 }, "{statistics:?}");
     });
     assert!(counts.is_none_or(|counts| counts == (10, 10)));
@@ -216,9 +218,12 @@ fn a_region_commits() {
 #[test]
 fn regions_that_all_abort_fall_back() {
     let words = [const { AtomicU64::new(0) }; 2];
-    let test = |worker: &mut Worker, _| {
+    let test = |worker: &mut Worker, played: bool| {
         assert_eq!(worker.run(&SpinLock::new(), body(&words, Ok(0))), Ok(1));
         let statistics = worker.statistics();
+        if !played && statistics.committed > 0 {
+            return skip("regions commit now and then, though none of many did when it was looked at");
+        }
         assert_eq!((statistics.started, statistics.aborted.system), (2, 2), "{statistics:?}");
         assert_eq!((statistics.fallback, statistics.committed), (1, 0));
     };
@@ -234,13 +239,17 @@ fn every_code_of_a_refusal_arrives() {
     let words = [const { AtomicU64::new(7) }; 2];
     words[1].store(0, Ordering::Relaxed);
     on_regions(&[], &words, |worker, played| {
-        for code in 0..BodyError::CODES {
-            let refused = worker.run(&SpinLock::new(), body(&words, Err(BodyError::Refused(code))));
-            assert_eq!(refused, Err(Refused { code }));
-            assert_eq!(words[0].load(Ordering::Relaxed), 7, "the region's store is undone");
+        let (began, mut rounds) = (Instant::now(), 0);
+        while rounds < 1 || (!played && worker.statistics().aborted.explicit == 0 && try_again(began)) {
+            rounds += 1;
+            for code in 0..BodyError::CODES {
+                let refused = worker.run(&SpinLock::new(), body(&words, Err(BodyError::Refused(code))));
+                assert_eq!(refused, Err(Refused { code }));
+                assert_eq!(words[0].load(Ordering::Relaxed), 7, "the region's store is undone");
+            }
         }
-        let statistics = worker.statistics();
-        assert_eq!(statistics.aborted.explicit + statistics.fallback, u64::from(BodyError::CODES), "{statistics:?}");
+        let (statistics, refusals) = (worker.statistics(), rounds * u64::from(BodyError::CODES));
+        assert_eq!(statistics.aborted.explicit + statistics.fallback, refusals, "{statistics:?}");
         assert!(if played { statistics.fallback == 0 } else { statistics.aborted.explicit > 0 }, "{statistics:?}");
     });
 }

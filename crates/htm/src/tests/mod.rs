@@ -10,8 +10,10 @@ mod whole;
 use crate::{
     Access, Agent, Body, BodyError, Budget, Emulation, FallbackLocks, Htm, HtmMode, Outside, Refused, RegionStatistics,
 };
-use seriatim_base::WorkerId;
+use seriatim_base::clock::Instant;
+use seriatim_base::{WorkerId, thread};
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// [`Access`] for bodies written as closures.
 trait Words {
@@ -93,6 +95,13 @@ fn skip(why: impl std::fmt::Display) {
     use std::io::Write;
     let current = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));
+}
+
+/// Whether to try again what regions of the processor have not done since `began`, after a pause: where the host is busy, they all abort for a
+/// while.
+fn try_again(began: Instant) -> bool {
+    thread::sleep(Duration::from_millis(1));
+    began.elapsed() < Duration::from_secs(60)
 }
 
 /// Falls back at the first abort.

@@ -6,8 +6,10 @@
 //! both threads really run at once.
 
 use crate::quiescence::Counts;
+use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::time::Duration;
 
 const ROUNDS: u64 = 40_000;
 
@@ -81,7 +83,9 @@ fn canary_a_store_without_a_fence_is_caught() {
         println!("skipped: one processor has no store buffer that another could miss");
         return;
     }
-    for attempt in 0..100 {
+    // For a while: others may have all processors but one.
+    let began = Instant::now();
+    for attempt in (0..).take_while(|attempt| *attempt < 100 || began.elapsed() < Duration::from_secs(120)) {
         let (lost, reached) = lost(|counts, linked| {
             counts.presence(0).enter_without_a_fence();
             compiler_fence(Ordering::SeqCst);

@@ -201,7 +201,7 @@ fn agree<T: Native>(signed: bool) {
 
 /// Compiled once.
 fn run(numbers: &impl Strategy<Value = Number>, agrees: &dyn Fn(Number) -> Result<(), TestCaseError>) {
-    let result = TestRunner::default().run(numbers, agrees);
+    let result = TestRunner::new(crate::config()).run(numbers, agrees);
     result.unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -231,6 +231,8 @@ fn units() -> impl Strategy<Value = i64> {
 }
 
 proptest! {
+    #![proptest_config(crate::config())]
+
     #[test]
     fn decimals_compute_as_in_rust(a in units(), b in units(), factor in units(), is_typed: bool) {
         let (x, y) = (Decimal::<2>::from_units(a), Decimal::<2>::from_units(b));

@@ -8,3 +8,12 @@ mod build;
 mod meaning;
 mod programs;
 mod robust;
+
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::RngSeed;
+
+/// Values are drawn by `SERIATIM_SEED` where it is set.
+fn config() -> ProptestConfig {
+    let given: Option<u64> = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    ProptestConfig { rng_seed: given.map_or(RngSeed::Random, RngSeed::Fixed), ..ProptestConfig::default() }
+}

@@ -255,6 +255,8 @@ fn beginning() -> impl Strategy<Value = Vec<Datum>> {
 }
 
 proptest! {
+    #![proptest_config(crate::config())]
+
     #[test]
     fn no_procedure_makes_the_interpreter_or_the_printer_panic(
         beginning in beginning(),

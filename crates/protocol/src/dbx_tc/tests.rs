@@ -189,14 +189,17 @@ impl Redo for Held {
     }
 }
 
-/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that answers, and whether it had to wait.
-fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce() -> T + Send) -> (T, bool) {
+/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that answers, and whether it had to wait. The
+/// commit goes on only after `meanwhile` has said that it has seen what it is to see before.
+fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()) -> T + Send) -> (T, bool) {
     let ((reached, is_reached), (release, released)) = (mpsc::channel(), mpsc::channel());
+    let (says, has_seen) = mpsc::channel();
     thread::scope(|scope| {
         let commits = scope
             .spawn(move || matches!(worker.commit(&mut Held { key, reached, released }), Ok(Outcome::Committed(_))));
         is_reached.recv().expect("it publishes the key");
-        let other = scope.spawn(meanwhile);
+        let other = scope.spawn(move || meanwhile(&|| says.send(()).expect("the test waits for it")));
+        has_seen.recv().expect("it says so");
         // Who need not wait is done by then.
         for _ in 0..50 {
             if !other.is_finished() {
@@ -223,16 +226,19 @@ fn both(bench: &Bench<DbxTc>, worker: &mut Worker) -> [i64; 2] {
     [0, 1].map(|id| bench.read(worker, id).expect("nobody is about").expect("it is there"))
 }
 
-fn shows_all_of_it(bench: &Bench<DbxTc>, mut reader: Worker) -> bool {
+fn shows_all_of_it(bench: &Bench<DbxTc>, has_seen: &dyn Fn()) -> bool {
+    has_seen();
+    let mut reader = bench.worker();
     reader.begin(Mode::ReadOnly, Priority::NONE);
     both(bench, &mut reader) == [1, 5]
 }
 
 /// Whether a transaction that is none of the set, and has read half of the chain, is refused.
-fn is_refused(bench: &Bench<DbxTc>, end: impl FnOnce(&mut Worker) -> bool) -> bool {
+fn is_refused(bench: &Bench<DbxTc>, has_seen: &dyn Fn(), end: impl FnOnce(&mut Worker) -> bool) -> bool {
     let mut worker = bench.worker();
     worker.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(both(bench, &mut worker), [1, 0]);
+    has_seen();
     let is_refused = !end(&mut worker);
     worker.abort();
     is_refused
@@ -241,43 +247,51 @@ fn is_refused(bench: &Bench<DbxTc>, end: impl FnOnce(&mut Worker) -> bool) -> bo
 #[test]
 fn who_must_not_meet_half_of_a_chain_waits_for_its_end() {
     type Options = [(&'static str, u64); 2];
-    type Meanwhile = fn(&Bench<DbxTc>) -> bool;
+    type Meanwhile = fn(&Bench<DbxTc>, &dyn Fn()) -> bool;
     const OFFERED: Options = [("snapshot_wanted_min", 0), ("late_period", 0)];
     const WANTED: Options = [("snapshot_wanted_min", 2), ("late_period", 0)];
     const PRESENT: Options = [("snapshot_interval_ms", 0), ("late_period", 0)];
     const DURABLE: Options = [("durable_snapshots", 1), ("late_period", 0)];
     let closers: [(&str, Options, Meanwhile); 11] = [
-        ("a validation", OFFERED, |bench| is_refused(bench, |worker| worker.validate().is_ok())),
-        ("a commit that reads", OFFERED, |bench| is_refused(bench, |worker| worker.commit(&mut NoRedo).is_ok())),
-        ("a commit that writes", OFFERED, |bench| {
-            is_refused(bench, |worker| {
+        ("a validation", OFFERED, |bench, seen| is_refused(bench, seen, |worker| worker.validate().is_ok())),
+        ("a commit that reads", OFFERED, |bench, seen| {
+            is_refused(bench, seen, |worker| worker.commit(&mut NoRedo).is_ok())
+        }),
+        ("a commit that writes", OFFERED, |bench, seen| {
+            is_refused(bench, seen, |worker| {
                 touch(bench, worker, 2);
                 worker.commit(&mut NoRedo).is_ok()
             })
         }),
-        ("an addition that finds no room", OFFERED, |bench| {
+        ("an addition that finds no room", OFFERED, |bench, seen| {
+            seen();
             let mut worker = procedure_with_notes(bench);
             add(bench, &mut worker, 1, i64::MAX / 4);
             commit(&mut worker);
             bench.state(&[1]) == [5 + i64::MAX / 4]
         }),
-        ("the end of an epoch", OFFERED, |bench| bench.environment.epochs.advance(&bench.environment.htm) == Epoch(2)),
-        ("the end of an epoch that makes a snapshot", DURABLE, |bench| {
+        ("the end of an epoch", OFFERED, |bench, seen| {
+            seen();
+            bench.environment.epochs.advance(&bench.environment.htm) == Epoch(2)
+        }),
+        ("the end of an epoch that makes a snapshot", DURABLE, |bench, seen| {
+            seen();
             bench.environment.epochs.advance(&bench.environment.htm);
             both(bench, &mut reader(bench)) == [1, 5]
         }),
-        ("a snapshot that ends an epoch", DURABLE, |bench| shows_all_of_it(bench, bench.worker())),
-        ("a snapshot of the present", PRESENT, |bench| shows_all_of_it(bench, bench.worker())),
-        ("a snapshot where none is offered", WANTED, |bench| shows_all_of_it(bench, bench.worker())),
-        ("a snapshot that has more than is offered", OFFERED, |bench| shows_all_of_it(bench, bench.worker())),
-        ("the next snapshot", OFFERED, |bench| {
+        ("a snapshot that ends an epoch", DURABLE, shows_all_of_it),
+        ("a snapshot of the present", PRESENT, shows_all_of_it),
+        ("a snapshot where none is offered", WANTED, shows_all_of_it),
+        ("a snapshot that has more than is offered", OFFERED, shows_all_of_it),
+        ("the next snapshot", OFFERED, |bench, seen| {
+            seen();
             bench.environment.advance_snapshot();
             both(bench, &mut reader(bench)) == [1, 5]
         }),
     ];
     for (who, options, meanwhile) in closers {
         for bench in benches_with(&[0, 0, 0], options) {
-            let (is_right, waits) = amid(&mut chain(&bench), 0, || meanwhile(&bench));
+            let (is_right, waits) = amid(&mut chain(&bench), 0, |has_seen| meanwhile(&bench, has_seen));
             assert!(waits, "{who} did not wait");
             assert!(is_right, "{who} met half of it");
         }
@@ -313,7 +327,10 @@ fn an_addition_that_went_on_from_a_newer_sum_before_it_is_published_adds_once() 
                 }
             }
             if when == "decided" {
-                amid(&mut worker, 2, || add_more(&bench, 1000));
+                amid(&mut worker, 2, |has_seen| {
+                    has_seen();
+                    add_more(&bench, 1000);
+                });
             } else {
                 add_more(&bench, 1000);
                 commit(&mut worker);

@@ -7,12 +7,14 @@ use crate::index::{Inserted, StoreCx};
 use crate::node_version::NodeVersion;
 use crate::observer::{Observer, Unobserved};
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, write_key};
+use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, rng, thread};
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_htm::{Agent, Budget, Emulation, Htm, HtmMode, Outside};
 use seriatim_memory::{Local, Memory, Options};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A database's ground, for a handful of workers.
 struct World {
@@ -126,8 +128,8 @@ impl Owned {
 }
 
 fn seed() -> u64 {
-    let seed = rng::entropy();
-    println!("seed {seed}");
+    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
+    println!("SERIATIM_SEED={seed}");
     seed
 }
 
@@ -441,7 +443,8 @@ fn lost_during_growth(
     for n in 0..2 * keys {
         assert_eq!(worker.get(&table, &Owned::Word8(n)).is_ok(), n / 2 % 4 != 0, "{n}");
     }
-    assert!(table.directory.extent().buckets() > keys / (LOAD + 1));
+    // One who was to make it grow may have been late, and the last time so at the end.
+    assert!(table.directory.extent().buckets() > keys / (2 * LOAD + 2));
     (lost.into_inner(), table.check())
 }
 
@@ -541,7 +544,10 @@ fn canary_a_reader_that_does_not_validate_its_misses_loses_keys() {
         // SAFETY: online.
         unsafe { bucket.find(hash, |record| Word8::matches(record, probe)) }.is_some()
     };
-    let caught = (1..20).any(|seed| {
+    // For a while: a reader may come too late for most of the changes.
+    let began = Instant::now();
+    let mut seeds = (1..).take_while(|seed| *seed < 20 || began.elapsed() < Duration::from_secs(60));
+    let caught = seeds.any(|seed| {
         let mode = HtmMode::Emulated(Emulation { seed, ..Emulation::default() });
         lost_during_growth(mode, 400, careless).0 > 0
     });

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 
@@ -49,7 +50,15 @@ impl Since {
     }
 }
 
+/// Steps are drawn by `SERIATIM_SEED` where it is set.
+fn config() -> ProptestConfig {
+    let given: Option<u64> = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    ProptestConfig { rng_seed: given.map_or(RngSeed::Random, RngSeed::Fixed), ..ProptestConfig::default() }
+}
+
 proptest! {
+    #![proptest_config(config())]
+
     #[test]
     fn synced_bytes_survive_and_all_other_sectors_are_old_or_new(
         seed: u64,
