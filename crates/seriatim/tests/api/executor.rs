@@ -555,7 +555,7 @@ fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
                     Ok(())
                 })
             });
-            is_executed.recv().expect("it is executed");
+            is_executed.recv_timeout(3 * LONG).expect("it is executed");
             // It is in the queue by then, or too old before.
             thread::sleep(Duration::from_millis(50));
             (0..8).for_each(|_| db.step());
