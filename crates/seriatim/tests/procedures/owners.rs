@@ -98,8 +98,8 @@ fn wait_for<R>(running: Running<R>) -> R {
     running.wait()
 }
 
-/// The thread that runs what is in this partition: most of it, as one that gets no processor for a while is helped by others. It has run more than
-/// any other by so much that it is not for luck.
+/// The thread that runs what is in this partition: most of it, as one that gets no processor for a while is helped by others. It has run so much
+/// more than any other that this is no luck.
 fn thread_of(executor: &Executor, partition: usize) -> ThreadId {
     const LEAD: usize = 20;
     let began = Instant::now();
