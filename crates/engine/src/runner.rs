@@ -496,8 +496,11 @@ mod tests {
     fn procedures_run_whole_where_the_protocol_wants_that_and_nothing_else_does() {
         for info in protocols() {
             let htm = HtmMode::Emulated(Emulation::default());
-            let engine = Settings { protocol: info.name.to_owned(), htm, workers: 1, ..Settings::default() }.open();
-            let engine = engine.expect("a protocol of this name");
+            // What regions did is not told while a helper has the worker.
+            let step_helpers = true;
+            let settings =
+                Settings { protocol: info.name.to_owned(), htm, workers: 1, step_helpers, ..Settings::default() };
+            let engine = settings.open().expect("a protocol of this name");
             let mut runner = engine.runner();
             // On emulated regions under the lock.
             let fallbacks = || engine.statistics().regions.fallback;

@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use seriatim_base::disk::FaultyDisk;
-use seriatim_base::{Epoch, Rng, rng};
+use seriatim_base::{Epoch, Rng};
 use seriatim_catalog::Table as _;
 use seriatim_txn::Mode;
 
@@ -16,7 +16,7 @@ use super::checkpoint::take_within;
 use super::persistence::{Behind, EPOCH_LIMIT};
 use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::protocol::repairing::{self, MEANWHILE, SCRIPT};
-use crate::testing::{Handle, on};
+use crate::testing::{Handle, on, seed};
 use crate::{
     Checkpoint, Durability, Engine, OpenError, Place, Settings, StorageError, TransactError, TxCore,
     available_protocols,
@@ -415,9 +415,8 @@ fn a_checkpoint_that_is_late_rests_no_more() {
 
 #[test]
 fn a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_time() {
-    let seed = rng::entropy();
-    eprintln!("seed {seed}");
-    let mut rng = Rng::from_seed(seed);
+    let mut rng =
+        Rng::from_seed(seed("a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_time"));
     for protocol in available_protocols() {
         let disk = FaultyDisk::new(5);
         let settings = || Settings { protocol: protocol.name.to_owned(), workers: 3, ..on(&disk) };

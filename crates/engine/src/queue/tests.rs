@@ -220,7 +220,7 @@ fn a_full_batch_is_ordered_while_the_one_before_is_decided() {
             scope.spawn(move || {
                 queue.decide(Prepared::default(), || {
                     let since = Instant::now();
-                    while begun.load(Relaxed) < 2 && since.elapsed() < Duration::from_secs(20) {
+                    while begun.load(Relaxed) < 2 && since.elapsed() < Duration::from_secs(120) {
                         thread::yield_now();
                     }
                     begun.load(Relaxed) >= 2
@@ -286,7 +286,7 @@ impl Turn for Rechecks<'_> {
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         let since = Instant::now();
         self.done.fetch_add(1, SeqCst);
-        while self.at == 0 && self.done.load(SeqCst) < 3 && since.elapsed() < Duration::from_secs(20) {
+        while self.at == 0 && self.done.load(SeqCst) < 3 && since.elapsed() < Duration::from_secs(120) {
             thread::yield_now();
         }
         match self.at {
@@ -452,7 +452,7 @@ fn decisions_without_an_edge_between_them_are_made_at_the_same_time() {
                 queue.decide(number(at), || {
                     inside.fetch_add(1, Relaxed);
                     let since = Instant::now();
-                    while inside.load(Relaxed) < CALLERS && since.elapsed() < Duration::from_secs(20) {
+                    while inside.load(Relaxed) < CALLERS && since.elapsed() < Duration::from_secs(120) {
                         thread::yield_now();
                     }
                     inside.load(Relaxed)

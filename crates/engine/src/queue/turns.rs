@@ -13,8 +13,18 @@ use seriatim_base::thread::{self, Thread};
 /// For how long a turn is held, at most, while others wait for theirs.
 pub(super) const HOLD_MAX: Duration = Duration::from_millis(10);
 
-#[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+    /// [`HOLD_MAX`], but in tests.
+    hold_max: Duration,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns { state: Mutex::default(), hold_max: HOLD_MAX }
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -43,7 +53,7 @@ impl State {
 
 impl Turns {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a turn, which lasts until [`Turns::end`]; if it `holds`, for [`HOLD_MAX`] at most.
@@ -61,7 +71,7 @@ impl Turns {
                 }
                 return turn;
             }
-            let left = state.held_since.map(|since| HOLD_MAX.saturating_sub(since.elapsed()));
+            let left = state.held_since.map(|since| self.hold_max.saturating_sub(since.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
                 state.pass();
                 continue;
@@ -94,7 +104,9 @@ mod tests {
     #[test]
     fn turns_are_taken_one_at_a_time_in_the_order_in_which_they_were_asked_for() {
         const THREADS: usize = 4;
-        let (turns, inside, order) = (Turns::default(), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        // Nobody loses a turn that it holds, however long it gets no processor.
+        let turns = Turns { hold_max: Duration::from_secs(600), ..Turns::default() };
+        let (inside, order) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
@@ -114,8 +126,8 @@ mod tests {
     #[test]
     fn who_holds_a_turn_for_too_long_has_lost_it() {
         let (turns, came) = (Turns::default(), AtomicBool::new(false));
-        let held = turns.take(true);
         let began = Instant::now();
+        let held = turns.take(true);
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let turn = turns.take(false);

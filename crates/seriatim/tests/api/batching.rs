@@ -22,7 +22,7 @@ struct Item {
 
 /// What [`adds`] noted: the item, what it counted to, the thread.
 static NOTED: Mutex<Vec<(u32, u64, String)>> = Mutex::new(Vec::new());
-/// One test at a time looks there, or has a database disturbed.
+/// One test at a time calls [`adds`], or has a database disturbed.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn noted() -> MutexGuard<'static, Vec<(u32, u64, String)>> {
@@ -268,6 +268,7 @@ fn each_caller_gets_its_own_outcome_and_a_panic_is_its_callers() {
 
 #[test]
 fn what_does_not_change_or_tells_no_key_or_too_many_is_not_batched() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     each(|setting| {
         let (db, items) = open(setting, Batch::Size(8));
         let (executor, gates) = held_up(&db, 2);

@@ -186,7 +186,8 @@ macro_rules! twins {
             }
 
             pub(super) fn program(setting: &Setting, seed: u64, transactions: usize) {
-                let db = setting.open();
+                // A helper that clears away beside a transaction would be in its way.
+                let db = setting.builder().step_helpers(true).open().expect("a valid setting");
                 let twins = Twins { lines: db.create().expect("a table"), plain: db.create().expect("a table") };
                 let (mut session, mut rng) = (db.session(), Rng::from_seed(seed));
                 for _ in 0..transactions {

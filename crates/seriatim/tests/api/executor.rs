@@ -143,7 +143,7 @@ const LONG: Duration = Duration::from_secs(20);
 fn wait_for<R>(running: Running<R>) -> R {
     let began = Instant::now();
     while !running.is_done() {
-        assert!(began.elapsed() < LONG, "it is never done");
+        assert!(began.elapsed() < 3 * LONG, "it is never done");
         thread::sleep(Duration::from_millis(1));
     }
     running.wait()
@@ -532,25 +532,45 @@ fn an_executor_that_its_own_work_drops_runs_what_it_was_given() {
 #[test]
 fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
     for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
-        let builder = Database::builder().protocol(protocol.name).queue_decisions(8, Duration::from_millis(400));
-        let db = builder.open().expect("it holds them");
-        let counters = db.create::<Counter>().expect("a valid table");
+        // Time passes by steps alone, in each of them as much.
+        let open = |interval: Duration| {
+            let builder = Database::builder().protocol(protocol.name).queue_decisions(8, LONG).step_helpers(true);
+            let builder = builder.epoch_interval(interval).transaction_age_max(2 * LONG);
+            let db = builder.open().expect("it holds them");
+            let counters = db.create::<Counter>().expect("a valid table");
+            (db, counters)
+        };
+        let (db, counters) = open(Duration::from_millis(10));
         let brief = TransactionOptions::new().age_max(Duration::from_millis(50));
+        let insert = |tx: &Tx| tx.insert(&counters, &Counter { id: 1, n: 0 });
         // A batch waits while somebody may come.
         let mut other = db.session();
-        let _open = other.begin().expect("a worker");
-        let waited = db.session().transact_with(&brief, |tx| tx.insert(&counters, &Counter { id: 1, n: 0 }));
+        let company = other.begin().expect("a worker");
+        let (executed, is_executed) = mpsc::channel();
+        let waited = thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                db.session().transact_with(&brief, |tx| {
+                    insert(tx)?;
+                    executed.send(()).expect("it is listened to");
+                    Ok(())
+                })
+            });
+            is_executed.recv_timeout(3 * LONG).expect("it is executed");
+            // It is in the queue by then, or too old before.
+            thread::sleep(Duration::from_millis(50));
+            (0..8).for_each(|_| db.step());
+            drop(company);
+            waiting.join().expect("no panic")
+        });
         assert!(matches!(waited, Err(TransactError::TooOld)), "{waited:?}");
-        db.session().transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect("the key is free");
-        let builder = Database::builder().protocol(protocol.name).queue_decisions(8, Duration::from_millis(50));
-        let db = builder.transaction_age_max(Duration::from_millis(100)).open().expect("it holds them");
-        let counters = db.create::<Counter>().expect("a valid table");
-        // The thread executes the first, then is busy with the second for longer than that.
+        db.session().transact(insert).expect("the key is free");
+        let (db, counters) = open(LONG);
+        // The thread executes the first, then is busy with the second for longer than they may be open.
         let (executor, go) = held_up(&db);
-        let running = [0, 400].map(|pause| {
-            let counters = counters.clone();
+        let running = [0, 4].map(|steps| {
+            let (db, counters) = (db.clone(), counters.clone());
             executor.transact(move |tx| {
-                thread::sleep(Duration::from_millis(pause));
+                (0..steps).for_each(|_| db.step());
                 tx.insert(&counters, &Counter { id: 1, n: 0 })
             })
         });

@@ -136,7 +136,9 @@ fn step(tx: &Transaction<'_>, people: &Handle<Person>, model: &mut Model, rng: &
 }
 
 fn program(setting: &Setting, seed: u64, transactions: usize) {
-    let (db, people, mut session) = setting.people();
+    // A helper that clears away beside a transaction would be in its way.
+    let db = setting.builder().step_helpers(true).open().expect("a valid setting");
+    let (people, mut session) = (db.create::<Person>().expect("a valid table"), db.session());
     let mut rng = Rng::from_seed(seed);
     let mut committed = Model::new();
     for _ in 0..transactions {

@@ -192,7 +192,15 @@ fn what_was_taken_back_is_free_for_others_and_its_memory_is_too() {
             db.statistics().memory_bytes
         };
         let before = settle(30);
-        let after = settle(100);
+        let mut after = settle(100);
+        // A helper may be about to give back what is left.
+        for _ in 0..12_000 {
+            if after <= before + before / 10 {
+                break;
+            }
+            seriatim::thread::sleep(std::time::Duration::from_millis(5));
+            after = settle(1);
+        }
         assert!(after <= before + before / 10, "{before} bytes grew to {after}");
         assert_eq!(session.transact(|tx| rows(tx, &people)).expect("no conflict").value, [person(1, 1)]);
         let mut other = db.session();

@@ -103,7 +103,7 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
             let before = settle(50);
             let mut after = settle(200);
             // What readers of the past may need is kept until a helper says that nobody does.
-            for _ in 0..2000 {
+            for _ in 0..12_000 {
                 if after <= before + before / 20 {
                     break;
                 }

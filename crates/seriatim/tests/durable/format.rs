@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim::{Builder, Database, Durability, rng};
+use seriatim::{Builder, Database, Durability};
 use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening};
 use seriatim_redo::backup;
 use seriatim_redo::batch::{Header, PAGE, Salt};
 
-use crate::accounts::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, seed, small};
 
 /// A directory that the last version of format 1 wrote, as lines: of each file its name and length; of the manifest its text; of others
 /// every 32 bytes that are not all zeros, in hexadecimal digits, behind their offset. Two loggers, three openings: the first was closed, the
@@ -305,7 +305,7 @@ fn one_incarnation(disk: &FaultyDisk, end: End, live: impl FnOnce(&Database)) ->
 
 #[test]
 fn processes_that_end_without_a_commit_leave_nothing_behind_them() {
-    let disk = FaultyDisk::new(rng::entropy());
+    let disk = FaultyDisk::new(seed("processes_that_end_without_a_commit_leave_nothing_behind_them"));
     one_incarnation(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
     let opening_bytes: BTreeSet<u64> = (0..100)
         .map(|life| {
@@ -329,7 +329,7 @@ fn processes_that_end_without_a_commit_leave_nothing_behind_them() {
 
 #[test]
 fn processes_that_end_after_a_commit_leave_what_they_committed_and_no_more() {
-    let disk = FaultyDisk::new(rng::entropy());
+    let disk = FaultyDisk::new(seed("processes_that_end_after_a_commit_leave_what_they_committed_and_no_more"));
     one_incarnation(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
     for life in 0..100_u64 {
         let end = [End::Killed, End::CutOff, End::Closed][life as usize % 3];
@@ -403,7 +403,7 @@ fn a_real_process_that_is_ended_by_a_signal_leaves_one_segment() {
 
 #[test]
 fn logs_of_many_short_lives_are_due_for_a_checkpoint_however_short_they_are() {
-    let disk = FaultyDisk::new(rng::entropy());
+    let disk = FaultyDisk::new(seed("logs_of_many_short_lives_are_due_for_a_checkpoint_however_short_they_are"));
     one_incarnation(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
     for life in 0..40_u64 {
         one_incarnation(&disk, End::Closed, |db| {

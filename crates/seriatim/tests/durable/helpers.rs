@@ -37,7 +37,7 @@ fn a_database_opens_with_all_workers_and_helpers_while_a_checkpoint_is_due() {
         let count = || seen.lock().expect("nobody panicked").len();
         if seen.lock().expect("nobody panicked").insert(std::thread::current().id()) {
             // With a bound, in case there are fewer.
-            (0..10_000).take_while(|_| count() < 8).for_each(|_| thread::sleep(Duration::from_millis(1)));
+            (0..100_000).take_while(|_| count() < 8).for_each(|_| thread::sleep(Duration::from_millis(1)));
             thread::sleep(Duration::from_millis(300));
         }
     };

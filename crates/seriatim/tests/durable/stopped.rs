@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use seriatim::{Abort, Database, Durability, Freshness, Handle, Scan, Session, Table, TransactError, Tx, protocols};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
-use seriatim_base::{Rng, rng, thread};
+use seriatim_base::{Rng, thread};
 
-use crate::accounts::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, seed, small};
 
 const MODES: [Durability; 3] = [Durability::Async, Durability::Group, Durability::Sync];
 
@@ -217,8 +217,7 @@ const ACCOUNTS: u64 = 40;
 /// Snapshots that begin while the log stops see a state between two transactions, or are refused.
 #[test]
 fn snapshots_that_begin_while_the_log_stops_are_whole() {
-    let seed = rng::entropy();
-    println!("snapshots_that_begin_while_the_log_stops_are_whole: seed {seed}");
+    let seed = seed("snapshots_that_begin_while_the_log_stops_are_whole");
     for (round, protocol) in (0..60u64).flat_map(|round| with_snapshots().map(move |protocol| (round, protocol))) {
         let disk = FaultyDisk::new(seed.wrapping_add(round));
         let mode = [Durability::Async, Durability::Group, Durability::Sync][round as usize % 3];

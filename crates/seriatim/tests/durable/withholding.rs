@@ -311,7 +311,7 @@ fn waiting_ends_epochs_no_faster_than_the_disk_flushes_them() {
     let (epochs, flushes) = (after.epoch - before.epoch, after.flushes - before.flushes);
     // An epoch in which nothing was committed may have ended: the caller that asked for it was answered meanwhile.
     assert!(epochs <= 2 * flushes + 2, "{epochs} epochs, {flushes} flushes");
-    assert!(flushes <= 400, "no more than there were commits: {flushes}");
+    assert!(flushes <= 2 * 400, "of each commit, and of the end of its epoch where that came later: {flushes}");
 }
 
 fn epoch_of(db: &Database) -> u64 {
@@ -363,7 +363,7 @@ fn the_last_that_keeps_a_database_may_be_dropped_by_its_own_logger() {
     }
     // Closed by then or soon.
     let mut opened = None;
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         opened = small("auto", &disk).open().ok();
         if opened.is_some() {
             break;

@@ -427,6 +427,8 @@ fn a_closure_that_stays_in_a_partition_for_longer_than_its_age_ends_with_its_nex
                     Ok(())
                 })
             });
+            // The next one may have to wait for the other's.
+            session.set_options(seriatim::TransactionOptions::new());
             (stayed, session.at(1).transact(|tx| Ok(tx.get(&bank.accounts, &(1, 1))?.is_some())))
         });
         has_begun.recv().expect("it begins");

@@ -1,12 +1,12 @@
 //! Several threads restore at once, through guesses fetched ahead, while the tables they restore into grow.
 
-use seriatim_base::{Rng, TableId, Tid, rng};
+use seriatim_base::{Rng, TableId, Tid};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, Table, TableKey};
 use seriatim_store::{RarePath, taken};
 
 use super::*;
-use crate::testing::Handle;
+use crate::testing::{Handle, seed};
 use crate::{Abort, Engine, Settings, TxCore, available_protocols};
 
 const THREADS: usize = 4;
@@ -236,9 +236,7 @@ fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> (Vec<
 
 #[test]
 fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
-    let seed = rng::entropy();
-    eprintln!("seed {seed}");
-    let mut rng = Rng::from_seed(seed);
+    let mut rng = Rng::from_seed(seed("threads_that_restore_by_guesses_while_tables_grow_make_what_was_there"));
     for protocol in available_protocols() {
         let settings = || Settings {
             protocol: protocol.name.to_owned(),
