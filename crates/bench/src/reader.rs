@@ -47,7 +47,7 @@ const BALANCE: i64 = 1_000_000;
 struct Account {
     id: u64,
     balance: i64,
-    /// When the writer wrote it last, in nanoseconds of this process.
+    /// When it was written last, in nanoseconds of this process.
     written: u64,
     note: Bytes<80>,
 }
@@ -88,13 +88,13 @@ fn transfer(db: &Database, table: &Handle<Account>, accounts: u64, seed: u64, go
     done
 }
 
-/// Sums all accounts in one snapshot after the other, each held for so long, until told to stop.
+/// Sums all accounts in one snapshot after the other, at least one, each held for so long, until told to stop.
 ///
 /// # Panics
 /// If a sum is not what was there at the beginning: the snapshot did not hold together.
 fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: &AtomicBool, found: &mut Found) {
     let mut session = db.session();
-    while !stop.load(Ordering::Relaxed) {
+    loop {
         let taken = Instant::now();
         let snapshot = session.snapshot(|tx| {
             let (mut sums, mut newest) = (0, 0);
@@ -121,6 +121,9 @@ fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: 
         if newest > 0 {
             found.ages.push(taken.nanoseconds().saturating_sub(newest) as f64);
         }
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
     }
 }
 
@@ -136,8 +139,9 @@ fn report(
     let empty_bytes = db.statistics().memory_bytes;
     let mut session = db.session();
     for id in 0..accounts {
-        session
-            .transact(|tx| tx.insert(&table, &Account { id, balance: BALANCE, written: 0, note: Bytes::default() }))?;
+        let written = Instant::now().nanoseconds();
+        let account = Account { id, balance: BALANCE, written, note: Bytes::default() };
+        session.transact(|tx| tx.insert(&table, &account))?;
     }
     let loaded_bytes = db.statistics().memory_bytes;
     // More than a version takes: what is in the record and in the index counts, too.

@@ -16,12 +16,15 @@ use seriatim::{
 };
 use seriatim_workload::{Ending, LoadError, Outcome, Submitted, Terminal, Workload};
 
-use crate::simulated;
 use crate::working_sets::WorkingSets;
+use crate::{callers, simulated};
 
 pub(crate) const WARM_UP: u8 = 0;
 pub(crate) const MEASURE: u8 = 1;
 pub(crate) const STOP: u8 = 2;
+
+/// How often it is looked whether a run that is over has measured anything.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Nanoseconds; latencies above are counted as this.
 const LATENCY_MAX: u64 = 60_000_000_000;
@@ -365,7 +368,7 @@ pub(crate) fn terminals(
 }
 
 /// Runs `one` on a thread for each of `inputs`, with the phase and a counter of its transactions; and what `counted` gave when the
-/// measurement began.
+/// measurement began. That goes on until each thread has ended a transaction of it, however busy the machine is.
 pub(crate) fn drive<I: Send, C>(
     db: &Database,
     workload: &dyn Workload,
@@ -387,7 +390,11 @@ pub(crate) fn drive<I: Send, C>(
             .zip(&counts)
             .map(|(input, count)| scope.spawn(move || one(input, phase, &count.0)))
             .collect();
-        let sum = || counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum::<u64>();
+        let each = || counts.iter().map(|count| count.0.load(Ordering::Relaxed));
+        let sum = || each().sum::<u64>();
+        // Of a thread, those that may have begun before the measurement and end in it.
+        let under_way = if plan.batch == Batch::Off { 1 } else { callers::outstanding(plan) as u64 };
+        let mut unmeasured = vec![0; counts.len()];
         let begin = Instant::now();
         let (warm, end) = (plan.warmup, plan.warmup + plan.seconds);
         let (mut second, mut before) = (0u64, 0u64);
@@ -399,8 +406,12 @@ pub(crate) fn drive<I: Send, C>(
                 from = Instant::now();
                 // Unless a terminal has stopped the run.
                 let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
+                unmeasured = each().collect();
             }
-            if now >= end || phase.load(Ordering::Relaxed) == STOP {
+            let mut threads = running.iter().zip(each().zip(&unmeasured));
+            let has_measured =
+                threads.all(|(thread, (count, unmeasured))| thread.is_finished() || count > unmeasured + under_way);
+            if now >= end && has_measured || phase.load(Ordering::Relaxed) == STOP {
                 lag.sample(db);
                 break;
             }
@@ -408,7 +419,8 @@ pub(crate) fn drive<I: Send, C>(
             if now < warm {
                 next = next.min(warm);
             }
-            thread::sleep(Duration::from_secs_f64((next - now).max(0.0)));
+            let pause = if now < end { Duration::from_secs_f64((next - now).max(0.0)) } else { LOOK_INTERVAL };
+            thread::sleep(pause);
             if begin.elapsed().as_secs_f64() >= (second + 1) as f64 {
                 second += 1;
                 lag.sample(db);

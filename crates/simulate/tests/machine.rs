@@ -147,7 +147,7 @@ fn who_holds_the_thread_is_told_of() {
         *says.lock().expect("nobody panics") = reason;
         release.store(true, Ordering::Relaxed);
     };
-    let guard = Guard { longest: Duration::from_secs(1), held: Duration::from_millis(200), tell: Box::new(tell) };
+    let guard = Guard { longest: Duration::from_secs(1), held: Duration::from_secs(1), tell: Box::new(tell) };
     let holds = || {
         while !released.load(Ordering::Relaxed) {
             std::hint::spin_loop();
@@ -155,7 +155,7 @@ fn who_holds_the_thread_is_told_of() {
     };
     run(&COSTS, guard, vec![Role::new("ends", || ()), Role::new("holds", holds)]).expect("it was let go");
     let said = said.lock().expect("nobody panics");
-    assert!(said.contains("core holds has held the thread for 0.2 s"), "{said}");
+    assert!(said.contains("core holds has held the thread for 1.0 s"), "{said}");
 }
 
 #[test]

@@ -102,7 +102,9 @@ impl Disk for RealDisk {
                 }
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
                 // Another one has its name if it was removed since it was opened.
-                Ok(()) if is_at(&file, path).map_err(fail)? => return Ok(Some(Box::new(RealLock { _file: file }))),
+                Ok(()) if is_at(&file, path).map_err(fail)? => {
+                    return Ok(Some(Box::new(RealLock { file, process: std::process::id() })));
+                }
                 Ok(()) => {}
             }
         }
@@ -170,13 +172,26 @@ impl DiskFile for RealFile {
     }
 }
 
-/// Unlocked when the file is closed.
+/// Unlocked when it is dropped. To close the file is not enough: children that another thread has started, and that are not another program
+/// yet, have it open, too.
 #[derive(Debug)]
 struct RealLock {
-    _file: File,
+    file: File,
+    /// Whose lock it is.
+    process: u32,
 }
 
 impl DiskLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // A fork that drops its copy leaves the lock to who has it.
+        if std::process::id() == self.process {
+            // It is closed next, which unlocks as well where nobody else has it open.
+            let _ = self.file.unlock();
+        }
+    }
+}
 
 impl Found {
     fn of(name: std::ffi::OsString, metadata: &Metadata) -> Found {

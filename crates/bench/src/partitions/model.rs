@@ -12,6 +12,8 @@
 //! An owner's time is that in which it does not sleep: what messages cost is in it. The model has no clients: give enough of them that owners
 //! are never out of work ([`Plan::with_clients`]).
 
+use std::time::Duration;
+
 use seriatim_partition::Scheme;
 use seriatim_partition::model::{self, Mix as ModelMix, Recommendation, Times};
 
@@ -97,11 +99,31 @@ impl Plan {
     }
 }
 
-/// Measures the times on a system like this plan's, in microseconds.
+/// Runs that are as long are long enough: times that make no sense are not measured again by longer ones.
+const LENGTH_MAX: Duration = Duration::from_secs(2);
+
+/// Measures the times on a system like this plan's, in microseconds; again by longer runs, if they make no sense because too little ran.
 ///
 /// # Errors
-/// What went wrong in a run; or times that make no sense, because too little ran.
+/// What went wrong in a run; or times that still make no sense.
 pub fn measure(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
+    let mut plan = plan.clone();
+    loop {
+        let times = measure_once(&plan, run)?;
+        let Times { single, single_speculated, multi, multi_processor, .. } = times;
+        let has_run = multi.is_finite() && single > 0.0 && single_speculated > 0.0 && multi_processor > 0.0;
+        if has_run && multi > multi_processor {
+            return Ok(times);
+        }
+        if plan.length >= LENGTH_MAX {
+            return Err(format!("too little ran to measure the model's times: {times:?}"));
+        }
+        plan.length *= 4;
+    }
+}
+
+/// The times, whether they make sense or not.
+fn measure_once(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
     let mix = |multi, undo| Mix { multi, undo, ..Mix::default() };
     let busy = |measured: &Measured| measured.owners.iter().map(|owner| owner.busy.as_secs_f64() * 1e6).sum::<f64>();
     let count = |measured: &Measured, kind: usize| measured.ended[kind].max(1) as f64;
@@ -113,16 +135,14 @@ pub fn measure(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
     let locking = run(&plan.with(Scheme::Locking, mix(0.5, false)))?;
     let unlocked = 2.0 * count(&locking, 1) * multi_processor + count(&locking, 0) * speculated;
     let coordinator = speculation.coordinator.map_or(0.0, |of| of.busy.as_secs_f64() * 1e6);
-    let times = Times {
+    Ok(Times {
         single: alone,
         single_speculated: speculated,
         multi: 1e6 / blocking.per_second().max(f64::MIN_POSITIVE),
         multi_processor,
         locks: (busy(&locking) / unlocked - 1.0).max(0.0),
         coordinator: coordinator / count(&speculation, 1),
-    };
-    let make_sense = times.multi > times.multi_processor && alone > 0.0 && speculated > 0.0 && multi_processor > 0.0;
-    if make_sense { Ok(times) } else { Err(format!("too little ran to measure the model's times: {times:?}")) }
+    })
 }
 
 /// The model against measurements, over the share of transactions over two partitions.

@@ -77,7 +77,7 @@ impl Postgres {
     /// A program of the server's, at this port.
     pub(crate) fn program(&self, name: &str, port: u16, user: &str, settings: &str) -> Command {
         let mut command = self.server.command(name);
-        command.env("PGPASSWORD", "secret").env("PGCONNECT_TIMEOUT", "10");
+        command.env("PGPASSWORD", "secret").env("PGCONNECT_TIMEOUT", "120");
         let database = format!("host=127.0.0.1 port={port} user={user} dbname=postgres {settings}");
         match name {
             "pgbench" => {
@@ -152,7 +152,7 @@ impl MiddleTier {
 
     /// Whether it has ended, or does so soon.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.recv_timeout(Duration::from_secs(20)).is_ok()
+        self.ended.recv_timeout(Duration::from_secs(120)).is_ok()
     }
 }
 
@@ -170,6 +170,11 @@ impl Answer {
     pub(crate) fn is_committed(&self) -> bool {
         self.tags.last().is_some_and(|tag| tag == "COMMIT") && self.errors.is_empty()
     }
+
+    /// Whether nobody says how it ended: the server's own last word (57P02: crash shutdown) leaves that as unknown as ours does.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(&self.errors[..], [one] if ["08007", "57P01", "57P02"].contains(&one.as_str()))
+    }
 }
 
 /// A client of our own, which sees every message.
@@ -186,7 +191,7 @@ impl Client {
     pub(crate) fn connect(address: impl std::net::ToSocketAddrs) -> Result<Client, Answer> {
         let lost = |_| Answer::default();
         let stream = TcpStream::connect(address).map_err(lost)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60))).map_err(lost)?;
+        stream.set_read_timeout(Some(Duration::from_secs(120))).map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
         let mut client = Client { stream, frames: Frames::default(), buffer: BytesMut::new(), key: Bytes::new() };
         let parameters = b"\0\x03\0\0user\0plain\0database\0postgres\0\0";

@@ -47,9 +47,7 @@ select * from t where id > :id order by id;
 set client_encoding to latin1;
 select chr(228);
 set client_encoding to utf8;
-set statement_timeout = 50;
-select pg_sleep(10);
-reset statement_timeout;
+set statement_timeout = 50 \; select pg_sleep(60);
 listen here;
 \d t
 \copy t to '/dev/null'

@@ -7,7 +7,7 @@ use seriatim_transport::Fault;
 
 use super::*;
 use crate::partitions::costs;
-use crate::partitions::tests::{noticed_by, on_cores};
+use crate::partitions::tests::{enough, noticed_by, on_cores};
 
 fn plan(scheme: Scheme, delay: u64) -> Plan {
     let mut plan = super::super::Plan::new(scheme, 8).charged(costs::TRANSPORT, costs::STORE);
@@ -25,10 +25,15 @@ fn simulated(plan: &Plan) -> Result<Measured, String> {
 fn short_runs_on_threads_are_consistent() {
     for scheme in Scheme::ALL {
         for (kinds, partitions) in [(Kinds::Full, 2), (Kinds::NewOrder, 3)] {
-            let mut plan = Plan { kinds, length: Duration::from_millis(150), ..plan(scheme, 0) };
-            plan.transport.partitions = partitions;
-            let measured = on_threads(&plan).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
-            assert!(measured.committed > 10 && measured.ended[1] > 0, "{measured:?}");
+            let run = |length| {
+                let mut plan = Plan { kinds, length, ..plan(scheme, 0) };
+                plan.transport.partitions = partitions;
+                on_threads(&plan)
+            };
+            let is_enough = |of: &Measured| of.committed > 10 && of.ended[1] > 0;
+            let measured = enough(Duration::from_millis(150), run, is_enough);
+            let measured = measured.unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+            assert!(is_enough(&measured), "{measured:?}");
         }
     }
 }
