@@ -29,7 +29,9 @@ const HOT: [(&str, u64); 4] = [("hot", 2), ("repair_from", 0), ("repair_share_ma
 impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
-        let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4);
+        // On a busy machine, tests that wait for a conflict may take minutes: nothing they hold open is to be too old by then.
+        let age = Duration::from_secs(3600);
+        let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4).transaction_age_max(age);
         let hot: &[(&str, u64)] = if self.hot { &HOT } else { &[] };
         let builder = hot.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value));
         match self.queued {

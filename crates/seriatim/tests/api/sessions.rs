@@ -1,5 +1,6 @@
 //! Sessions and workers: sessions are many and move between threads, workers are few.
 
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -61,7 +62,10 @@ fn many_sessions_share_few_workers() {
                 let people = &people;
                 scope.spawn(move || {
                     for (number, session) in (0..).zip(sessions) {
-                        session.transact(|tx| tx.insert(people, &person(part, number))).expect("a worker in time");
+                        let mut insert = || session.transact(|tx| tx.insert(people, &person(part, number)));
+                        // Whoever has the worker may have no processor.
+                        let free = iter::repeat_with(&mut insert).find(|it| !matches!(it, Err(TransactError::WorkersBusy)));
+                        free.expect("it goes on until it has one").expect("a worker");
                     }
                 });
             }

@@ -54,8 +54,9 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
         let tx = session.begin().expect("a worker");
         tx.update(&counters, &7, |row| row.set_n(row.n() + 2)).expect("nobody is in the way yet");
         let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(row.n() + 1)).map(drop);
+        // One that waits for the transaction that has written the row does so in vain.
+        other.set_retry(RetryPolicy { attempts_max: 10, ..RetryPolicy::default() });
         if other.transact(add).is_err() {
-            // It waits for the transaction that has written the row.
             return;
         }
         let mut found = None;
