@@ -12,7 +12,7 @@ use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with, follow}
 use seriatim_suite::model::Observed;
 use seriatim_suite::model::Op::{self, Change, Get, If, Insert, Put, RollbackTo, Savepoint, Scan};
 use seriatim_suite::stress::{Load, stress_with};
-use seriatim_suite::{Setting, given, seed};
+use seriatim_suite::{Setting, given, patience, seed};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
 use seriatim_workload::smallbank::{self, SmallBank};
@@ -214,7 +214,7 @@ fn broken_workload() {
 /// Two transactions that write two cells, in opposite orders, and each has written its first before the other goes on: how many waits
 /// ended by their bound and not by the holder's end.
 fn crossed(builder: seriatim::Builder) -> u64 {
-    let db = builder.workers(2).open().expect("a database");
+    let db = builder.workers(2).retry(patience()).open().expect("a database");
     let cells = db.create::<Cell>().expect("a valid table");
     let load = db.session().transact(|tx| (0..2).try_for_each(|id| tx.put(&cells, &Cell { id, value: 0 })));
     load.expect("nobody is about");
