@@ -219,8 +219,8 @@ fn goes_on<T: TestTable>(setting: &Setting, rng: &mut Rng) {
     let limit = rng.range(2 << 20, 4 << 20) as usize;
     let helpers = rng.percent(50);
     eprintln!("{setting}, {}, limit {limit}, helpers {}", T::NAME, if helpers { "on time" } else { "stepped" });
-    let builder = setting.builder().workers(4).memory_limit(limit).step_helpers(!helpers).operations_max(1 << 20);
-    let db = builder.open().expect("a database");
+    let builder = setting.builder().workers(4).retry(patience()).memory_limit(limit).step_helpers(!helpers);
+    let db = builder.operations_max(1 << 20).open().expect("a database");
     let table = db.create::<T>().expect("a table");
     let mut world = World { setting, db, table, sizes: rng.next_u64() >> 1, rows: BTreeMap::new() };
     let mut session = world.db.session();
