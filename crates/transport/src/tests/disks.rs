@@ -149,8 +149,8 @@ fn both(port: &mut Port<OnDisks>) -> Ended<OnDisks> {
     port.receive(None).expect("an answer").ended
 }
 
-/// What a call comes to when it is made again and again until it is not lost: that a partition is late is said each time it has been for so long, and what
-/// is called when that is on its way is lost.
+/// What a call comes to when it is made again and again until it is not lost: that a partition is late is said again and again, and what is called
+/// when that is on its way is lost.
 fn until_not_lost(mut call: impl FnMut() -> Ended<OnDisks>) -> Ended<OnDisks> {
     (0..100).map(|_| call()).find(|ended| !matches!(ended, Ended::Lost)).unwrap_or(Ended::Lost)
 }
