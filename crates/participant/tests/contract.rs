@@ -1,6 +1,7 @@
 //! What a participant promises its owner: whose calls it takes, which failures are the procedure's, what it locks for work whose locks cannot be told.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim::procedure::Procedures;
@@ -46,9 +47,12 @@ fn withdraw(tx: &Tx, id: u32, amount: u32) -> Result<(), Abort> {
     Ok(())
 }
 
+/// How long it takes to be slow, in milliseconds.
+static SLOW: AtomicU64 = AtomicU64::new(300);
+
 #[pure]
 fn slowly(id: u32) -> u32 {
-    thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(SLOW.load(Ordering::Relaxed)));
     id
 }
 
@@ -112,8 +116,12 @@ fn fragments_are_not_ended_for_their_age() {
     let mut participant = participant(one().transaction_age_max(age), procedures![note, dawdle]);
     run(&mut participant, 0, 7).expect("there is no such row");
     let mut session = participant.divided().database().session();
-    let others = session.call(dawdle, &7);
-    assert!(matches!(others, Err(TransactError::TooOld)), "{others:?}");
+    // Longer if nobody has been run meanwhile who looks at the time.
+    let others = (0..8).find_map(|doublings| {
+        SLOW.store(300 << doublings, Ordering::Relaxed);
+        session.call(dawdle, &7).err()
+    });
+    assert!(matches!(others, Some(TransactError::TooOld)), "{others:?}");
     run(&mut participant, 1, 7).expect("its time is its own");
 }
 

@@ -269,16 +269,48 @@ fn call(session: &mut Session, rng: &mut Rng, squeezes: bool) -> Result<(), Stri
     }
 }
 
-/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile.
+/// Why a run is repeated that found nothing: what it is for has not happened.
+enum Lacks {
+    /// Where that is up to who is in whose way.
+    Late,
+    /// Of so many canaries each could be known to others.
+    Missed(usize),
+}
+
+/// Runs in which threads may not be in each other's way, at most.
+const RUNS_MAX: u64 = 20;
+
+/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile. Again, if what is looked for has not happened.
 ///
 /// # Errors
-/// Who saw books that do not balance.
+/// Who saw books that do not balance; that nothing happened that is to be looked at.
 pub fn keep_books(
     setting: &Setting,
     load: &Load,
     seed: u64,
     prepare: impl Fn(Builder) -> Builder + Sync,
 ) -> Result<(), String> {
+    let mut lacks = None;
+    for run in 0..RUNS_MAX {
+        lacks = keep_books_once(setting, load, seed ^ run << 32, &prepare)?;
+        if lacks.is_none() {
+            break;
+        }
+    }
+    match lacks {
+        None => Ok(()),
+        Some(Lacks::Late) => Err("nothing was published late".to_owned()),
+        Some(Lacks::Missed(count)) => Err(format!("of {count} that missed their group none was judged by it")),
+    }
+}
+
+/// As [`keep_books`], once; what it lacks.
+fn keep_books_once(
+    setting: &Setting,
+    load: &Load,
+    seed: u64,
+    prepare: &(impl Fn(Builder) -> Builder + Sync),
+) -> Result<Option<Lacks>, String> {
     let disk = FaultyDisk::new(seed);
     let open = |disk: FaultyDisk| {
         let builder = prepare(setting.builder()).record_history(load.judge == Judge::Checker);
@@ -328,21 +360,26 @@ pub fn keep_books(
     })?;
     let mut auditor = auditor();
     (0..10).try_for_each(|_| auditor.audit())?;
-    let Some(history) = db.take_history() else { return Ok(()) };
+    let Some(history) = db.take_history() else { return Ok(None) };
     if setting.defers && !history.transactions.iter().any(|t| t.additions.iter().any(|addition| addition.deferred)) {
         return Err("nothing was deferred".to_owned());
     }
-    if setting.gives_pieces() && history.transactions.iter().all(|t| t.additions.is_empty()) {
+    let is_late = !setting.gives_pieces() || history.transactions.iter().any(|t| !t.additions.is_empty());
+    if !is_late && !setting.adapts {
         return Err("nothing was published late".to_owned());
     }
     let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
     check(&history, &promises).map_err(|violation| violation.to_string())?;
-    if setting.defers { order_in_groups_is_judged(history) } else { Ok(()) }
+    Ok(match setting.defers {
+        true => order_in_groups_is_judged(history),
+        // Only once somebody was in the way, where it is as others want it.
+        false => (!is_late).then_some(Lacks::Late),
+    })
 }
 
 /// Canary: one that missed what another of its group had ended with before it began is convicted, though something was pending; and need not be
 /// if it is of another group.
-fn order_in_groups_is_judged(mut history: History) -> Result<(), String> {
+fn order_in_groups_is_judged(mut history: History) -> Option<Lacks> {
     let mut missed = Vec::new();
     for t in &history.transactions {
         let Some(group) = t.group.filter(|group| group.shown > t.ended) else { continue };
@@ -363,10 +400,8 @@ fn order_in_groups_is_judged(mut history: History) -> Result<(), String> {
     // What was decided long before it ended may be known to others.
     let is_canary =
         |(number, reader): &(u32, Transaction)| is_convicted(*number, reader) && !is_convicted(u32::MAX, reader);
-    match missed.iter().take(CANARIES).any(is_canary) {
-        true => Ok(()),
-        false => Err(format!("of {} that missed their group none was judged by it", missed.len())),
-    }
+    let is_judged = missed.iter().take(CANARIES).any(is_canary);
+    (!is_judged).then_some(Lacks::Missed(missed.len()))
 }
 
 /// Tried until one is convicted for its group alone.

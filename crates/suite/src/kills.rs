@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, available_protocols, thread};
 
-use crate::said;
+use crate::{patience, said};
 
 mod calls;
 mod snapshots;
@@ -409,7 +409,7 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
             calls::child((&db, mode, canary), seed, thread, tell, stops)
         });
     }
-    let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);
+    let builder = Database::builder().protocol(protocol).workers(8).retry(patience()).path(directory).durability(mode);
     let (builder, readers) = match load {
         Load::Snapshots => (snapshots::configure(builder), 1),
         _ => (builder, 0),

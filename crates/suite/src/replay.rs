@@ -12,7 +12,7 @@ use seriatim::{Builder, Committed, Database, Rng, Session, TransactError};
 use seriatim_workload::{Ending, Workload};
 
 use crate::terminals::load;
-use crate::{Setting, matrix, terminals};
+use crate::{Setting, matrix, patience, terminals};
 
 /// Makes the workload anew: one is for one database.
 pub type Make<'m> = &'m dyn Fn() -> Box<dyn Workload>;
@@ -162,6 +162,7 @@ impl<'m> Recorded<'m> {
                     .execution_mode(ExecutionMode::Pieces)
                     .check_plans(true)
                     .workers(8)
+                    .retry(patience())
                     .seed(self.seed);
                 let db = load(builder, &*workload)?;
                 terminals::run(&db, &*workload, 3, transactions, self.seed)

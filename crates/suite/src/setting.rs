@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim::htm::{Detection, Emulation, HtmMode, detect};
-use seriatim::{Builder, Database, Freshness, ProtocolInfo, Rng, protocols, rng};
+use seriatim::{Builder, Database, Freshness, ProtocolInfo, RetryPolicy, Rng, protocols, rng};
 
 use crate::explore::Cell;
 
@@ -344,6 +344,11 @@ fn backends(seed: u64, given: Option<HtmMode>, detection: &Detection) -> Vec<Htm
             [HtmMode::Absent, emulated].into_iter().chain(rtm).collect()
         }
     }
+}
+
+/// Attempts of transactions that meet others on threads and must commit: on a busy machine who holds a lock may be away for long.
+pub fn patience() -> RetryPolicy {
+    RetryPolicy { attempts_max: 100_000, ..RetryPolicy::default() }
 }
 
 /// The seed of a test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::{Fault, LogFault, Rng, rng, thread};
+use seriatim::{Fault, LogFault, Rng, thread};
 use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
 use seriatim_suite::{Setting, rounds, seed};
 
@@ -81,15 +81,12 @@ fn what_is_recovered_is_a_snapshot_as_its_readers_saw_it() {
 
 #[test]
 fn canary_epochs_without_snapshots_and_answers_before_theirs_is_durable_are_caught() {
+    let seed = seed("canary_epochs_without_snapshots_and_answers_before_theirs_is_durable_are_caught");
     let other_rows = "had other rows for an earlier reader";
     let ends = (Fault::EpochWithoutSnapshot, LogFault::None);
-    caught_among(durable_snapshots(rng::entropy(), Plan::Cuts), ends, &[other_rows]);
+    caught_among(durable_snapshots(seed, Plan::Cuts), ends, &[other_rows]);
     let answers = (Fault::None, LogFault::AcknowledgeBeforeFlush);
-    caught_among(
-        durable_snapshots(rng::entropy(), Plan::Faults),
-        answers,
-        &["an answer was given that is of snapshot"],
-    );
+    caught_among(durable_snapshots(seed, Plan::Faults), answers, &["an answer was given that is of snapshot"]);
 }
 
 /// With durability by epoch and by snapshot.
@@ -111,7 +108,8 @@ fn what_was_deferred_is_recovered_with_who_deferred_it() {
 
 #[test]
 fn canary_what_was_deferred_and_is_lost_is_caught() {
-    let deferring = cases_in(rng::entropy(), Plan::Cuts, |setting| setting.defers);
+    let seed = seed("canary_what_was_deferred_and_is_lost_is_caught");
+    let deferring = cases_in(seed, Plan::Cuts, |setting| setting.defers);
     let alarms = [WRONG_ROWS, "alone it comes to", "a snapshot"];
     caught_among(deferring, (Fault::ForgetDeferred, LogFault::None), &alarms);
 }
@@ -187,7 +185,7 @@ const CANARY_CASES_MAX: u64 = 20_000;
 
 /// Runs cases of a broken database until one is found out for what is broken, by one of these alarms. Unbroken, the same case holds.
 fn caught(plan: Plan, canary: (Fault, LogFault), alarms: &[&str]) {
-    let seed = rng::entropy();
+    let seed = seed(&format!("{canary:?}"));
     caught_among((0..).map(|number| Case::of(seed.wrapping_add(number), plan)), canary, alarms);
 }
 

@@ -200,11 +200,12 @@ mod tests {
         let (from, began) = (to.sender(), Instant::now());
         from.send(&mut vec![1]);
         from.send(&mut vec![2]);
-        assert_eq!(all(&mut to, 9, Some(Instant::now())).0, Found::Late);
-        let mut came = all(&mut to, 9, None).1;
-        assert!(began.elapsed() >= delay && came[0] == 1);
+        let (found, mut came) = all(&mut to, 9, Some(Instant::now()));
+        // A slow machine may have taken as long until here.
+        assert!(found == Found::Late || began.elapsed() >= delay);
         while came.len() < 2 {
             came.extend(all(&mut to, 9, None).1);
+            assert!(began.elapsed() >= delay);
         }
         assert_eq!(came, [1, 2]);
     }
@@ -222,6 +223,10 @@ mod tests {
                 }
             }
         });
+        // It may be run late.
+        while from.shared.lock().asleep.is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
         for number in 0..100 {
             from.send(&mut vec![number]);
             if number % 10 == 0 {

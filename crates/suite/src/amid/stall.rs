@@ -70,8 +70,9 @@ const CLOSING: (&str, Act) = ("closing", |db| {
     Ok(0)
 });
 
-/// How long those who wait are given to end while the call stands still.
-const STANDS: Duration = Duration::from_millis(10);
+/// How long those who wait are given to end while the call stands still; longer if on a busy machine some who need not wait have not been run.
+pub const STANDS: [Duration; 4] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(5)];
 
 /// Looks at sums that belong together.
 ///
@@ -127,14 +128,14 @@ fn refused(error: &TransactError) -> bool {
     matches!(error, TransactError::LogStopped { .. } | TransactError::NotDurable { .. })
 }
 
-/// Has a call of [`ledger`], which pays in so much, stand still before one step after the other.
+/// Has a call of [`ledger`], which pays in so much, stand still before one step after the other, for so long each time.
 ///
 /// # Errors
 /// Who waited for it and need not have, or for ever; who met half of it; what is not there at the end.
 pub fn stall(
     setting: &Setting,
     (name, arguments): (&str, &Datum),
-    pays: i64,
+    (pays, stands): (i64, Duration),
     seed: u64,
     prepare: &dyn Fn(Builder) -> Builder,
 ) -> Result<Waits, String> {
@@ -144,7 +145,7 @@ pub fn stall(
             let builder = prepare(setting.builder()).step_helpers(true).workers(16).huge_pages(false);
             on_disk(builder, disk, None)
         };
-        let stood = stand(&on, setting.strict, (name, arguments), pays, step, seed, &mut waits);
+        let stood = stand(&on, setting.strict, (name, arguments), (pays, stands), step, seed, &mut waits);
         if !stood.map_err(|found| format!("{name} before step {step}: {found}"))? {
             break;
         }
@@ -157,7 +158,7 @@ fn stand(
     on: &dyn Fn(&FaultyDisk) -> Builder,
     strict: bool,
     (name, arguments): (&str, &Datum),
-    pays: i64,
+    (pays, stands): (i64, Duration),
     step: usize,
     seed: u64,
     waits: &mut Waits,
@@ -183,7 +184,7 @@ fn stand(
         let others: Vec<_> = others.map(|other| Somebody::start(&db, other)).collect();
         let began = Instant::now();
         for other in &others {
-            let ended = other.ends_within(STANDS.saturating_sub(began.elapsed()));
+            let ended = other.ends_within(stands.saturating_sub(began.elapsed()));
             waits.entry(other.who).or_default()[usize::from(!ended)] += 1;
         }
         about.extend(others);

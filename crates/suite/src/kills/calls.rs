@@ -11,7 +11,7 @@ use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::{Ending, Workload};
 
 use super::{Canary, Oracle, THREADS, said, snapshots};
-use crate::terminals;
+use crate::{patience, terminals};
 
 /// What was paid in.
 #[derive(Table, Clone, Debug)]
@@ -97,7 +97,7 @@ pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Bui
         DEFERRING => ("dbx-tc", true),
         protocol => (protocol, false),
     };
-    let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);
+    let builder = Database::builder().protocol(protocol).workers(8).retry(patience()).path(directory).durability(mode);
     let is_it = |known: &&seriatim::ProtocolInfo| known.name == protocol;
     let publishes_late = |known: &seriatim::ProtocolInfo| known.options.iter().any(|knob| knob.name == "late_period");
     let builder = builder.segment_bytes(256 << 10).checkpoint_bytes(None);

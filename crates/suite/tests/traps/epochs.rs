@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seriatim::{Abort, Receipt, Rng, Tid, Tx, thread};
+use seriatim::{Abort, Receipt, Rng, Tid, Tx, clock, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::{audit, epochs, matrix, seed};
 
@@ -31,6 +31,10 @@ fn who_overwrites_what_another_read_is_of_no_earlier_epoch() {
     }
 }
 
+/// More than so many epochs are to pass, in less than [`LONG`].
+const EPOCHS: u64 = 3;
+const LONG: Duration = Duration::from_secs(60);
+
 /// Threads that stall between begin and commit while epochs pass.
 #[test]
 fn epochs_up_to_any_one_are_a_prefix() {
@@ -46,15 +50,22 @@ fn epochs_up_to_any_one_are_a_prefix() {
             })
         };
         db.session().transact(load).expect("loading");
-        // The newest epoch that any finished commit had: one that begins to validate later is not of an earlier one.
-        let floor = AtomicU64::new(0);
+        // The newest epoch that any finished commit had: one that begins to validate later is not of an earlier one. And how often it rose.
+        let (floor, risen, began) = (AtomicU64::new(0), AtomicU64::new(0), clock::Instant::now());
         thread::scope(|scope| {
             for at in 0..3 {
-                let (db, cells, buckets, floor, setting) = (&db, &cells, &buckets, &floor, &setting);
+                let (db, cells, buckets, floor, risen, setting) = (&db, &cells, &buckets, &floor, &risen, &setting);
                 scope.spawn(move || {
                     let mut rng = Rng::from_seed(seed ^ at << 32);
                     let mut session = db.session();
-                    for _ in 0..300 {
+                    for number in 0.. {
+                        if number >= 300 {
+                            // Epochs may not pass for a while where nobody runs who ends them.
+                            if risen.load(Ordering::Relaxed) > EPOCHS || began.elapsed() > LONG {
+                                break;
+                            }
+                            thread::sleep(Duration::from_millis(1));
+                        }
                         let tx = session.begin().expect("a worker");
                         let (read, written) = (rng.below(8) as u32, rng.below(8) as u32);
                         // Whether it wrote: the TID of one that did not is that of what it read.
@@ -84,7 +95,8 @@ fn epochs_up_to_any_one_are_a_prefix() {
                         if wrote {
                             let assigned = epoch(receipt);
                             assert!(assigned >= begins, "{setting}: epoch {assigned}, but {begins} had come before");
-                            floor.fetch_max(assigned, Ordering::SeqCst);
+                            let before = floor.fetch_max(assigned, Ordering::SeqCst);
+                            risen.fetch_add(u64::from(before < assigned), Ordering::Relaxed);
                         }
                     }
                 });
@@ -100,6 +112,10 @@ fn epochs_up_to_any_one_are_a_prefix() {
             .flat_map(|t| &t.writes)
             .map(|write| Tid::from_bits(write.version).epoch().0)
             .collect();
-        assert!(checked > 200 && reached.len() > 3, "{setting}: {checked} dependencies, {} epochs", reached.len());
+        assert!(
+            checked > 200 && reached.len() as u64 > EPOCHS,
+            "{setting}: {checked} dependencies, {} epochs",
+            reached.len()
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use seriatim::history::{History, Saw};
 use seriatim::{Database, Rng, Table, Tid, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
-use seriatim_suite::{Setting, audit, matrix, seed};
+use seriatim_suite::{Setting, audit, matrix, patience, seed};
 
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 
@@ -65,7 +65,7 @@ fn versions_rise_under_threads_that_delete_and_reinsert() {
     let seed = seed("versions rise under threads");
     for setting in matrix(seed) {
         let builder = setting.builder().record_history(true).workers(4).epoch_interval(Duration::from_millis(1));
-        let db = builder.open().expect("a database");
+        let db = builder.retry(patience()).open().expect("a database");
         let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
         thread::scope(|scope| {
             for at in 0..3 {
@@ -90,7 +90,7 @@ fn versions_rise_under_threads_that_delete_and_reinsert() {
                             }
                             Ok(())
                         };
-                        session.transact(body).expect("within a thousand attempts");
+                        session.transact(body).expect("attempts enough");
                         if rng.below(40) == 0 {
                             thread::sleep(Duration::from_micros(700));
                         }

@@ -4,7 +4,7 @@ use seriatim::htm::{Backend, Budget, Emulation, HtmMode, detect};
 use seriatim::{Abort, Database, OpenError, Rng, Table, Tid, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::stress::{Load, stress_with};
-use seriatim_suite::{Setting, matrix, seed};
+use seriatim_suite::{Setting, matrix, patience, seed};
 
 const TINY: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 
@@ -46,7 +46,7 @@ fn no_region_begins_under_a_held_lock() {
     let mut started = 0;
     for abort_one_in in [2, 8] {
         for setting in settings(emulated(seed, abort_one_in)) {
-            let db = setting.builder().workers(4).region_budget(TINY).open().expect("a database");
+            let db = setting.builder().workers(4).retry(patience()).region_budget(TINY).open().expect("a database");
             let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
             thread::scope(|scope| {
                 for at in 0..3u32 {
@@ -61,7 +61,7 @@ fn no_region_begins_under_a_held_lock() {
                                 tx.put(cells, &Cell { id: round % 4, value: 0 })?;
                                 tx.delete(buckets, &id.wrapping_sub(2)).map(drop)
                             };
-                            session.transact(body).expect("within a thousand attempts");
+                            session.transact(body).expect("attempts enough");
                         }
                     });
                 }
@@ -195,7 +195,7 @@ fn counters_lose_nothing() {
     let seed = seed("counters");
     let tiny = settings(emulated(seed, 2)).chain(settings(emulated(seed, 1))).map(|setting| (setting, TINY));
     for (setting, budget) in matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(tiny) {
-        let db = setting.builder().workers(3).region_budget(budget).open().expect("a database");
+        let db = setting.builder().workers(3).retry(patience()).region_budget(budget).open().expect("a database");
         let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
         let load = |tx: &Tx| {
             tx.insert(&cells, &Cell { id: 1, value: 0 })?;
@@ -212,7 +212,7 @@ fn counters_lose_nothing() {
                             let value = tx.get(&buckets, &1)?.map_or(0, |cell| cell.value());
                             tx.put(&buckets, &BucketCell { id: 1, value: value + 1 })
                         };
-                        session.transact(body).expect("within a thousand attempts");
+                        session.transact(body).expect("attempts enough");
                     }
                 });
             }

@@ -8,7 +8,7 @@ use seriatim::history::{Promises, check};
 use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::{Abort, Database, Freshness, Handle, ProtocolInfo, ReadTx, Receipt, Rng, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, seed};
+use seriatim_suite::{Setting, matrix, patience, seed};
 
 use crate::{assert_serializable, committed, stepped, unless_conflict};
 
@@ -143,7 +143,8 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     const KEYS: u32 = 4;
     let seed = seed("pairs under snapshots");
     for (setting, budget) in with_fallbacks(seed) {
-        let db = setting.builder().region_budget(budget).record_history(true).workers(5).open().expect("a database");
+        let builder = setting.builder().retry(patience()).region_budget(budget).record_history(true);
+        let db = builder.workers(5).open().expect("a database");
         let gives_snapshots = never_validates(db.protocol());
         // Without being told, a snapshot may be from before what others were told.
         let is_told = db.protocol().capabilities.snapshots.is_bounded();
@@ -171,7 +172,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
                             }
                             Ok(last + 1)
                         });
-                        let number = number.expect("within a thousand attempts");
+                        let number = number.expect("attempts enough");
                         let mut newest = receipts[id as usize].lock().expect("no panic");
                         if newest.is_none_or(|newest| newest.tid < number.receipt.tid) {
                             *newest = Some(number.receipt);
@@ -202,7 +203,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
                             false => session.transact(|tx| body(tx)),
                             true => session.snapshot(body),
                         };
-                        let seen = seen.expect("within a thousand attempts");
+                        let seen = seen.expect("attempts enough");
                         let ([number, twin], row, again) = *seen;
                         assert_eq!(number, twin, "{setting}: half a transaction");
                         assert!(number.unwrap_or(0) >= floor, "{setting}: saw {number:?}, {floor} was acknowledged");
