@@ -24,7 +24,7 @@ const STEPS: &[Step] = &[
     Step { name: "examples", what: "those of CONTRIBUTING.md compile", run: contributing::compile },
     Step { name: "loom", what: "model-checked state words", run: loom },
     Step { name: "mutants", what: "tests notice missing mechanisms: those that take a moment", run: mutants },
-    Step { name: "test", what: "cargo test --workspace", run: test },
+    Step { name: "test", what: "cargo test --workspace --no-fail-fast", run: test },
     Step { name: "simulate", what: "the command line on simulated cores, which is another build", run: simulate },
 ];
 
@@ -105,7 +105,7 @@ fn docs(root: &Path) -> Result<(), String> {
 
 fn test(root: &Path) -> Result<(), String> {
     let mut command = cargo(root);
-    command.args(["test", "--workspace"]);
+    command.args(["test", "--workspace", "--no-fail-fast"]);
     finish(command)
 }
 

@@ -120,7 +120,7 @@ const TICK_INTERVALS_MAX: u32 = 4;
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 /// How often [`Engine::check_structure`] waits for all workers.
-const LOOKS_MAX: u32 = 10;
+const LOOKS_MAX: u32 = 3;
 
 /// Most tables and indexes of a database: protocols keep the id beside an address in one word.
 const TABLES_MAX: usize = 1 << 14;
@@ -682,7 +682,7 @@ impl Engine {
         let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
         // A helper that looks after an idle worker may be at it for longer than a session waits.
-        (0..LOOKS_MAX).find_map(|_| self.inner.pool.quietly(&all)).unwrap_or_else(busy)
+        (0..LOOKS_MAX).find_map(|_| self.inner.pool.quietly(all)).unwrap_or_else(busy)
     }
 
     /// Compares every secondary index with its table, both ways, and counts the rows. Let writing transactions come to rest first:

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim_base::disk::FaultyDisk;
-use seriatim_base::rng;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, RowRef, Table, TableKey as _};
 use seriatim_txn::OnExists;
 
@@ -84,12 +83,4 @@ impl TxCore {
 pub(crate) fn on(disk: &FaultyDisk) -> Settings {
     let place = Place { directory: PathBuf::from("/db"), inspect: false, disk: Arc::new(disk.mount()) };
     Settings { workers: 2, step_helpers: true, place: Some(place), ..Settings::default() }
-}
-
-/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
-pub(crate) fn seed(test: &str) -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    eprintln!("{test}: SERIATIM_SEED={seed}");
-    seed
 }

@@ -409,14 +409,9 @@ fn overlaps(a: &Transaction, history: &History) -> bool {
     others.clone().any(|b| a.began < b.ended && b.began < a.ended || (a.began, a.ended) == (b.began, b.ended))
 }
 
-/// Where the seeds begin that nobody chose; `SERIATIM_SEED` repeats a run.
-fn random() -> u64 {
-    std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy)
-}
-
 /// Judges many seeds: how many were accepted, and the others by name.
 fn judge_all(by_groups: bool, seeds: u64) -> (u64, BTreeMap<String, u64>) {
-    let random = random();
+    let random = rng::seed("judge_all");
     println!("seeds 0..{seeds} and {random}..+10000");
     let mut accepted = 0;
     let mut refused: BTreeMap<String, u64> = BTreeMap::new();
@@ -455,7 +450,7 @@ fn agrees_with_trying_all_orders_where_column_groups_are_kept_apart() {
 /// Longer simulated histories are accepted under every promise, and dumping and loading them changes nothing.
 #[test]
 fn serial_executions_are_accepted() {
-    let random = random();
+    let random = rng::seed("serial_executions_are_accepted");
     println!("seeds 0..100 and {random}..+50");
     for seed in (0..100).chain((0..50).map(|i| random.wrapping_add(i))) {
         let mut rng = Rng::from_seed(seed);
@@ -488,7 +483,7 @@ fn serial_executions_are_accepted() {
 /// An anomaly planted at the end of a long serializable history is found, and named.
 #[test]
 fn planted_anomalies_are_found() {
-    let random = random();
+    let random = rng::seed("planted_anomalies_are_found");
     println!("seeds {random}..+50");
     for seed in (0..50).map(|i| random.wrapping_add(i)) {
         let mut rng = Rng::from_seed(seed);

@@ -241,13 +241,6 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
     Ok(())
 }
 
-fn seeded(test: &str) -> u64 {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(rng::entropy);
-    println!("{test}: SERIATIM_SEED={seed}");
-    seed
-}
-
 /// Commits by locks, commits mostly in regions, and commits that all fall back, store by store.
 fn modes(seed: u64) -> [HtmMode; 3] {
     let emulated = |abort_one_in| HtmMode::Emulated(Emulation { seed, abort_one_in, yields: true });
@@ -269,7 +262,7 @@ macro_rules! under_every_protocol {
 
                     #[test]
                     fn what_is_peeked_was_committed_and_never_goes_back() {
-                        let seed = seeded(stringify!($name));
+                        let seed = rng::seed(stringify!($name));
                         for mode in modes(seed) {
                             for deletes in [false, true] {
                                 hammer::<$protocol>(mode, seed, deletes, peek)
@@ -293,7 +286,7 @@ mod hot {
 
 #[test]
 fn a_careless_peek_is_caught() {
-    let seed = seeded("a careless peek");
+    let seed = rng::seed("a careless peek");
     let mode = HtmMode::Emulated(Emulation { seed, abort_one_in: 1, yields: true });
     for round in 0..100 {
         if let Err(wrong) = hammer::<seriatim_protocol::dbx::Dbx>(mode, seed + round, false, careless) {

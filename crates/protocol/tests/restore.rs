@@ -360,8 +360,7 @@ fn clear_away<W: Worker>(worker: &mut W) {
 }
 
 fn newest_stands<P: Recover>() {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    println!("{}: SERIATIM_SEED={seed}", P::INFO.name);
+    let seed = rng::seed("newest_stands");
     for kind in KINDS {
         let bench = Bench::<P>::open(kind);
         let expected = thread::scope(|scope| {

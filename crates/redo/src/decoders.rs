@@ -40,8 +40,7 @@ fn canary_an_allocation_of_what_a_length_says_is_noticed() {
 
 /// Random cases, `SERIATIM_ROUNDS` times as many if that is set; the seed is printed first. `cargo xtask fuzz` is the long run.
 fn each(cases: u64, mut case: impl FnMut(&mut Rng)) {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    println!("SERIATIM_SEED={seed}");
+    let seed = rng::seed("each");
     let rounds = std::env::var("SERIATIM_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     for number in 0..cases * rounds {
         case(&mut Rng::from_seed(seed.wrapping_add(number)));

@@ -109,8 +109,7 @@ fn threads_agree_with_their_maps(mode: HtmMode, threads: u64, operations: u64, s
 
 #[test]
 fn threads_agree_with_their_maps_in_every_mode() {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    println!("SERIATIM_SEED={seed}");
+    let seed = rng::seed("threads_agree_with_their_maps_in_every_mode");
     let emulated = HtmMode::Emulated(Emulation { seed, abort_one_in: 8, ..Emulation::default() });
     for (mode, threads, operations) in [(HtmMode::Absent, 4, 40_000), (emulated, 3, 3_000)] {
         threads_agree_with_their_maps(mode, threads, operations, seed);

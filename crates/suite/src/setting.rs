@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim::htm::{Detection, Emulation, HtmMode, detect};
-use seriatim::{Builder, Database, Freshness, ProtocolInfo, RetryPolicy, Rng, protocols, rng};
+use seriatim::{Builder, Database, Freshness, ProtocolInfo, RetryPolicy, Rng, protocols};
 
 use crate::explore::Cell;
 
@@ -349,14 +349,6 @@ fn backends(seed: u64, given: Option<HtmMode>, detection: &Detection) -> Vec<Htm
 /// Attempts of transactions that meet others on threads and must commit: on a busy machine who holds a lock may be away for long.
 pub fn patience() -> RetryPolicy {
     RetryPolicy { attempts_max: 100_000, ..RetryPolicy::default() }
-}
-
-/// The seed of a test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
-pub fn seed(test: &str) -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    eprintln!("{test}: SERIATIM_SEED={seed}");
-    seed
 }
 
 /// How often what is random is tried in each setting, by a seed each: `SERIATIM_ROUNDS`, or once.

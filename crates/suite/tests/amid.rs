@@ -2,12 +2,13 @@
 
 use seriatim::htm::HtmMode;
 use seriatim::procedure::{Data, Datum, ExecutionMode};
+use seriatim::rng::seed;
 use seriatim::{Builder, Database, Durability, Fault, LogFault, protocols};
 use seriatim_base::thread::interrupt;
+use seriatim_suite::Setting;
 use seriatim_suite::amid::{Event, Tally, World, befall, ledger, stall};
 use seriatim_suite::replay::Recorded;
 use seriatim_suite::terminals::load;
-use seriatim_suite::{Setting, seed};
 use seriatim_workload::Workload;
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 

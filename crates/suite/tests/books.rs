@@ -1,9 +1,10 @@
 //! What belongs together is seen together, by whoever looks: [`seriatim_suite::books`].
 
+use seriatim::rng::seed;
 use seriatim::{Durability, Fault};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_suite::books::{Judge, Load, cut_before_publication, cut_power_amid_deposits, keep_books};
-use seriatim_suite::{matrix, matrix_of_threads, seed};
+use seriatim_suite::{matrix, matrix_of_threads};
 
 #[test]
 fn what_procedures_publish_belongs_together_for_all_who_look() {

@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use seriatim::htm::HtmMode;
+use seriatim::rng::seed;
 use seriatim::{Database, Fault, Reason, clock, thread};
 use seriatim_suite::books::{self, Judge, keep_books};
 use seriatim_suite::clients::{self, DataModel, Route, interrogate_declared, interrogate_with};
@@ -12,7 +13,7 @@ use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with, follow}
 use seriatim_suite::model::Observed;
 use seriatim_suite::model::Op::{self, Change, Get, If, Insert, Put, RollbackTo, Savepoint, Scan};
 use seriatim_suite::stress::{Load, stress_with};
-use seriatim_suite::{Setting, given, patience, seed};
+use seriatim_suite::{Setting, given, patience};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
 use seriatim_workload::smallbank::{self, SmallBank};

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use seriatim::htm::HtmMode;
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, Rng, Session, Table, Text, Tx, thread};
-use seriatim_suite::{Setting, matrix, patience, rounds, seed};
+use seriatim_suite::{Setting, matrix, patience, rounds};
 
 /// What does not scale: open bags of garbage, and the part-filled nodes and blocks of a moving population.
 const SLACK: usize = 128 << 10;

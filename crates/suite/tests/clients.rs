@@ -1,7 +1,8 @@
 //! What clients see of random transactions, in every setting, passes a checker that is not ours.
 
+use seriatim::rng::seed;
 use seriatim_suite::clients::{DataModel, Load, Route, interrogate, interrogate_declared};
-use seriatim_suite::{matrix, matrix_of_threads, rounds, seed};
+use seriatim_suite::{matrix, matrix_of_threads, rounds};
 
 fn every_setting(test: &str, data_model: DataModel, load: &Load) {
     let seed = seed(test);

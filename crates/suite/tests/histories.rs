@@ -3,11 +3,12 @@
 use seriatim::Table;
 use seriatim::history::{Columns, Promises, Saw, check};
 use seriatim::htm::{Emulation, HtmMode};
+use seriatim::rng::seed;
 use seriatim::test_support::GROUPED;
 use seriatim_store::RarePath;
 use seriatim_suite::explore::Cell;
 use seriatim_suite::stress::{Load, stress};
-use seriatim_suite::{Setting, matrix, matrix_of_threads, seed};
+use seriatim_suite::{Setting, matrix, matrix_of_threads};
 
 /// A row with columns that are not of its key.
 #[derive(Table)]

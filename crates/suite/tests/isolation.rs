@@ -22,8 +22,9 @@ mod rolled_back_reads;
 #[path = "isolation/write_skew.rs"]
 mod write_skew;
 
+use seriatim::rng::seed;
 use seriatim_suite::explore::{Explored, Spec, explore};
-use seriatim_suite::{matrix_of_steps, seed};
+use seriatim_suite::matrix_of_steps;
 
 /// Explores a specification in every setting. Some schedule must let all programs commit: a protocol that aborts everything
 /// would forbid every anomaly.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use seriatim::rng::seed;
 use seriatim_suite::kills::{Canary, Load, run};
-use seriatim_suite::seed;
 
 /// In each setting.
 fn kills(load: Load) -> u64 {

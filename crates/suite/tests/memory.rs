@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use seriatim::rng::seed;
 use seriatim::{
     Abort, Database, Handle, ReadTx, Rng, SchemaError, Session, Table, Text, TransactError, Tx, clock, thread,
 };
-use seriatim_suite::{Setting, matrix, patience, rounds, seed};
+use seriatim_suite::{Setting, matrix, patience, rounds};
 
 /// Rows of this file's tables.
 trait TestTable: Table<Key = u64> + Clone + PartialEq + std::fmt::Debug {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use seriatim::rng::seed;
 use seriatim::{Fault, LogFault, Rng, thread};
 use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
-use seriatim_suite::{Setting, rounds, seed};
+use seriatim_suite::{Setting, rounds};
 
 /// Power cuts of each search: as many as each kind of event wants to have happened in each setting. The soak makes many more.
 const CUTS: u64 = 2000;

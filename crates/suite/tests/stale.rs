@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use seriatim::rng::seed;
 use seriatim::{Session, Table, Text, thread};
-use seriatim_suite::{matrix, seed};
+use seriatim_suite::matrix;
 
 /// So wide that its record is a mapping of its own, gone from the address space once freed.
 #[derive(Table, Clone)]

@@ -2,8 +2,9 @@
 
 use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::protocols;
+use seriatim::rng::seed;
 use seriatim_history::{Promises, check};
-use seriatim_suite::{Setting, matrix, patience, seed, terminals};
+use seriatim_suite::{Setting, matrix, patience, terminals};
 use seriatim_workload::Workload;
 use seriatim_workload::articles::{self, Articles};
 use seriatim_workload::five_five::{self, FiveFive};

@@ -16,11 +16,12 @@ use super::checkpoint::take_within;
 use super::persistence::{Behind, EPOCH_LIMIT};
 use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::protocol::repairing::{self, MEANWHILE, SCRIPT};
-use crate::testing::{Handle, on, seed};
+use crate::testing::{Handle, on};
 use crate::{
     Checkpoint, Durability, Engine, OpenError, Place, Settings, StorageError, TransactError, TxCore,
     available_protocols,
 };
+use seriatim_base::rng::seed;
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "note", key(id), hash, crate = "seriatim_catalog")]

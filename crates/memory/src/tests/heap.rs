@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 #[test]
 fn blocks_are_aligned_writable_and_never_overlap() {
-    let mut rng = seeded();
+    let mut rng = seeded("blocks_are_aligned_writable_and_never_overlap");
     let memory = memory(2);
     let (mut locals, mut outside) = ([register(&memory), register(&memory)], Outside::claim());
     let mut live: BTreeMap<usize, (NonNull<u8>, usize, u8)> = BTreeMap::new();

@@ -22,9 +22,7 @@ pub(crate) fn register(memory: &Memory) -> Local {
     memory.register().expect("a free slot")
 }
 
-/// A generator with a seed nobody chose; `SERIATIM_SEED` repeats a run.
-fn seeded() -> Rng {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    eprintln!("SERIATIM_SEED={seed}");
-    Rng::from_seed(seed)
+/// A generator by the seed of a test.
+fn seeded(test: &str) -> Rng {
+    Rng::from_seed(rng::seed(test))
 }

@@ -59,7 +59,7 @@ fn what_was_released_goes_back_beyond_the_reserve_and_serves_any_class_again() {
 
 #[test]
 fn what_is_in_use_stays() {
-    let mut rng = seeded();
+    let mut rng = seeded("what_is_in_use_stays");
     let memory = memory(2);
     let (mut locals, mut outside) = ([register(&memory), register(&memory)], Outside::claim());
     let mut live: Vec<Filled> = Vec::new();

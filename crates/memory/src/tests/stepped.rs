@@ -53,7 +53,7 @@ fn any_schedule(memory: &Memory, rng: &mut Rng, steps: usize) -> Result<(), Stri
 
 #[test]
 fn no_schedule_frees_what_an_online_worker_holds() {
-    let mut rng = seeded();
+    let mut rng = seeded("no_schedule_frees_what_an_online_worker_holds");
     for _ in 0..20 {
         // One slot more: a worker is registered anew before the old one is dropped.
         any_schedule(&memory(5), &mut rng, 4_000).expect("no use after free");
@@ -62,7 +62,7 @@ fn no_schedule_frees_what_an_online_worker_holds() {
 
 #[test]
 fn canary_a_domain_blind_to_online_workers_is_caught() {
-    let mut rng = seeded();
+    let mut rng = seeded("canary_a_domain_blind_to_online_workers_is_caught");
     let memory = Memory::blind(Options { workers_max: 5, ..Options::default() });
     any_schedule(&memory, &mut rng, 4_000).expect_err("a blind domain frees what is held");
 }
@@ -70,7 +70,7 @@ fn canary_a_domain_blind_to_online_workers_is_caught() {
 /// An idle worker stalls nothing.
 #[test]
 fn an_idle_worker_stalls_nothing() {
-    let mut rng = seeded();
+    let mut rng = seeded("an_idle_worker_stalls_nothing");
     let memory = memory(2);
     let (mut idle, mut busy) = (register(&memory), register(&memory));
     let (mut outside, link) = (Outside::claim(), Link::default());
@@ -87,7 +87,7 @@ fn an_idle_worker_stalls_nothing() {
 /// An online worker that stands still keeps what it may hold, and no longer than until it leaves.
 #[test]
 fn a_parked_online_worker_keeps_its_references_and_nothing_after_it_leaves() {
-    let mut rng = seeded();
+    let mut rng = seeded("a_parked_online_worker_keeps_its_references_and_nothing_after_it_leaves");
     let memory = memory(2);
     let (mut parked, mut busy) = (register(&memory), register(&memory));
     let (mut outside, link) = (Outside::claim(), Link::default());
@@ -112,7 +112,7 @@ fn a_parked_online_worker_keeps_its_references_and_nothing_after_it_leaves() {
 
 #[test]
 fn a_lone_worker_gets_its_memory_back_at_once() {
-    let mut rng = seeded();
+    let mut rng = seeded("a_lone_worker_gets_its_memory_back_at_once");
     let memory = memory(1);
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     let mut seen = HashSet::new();
@@ -181,7 +181,7 @@ fn what_was_ready_when_its_worker_went_is_done_by_another() {
 
 #[test]
 fn what_a_dropped_worker_leaves_is_freed_and_done_by_those_who_remain() {
-    let mut rng = seeded();
+    let mut rng = seeded("what_a_dropped_worker_leaves_is_freed_and_done_by_those_who_remain");
     let memory = memory(3);
     let (mut reader, mut heir) = (register(&memory), register(&memory));
     let (mut outside, link) = (Outside::claim(), Link::default());

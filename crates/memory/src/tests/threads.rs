@@ -67,7 +67,7 @@ fn clear(memory: &Memory, links: &[AtomicPtr<AtomicU64>]) {
 #[test]
 fn hammered_by_threads_nothing_is_freed_that_is_held_and_all_is_freed_in_the_end() {
     const ROUND: usize = if cfg!(miri) { 25 } else { 500 };
-    let mut rng = seeded();
+    let mut rng = seeded("hammered_by_threads_nothing_is_freed_that_is_held_and_all_is_freed_in_the_end");
     for threads in 2..=4 {
         // Twice the slots: a thread registers anew before it drops.
         let memory = memory(2 * threads);
@@ -83,7 +83,7 @@ fn hammered_by_threads_nothing_is_freed_that_is_held_and_all_is_freed_in_the_end
 #[test]
 #[cfg(not(miri))]
 fn canary_a_blind_domain_is_caught_by_the_hammer() {
-    let mut rng = seeded();
+    let mut rng = seeded("canary_a_blind_domain_is_caught_by_the_hammer");
     let memory = Memory::blind(Options { workers_max: 6, ..Options::default() });
     let caught = (0..100).any(|_| hammer_quietly(&memory, &mut rng));
     assert!(caught, "a blind domain went unnoticed");

@@ -439,16 +439,9 @@ fn run<K: Kind>(seed: u64, scheme: Scheme, kill_every: u64, calls: u32) -> Ran {
     run.check()
 }
 
-fn seed(test: &str) -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    eprintln!("{test}: SERIATIM_SEED={seed}");
-    seed
-}
-
 #[test]
 fn nothing_is_lost_or_half_there_under_any_scheme() {
-    let seed = seed("nothing_is_lost_or_half_there_under_any_scheme");
+    let seed = rng::seed("nothing_is_lost_or_half_there_under_any_scheme");
     for scheme in Scheme::ALL {
         for at in 0..3 {
             let ran = run::<Lists>(seed.wrapping_add(at), scheme, 0, 200);
@@ -459,7 +452,7 @@ fn nothing_is_lost_or_half_there_under_any_scheme() {
 
 #[test]
 fn owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_records() {
-    let seed = seed("owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_records");
+    let seed = rng::seed("owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_records");
     for scheme in Scheme::ALL {
         let (mut owners, mut coordinators) = (0, 0);
         for at in 0..4 {
@@ -498,7 +491,7 @@ fn wanted(scheme: Scheme) -> Vec<&'static str> {
 
 #[test]
 fn databases_that_lose_power_between_any_two_messages_go_on_from_their_disks() {
-    let seed = seed("databases_that_lose_power_between_any_two_messages_go_on_from_their_disks");
+    let seed = rng::seed("databases_that_lose_power_between_any_two_messages_go_on_from_their_disks");
     for scheme in Scheme::ALL {
         let (wanted, mut all) = (wanted(scheme), Ran::default());
         let is_covered = |all: &Ran| {

@@ -294,9 +294,7 @@ pub(crate) fn any_options() -> impl Strategy<Value = Options> {
 
 /// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest shrinks what fails.
 pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = given.unwrap_or_else(rng::entropy);
-    println!("SERIATIM_SEED={seed}");
+    let seed = rng::seed("a property");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases, failure_persistence: None, ..Config::default() };

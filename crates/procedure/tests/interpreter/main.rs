@@ -11,9 +11,9 @@ mod robust;
 
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
+use seriatim_base::rng;
 
 /// Values are drawn by `SERIATIM_SEED` where it is set.
 fn config() -> ProptestConfig {
-    let given: Option<u64> = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    ProptestConfig { rng_seed: given.map_or(RngSeed::Random, RngSeed::Fixed), ..ProptestConfig::default() }
+    ProptestConfig { rng_seed: rng::given_seed().map_or(RngSeed::Random, RngSeed::Fixed), ..ProptestConfig::default() }
 }

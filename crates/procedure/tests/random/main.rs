@@ -28,7 +28,7 @@ const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEF
 /// Runs a property on many seeds; a failing one is told.
 fn cases(count: u64, property: impl Fn(&mut Rng)) {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let first: u64 = read("SERIATIM_SEED").unwrap_or_else(|| rng::entropy() >> 1);
+    let first = rng::given_seed().unwrap_or_else(|| rng::entropy() >> 1);
     let count: u64 = read("SERIATIM_CASES").unwrap_or(count);
     eprintln!("SERIATIM_SEED={first}");
     for seed in first..first.saturating_add(count) {

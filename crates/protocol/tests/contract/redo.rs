@@ -92,8 +92,7 @@ fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<
 }
 
 pub(crate) fn chains<P: Protocol>(name: &str) {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    println!("{name}: SERIATIM_SEED={seed}");
+    let seed = rng::seed("chains");
     for mode in modes() {
         let bench = Bench::<P>::open(mode, &[-1, -2]);
         let mut reports = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::take_turns;
-use seriatim_base::{Rng, TableId, Tid};
+use seriatim_base::{Rng, TableId, Tid, rng};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_history::{Columns, History, Initial, Promises, Read, Saw, Transaction, Write, check, text};
 use seriatim_htm::HtmMode;
@@ -191,7 +191,7 @@ fn replay(
 /// Programs of reads, insertions, updates, deletions, scans and savepoints at few keys, by this many seeds; by fewer where none
 /// can be held.
 pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
-    let first = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let first = rng::given_seed().unwrap_or(0);
     let seeds = if P::INFO.capabilities.detach { seeds } else { seeds / HELD.len() as u64 };
     println!("{seeds} seeds from {first} on");
     let mut committed = 0;

@@ -246,9 +246,7 @@ fn payloads_from_anywhere_are_read_or_refused() {
     let good = payload(&accounts);
     let damage = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     let noise = proptest::collection::vec(any::<u8>(), 0..100);
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = given.unwrap_or_else(rng::entropy);
-    println!("SERIATIM_SEED={seed}");
+    let seed = rng::seed("payloads_from_anywhere_are_read_or_refused");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);

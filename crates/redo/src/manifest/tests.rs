@@ -96,13 +96,6 @@ fn text(manifest: &Manifest) -> String {
     String::from_utf8(checked(&bytes).expect("its own checksum").to_vec()).expect("text")
 }
 
-fn seed() -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    println!("SERIATIM_SEED={seed}");
-    seed
-}
-
 /// The text itself: it is on people's disks. If this changes, raise the format.
 #[test]
 fn the_format_is_this_text() {
@@ -427,7 +420,7 @@ fn where_there_is_none_it_is_said_why() {
 /// A power cut at every operation of replacing a manifest: the old one is there or the new one, and the next write works.
 #[test]
 fn a_power_cut_leaves_the_old_one_or_the_new_one() {
-    let (seed, directory) = (seed(), Path::new("db"));
+    let (seed, directory) = (rng::seed("a_power_cut_leaves_the_old_one_or_the_new_one"), Path::new("db"));
     let (old, mut new) = (small(), small());
     new.incarnations[1].durable_epoch = Some(Epoch(99));
     let (mut seen_old, mut seen_new) = (false, false);

@@ -60,8 +60,7 @@ fn two_loggers() -> (Database, Vec<(PathBuf, u64)>) {
 
 #[test]
 fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    eprintln!("SERIATIM_SEED={seed}");
+    let seed = rng::seed("a_random_history_comes_back_up_to_the_smallest_closed_epoch");
     for seed in (0..30).map(|more| seed.wrapping_add(more)) {
         let mut rng = Rng::from_seed(seed);
         let loggers = rng.range(1, 3) as u32;
@@ -497,8 +496,7 @@ fn a_panic_or_error_of_one_thread_ends_all() {
 
 #[test]
 fn bytes_from_anywhere_are_replayed_or_refused() {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    eprintln!("SERIATIM_SEED={seed}");
+    let seed = rng::seed("bytes_from_anywhere_are_replayed_or_refused");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::htm::{Emulation, HtmMode};
-use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp, rng};
+use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp};
 pub(crate) use seriatim_engine::protocol::copying::NAME as COPYING;
 
 /// A protocol on a back end, with queued decisions or without.
@@ -31,7 +31,8 @@ impl Setting {
     pub(crate) fn builder(&self) -> Builder {
         // On a busy machine, tests that wait for a conflict may take minutes: nothing they hold open is to be too old by then.
         let age = Duration::from_secs(3600);
-        let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4).transaction_age_max(age);
+        let builder =
+            Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4).transaction_age_max(age);
         let hot: &[(&str, u64)] = if self.hot { &HOT } else { &[] };
         let builder = hot.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value));
         match self.queued {
@@ -84,14 +85,6 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
             test(&setting);
         }
     }
-}
-
-/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
-pub(crate) fn seed(test: &str) -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    eprintln!("{test}: SERIATIM_SEED={seed}");
-    seed
 }
 
 /// A row with a composite key, fixed and long text, nullable and immutable columns, and an index of every kind.

@@ -64,7 +64,8 @@ fn many_sessions_share_few_workers() {
                     for (number, session) in (0..).zip(sessions) {
                         let mut insert = || session.transact(|tx| tx.insert(people, &person(part, number)));
                         // Whoever has the worker may have no processor.
-                        let free = iter::repeat_with(&mut insert).find(|it| !matches!(it, Err(TransactError::WorkersBusy)));
+                        let free =
+                            iter::repeat_with(&mut insert).find(|it| !matches!(it, Err(TransactError::WorkersBusy)));
                         free.expect("it goes on until it has one").expect("a worker");
                     }
                 });

@@ -45,7 +45,9 @@ fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counte
 #[test]
 fn a_conflict_found_inside_an_update_stops_the_transaction() {
     each(|setting| {
-        let db = setting.open();
+        // Of attempts that are in vain few are enough.
+        let few = RetryPolicy { attempts_max: 10, ..RetryPolicy::default() };
+        let db = setting.builder().retry(few).open().expect("a valid setting");
         let counters = db.create::<Counter>().expect("declared once");
         let (mut session, mut other) = (db.session(), db.session());
         for id in 7..9 {
@@ -54,9 +56,8 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
         let tx = session.begin().expect("a worker");
         tx.update(&counters, &7, |row| row.set_n(row.n() + 2)).expect("nobody is in the way yet");
         let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(row.n() + 1)).map(drop);
-        // One that waits for the transaction that has written the row does so in vain.
-        other.set_retry(RetryPolicy { attempts_max: 10, ..RetryPolicy::default() });
         if other.transact(add).is_err() {
+            // It waits for the transaction that has written the row.
             return;
         }
         let mut found = None;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seriatim::{Builder, Database, Durability, Table, available_protocols, rng};
+use seriatim::{Builder, Database, Durability, Table, available_protocols};
 use seriatim_base::disk::FaultyDisk;
 
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -40,14 +40,6 @@ pub(crate) fn small(protocol: &str, disk: &FaultyDisk) -> Builder {
         .segment_bytes(64 << 10)
         .log_buffer_bytes(256)
         .checkpoint_bytes(None)
-}
-
-/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
-pub(crate) fn seed(test: &str) -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    eprintln!("{test}: SERIATIM_SEED={seed}");
-    seed
 }
 
 /// All rows, in order of their ids.

@@ -7,7 +7,8 @@ use seriatim::{Abort, Database, Durability, Freshness, Handle, Scan, Session, Ta
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::{Rng, thread};
 
-use crate::accounts::{Account, account, rows, seed, small};
+use crate::accounts::{Account, account, rows, small};
+use seriatim::rng::seed;
 
 const MODES: [Durability; 3] = [Durability::Async, Durability::Group, Durability::Sync];
 

@@ -8,7 +8,8 @@ use seriatim::{
 
 type Money = Decimal<2>;
 
-use super::run::{Both, Run, seed};
+use super::run::{Both, Run};
+use seriatim::rng::seed;
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "item", key(id), hash)]

@@ -6,7 +6,8 @@ use seriatim::{
     Abort, Builder, Data, Database, Rng, Session, Table, Text, TransactError, Tx, procedure, procedures, pure,
 };
 
-use super::run::{Both, Run, seed};
+use super::run::{Both, Run};
+use seriatim::rng::seed;
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "node", key(id), ordered)]

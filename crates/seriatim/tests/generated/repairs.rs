@@ -547,8 +547,7 @@ fn compare(builder: Builder, rounds: u32, seed: u64) -> (u32, usize) {
 
 #[test]
 fn repairs_give_and_leave_what_full_executions_do() {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rng::entropy);
-    println!("seed {seed}");
+    let seed = rng::seed("repairs_give_and_leave_what_full_executions_do");
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
         for builder in [whatever_it_takes(), Database::builder().protocol(NAME).protocol_option("repair_all", 1)] {
             let (repairs, _) = compare(builder.htm(mode), 1000, seed);
@@ -562,8 +561,7 @@ fn repairs_give_and_leave_what_full_executions_do() {
 /// Repairs hold locks of hot records, which are all there are, or become hot and cold at any moment.
 #[test]
 fn repairs_under_locks_give_and_leave_what_full_executions_do() {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rng::entropy);
-    println!("seed {seed}");
+    let seed = rng::seed("repairs_under_locks_give_and_leave_what_full_executions_do");
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
         let (repairs, _) = compare(whatever_it_takes().protocol_option("hot", 2).htm(mode), 1000, seed);
         assert!(repairs > 5, "{repairs} repairs");

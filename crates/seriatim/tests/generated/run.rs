@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use seriatim::procedure::Declared;
-use seriatim::{Abort, Database, Session, TransactError, rng};
+use seriatim::{Abort, Database, Session, TransactError};
 
 /// Runs procedures.
 pub(crate) trait Run {
@@ -12,14 +12,6 @@ pub(crate) trait Run {
     where
         P::Arguments: Debug,
         P::Output: Debug + PartialEq;
-}
-
-/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
-pub(crate) fn seed(test: &str) -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    eprintln!("{test}: SERIATIM_SEED={seed}");
-    seed
 }
 
 /// Every row of every ordered table.

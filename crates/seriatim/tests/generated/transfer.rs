@@ -5,7 +5,8 @@ use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, TransactError, Tx, procedure, procedures, pure,
 };
 
-use super::run::{Both, Run, seed};
+use super::run::{Both, Run};
+use seriatim::rng::seed;
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "account", key(id), ordered)]

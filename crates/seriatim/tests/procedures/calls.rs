@@ -4,7 +4,8 @@ use seriatim::procedure::{Data, Datum, IntegerType, RegisterError};
 use seriatim::{Database, Rng, TransactError, procedures};
 
 use crate::bank::{self, Account, balance, transfer};
-use crate::common::{each, seed};
+use crate::common::each;
+use seriatim::rng::seed;
 
 fn unsigned(number: i128) -> Datum {
     Datum::Integer(number, Some(IntegerType::U64))

@@ -1,7 +1,7 @@
 //! The settings every test runs in.
 
 use seriatim::htm::{Emulation, HtmMode};
-use seriatim::{Builder, Database, ProtocolInfo, rng};
+use seriatim::{Builder, Database, ProtocolInfo};
 
 /// A protocol on a back end.
 pub(crate) struct Setting {
@@ -30,12 +30,4 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
             test(&setting);
         }
     }
-}
-
-/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
-pub(crate) fn seed(test: &str) -> u64 {
-    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rng::entropy);
-    eprintln!("{test}: SERIATIM_SEED={seed}");
-    seed
 }

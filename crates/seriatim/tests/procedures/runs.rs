@@ -2,7 +2,8 @@
 
 use seriatim::{Abort, Rng, Table, Text, TransactError, Tx, procedure, procedures};
 
-use crate::common::{each, seed};
+use crate::common::each;
+use seriatim::rng::seed;
 
 /// The same table and procedures, clustered or not.
 macro_rules! twin {

@@ -8,7 +8,8 @@ use seriatim::{
     procedures, pure,
 };
 
-use crate::common::{each, seed};
+use crate::common::each;
+use seriatim::rng::seed;
 
 type Money = Decimal<2>;
 

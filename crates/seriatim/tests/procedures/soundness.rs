@@ -8,7 +8,8 @@ use seriatim::procedure::{Access, Declared, Touch, support};
 use seriatim::{Abort, Database, Rng, SchemaError, Tx, procedures};
 
 use crate::bank::{self, Handles, balance, transfer};
-use crate::common::{each, seed};
+use crate::common::each;
+use seriatim::rng::seed;
 
 #[test]
 fn what_the_plans_declare_is_all_that_depends() {

@@ -127,12 +127,6 @@ impl Owned {
     }
 }
 
-fn seed() -> u64 {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
-    println!("SERIATIM_SEED={seed}");
-    seed
-}
-
 /// The back ends every machine has: absent, emulated, and emulated so that every body falls back.
 fn modes(seed: u64) -> [HtmMode; 3] {
     let emulated = |abort_one_in| HtmMode::Emulated(Emulation { seed, abort_one_in, yields: true });
@@ -205,7 +199,7 @@ fn agrees_with_a_map<K: Hashed>(mode: HtmMode, seed: u64, operations: u64) {
 
 #[test]
 fn agrees_with_a_map_of_the_standard_library() {
-    let seed = seed();
+    let seed = rng::seed("agrees_with_a_map_of_the_standard_library");
     for mode in modes_alone(seed) {
         let operations = if mode == HtmMode::Absent { 20_000 } else { 1_000 };
         agrees_with_a_map::<Word8>(mode, seed, operations);
@@ -216,7 +210,7 @@ fn agrees_with_a_map_of_the_standard_library() {
 
 #[test]
 fn every_change_of_membership_changes_the_node_version() {
-    for mode in modes_alone(seed()) {
+    for mode in modes_alone(rng::seed("every_change_of_membership_changes_the_node_version")) {
         let world = World::new(mode);
         let mut worker = world.worker();
         worker.local.enter();
@@ -241,7 +235,7 @@ fn every_change_of_membership_changes_the_node_version() {
 
 #[test]
 fn a_split_changes_the_node_version_of_every_key_that_moves() {
-    let seed = seed();
+    let seed = rng::seed("a_split_changes_the_node_version_of_every_key_that_moves");
     for mode in modes_alone(seed) {
         let world = World::new(mode);
         let mut worker = world.worker();
@@ -344,7 +338,7 @@ impl Observer for Doorman {
 
 #[test]
 fn a_refused_insert_changes_nothing() {
-    for mode in modes_alone(seed()) {
+    for mode in modes_alone(rng::seed("a_refused_insert_changes_nothing")) {
         let world = World::new(mode);
         let mut worker = world.worker();
         worker.local.enter();
@@ -450,7 +444,7 @@ fn lost_during_growth(
 
 #[test]
 fn no_key_is_lost_while_the_table_grows() {
-    for mode in modes(seed()) {
+    for mode in modes(rng::seed("no_key_is_lost_while_the_table_grows")) {
         let keys = if mode == HtmMode::Absent { 50_000 } else { 400 };
         let (lost, checked) = lost_during_growth(mode, keys, |worker, table, key| worker.get(table, key).is_ok());
         assert_eq!((lost, checked), (0, Ok(())));
@@ -459,7 +453,7 @@ fn no_key_is_lost_while_the_table_grows() {
 
 #[test]
 fn no_key_is_lost_while_chains_are_compacted() {
-    let seed = seed();
+    let seed = rng::seed("no_key_is_lost_while_chains_are_compacted");
     for mode in modes(seed) {
         let changes = if mode == HtmMode::Absent { 50_000 } else { 300 };
         let world = World::new(mode);
@@ -556,7 +550,7 @@ fn canary_a_reader_that_does_not_validate_its_misses_loses_keys() {
 
 #[test]
 fn a_valid_node_version_saw_every_finished_change() {
-    for mode in modes(seed()) {
+    for mode in modes(rng::seed("a_valid_node_version_saw_every_finished_change")) {
         let rounds = if mode == HtmMode::Absent { 500 } else { 60 };
         let world = World::new(mode);
         let mut worker = world.worker();
@@ -627,7 +621,7 @@ fn a_valid_node_version_saw_every_finished_change() {
 
 #[test]
 fn of_many_inserters_of_a_key_one_wins() {
-    for mode in modes(seed()) {
+    for mode in modes(rng::seed("of_many_inserters_of_a_key_one_wins")) {
         let keys = if mode == HtmMode::Absent { 10_000 } else { 150 };
         let world = World::new(mode);
         let mut worker = world.worker();
@@ -660,7 +654,7 @@ fn of_many_inserters_of_a_key_one_wins() {
 
 #[test]
 fn churn_needs_no_more_memory() {
-    let seed = seed();
+    let seed = rng::seed("churn_needs_no_more_memory");
     let mut rng = Rng::from_seed(seed);
     for capacity in [0, 3000] {
         let world = World::new(HtmMode::Absent);

@@ -4,9 +4,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Receipt, Rng, Tid, Tx, clock, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{audit, epochs, matrix, seed};
+use seriatim_suite::{audit, epochs, matrix};
 
 use crate::{assert_serializable, committed};
 

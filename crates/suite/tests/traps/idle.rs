@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, Reason, Session, Table, TransactError, Tx, clock, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, seed};
+use seriatim_suite::{Setting, matrix};
 
 use crate::unless_conflict;
 

@@ -4,9 +4,10 @@
 use std::cell::Cell as Counter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, ReadTx, Rng, Session, TransactError, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, patience, seed};
+use seriatim_suite::{Setting, matrix, patience};
 
 use crate::{committed, unless_conflict};
 

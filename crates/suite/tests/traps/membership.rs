@@ -1,9 +1,10 @@
 //! Keys that appear in, or leave, what a transaction scanned or missed, at every fill level of the nodes around them;
 //! and the transaction's own splits, which must neither abort it nor blind it.
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Handle, ReadTx, Table, Tx};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, seed};
+use seriatim_suite::{Setting, matrix};
 
 use seriatim_store::{RarePath, taken};
 

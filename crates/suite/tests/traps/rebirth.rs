@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use seriatim::history::{History, Saw};
+use seriatim::rng::seed;
 use seriatim::{Database, Rng, Table, Tid, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
-use seriatim_suite::{Setting, audit, matrix, patience, seed};
+use seriatim_suite::{Setting, audit, matrix, patience};
 
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 

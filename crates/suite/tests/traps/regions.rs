@@ -1,10 +1,11 @@
 //! Fallback locks, forced back ends, and what regions that abort all the time may change: nothing but the speed.
 
 use seriatim::htm::{Backend, Budget, Emulation, HtmMode, detect};
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, OpenError, Rng, Table, Tid, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::stress::{Load, stress_with};
-use seriatim_suite::{Setting, matrix, patience, seed};
+use seriatim_suite::{Setting, matrix, patience};
 
 const TINY: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use seriatim::history::{Promises, check};
 use seriatim::htm::{Budget, Emulation, HtmMode};
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, Freshness, Handle, ProtocolInfo, ReadTx, Receipt, Rng, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, patience, seed};
+use seriatim_suite::{Setting, matrix, patience};
 
 use crate::{assert_serializable, committed, stepped, unless_conflict};
 

@@ -1,8 +1,9 @@
 //! Read and write sets know tables, not keys alone. The same key is in several tables.
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Handle, Tx};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
-use seriatim_suite::{matrix, seed};
+use seriatim_suite::matrix;
 
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 

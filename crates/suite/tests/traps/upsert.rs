@@ -1,8 +1,9 @@
 //! A write changes the version even where it does not change the value.
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Handle, Tid, Tx};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
-use seriatim_suite::{Setting, matrix, seed};
+use seriatim_suite::{Setting, matrix};
 
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 

@@ -6,8 +6,9 @@ use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, Table, TableKey};
 use seriatim_store::{RarePath, taken};
 
 use super::*;
-use crate::testing::{Handle, seed};
+use crate::testing::Handle;
 use crate::{Abort, Engine, Settings, TxCore, available_protocols};
+use seriatim_base::rng::seed;
 
 const THREADS: usize = 4;
 /// Keys of each table, far more than it is made for. The first ones, one for each thread, change in every transaction.

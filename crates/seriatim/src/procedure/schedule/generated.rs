@@ -9,11 +9,12 @@ use std::rc::Rc;
 use seriatim_procedure::analysis::Steps as Places;
 use seriatim_procedure::plan::{Chopped, Piece, Plan, Role};
 
-use self::run::{Run, agree, contents, seed};
+use self::run::{Run, agree, contents};
 use super::*;
 use crate::procedure::Declared;
 use crate::procedure::registry::Entry;
 use crate::{Builder, Database, Session};
+use seriatim_base::rng::seed;
 use seriatim_engine::procedure::repair::Repairs;
 use seriatim_engine::protocol::repairing::{MEANWHILE, NAME, SCRIPT, closed};
 

@@ -14,9 +14,7 @@ use std::ops::Bound;
 
 /// Prints the seed of a test first, so that a failure can be repeated.
 pub(super) fn seeded(test: &str) -> (u64, Rng) {
-    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(seriatim_base::rng::entropy);
-    println!("{test}: SERIATIM_SEED={seed}");
+    let seed = seriatim_base::rng::seed(test);
     (seed, Rng::from_seed(seed))
 }
 

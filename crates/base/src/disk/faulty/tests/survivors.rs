@@ -52,8 +52,10 @@ impl Since {
 
 /// Steps are drawn by `SERIATIM_SEED` where it is set.
 fn config() -> ProptestConfig {
-    let given: Option<u64> = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    ProptestConfig { rng_seed: given.map_or(RngSeed::Random, RngSeed::Fixed), ..ProptestConfig::default() }
+    ProptestConfig {
+        rng_seed: crate::rng::given_seed().map_or(RngSeed::Random, RngSeed::Fixed),
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {
