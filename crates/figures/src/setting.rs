@@ -153,10 +153,11 @@ pub(crate) fn thresholds(restarts: u32) -> String {
 }
 
 /// The options by which a protocol runs in comparisons. `silo-rows`, `dbx-rows` and `htcc-rows` are the papers' protocols, which validate whole
-/// rows, where ours go on from newer versions of rows of which the columns they used are the same.
+/// rows, where ours go on from newer versions of rows of which the columns they used are the same. The paper's HTCC keeps what a repair
+/// needs in every call and repairs whatever it takes, where ours weighs both.
 fn protocol_arguments(protocol: &str) -> String {
     match protocol.strip_suffix("-rows") {
-        Some("htcc") => format!("{SOON} --option rebases_max=0"),
+        Some("htcc") => format!("{SOON} --option rebases_max=0 --option repair_from=0 --option repair_share_max=100"),
         Some(protocol) => format!("--protocol {protocol} --option rebases_max=0"),
         None if protocol == "htcc" => SOON.to_owned(),
         // The paper's rule of what is in the way, which has more false conflicts than ours.

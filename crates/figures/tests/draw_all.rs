@@ -341,7 +341,7 @@ fn what_was_measured_by_another_program_is_drawn_again_as_it_is() {
 /// Figures get curves that files of earlier programs do not have.
 #[test]
 fn a_curve_that_was_not_measured_is_not_shown_when_the_rest_is_drawn_again() {
-    const CURVE: &str = "htcc, any share";
+    const CURVE: &str = "htcc -S";
     let home = Home::new("lacks");
     let says = "with static analysis it commits over 10 % more";
     drawn(&home, &["htcc/18"], "p", &large(), |arguments| report(rate(arguments, |_| 1.0)));
@@ -365,5 +365,5 @@ fn a_curve_that_was_not_measured_is_not_shown_when_the_rest_is_drawn_again() {
     let page = home.text("htcc.md");
     let row = page.lines().find(|line| line.contains(says)).expect("a row");
     assert!(row.contains(&format!("not shown here: {CURVE}: it was not measured")), "{row}");
-    assert!(home.text("htcc-18.svg").contains("htcc -S"));
+    assert!(home.text("htcc-18.svg").contains("htcc -SC"));
 }
