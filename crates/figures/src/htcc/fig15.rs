@@ -35,13 +35,15 @@ pub(crate) const FIGURE: Figure = Figure {
             Quantity::LeastRatio("htcc-rows", "silo-rows"),
         )
         .at_least(1.2)
-        .from_threads(40),
+        .from_threads(40)
+        .because(super::NOTHING_TO_REPAIR),
         Claim::new(
             "and ahead of all others throughout",
             Quantity::LeastLead("htcc-rows", &["occ", "silo-rows", "dbx-rows", "wait-die", "hto"]),
         )
         .at_least(1.0)
-        .from_threads(40),
+        .from_threads(40)
+        .because(super::NOTHING_TO_REPAIR),
         Claim::new("with 4 warehouses HOCC is far behind SOCC", Quantity::RatioAt("dbx-rows", "silo-rows", 4.0))
             .at_most(0.5)
             .from_threads(40)

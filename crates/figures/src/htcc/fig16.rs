@@ -57,7 +57,8 @@ pub(crate) const FIGURE: Figure = Figure {
             Quantity::RatioAt("occ", "silo-rows", NINE_TENTHS),
         )
         .at_most(1.0)
-        .from_threads(40),
+        .from_threads(40)
+        .because(super::READS_ARE_SHARED),
         Claim::new(
             "half of HOCC's take 4 times as long as half of HTCC's",
             Quantity::RatioAt("dbx-rows", "htcc-rows", HALF),
