@@ -81,14 +81,23 @@ impl Oracle for Snapshots {
         }
         match configure(Database::builder().protocol(protocol).path(directory)).open() {
             Ok(db) => {
-                let recovered = db.recovery().and_then(|recovery| recovery.durable_snapshot);
-                let number = recovered.ok_or("the recovery does not say its snapshot")?;
-                let (mut session, seen) = (db.session(), self.seen.get(&number));
-                let found = fingerprint(&db, &session.begin_snapshot().map_err(said)?)?;
-                if seen.is_some_and(|&seen| found != Some(seen)) {
-                    return Err(format!("snapshot {number} was recovered, with other rows than its reader saw"));
+                let told = !self.seen.is_empty() || self.before > 0;
+                match db.recovery() {
+                    // A child that is killed before it has made its database leaves none: this one is new.
+                    None if told => return Err("the database is gone".to_owned()),
+                    None => {}
+                    Some(recovery) => {
+                        let number = recovery.durable_snapshot.ok_or("the recovery does not say its snapshot")?;
+                        let (mut session, seen) = (db.session(), self.seen.get(&number));
+                        let found = fingerprint(&db, &session.begin_snapshot().map_err(said)?)?;
+                        if seen.is_some_and(|&seen| found != Some(seen)) {
+                            return Err(format!(
+                                "snapshot {number} was recovered, with other rows than its reader saw"
+                            ));
+                        }
+                        self.matched += u64::from(seen.is_some());
+                    }
                 }
-                self.matched += u64::from(seen.is_some());
             }
             Err(OpenError::NoDatabase { .. }) => {}
             Err(error) => return Err(format!("it does not open: {error}")),
