@@ -13,6 +13,10 @@ const SETS: [(&str, &str, &str); 4] = [
     ("all", "htcc-rows", "--option hot=2"),
 ];
 
+/// Why it matters little here which records are hot.
+const REPAIRS_MEND: &str = "What is refuted at a cold warehouse or district is repaired: with no record hot there are 0.7 repairs for each commit on 40 cores. \
+                            Where they are hot others wait for them instead.";
+
 pub(crate) const FIGURE: Figure = Figure {
     paper: Paper::Htcc,
     number: "17",
@@ -30,22 +34,26 @@ pub(crate) const FIGURE: Figure = Figure {
             Quantity::Lead("W+D", &["none", "W", "all"]),
         )
         .at_least(1.0)
-        .from_threads(32),
+        .from_threads(32)
+        .because(REPAIRS_MEND),
         Claim::new("hot warehouses are ahead of none", Quantity::Ratio("W", "none"))
             .at_least(1.05)
             .from_threads(32)
-            .about_regions(),
+            .about_regions()
+            .because(REPAIRS_MEND),
         Claim::new(
             "with no record hot it falls again as threads are added, by a fifth or more",
             Quantity::Fall("none"),
         )
         .at_most(0.8)
         .from_threads(32)
-        .about_regions(),
+        .about_regions()
+        .because(REPAIRS_MEND),
         Claim::new("hot warehouses fall less than none", Quantity::Widening("W", "none"))
             .at_least(1.05)
             .from_threads(32)
-            .about_regions(),
+            .about_regions()
+            .because(REPAIRS_MEND),
         Claim::new("all records hot is far below warehouses and districts", Quantity::Ratio("all", "W+D"))
             .at_most(0.7)
             .from_threads(32),
