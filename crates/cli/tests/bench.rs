@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use seriatim_workload::{Entry, WORKLOADS};
 
+use crate::partitions::enough;
+
 /// Knobs that make a workload small, and set what the defaults leave out.
 fn small(entry: &Entry) -> &'static [&'static str] {
     match entry.name {
@@ -29,21 +31,10 @@ fn bench(entry: &Entry, more: &[&str]) -> Output {
     command.output().expect("the binary starts")
 }
 
-/// The report of a short run, or of one that is longer until it is enough: on a busy machine little is done in so short a time.
+/// The report of a short run, or of one that is longer until it is enough.
 #[track_caller]
 fn reported(entry: &Entry, more: &[&str], is_enough: impl Fn(&Value) -> bool) -> Value {
-    let mut seconds = 0.2;
-    loop {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
-        command.args(["bench", entry.name, "--warmup", "0", "--prefault", "0", "--seed", "7", "--threads", "2"]);
-        command.args(["--format", "json", "--seconds", &format!("{seconds}")]).args(more);
-        let ran = command.output().expect("the binary starts");
-        let report = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
-        if is_enough(&report) || seconds > 60.0 {
-            return report;
-        }
-        seconds *= 4.0;
-    }
+    enough(&["bench", entry.name], &[&["--prefault", "0", "--threads", "2"], more].concat(), is_enough).0
 }
 
 /// What a small run prints with `more` arguments.

@@ -23,7 +23,7 @@ fn report(arguments: &[&str]) -> Value {
 
 /// What a run of this command printed that was enough: each is longer than the one before, since on a busy machine little is done in a short time.
 #[track_caller]
-fn enough(command: &[&str], arguments: &[&str], is_enough: impl Fn(&Value) -> bool) -> (Value, Output) {
+pub(crate) fn enough(command: &[&str], arguments: &[&str], is_enough: impl Fn(&Value) -> bool) -> (Value, Output) {
     let mut seconds = 0.1;
     loop {
         let length = ["--seconds", &format!("{seconds}"), "--warmup", "0", "--seed", "3", "--format", "json"];

@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use seriatim_base::disk::FaultyDisk;
+use seriatim_base::rng::seed;
 use seriatim_base::{Epoch, Rng};
 use seriatim_catalog::Table as _;
 use seriatim_txn::Mode;
@@ -21,7 +22,6 @@ use crate::{
     Checkpoint, Durability, Engine, OpenError, Place, Settings, StorageError, TransactError, TxCore,
     available_protocols,
 };
-use seriatim_base::rng::seed;
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "note", key(id), hash, crate = "seriatim_catalog")]

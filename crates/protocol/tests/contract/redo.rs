@@ -92,7 +92,7 @@ fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<
 }
 
 pub(crate) fn chains<P: Protocol>(name: &str) {
-    let seed = rng::seed("chains");
+    let seed = rng::seed(name);
     for mode in modes() {
         let bench = Bench::<P>::open(mode, &[-1, -2]);
         let mut reports = Vec::new();

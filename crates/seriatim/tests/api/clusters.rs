@@ -5,10 +5,10 @@
 use std::ops::{Bound, ControlFlow};
 
 use seriatim::catalog::{ColumnDef, ColumnType, Reverse, TableDef, Value};
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, ReadTx, Rng, Savepoint, SchemaError, Session, Table, Text, Transaction};
 
 use crate::common::{Setting, each, text};
-use seriatim::rng::seed;
 
 /// Prefixes, and numbers of each: few, so that programs meet themselves, and more than a run has room for.
 const PREFIXES: u64 = 3;

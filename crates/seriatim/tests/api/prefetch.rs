@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use seriatim::catalog::{Table, TableKey};
+use seriatim::rng::seed;
 use seriatim::{Database, Handle, Rng, Session, Table as Derive, Tx};
 
 use crate::common::each;
-use seriatim::rng::seed;
 
 const KEYS: u64 = 40;
 

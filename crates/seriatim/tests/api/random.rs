@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use seriatim::catalog::Reverse;
+use seriatim::rng::seed;
 use seriatim::{Abort, Handle, ReadTx, Rng, Savepoint, TransactError, Transaction};
 
 use crate::common::{Person, Setting, each, person, text};
-use seriatim::rng::seed;
 
 /// Keys and values are few, so that programs meet themselves.
 const NUMBERS: u64 = 12;

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim::rng::seed;
 use seriatim::{Builder, Database, Durability};
 use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening};
 use seriatim_redo::backup;
 use seriatim_redo::batch::{Header, PAGE, Salt};
 
 use crate::accounts::{Account, account, rows, small};
-use seriatim::rng::seed;
 
 /// A directory that the last version of format 1 wrote, as lines: of each file its name and length; of the manifest its text; of others
 /// every 32 bytes that are not all zeros, in hexadecimal digits, behind their offset. Two loggers, three openings: the first was closed, the

@@ -3,12 +3,12 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, Durability, Freshness, Handle, Scan, Session, Table, TransactError, Tx, protocols};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::{Rng, thread};
 
 use crate::accounts::{Account, account, rows, small};
-use seriatim::rng::seed;
 
 const MODES: [Durability; 3] = [Durability::Async, Durability::Group, Durability::Sync];
 

@@ -5,11 +5,11 @@ use std::fmt::Debug;
 
 use seriatim::procedure::Declared;
 use seriatim::procedure::divided::{Call, Divided, Fragment, Lock, NOTHING, Ran, Reply, Undo, output};
+use seriatim::rng::seed;
 use seriatim::{Abort, Data, Database, Rng, Session, Table, Text, TransactError, Tx, procedure, procedures, pure};
 
 use super::run::agree;
 use super::transfer;
-use seriatim::rng::seed;
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "shop", key(id), ordered)]

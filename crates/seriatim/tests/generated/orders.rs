@@ -1,6 +1,7 @@
 //! Order entry: loops over arguments, scans, branches, matches, optional and text columns, lists and records built on the way.
 
 use seriatim::procedure::{Access, Datum, Declared, EvaluationError, ir};
+use seriatim::rng::seed;
 use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure,
     procedures, pure,
@@ -9,7 +10,6 @@ use seriatim::{
 type Money = Decimal<2>;
 
 use super::run::{Both, Run};
-use seriatim::rng::seed;
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "item", key(id), hash)]

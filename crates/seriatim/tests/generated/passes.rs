@@ -2,12 +2,12 @@
 //! names bound again, exits of every kind, references between variables.
 
 use seriatim::procedure::ExecutionMode;
+use seriatim::rng::seed;
 use seriatim::{
     Abort, Builder, Data, Database, Rng, Session, Table, Text, TransactError, Tx, procedure, procedures, pure,
 };
 
 use super::run::{Both, Run};
-use seriatim::rng::seed;
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "node", key(id), ordered)]

@@ -1,12 +1,12 @@
 //! A transfer between accounts.
 
 use seriatim::procedure::{Declared, Procedures};
+use seriatim::rng::seed;
 use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, TransactError, Tx, procedure, procedures, pure,
 };
 
 use super::run::{Both, Run};
-use seriatim::rng::seed;
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "account", key(id), ordered)]

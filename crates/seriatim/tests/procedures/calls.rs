@@ -1,11 +1,11 @@
 //! Registering and calling.
 
 use seriatim::procedure::{Data, Datum, IntegerType, RegisterError};
+use seriatim::rng::seed;
 use seriatim::{Database, Rng, TransactError, procedures};
 
 use crate::bank::{self, Account, balance, transfer};
 use crate::common::each;
-use seriatim::rng::seed;
 
 fn unsigned(number: i128) -> Datum {
     Datum::Integer(number, Some(IntegerType::U64))

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use seriatim::procedure::ir::Procedure;
 use seriatim::procedure::plan::{Chopped, Piece, Plan, Role};
 use seriatim::procedure::{Declared, ExecutionMode};
+use seriatim::rng::seed;
 use seriatim::{Abort, Rng, Table, Tx, procedure, thread};
 use seriatim_procedure::analysis::{Follow, Schema, Steps, plan};
 
 use crate::bank::{self, Account, Turnover, balance, transfer};
 use crate::common::each;
-use seriatim::rng::seed;
 
 #[test]
 fn in_pieces_a_set_stays_serializable_and_loses_nothing() {

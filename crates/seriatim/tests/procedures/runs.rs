@@ -1,9 +1,9 @@
 //! Rows of runs in procedures, which may change the transaction's own run without asking anybody, against rows that are records.
 
+use seriatim::rng::seed;
 use seriatim::{Abort, Rng, Table, Text, TransactError, Tx, procedure, procedures};
 
 use crate::common::each;
-use seriatim::rng::seed;
 
 /// The same table and procedures, clustered or not.
 macro_rules! twin {

@@ -3,13 +3,13 @@
 //! of the set. Results and all rows must agree after each.
 
 use seriatim::procedure::{Declared, ExecutionMode};
+use seriatim::rng::seed;
 use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure,
     procedures, pure,
 };
 
 use crate::common::each;
-use seriatim::rng::seed;
 
 type Money = Decimal<2>;
 

@@ -5,11 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use seriatim::procedure::ir::{OperationId, Procedure};
 use seriatim::procedure::support::Operations;
 use seriatim::procedure::{Access, Declared, Touch, support};
+use seriatim::rng::seed;
 use seriatim::{Abort, Database, Rng, SchemaError, Tx, procedures};
 
 use crate::bank::{self, Handles, balance, transfer};
 use crate::common::each;
-use seriatim::rng::seed;
 
 #[test]
 fn what_the_plans_declare_is_all_that_depends() {

@@ -1,5 +1,6 @@
 //! Several threads restore at once, through guesses fetched ahead, while the tables they restore into grow.
 
+use seriatim_base::rng::seed;
 use seriatim_base::{Rng, TableId, Tid};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, Table, TableKey};
@@ -8,7 +9,6 @@ use seriatim_store::{RarePath, taken};
 use super::*;
 use crate::testing::Handle;
 use crate::{Abort, Engine, Settings, TxCore, available_protocols};
-use seriatim_base::rng::seed;
 
 const THREADS: usize = 4;
 /// Keys of each table, far more than it is made for. The first ones, one for each thread, change in every transaction.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::rc::Rc;
 
+use seriatim_base::rng::seed;
 use seriatim_procedure::analysis::Steps as Places;
 use seriatim_procedure::plan::{Chopped, Piece, Plan, Role};
 
@@ -14,7 +15,6 @@ use super::*;
 use crate::procedure::Declared;
 use crate::procedure::registry::Entry;
 use crate::{Builder, Database, Session};
-use seriatim_base::rng::seed;
 use seriatim_engine::procedure::repair::Repairs;
 use seriatim_engine::protocol::repairing::{MEANWHILE, NAME, SCRIPT, closed};
 
