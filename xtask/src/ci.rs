@@ -5,7 +5,7 @@ use std::process::Command;
 
 use seriatim_base::clock::Instant;
 
-use crate::{contributing, tidy};
+use crate::{contributing, nightly, tidy, timings};
 
 /// Crates with loom models: tests of the library whose path contains `loom`.
 const MODELLED: &[&str] = &["seriatim-memory", "seriatim-store", "seriatim-txn", "seriatim-redo"];
@@ -14,18 +14,32 @@ struct Step {
     name: &'static str,
     what: &'static str,
     run: fn(&Path) -> Result<(), String>,
+    /// Whether it runs if no steps are named. The others are parts of `cargo xtask nightly`.
+    always: bool,
+}
+
+impl Step {
+    const fn always(name: &'static str, what: &'static str, run: fn(&Path) -> Result<(), String>) -> Step {
+        Step { name, what, run, always: true }
+    }
+
+    const fn nightly(name: &'static str, what: &'static str, run: fn(&Path) -> Result<(), String>) -> Step {
+        Step { name, what, run, always: false }
+    }
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "format", what: "cargo fmt --all --check", run: format },
-    Step { name: "tidy", what: "the repository's own rules", run: tidy::run },
-    Step { name: "clippy", what: "cargo clippy, every target, warnings denied", run: clippy },
-    Step { name: "docs", what: "cargo doc, warnings denied", run: docs },
-    Step { name: "examples", what: "those of CONTRIBUTING.md compile", run: contributing::compile },
-    Step { name: "loom", what: "model-checked state words", run: loom },
-    Step { name: "mutants", what: "tests notice missing mechanisms: those that take a moment", run: mutants },
-    Step { name: "test", what: "cargo test --workspace --no-fail-fast", run: test },
-    Step { name: "simulate", what: "the command line on simulated cores, which is another build", run: simulate },
+    Step::always("format", "cargo fmt --all --check", format),
+    Step::always("tidy", "the repository's own rules", tidy::run),
+    Step::always("build", "cargo test --no-run, and what clippy finds, warnings denied", build),
+    Step::always("part", "one part of the nightly run, by the hash of the revision", nightly::part),
+    Step::always("test", "cargo test --workspace --no-fail-fast", test),
+    Step::nightly("clippy", "cargo clippy, every target, warnings denied", clippy),
+    Step::nightly("docs", "cargo doc, warnings denied", docs),
+    Step::nightly("examples", "the examples of CONTRIBUTING.md compile", contributing::compile),
+    Step::nightly("loom", "model-checked state words", loom),
+    Step::nightly("mutants", "tests notice missing mechanisms: those that take a moment", mutants),
+    Step::nightly("simulate", "the command line on simulated cores, which is another build", simulate),
 ];
 
 /// The steps' names, in order.
@@ -33,12 +47,16 @@ pub(crate) fn names() -> Vec<&'static str> {
     STEPS.iter().map(|step| step.name).collect()
 }
 
-/// Runs the named steps, or all.
+/// Runs the named steps, or those that each change needs. With `--timings` the time of each crate's compilation and of each test
+/// program is printed last.
 ///
 /// # Errors
 /// When a name is unknown, or at the first step that fails.
-pub(crate) fn run(root: &Path, wanted: &[String]) -> Result<(), String> {
-    let chosen = choose(wanted)?;
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    if let Some((_, steps)) = arguments.split_first().filter(|(first, _)| *first == "--timings") {
+        return timings::run(root, steps);
+    }
+    let chosen = choose(arguments)?;
     let mut summary = Vec::new();
     let began = Instant::now();
     for step in &chosen {
@@ -61,7 +79,11 @@ fn choose(wanted: &[String]) -> Result<Vec<&'static Step>, String> {
     if let Some(unknown) = wanted.iter().find(|name| !names().contains(&name.as_str())) {
         return Err(format!("no step `{unknown}`; steps are {}", names().join(", ")));
     }
-    Ok(STEPS.iter().filter(|step| wanted.is_empty() || wanted.iter().any(|name| name == step.name)).collect())
+    let is_chosen = |step: &&Step| match wanted {
+        [] => step.always,
+        _ => wanted.iter().any(|name| name == step.name),
+    };
+    Ok(STEPS.iter().filter(is_chosen).collect())
 }
 
 fn report(summary: &[String], began: Instant) {
@@ -96,17 +118,36 @@ fn docs(root: &Path) -> Result<(), String> {
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     // What crates are documented against, the step `clippy` has checked, if its driver and features are the same. Else it is checked again.
     command.args(["--features", "seriatim/simulate,seriatim-transport/canary"]);
-    if let Ok(driver) = Path::new(command.get_program()).with_file_name("clippy-driver").canonicalize() {
-        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
-        command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-    }
+    with_lints(&mut command);
     finish(command)
 }
 
-fn test(root: &Path) -> Result<(), String> {
+/// Has cargo compile the workspace with clippy's driver, whose findings are errors: what is compiled for tests need not be checked
+/// once more. Without clippy nothing is linted.
+fn with_lints(command: &mut Command) {
+    match Path::new(command.get_program()).with_file_name("clippy-driver").canonicalize() {
+        Ok(driver) => {
+            command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+            command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+        }
+        Err(_) => eprintln!("no clippy beside cargo: nothing is linted"),
+    }
+}
+
+/// The tests as the README has them, compiled with lints.
+pub(crate) fn tests(root: &Path, more: &[&str]) -> Command {
     let mut command = cargo(root);
-    command.args(["test", "--workspace", "--no-fail-fast"]);
-    finish(command)
+    command.args(["test", "--workspace"]).args(more);
+    with_lints(&mut command);
+    command
+}
+
+fn build(root: &Path) -> Result<(), String> {
+    finish(tests(root, &["--no-run"]))
+}
+
+fn test(root: &Path) -> Result<(), String> {
+    finish(tests(root, &["--no-fail-fast"]))
 }
 
 fn simulate(root: &Path) -> Result<(), String> {
@@ -168,7 +209,9 @@ mod tests {
         let chosen = choose(&["docs".to_owned(), "format".to_owned()]).map_err(|error| panic!("{error}"));
         let names: Vec<_> = chosen.into_iter().flatten().map(|step| step.name).collect();
         assert_eq!(names, ["format", "docs"]);
-        assert_eq!(choose(&[]).map(|steps| steps.len()).ok(), Some(STEPS.len()));
+        let always = choose(&[]).map_err(|error| panic!("{error}"));
+        let names: Vec<_> = always.into_iter().flatten().map(|step| step.name).collect();
+        assert_eq!(names, ["format", "tidy", "build", "part", "test"]);
     }
 
     #[test]

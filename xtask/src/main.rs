@@ -11,19 +11,25 @@ mod fuzz;
 mod instructions;
 mod layers;
 mod mutants;
+mod nightly;
 mod pgo;
 mod protocols;
 mod rtm;
+mod runs;
 mod rust;
 mod sanitize;
 mod soak;
 mod sources;
 mod tidy;
 mod tiers;
+mod timings;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named steps
+const USAGE: &str = "usage: cargo xtask ci [--timings] [STEP...]
+                                  the checks of every change, or the named steps
+       cargo xtask nightly [--seed N] [--only STEP]... [--fresh] | --part | --age | --list
+                                  every test in every setting, and long checks; writes docs/nightly.md
        cargo xtask tidy           the repository's own rules
        cargo xtask tests          brings the table of tests and their tiers up to date
        cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh] | --sample [OPTION...]
@@ -42,6 +48,9 @@ const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named
                                   the decoders and the command line's arguments by cargo-fuzz, 60 s each";
 
 fn main() -> ExitCode {
+    if let Some(code) = timings::stand_in() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = files::root();
     let done = match arguments.first().map(String::as_str) {
@@ -54,6 +63,7 @@ fn main() -> ExitCode {
         Some("rtm") => rtm::run(&root, &arguments[1..]),
         Some("soak") => soak::run(&root, &arguments[1..]),
         Some("contributing") if arguments.len() == 1 => contributing::run(&root),
+        Some("nightly") => nightly::run(&root, &arguments[1..]),
         Some("tests") if arguments.len() == 1 => tiers::update(&root),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {

@@ -77,7 +77,7 @@ fn profdata(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// The triple of this machine.
-fn host(root: &Path) -> Result<String, String> {
+pub(crate) fn host(root: &Path) -> Result<String, String> {
     let version = rustc(root, &["-vV"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).ok_or_else(|| "rustc does not say its host".to_owned())

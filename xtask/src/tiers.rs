@@ -25,22 +25,33 @@ const TABLE: &str = "xtask/tests.txt";
 /// Where a test is, and its name. Tests of one name in one file are numbered: `name`, `name#2`.
 type Test = (String, String);
 
-/// Test programs and libraries that `cargo test` leaves out, as prefixes of paths.
+/// Test programs and libraries that `cargo test` leaves out, as prefixes of paths. A manifest may leave out what another one has by its
+/// path.
 fn left_out(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
+    let mut by_path = Vec::new();
     for (path, manifest) in tree.ending("/Cargo.toml") {
         let folder = path.trim_end_matches("Cargo.toml");
+        let paths = manifest.lines().filter_map(|line| line.strip_prefix("path = \"../")?.strip_suffix('"'));
+        let above = folder.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
+        by_path.extend(paths.map(|path| format!("{above}/{path}")));
         for section in manifest.split("\n[").filter(|section| section.lines().any(|line| line.trim() == "test = false"))
         {
+            let section = section.trim_start_matches('[');
             if section.starts_with("lib]") {
                 found.push(format!("{folder}src/"));
-            } else if section.starts_with("[test]]") {
+            } else if section.starts_with("test]]") {
                 let name = section.lines().find_map(|line| line.trim().strip_prefix("name = ")).unwrap_or_default();
                 let name = name.trim_matches('"');
                 found.extend([format!("{folder}tests/{name}.rs"), format!("{folder}tests/{name}/")]);
             }
         }
     }
+    let is_elsewhere = |prefix: &String| {
+        let stem = prefix.trim_end_matches('/').trim_end_matches(".rs");
+        by_path.iter().any(|path| path.strip_suffix(".rs") == Some(stem) || *path == format!("{prefix}lib.rs"))
+    };
+    found.retain(|prefix| !is_elsewhere(prefix));
     found
 }
 
@@ -79,6 +90,24 @@ fn found(tree: &Tree) -> BTreeMap<Test, (String, usize)> {
         }
     }
     tests
+}
+
+/// The names of the test programs that `cargo test` leaves out.
+pub(crate) fn programs_left_out(tree: &Tree) -> Vec<String> {
+    let left_out = left_out(tree);
+    let programs = left_out.iter().filter_map(|path| path.rsplit('/').next()?.strip_suffix(".rs"));
+    programs.map(str::to_owned).collect()
+}
+
+/// The names of all tests of a tier.
+pub(crate) fn of_tier(tree: &Tree, tier: &str) -> Vec<String> {
+    let left_out = left_out(tree);
+    let found = found(tree);
+    let chosen = found
+        .iter()
+        .filter(|((path, _), (is, _))| is == tier && !left_out.iter().any(|prefix| path.starts_with(prefix.as_str())));
+    let names: BTreeSet<&str> = chosen.filter_map(|((_, name), _)| name.split('#').next()).collect();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// The table as it is written: how many rows it had at its longest, and its rows.
@@ -251,6 +280,9 @@ mod tests {
             ("crates/a/tests/long/b.rs", SOURCE),
             ("crates/a/tests/short.rs", SOURCE),
         ];
+        let elsewhere = ("crates/b/Cargo.toml", "[[test]]\nname = \"a_long\"\npath = \"../a/tests/long.rs\"\n");
+        let unit = ("crates/a/unit/Cargo.toml", "[lib]\npath = \"../src/lib.rs\"\n");
+        assert_eq!(left_out(&Tree::of(&[files[0], elsewhere, unit])), [""; 0]);
         let tiers = |file: &str| {
             let found = found(&Tree::of(&files));
             let of = found.into_iter().filter(|((path, _), _)| path == file);

@@ -96,6 +96,12 @@ pub fn seed(test: &str) -> u64 {
     seed
 }
 
+/// Whether tests run in all their settings, as often as a night allows: `SERIATIM_TIER=nightly`, as `cargo xtask nightly` sets. Else they
+/// run in fewer settings, so that all of them take minutes.
+pub fn is_nightly() -> bool {
+    std::env::var("SERIATIM_TIER").is_ok_and(|tier| tier == "nightly")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

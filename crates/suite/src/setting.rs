@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim::htm::{Detection, Emulation, HtmMode, detect};
-use seriatim::{Builder, Database, Freshness, ProtocolInfo, RetryPolicy, Rng, protocols};
+use seriatim::{Builder, Database, Freshness, ProtocolInfo, RetryPolicy, Rng, protocols, rng};
 
 use crate::explore::Cell;
 
@@ -207,8 +207,26 @@ impl Setting {
 }
 
 impl Setting {
+    /// Whether tests of each change run in it, or only those of a night.
+    fn is_of_each_change(&self) -> bool {
+        let is_plain = !(self.queued || self.hot || self.adapts || self.durable_snapshots || self.defers);
+        let has_default_snapshots = self.snapshots != 0 || !self.makes_snapshots();
+        let runs = match self.htm {
+            HtmMode::Absent => true,
+            HtmMode::Emulated(_) => self.is_of(|protocol| protocol.requirements.regions) || self.commits_in_regions(),
+            _ => false,
+        };
+        is_plain && has_default_snapshots && runs
+    }
+
     /// Whether a commit enters a region.
     fn commits_in_regions(&self) -> bool {
+        static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        *found.entry(self.protocol).or_insert_with(|| self.finds_regions_at_commit())
+    }
+
+    fn finds_regions_at_commit(&self) -> bool {
         let db = self.builder().step_helpers(true).open().expect("a database");
         let cells = db.create::<Cell>().expect("a table");
         let mut session = db.session();
@@ -268,11 +286,27 @@ impl std::fmt::Display for Setting {
     }
 }
 
-/// Every protocol of the registry on every back end on which it opens: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names; of the protocols those that `SERIATIM_PROTOCOLS` names; protocols that have hot records also with all of them hot, and those that do something for others
-/// also as these want it, and those that can publish additions later also so. On the first back end also with queued decisions, where the protocol holds transactions, and with snapshots of the present and durable
-/// ones, where it makes them every so often. On the others snapshots are durable where additions are published later: both together, in the place of one more setting of each.
+/// The settings of a test. On each back end of [`backends`] each protocol that opens there, of those that `SERIATIM_PROTOCOLS` names.
+///
+/// Every night, and where a back end is chosen ([`given`]), these are:
+///
+/// - each protocol as it is by default;
+/// - protocols with hot records also with all records hot;
+/// - protocols that adapt to what others want also adapting;
+/// - protocols that publish additions later also so: on the first back end without and on the others with durable snapshots;
+/// - on the first back end: protocols that hold transactions with queued decisions, and those with eventual snapshots with snapshots of
+///   the present and with durable ones.
+///
+/// Otherwise each protocol runs as it is by default on one back end, and those whose commits enter regions on emulated ones, too.
 pub fn matrix(seed: u64) -> Vec<Setting> {
+    let settings = matrix_of_nights(seed);
+    match rng::is_nightly() || given().is_some() {
+        true => settings,
+        false => settings.into_iter().filter(Setting::is_of_each_change).collect(),
+    }
+}
+
+fn matrix_of_nights(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let chosen = chosen();
     let of = |htm: HtmMode| Setting::each_of(chosen.iter().copied(), htm);
@@ -376,18 +410,36 @@ mod tests {
             };
             let more: usize = chosen().iter().map(more).sum();
             let why = "htcc with all records hot, too, and dbx-tc as others want it, and with additions that are published later";
-            assert_eq!(emulated(matrix(7)).len(), chosen().len() + more, "{why}");
+            assert_eq!(emulated(matrix_of_nights(7)).len(), chosen().len() + more, "{why}");
             let drawn: BTreeSet<&str> = (0..20).flat_map(|seed| emulated(matrix_of_steps(seed))).collect();
             assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto"]));
             assert_eq!(emulated(matrix_of_steps(7)).len(), 2);
         }
     }
 
+    /// `settings.txt` is the list: each setting with the tier that it runs in. A change of it is a change of that file.
+    #[test]
+    fn the_settings_of_each_change_and_of_a_night_are_those_of_the_list() {
+        if given().is_some() || std::env::var_os("SERIATIM_PROTOCOLS").is_some() {
+            return;
+        }
+        let nights = matrix_of_nights(7);
+        let shuffled: Vec<Setting> = nights.iter().filter_map(Setting::shuffled).collect();
+        let here = nights.iter().chain(&shuffled).filter(|setting| setting.htm != HtmMode::Rtm);
+        let tier = |setting: &Setting| if setting.is_of_each_change() { "fast" } else { "nightly" };
+        let mut found: Vec<String> = here.map(|setting| format!("{:<7} {setting}", tier(setting))).collect();
+        found.sort();
+        let listed: Vec<&str> = include_str!("../settings.txt").lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(found, listed, "crates/suite/settings.txt is another list:\n{}", found.join("\n"));
+        let fast = |htm: &str| listed.iter().filter(|line| line.starts_with("fast") && line.ends_with(htm)).count();
+        assert!(fast("absent") > 10 && fast("emulated") > 3, "each protocol runs with each change");
+    }
+
     #[test]
     fn additions_are_deferred_with_durable_snapshots_and_each_is_by_itself_too() {
         if given().is_none() && chosen().iter().any(|protocol| protocol.name == "dbx-tc") {
             let found: BTreeSet<(bool, bool)> =
-                matrix(7).iter().map(|setting| (setting.defers, setting.durable_snapshots)).collect();
+                matrix_of_nights(7).iter().map(|setting| (setting.defers, setting.durable_snapshots)).collect();
             assert_eq!(found.len(), 4, "{found:?}");
         }
     }

@@ -39,6 +39,7 @@ fn what_a_power_cut_amid_a_procedure_leaves_is_all_of_it_or_nothing() {
 }
 
 #[test]
+#[ignore = "nightly: in settings that defer"]
 fn what_is_pending_when_the_power_goes_is_lost_with_who_deferred_it() {
     let seed = seed("power cuts before publication");
     for setting in matrix(seed).into_iter().filter(|setting| setting.defers) {
@@ -52,6 +53,7 @@ fn what_is_pending_when_the_power_goes_is_lost_with_who_deferred_it() {
 }
 
 #[test]
+#[ignore = "nightly: in settings that defer"]
 fn canary_what_is_published_late_or_never_is_recovered_by_halves() {
     let seed = seed("publications that fail");
     for setting in matrix(seed).into_iter().filter(|setting| setting.defers) {

@@ -16,6 +16,7 @@ fn every_setting(test: &str, data_model: DataModel, load: &Load) {
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn registers_are_serializable_to_their_clients() {
     every_setting("registers", DataModel::Registers, &Load { clients: 3, transactions: 600, keys: 5, steps: 5 });
 }
@@ -26,16 +27,19 @@ fn lists_are_serializable_to_their_clients() {
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn lists_in_rows_are_serializable_to_their_clients() {
     every_setting("lists in rows", DataModel::ListsInRows, &Load { clients: 3, transactions: 1000, keys: 5, steps: 5 });
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn lists_in_runs_are_serializable_to_their_clients() {
     every_setting("lists in runs", DataModel::ListsInRuns, &Load { clients: 3, transactions: 1000, keys: 5, steps: 5 });
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn lists_in_columns_are_serializable_to_their_clients() {
     every_setting(
         "lists in columns",
@@ -80,6 +84,7 @@ fn declared_in_every_setting(test: &str, data_model: DataModel) {
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn procedures_on_registers_are_serializable_to_their_clients() {
     declared_in_every_setting("procedures on registers", DataModel::Registers);
 }
@@ -90,16 +95,19 @@ fn procedures_on_lists_are_serializable_to_their_clients() {
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn procedures_on_lists_in_rows_are_serializable_to_their_clients() {
     declared_in_every_setting("procedures on lists in rows", DataModel::ListsInRows);
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn procedures_on_lists_in_runs_are_serializable_to_their_clients() {
     declared_in_every_setting("procedures on lists in runs", DataModel::ListsInRuns);
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn procedures_on_lists_in_columns_are_serializable_to_their_clients() {
     declared_in_every_setting("procedures on lists in columns", DataModel::ListsInColumns);
 }

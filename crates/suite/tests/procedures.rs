@@ -50,12 +50,14 @@ fn every_way(name: &str, transactions: usize, in_parts: &[&str], make: impl Fn(u
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn tpcc_gives_the_same_in_every_way() {
     let scale = Scale { items: 100, customers: 12, undelivered: 4, ..Scale::small(2) };
     every_way("tpcc", 200, &[], |seed| Box::new(Tpcc::new(tpcc::Options::new(scale, seed))));
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn ycsb_gives_the_same_in_every_way() {
     let shares = Shares { read: 30, read_modify_write: 25, insert: 15, scan: 0 };
     for is_ordered in [false, true] {
@@ -92,6 +94,7 @@ fn articles_give_the_same_in_every_way() {
 }
 
 #[test]
+#[ignore = "nightly: minutes"]
 fn twelve_key_gives_the_same_in_every_way() {
     let never_called = [Rounds::One, Rounds::Two].map(|rounds| {
         let options = twelve_key::Options { partitions: 2, clients: 3, multi: 50, conflict: 20, abort: 10, rounds };

@@ -55,6 +55,7 @@ fn tpcc_of_two_warehouses_stays_consistent() {
 
 /// What Delivery adds to customers is published later, Payments before it miss it, and both have a serial order.
 #[test]
+#[ignore = "nightly: in settings that defer"]
 fn tpcc_has_a_serial_order_where_deliveries_are_deferred() {
     let seed = seed("tpcc deferred");
     let scale = Scale { items: 50, customers: 6, undelivered: 3, ..Scale::small(1) };

@@ -553,6 +553,7 @@ fn canary_mistakes_of_owners_are_noticed() {
 
 /// Mistakes that show only if somebody dies.
 #[test]
+#[ignore = "nightly: a minute"]
 fn canary_mistakes_before_deaths_are_noticed() {
     for scheme in Scheme::ALL {
         for mistake in [Fault::PrepareForgotten, Fault::DecisionHalfPersisted, Fault::VotedUndone] {
@@ -563,6 +564,7 @@ fn canary_mistakes_before_deaths_are_noticed() {
 
 /// Mistakes of those who keep what they must on disk, and of owners that lose their power.
 #[test]
+#[ignore = "nightly: a minute"]
 fn canary_mistakes_with_disks_are_noticed() {
     for (scheme, mistake) in [
         (Scheme::Blocking, Fault::LeftEarly),

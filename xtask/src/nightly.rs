@@ -1,0 +1,357 @@
+//! `cargo xtask nightly`: every test in every setting, and the checks that take too long for each change, with a dated report in
+//! `docs/nightly.md`.
+//!
+//! Steps run one after another. A step that passed is noted below `target/nightly` with the revision, so that a run that was
+//! interrupted goes on with the next step. A step that fails is reported and fails the whole, after all steps have had their turn.
+//! `--part` runs one short part of it, which the revision's hash chooses: `.ci/run` does so with each change.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use seriatim_base::clock::{self, Instant};
+use seriatim_base::rng;
+
+use crate::ci::cargo;
+use crate::files::Tree;
+use crate::runs::{date, ended, machine, ran_tests};
+use crate::tiers;
+
+/// All steps together should take no longer.
+const MINUTES: u64 = 90;
+
+/// The environment variable that has random tests run in all settings and as often as a night allows.
+const TIER: (&str, &str) = ("SERIATIM_TIER", "nightly");
+
+/// Where the report goes.
+const REPORT: &str = "docs/nightly.md";
+
+const USAGE: &str = "usage: cargo xtask nightly [--seed N] [--only STEP]... [--fresh] | --part | --age | --list";
+
+/// A command, and what it checks.
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    arguments: Vec<String>,
+    /// Whether it has to run a test to pass.
+    is_test: bool,
+}
+
+/// Parts of the night that take less than a minute after the tests were built: programs of the suite, in all settings.
+const PARTS: &[&str] =
+    &["isolation", "histories", "procedures", "clients", "traps", "books", "stale", "workloads", "churn"];
+
+fn steps(tree: &Tree) -> Vec<Step> {
+    let step = |name, what, line: &str, more: &[String]| Step {
+        name,
+        what,
+        arguments: line.split(' ').map(str::to_owned).chain(more.iter().cloned()).collect(),
+        is_test: line.starts_with("test "),
+    };
+    let ci = |name, what| step(name, what, &format!("xtask ci {name}"), &[]);
+    let programs: Vec<String> =
+        tiers::programs_left_out(tree).into_iter().flat_map(|name| ["--test".to_owned(), name]).collect();
+    let mut steps = vec![
+        step("settings", "every test of the fast tier, in all settings", "test --workspace --no-fail-fast", &[]),
+        step(
+            "ignored",
+            "tests that the fast tier ignores",
+            "test --workspace --lib --bins --tests --no-fail-fast -- --ignored",
+            &tiers::of_tier(tree, "nightly"),
+        ),
+        step("doctests", "examples in the documentation of crates", "test --workspace --doc", &[]),
+        ci("docs", "the documentation builds without warnings"),
+        ci("examples", "the examples of CONTRIBUTING.md compile"),
+        step("contributing", "the examples of CONTRIBUTING.md run", "xtask contributing", &[]),
+        ci("loom", "models of what threads share"),
+        ci("mutants", "tests notice missing mechanisms: those that take a moment"),
+        ci("simulate", "the command line on simulated cores"),
+        step("soak", "power cuts and kills in optimized code", "xtask soak --cuts 20000 --kills 60 --minutes 12", &[]),
+    ];
+    if !programs.is_empty() {
+        let line = "test --workspace --no-fail-fast";
+        steps.insert(2, step("programs", "test programs that the fast tier leaves out", line, &programs));
+    }
+    steps
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    seed: Option<u64>,
+    only: Vec<String>,
+    fresh: bool,
+}
+
+fn parse(arguments: &[String], names: &[&str]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--fresh" => options.fresh = true,
+            "--seed" => {
+                let seed = rest.next().and_then(|text| text.parse().ok());
+                options.seed = Some(seed.ok_or("--seed wants a number")?);
+            }
+            "--only" => {
+                let name = rest.next().filter(|name| names.contains(&name.as_str()));
+                options.only.push(name.ok_or(format!("--only wants one of: {}", names.join(", ")))?.clone());
+            }
+            other => return Err(format!("`{other}` is no option\n{USAGE}")),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs what the arguments ask for.
+///
+/// # Errors
+/// When an argument is none, or a step failed; then the report says which.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let tree = Tree::read(root)?;
+    let steps = steps(&tree);
+    let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+    match arguments {
+        [only] if only == "--age" => {
+            println!("{}", age(root, tree.text(REPORT)));
+            return Ok(());
+        }
+        [only] if only == "--part" => return part(root),
+        [only] if only == "--list" => {
+            steps.iter().for_each(|step| println!("{:<14} {}", step.name, step.what));
+            return Ok(());
+        }
+        _ => {}
+    }
+    let options = parse(arguments, &names)?;
+    let mut packages = Command::new("bash");
+    packages.current_dir(root).arg(".ci/packages");
+    crate::ci::finish(packages)?;
+    let notes = Notes::open(root, options.fresh)?;
+    let seed = notes.seed(options.seed)?;
+    eprintln!("nightly of {}, SERIATIM_SEED={seed}; steps: {}", notes.revision, names.join(", "));
+    let mut results = Vec::new();
+    for step in steps {
+        let done = match notes.passed(step.name) {
+            Some(seconds) => Done { failure: None, seconds, output: String::new() },
+            None if !options.only.is_empty() && !options.only.iter().any(|name| name == step.name) => {
+                Done { failure: Some("not run".to_owned()), seconds: 0.0, output: String::new() }
+            }
+            None => {
+                eprintln!("== {}: cargo {}", step.name, step.arguments.join(" "));
+                let done = execute(root, &step, seed);
+                eprintln!("   {} in {:.0} s", done.failure.as_deref().unwrap_or("passed"), done.seconds);
+                if done.failure.is_none() {
+                    notes.note(step.name, done.seconds)?;
+                }
+                done
+            }
+        };
+        results.push((step, done));
+    }
+    let text = report(seed, &machine(root), clock::unix_microseconds(), &results);
+    std::fs::write(root.join(REPORT), text).map_err(|error| format!("{REPORT}: {error}"))?;
+    println!("{REPORT}");
+    let failed: Vec<&str> =
+        results.iter().filter(|(_, done)| done.failure.is_some()).map(|(step, _)| step.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed, as {REPORT} says: {}", failed.join(", "))) }
+}
+
+/// What became of a step.
+struct Done {
+    failure: Option<String>,
+    seconds: f64,
+    output: String,
+}
+
+fn execute(root: &Path, step: &Step, seed: u64) -> Done {
+    let began = Instant::now();
+    let mut command = cargo(root);
+    command.args(&step.arguments).env(TIER.0, TIER.1).env("SERIATIM_SEED", seed.to_string());
+    command.env("CARGO_TERM_COLOR", "never");
+    let (failure, output) = match ended(command, false, Duration::from_secs(60 * MINUTES)) {
+        Ok((None, output)) if step.is_test && !ran_tests(&output) => (Some("ran no test".to_owned()), output),
+        Ok(done) => done,
+        Err(error) => (Some(error), String::new()),
+    };
+    Done { failure, seconds: began.elapsed().as_secs_f64(), output }
+}
+
+/// What passed at this revision, in a folder of files: a step's name, and in it the seconds that it took.
+struct Notes {
+    folder: PathBuf,
+    revision: String,
+}
+
+impl Notes {
+    fn open(root: &Path, fresh: bool) -> Result<Notes, String> {
+        let revision = revision(root);
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let folder = target.join("nightly").join(&revision);
+        // What was changed since the revision may change again: nothing is kept.
+        if fresh || revision.ends_with("-dirty") {
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Notes { folder, revision })
+    }
+
+    fn passed(&self, step: &str) -> Option<f64> {
+        std::fs::read_to_string(self.folder.join(step)).ok()?.trim().parse().ok()
+    }
+
+    fn note(&self, name: &str, value: impl ToString) -> Result<(), String> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, value.to_string()).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// The seed of all steps of this revision: the one given, else the one of the run that is continued, else a new one.
+    fn seed(&self, given: Option<u64>) -> Result<u64, String> {
+        let kept = || std::fs::read_to_string(self.folder.join("seed")).ok()?.trim().parse().ok();
+        let seed = given.or_else(kept).unwrap_or_else(rng::entropy);
+        self.note("seed", seed)?;
+        Ok(seed)
+    }
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn revision(root: &Path) -> String {
+    git(root, &["describe", "--always", "--dirty", "--abbrev=12"]).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// How many commits old the report is.
+fn age(root: &Path, report: Option<&str>) -> String {
+    let named = report.and_then(|text| text.lines().find_map(|line| line.strip_prefix("revision: ")));
+    let Some(named) = named else { return format!("no nightly run has been reported in {REPORT}") };
+    match git(root, &["rev-list", "--count", &format!("{}..HEAD", named.trim_end_matches("-dirty"))]) {
+        Some(commits) => format!("the newest nightly report is of {named}, {commits} commits ago"),
+        None => format!("the newest nightly report is of {named}, which this repository does not have"),
+    }
+}
+
+/// One of the parts, by the hash of the revision.
+///
+/// # Errors
+/// When a test fails.
+pub(crate) fn part(root: &Path) -> Result<(), String> {
+    let hash = git(root, &["rev-parse", "HEAD"]).unwrap_or_default();
+    let chosen = choice(&hash);
+    let mut command = crate::ci::tests(root, &["--test", chosen, "--no-fail-fast"]);
+    command.env(TIER.0, TIER.1);
+    eprintln!("part of the night, chosen by {hash}: {command:?}");
+    crate::ci::finish(command)
+}
+
+fn choice(hash: &str) -> &'static str {
+    let number = hash.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0);
+    PARTS[(number % PARTS.len() as u64) as usize]
+}
+
+/// The report, in Markdown.
+fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[(Step, Done)]) -> String {
+    let failed = results.iter().filter(|(_, done)| done.failure.is_some()).count();
+    let seconds: f64 = results.iter().map(|(_, done)| done.seconds).sum();
+    let verdict = if failed == 0 { "every step passed".to_owned() } else { format!("**{failed} steps FAILED**") };
+    let mut text = format!("# The nightly run of {}\n\n", date(unix_microseconds));
+    let _ = writeln!(
+        text,
+        "Written by `cargo xtask nightly`: {verdict}, in {:.0} of {MINUTES} minutes.\n\n```text\n{machine}\nseed: {seed}\n```\n",
+        seconds / 60.0
+    );
+    let _ = writeln!(text, "| step | what it checks | verdict | seconds |\n| --- | --- | --- | --- |");
+    for (step, Done { failure, seconds, .. }) in results {
+        let verdict = failure.as_ref().map_or("passed".to_owned(), |failure| format!("**FAILED**: {failure}"));
+        let _ = writeln!(text, "| {} | {} | {verdict} | {seconds:.0} |", step.name, step.what);
+    }
+    for (step, done) in results.iter().filter(|(_, done)| done.failure.is_some() && !done.output.is_empty()) {
+        let lines: Vec<&str> = done.output.lines().collect();
+        let end = lines[lines.len().saturating_sub(60)..].join("\n");
+        let _ = writeln!(text, "\n## Failed: {}\n\nThe end of its output:\n\n```text\n{end}\n```", step.name);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn results(failure: Option<&str>) -> Vec<(Step, Done)> {
+        let tree = Tree::of(&[("crates/a/Cargo.toml", "[[test]]\nname = \"long\"\ntest = false\n")]);
+        let done = |at: usize| Done {
+            failure: failure.filter(|_| at == 2).map(str::to_owned),
+            seconds: 60.0,
+            output: "said\n".to_owned(),
+        };
+        steps(&tree).into_iter().enumerate().map(|(at, step)| (step, done(at))).collect()
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        let names = ["soak", "loom"];
+        let parsed = parse(&words("--seed 7 --only loom --fresh"), &names);
+        assert_eq!(parsed, Ok(Options { seed: Some(7), only: vec!["loom".to_owned()], fresh: true }));
+        assert!(parse(&words("--only lom"), &names).is_err_and(|message| message.contains("soak, loom")));
+        for wrong in ["--seed x", "--seed", "--soon"] {
+            assert!(parse(&words(wrong), &names).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn programs_that_the_fast_tier_leaves_out_are_a_step() {
+        let all = results(None);
+        let programs = all.iter().find(|(step, _)| step.name == "programs").expect("a step");
+        assert!(programs.0.arguments.join(" ").ends_with("--test long"), "{:?}", programs.0.arguments);
+        assert!(steps(&Tree::default()).iter().all(|step| step.name != "programs"));
+    }
+
+    #[test]
+    fn the_report_has_revision_seed_steps_and_verdicts() {
+        let text = report(7, "revision: abc", 1_795_305_600_000_000, &results(None));
+        for wanted in ["2026-11-22", "\nrevision: abc\n", "seed: 7", "| soak |", "every step passed"] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert!(!text.contains("FAILED"));
+    }
+
+    #[test]
+    fn canary_a_failed_step_is_reported_with_the_end_of_its_output() {
+        let text = report(7, "", 0, &results(Some("ended with 1")));
+        assert!(text.contains("1 steps FAILED") && text.contains("**FAILED**: ended with 1"), "{text}");
+        assert!(text.contains("## Failed: programs") && text.contains("\nsaid\n"), "{text}");
+    }
+
+    #[test]
+    fn the_hash_chooses_each_part() {
+        let chosen: std::collections::BTreeSet<&str> = (0..100).map(|n| choice(&format!("{n:08x}abcd"))).collect();
+        assert_eq!(chosen.len(), PARTS.len());
+        assert_eq!(choice(""), PARTS[0]);
+    }
+
+    #[test]
+    fn what_passed_is_kept_for_its_revision() {
+        let folder = std::env::temp_dir().join(format!("seriatim-nightly-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let notes = Notes { folder: folder.clone(), revision: "abc".to_owned() };
+        assert_eq!(notes.passed("loom"), None);
+        notes.note("loom", 12.5).expect("a disk");
+        assert_eq!(notes.passed("loom"), Some(12.5));
+        let first = notes.seed(None).expect("a disk");
+        assert_eq!((notes.seed(None), notes.seed(Some(7)), notes.seed(None)), (Ok(first), Ok(7), Ok(7)));
+        std::fs::remove_dir_all(folder).expect("a folder");
+    }
+
+    #[test]
+    fn a_report_without_a_revision_has_no_age() {
+        let root = crate::files::root();
+        assert!(age(&root, None).starts_with("no nightly run"));
+        assert!(age(&root, Some("a\nrevision: none-such\n")).contains("does not have"));
+    }
+}
