@@ -16,6 +16,7 @@ mod ids;
 pub mod machine;
 pub mod output;
 pub mod prefetch;
+pub mod process;
 pub mod rng;
 #[cfg(feature = "simulate")]
 pub mod simulated;
@@ -31,6 +32,7 @@ pub use backoff::Backoff;
 pub use durable_point::{DurablePoint, Hold};
 pub use fair_lock::FairLock;
 pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
+pub use process::Process;
 pub use rng::Rng;
 pub use tid::{Epoch, Tid};
 pub use unwind::{abort_on_unwind, panic_text};

@@ -1,6 +1,7 @@
 //! The platform interface to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep
 //! between steps and never spin.
 
+use crate::Process;
 use crate::turns;
 use std::cell::Cell;
 use std::io;
@@ -186,11 +187,14 @@ pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// A helper thread that runs a step, sleeps an interval or until woken, and again, until dropped. Dropping wakes it and joins it.
+/// A helper thread that runs a step, sleeps an interval or until woken, and again, until dropped. Dropping wakes it and
+/// joins it; in a fork, which has not got it, nothing happens.
 #[derive(Debug)]
 pub struct Periodic {
     waker: Waker,
     thread: Option<JoinHandle<()>>,
+    /// Where the thread is.
+    process: Process,
 }
 
 /// Wakes a [`Periodic`].
@@ -263,7 +267,7 @@ impl Periodic {
                 interval = step();
             }
         })?;
-        Ok(Periodic { waker, thread: Some(thread) })
+        Ok(Periodic { waker, thread: Some(thread), process: Process::current() })
     }
 
     /// Whether the caller runs on its thread, and so cannot join it.
@@ -279,6 +283,11 @@ impl Periodic {
 
 impl Drop for Periodic {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            // A fork has not got the thread, which may have been holding the lock.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.waker.signal(Wake::Stop);
         if self.is_current() {
             return;

@@ -28,8 +28,9 @@
 
 use std::io::{Error, ErrorKind};
 use std::path::Path;
+use std::sync::PoisonError;
 
-use seriatim_base::disk::{self, Disk};
+use seriatim_base::disk::{self, Disk, DiskHold};
 use seriatim_redo::backup as copies;
 
 use crate::durability::lock_to_read;
@@ -44,7 +45,7 @@ pub type Progress<'a> = dyn Fn(u64, u64) + 'a;
 pub struct Copied {
     /// Bytes of checkpoint and log.
     pub bytes: u64,
-    /// How often it was begun: anew when the database took a checkpoint meanwhile.
+    /// How often it was begun: anew when another process took a checkpoint of the database meanwhile.
     pub attempts: usize,
     /// The newest epoch that it holds.
     pub durable_epoch: u64,
@@ -86,7 +87,7 @@ impl From<copies::Verified> for Verified {
             entries: verified.entries,
             log_bytes: verified.log_bytes,
             durable_epoch: verified.durable.0,
-            notices: verified.torn.iter().map(ToString::to_string).collect(),
+            notices: verified.notices,
         }
     }
 }
@@ -94,10 +95,21 @@ impl From<copies::Verified> for Verified {
 /// Copies the database in `from`, which another process may have open, into the directory `to`, which is new or empty. The copy is
 /// verified. `Database::backup` does the same from within.
 ///
-/// # Errors
-/// Where there is no database, or `to` is neither new nor empty; damage; what the file system says.
+/// # Errors Where there is no database, or `to` is no new or empty directory outside of it; damage; what the file
+/// system says, also that the database was busy: it changed each time that the copy was begun.
 pub fn take(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Copied, StorageError> {
-    copies::backup(disk::real().as_ref(), from.as_ref(), to.as_ref(), progress).map(Copied::from)
+    let (disk, from) = (disk::real(), from.as_ref());
+    let _held = hold(disk.as_ref(), from)?;
+    copies::backup(disk.as_ref(), from, to.as_ref(), progress).map(Copied::from)
+}
+
+/// Has a directory be the same for as long as it is read; `None` where there is none, which is said later.
+fn hold(disk: &dyn Disk, from: &Path) -> Result<Option<Box<dyn DiskHold>>, StorageError> {
+    match disk.hold(from) {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(StorageError::io("reading a database")(error)),
+    }
 }
 
 /// Verifies the copy in `from`, then copies it into the directory `to`, which is new or empty.
@@ -105,7 +117,9 @@ pub fn take(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_
 /// # Errors
 /// As [`take`]; nothing is copied from a directory that is damaged.
 pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Copied, StorageError> {
-    copies::restore(disk::real().as_ref(), from.as_ref(), to.as_ref(), progress).map(Copied::from)
+    let (disk, from) = (disk::real(), from.as_ref());
+    let _held = hold(disk.as_ref(), from)?;
+    copies::restore(disk.as_ref(), from, to.as_ref(), progress).map(Copied::from)
 }
 
 /// Reads a whole database directory that nobody has open, and verifies every checksum.
@@ -132,18 +146,23 @@ pub fn verify_on(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> 
 }
 
 impl Engine {
-    /// Copies the database into the directory `to`, which is new or empty, while transactions go on. `None` in memory, and where the
-    /// directory was only looked at.
+    /// Copies the database into the directory `to`, which is new or empty, while transactions go on. Checkpoints wait
+    /// until it is done, and so does closing the database. `None` in memory, and where the directory was only looked
+    /// at.
     ///
     /// # Errors
     /// As [`take`]; that the log has stopped, or that what is committed was not durable in time.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<Option<Copied>, StorageError> {
         let Some(persistence) = &self.inner().persistence else { return Ok(None) };
+        self.inner().check_process()?;
         if !persistence.flush(self.inner().options.wait_max)? {
             let problem = "the disk did not take within the bound of waits what the copy should hold: try again";
             return Err(StorageError::io("backing up")(Error::new(ErrorKind::TimedOut, problem)));
         }
-        let home = persistence.home();
-        copies::backup(home.disk.as_ref(), &home.directory, to.as_ref(), &|_, _| {}).map(|copied| Some(copied.into()))
+        // Until it is done nothing that it copies is deleted.
+        let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (home, manifest) = (persistence.home(), persistence.manifest_now());
+        let copied = copies::backup_open(home.disk.as_ref(), &home.directory, &manifest, to.as_ref(), &|_, _| {});
+        copied.map(|copied| Some(copied.into()))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
-use seriatim_base::{Epoch, TableId};
+use seriatim_base::{Epoch, Process, TableId};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
@@ -93,6 +93,8 @@ pub(crate) struct Foundation {
     pub(crate) environment: Environment,
     /// Unlike that of any other open database.
     pub(crate) number: u64,
+    /// The one that has its threads.
+    pub(crate) process: Process,
 }
 
 impl Deref for Inner {
@@ -142,7 +144,8 @@ impl Engine {
         if options.queue.is_some() && !protocol.info().capabilities.detach {
             return Err(OpenError::NotHeld { protocol: protocol.info().name });
         }
-        let foundation = Foundation { protocol, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let foundation = Foundation { protocol, environment, number, process: Process::current() };
         let environment = &foundation.environment;
         let began = Instant::now();
         let validator = foundation.protocol.validator();
@@ -382,6 +385,7 @@ impl Engine {
     pub fn create(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
         definition.validate().map_err(SchemaError::Invalid)?;
         let inner = &self.inner;
+        inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         if tables.sets.iter().any(|set| set.definition.name == definition.name) {
             return Err(SchemaError::Exists(definition.name.to_string()));
@@ -419,6 +423,7 @@ impl Engine {
     fn convert(&self, persistence: &Persistence, definition: TableDef) -> Result<(), SchemaError> {
         definition.validate().map_err(SchemaError::Invalid)?;
         let inner = &self.inner;
+        inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody gets a handle meanwhile; who has none, and no transaction, cannot reach the table.
         let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
@@ -525,6 +530,7 @@ impl Engine {
     /// # Errors
     /// What the file system says, or that the log has stopped. The checkpoint before still counts.
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, StorageError> {
+        self.inner.check_process()?;
         let persistence = self.inner.persistence.as_ref();
         persistence.map(|persistence| durability::take_checkpoint(&self.inner, persistence)).transpose()
     }
@@ -537,11 +543,14 @@ impl Engine {
         self.inner.flush(self.inner.options.wait_max)
     }
 
-    /// Closes the database, and says whether all that was committed is durable.
+    /// Closes the database, and says whether all that was committed is durable. In a fork nothing is closed.
     ///
     /// # Errors
     /// What was not durable and is lost.
     pub fn close(self) -> Result<(), CloseError> {
+        if self.inner.check_process().is_err() {
+            return Ok(());
+        }
         self.open.end_checkpoints();
         self.inner.persistence.as_ref().map_or(Ok(()), Persistence::close)
     }
@@ -558,6 +567,7 @@ impl Engine {
     /// [`TransactError::LogStopped`]: nothing more becomes durable.
     pub fn request_durable(&self, epoch: Epoch) -> Result<(), TransactError> {
         let Some(persistence) = &self.inner.persistence else { return Ok(()) };
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
         let log = persistence.log();
         if log.durable().is_stopped() {
             return Err(self.inner.log_stopped());
@@ -626,6 +636,9 @@ impl Engine {
 
     /// Does what helper threads do, once.
     pub fn step(&self) {
+        if self.inner.check_process().is_err() {
+            return;
+        }
         let environment = &self.inner.environment;
         self.inner.clock.advance(self.inner.options.epoch_interval());
         environment.advance_epoch();
@@ -674,6 +687,7 @@ impl Engine {
     /// # Errors
     /// The first fault found, in words; or that a transaction is open.
     pub fn check_structure(&self) -> Result<(), String> {
+        self.inner.check_process().map_err(|error| error.to_string())?;
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
         let check = |table: &seriatim_txn::Table| {
             // SAFETY: no transaction is open, so no worker uses an index.
@@ -691,6 +705,7 @@ impl Engine {
     /// # Errors
     /// The first fault found, in words; or why the rows could not be read.
     pub fn check_indexes(&self) -> Result<Vec<TableChecked>, String> {
+        self.inner.check_process().map_err(|error| error.to_string())?;
         durability::check_indexes(&self.inner, &self.open)
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim_base::TableId;
+use seriatim_base::process::FORKED;
 use seriatim_procedure::checked::Overflow;
 use seriatim_txn::{Cause, OptionError, Reason};
 
@@ -517,6 +518,8 @@ pub enum TransactError {
         /// The most that a text of this table may have.
         most: usize,
     },
+    /// The process was forked from the one that opened the database, and has none of its threads. Nothing was written.
+    Forked,
     /// The log stopped before this result was durable. What the transaction wrote or read may be there after the database is opened
     /// again, or may not. Snapshots that begin afterwards show the durable epoch, where the protocol has them.
     NotDurable {
@@ -599,6 +602,7 @@ impl TransactError {
             }
             AbortKind::User => TransactError::User(Box::new(Abort::new(kind))),
             AbortKind::Stopped(cause) => match cause.reason {
+                Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::OutOfMemory => TransactError::OutOfMemory,
                 Reason::TooOld => TransactError::TooOld,
@@ -646,6 +650,7 @@ impl TransactError {
             TransactError::OutOfMemory => TransactError::OutOfMemory,
             TransactError::TooOld => TransactError::TooOld,
             TransactError::Cancelled => TransactError::Cancelled,
+            TransactError::Forked => TransactError::Forked,
             TransactError::ForeignHandle => TransactError::ForeignHandle,
             TransactError::Unsupported(cause) => TransactError::Unsupported(*cause),
             other => TransactError::LogStopped { reason: other.to_string() },
@@ -769,6 +774,7 @@ impl fmt::Display for TransactError {
             TransactError::WorkersBusy => {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")
             }
+            TransactError::Forked => write!(f, "nothing was written: {FORKED}"),
             TransactError::LogStopped { reason } => write!(f, "nothing was written: {reason}"),
             TransactError::DiskFull { directory } => write!(
                 f,

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use seriatim_base::process::{FORKED, Process};
 use seriatim_base::thread::{self, JoinHandle, Thread};
 use seriatim_txn::{PartitionSet, Partitions, Prepared};
 
@@ -76,6 +77,8 @@ struct Shared<S> {
     batches: bool,
     /// Where calls go whose partitions are known.
     owners: Option<Owners<Work<S>>>,
+    /// The one that has the threads.
+    process: Process,
     queue: Mutex<Queue<S>>,
 }
 
@@ -593,7 +596,7 @@ impl<S: ExecutorSession> Executor<S> {
         let inboxes = (0..threads).map(|_| Mutex::default()).collect();
         let partitions = engine.partitions().filter(|_| !batches);
         let owners = partitions.as_ref().map(|_| Owners::new(threads));
-        let shared = Arc::new(Shared { inboxes, batches, owners, queue });
+        let shared = Arc::new(Shared { inboxes, batches, owners, process: Process::current(), queue });
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
         let body = |at| {
             let (shared, engine, open) = (Arc::clone(&shared), engine.clone(), Arc::clone(&open));
@@ -621,9 +624,14 @@ impl<S: ExecutorSession> Executor<S> {
         Ok((Executor { shared, partitions, threads: Vec::with_capacity(threads) }, bodies))
     }
 
-    /// Has one of the threads run `work` by itself.
+    /// Has one of the threads run `work` by itself. In a fork, which has none of them, that panics when it is waited
+    /// for.
     pub fn run<R: Send + 'static>(&self, work: impl FnOnce(&mut S) -> R + Send + 'static) -> Running<R> {
         let (running, place) = Running::new();
+        if !self.shared.process.is_current() {
+            place.put(Err(Box::new(FORKED)));
+            return running;
+        }
         let work = move |session: &mut S| {
             let result = catch_unwind(AssertUnwindSafe(|| work(session)));
             let is_whole = result.is_ok();
@@ -658,6 +666,10 @@ impl<S: ExecutorSession> Executor<S> {
         step: impl FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
         let (running, place) = Running::new();
+        if !self.shared.process.is_current() {
+            place.put(Ok(Err(TransactError::Forked)));
+            return running;
+        }
         let foreseen = match foreseen {
             Foreseen::Rows(footprint) if !self.shared.batches || !footprint.is_usable() => Foreseen::Nothing,
             foreseen => foreseen,
@@ -677,6 +689,10 @@ impl<S: ExecutorSession> Executor<S> {
 
 impl<S> Drop for Executor<S> {
     fn drop(&mut self) {
+        if !self.shared.process.is_current() {
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
         queue.idle.drain(..).for_each(|idle| idle.thread.unpark());

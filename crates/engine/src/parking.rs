@@ -22,6 +22,9 @@ use seriatim_txn::{Cause, Phase, Reason};
 /// Why a transaction that is too old ends.
 pub(crate) const TOO_OLD: Cause = Cause { phase: Phase::Execute, reason: Reason::TooOld };
 
+/// The process was forked while a transaction was open.
+pub(crate) const FORKED: Cause = Cause { phase: Phase::Execute, reason: Reason::Forked };
+
 const CALLING: u32 = 0;
 const PARKED: u32 = 1;
 const ENDING: u32 = 2;

@@ -465,6 +465,7 @@ impl Runner {
                 Reason::OutOfMemory => self.tx.no_room(),
                 Reason::TooOld => TransactError::TooOld,
                 Reason::Cancelled => TransactError::Cancelled,
+                Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::LogStopped => self.tx.log_refused(),
                 Reason::OtherPartition | Reason::NoPartition => TransactError::partition(last),

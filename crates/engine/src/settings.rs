@@ -137,8 +137,8 @@ pub struct Place {
     pub directory: PathBuf,
     /// Only to look at.
     pub inspect: bool,
-    /// The disk that it is on.
-    pub disk: Arc<dyn Disk>,
+    /// The disk that it is on; `None`: this machine's.
+    pub disk: Option<Arc<dyn Disk>>,
 }
 
 /// Bytes of log between checkpoints, if nothing else is said.
@@ -377,6 +377,10 @@ impl Settings {
         }
         if !(1..=100).contains(&self.checkpoint_share) {
             return invalid("the share of checkpoints must be 1 to 100 percent");
+        }
+        let home = self.place.iter().map(|place| &place.directory);
+        if home.chain(&self.log.directories).any(|path| path.as_os_str().is_empty()) {
+            return invalid("the path of a directory is empty: name one, `.` for the one that the process is in");
         }
         if let Some(log) = self.log_named_as_a_checkpoint() {
             return Err(OpenError::Invalid(format!(

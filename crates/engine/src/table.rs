@@ -75,7 +75,7 @@ impl TableSet {
         first: TableId,
         core: &mut Core,
     ) -> Result<TableSet, SchemaError> {
-        let Foundation { protocol, environment, number } = foundation;
+        let Foundation { protocol, environment, number, .. } = foundation;
         let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
         // Bytes of the empty indexes, counted when all of them are there.
         let mut made = Vec::new();

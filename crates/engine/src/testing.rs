@@ -81,6 +81,6 @@ impl TxCore {
 
 /// Options of a database on this disk, whose helpers are stepped.
 pub(crate) fn on(disk: &FaultyDisk) -> Settings {
-    let place = Place { directory: PathBuf::from("/db"), inspect: false, disk: Arc::new(disk.mount()) };
+    let place = Place { directory: PathBuf::from("/db"), inspect: false, disk: Some(Arc::new(disk.mount())) };
     Settings { workers: 2, step_helpers: true, place: Some(place), ..Settings::default() }
 }

@@ -56,7 +56,7 @@ use crate::error::{Abort, AbortKind, KeyAt, StorageError};
 use crate::freshness::SessionFreshness;
 use crate::lean::LeanWorker;
 use crate::options::Bounds;
-use crate::parking::{Parking, TOO_OLD};
+use crate::parking::{FORKED, Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::repair::Met;
@@ -409,6 +409,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     #[cold]
     fn call_explicit(&self) -> Result<Call<'_, W>, Abort> {
+        if !self.inner.process.is_current() {
+            return Err(self.stop(FORKED));
+        }
         let parking = self.parking.borrow().clone();
         match parking {
             Some(parking) if parking.enter() => {

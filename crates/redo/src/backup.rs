@@ -10,12 +10,18 @@
 //! out, from the ends: each was written after the epoch it knows of became durable, which was after the backup began, because the epoch
 //! that was durable then is reached by all.
 //!
-//! **No damage is taken for a log that is still written.** The logs are looked at twice. What a batch of the first look knows to be
-//! durable had been flushed by all loggers then, so the second look must see it.
+//! **The process that has the database open** ([`backup_open`]) says where the logs end, reads up to there, and takes
+//! and deletes no checkpoint meanwhile. Tables that are created meanwhile are not in the copy, nor is anything in them:
+//! both are behind these ends.
 //!
-//! **Nothing is deleted under the copy unnoticed.** The manifest is read again at the end. If a checkpoint was completed, a table
-//! created or the database opened again, or if a file was gone, the backup starts over. A batch that was being written may look
-//! damaged when its successor is there a moment later; so damage has to be found again, too.
+//! **Another process** ([`backup`]) cannot hold anything still.
+//! - *The logs are looked at twice.* What a batch of the first look knows to be durable had been flushed by all loggers
+//!   then, so the second look must see it.
+//! - *The manifest is read before and after the logs are looked at, and at the end.* New tables do no harm: the one
+//!   read after the look lists all that batches of the look can have entries of. If anything else has changed (a
+//!   checkpoint, a conversion, an opening), or if a file was gone, the backup starts over.
+//! - *Damage is told only if it is found again*, at the same place and with the same manifest: a batch that was being
+//!   written may look damaged when its successor is there a moment later. Otherwise the database is busy.
 //!
 //! The copy is read back and verified before it gets its manifest.
 
@@ -26,12 +32,11 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use seriatim_base::Epoch;
-use seriatim_base::disk::{Disk, Opening};
+use seriatim_base::disk::{Disk, DiskHold, DiskLock, Locking, Opening};
 
 use crate::batch::{HEADER_BYTES, PAGE};
 use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::Manifest;
-use crate::replay::Torn;
 use crate::replay::log_scan::{LogScan, LoggerLog};
 use crate::{LogError, Tables, segment};
 
@@ -69,50 +74,106 @@ pub struct Verified {
     pub log_bytes: u64,
     /// The newest epoch that a recovery keeps.
     pub durable: Epoch,
-    /// Torn ends, which are no fault.
-    pub torn: Vec<Torn>,
+    /// What is worth knowing and no fault: torn ends, and damage in batches that no recovery needs.
+    pub notices: Vec<String>,
 }
 
-/// Copies a database, which may be in use, into a directory that is absent or empty.
+/// Copies a database, which another process may have open, into a directory that is absent or empty.
 ///
-/// # Errors
-/// [`LogError::NotADatabase`] where there is none, or `to` is neither absent nor empty; [`LogError::Corrupt`] where it is damaged;
-/// [`LogError::Io`]. Then `to` is empty again as far as that was possible.
+/// # Errors [`LogError::NotADatabase`] where there is none, or `to` is not a new or empty directory outside of it;
+/// [`LogError::Corrupt`] where it is damaged; [`LogError::Io`], also that the database was changed all the time
+/// ([`ErrorKind::ResourceBusy`]). Then `to` is empty again as far as that was possible.
 pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    prepare(disk, to)?;
-    let mut attempts = 1;
-    loop {
-        match attempt(disk, from, to, progress) {
+    let _room = prepare(disk, from, to)?;
+    let mut damage: Option<Damage> = None;
+    for attempts in 1..=ATTEMPTS {
+        let before = Manifest::read(disk, from)?;
+        let copied = attempt(disk, from, to, &before, progress);
+        let removed = || empty(disk, to).map_err(LogError::io(WHAT));
+        match copied {
             Ok(Some(copied)) => return Ok(Copied { attempts, ..copied }),
-            Ok(None) if attempts == ATTEMPTS => {
-                let problem = format!("the database changed {ATTEMPTS} times while it was copied: try again");
-                let _ = empty(disk, to);
-                return Err(LogError::io(WHAT)(Error::new(ErrorKind::ResourceBusy, problem)));
+            Ok(None) => damage = None,
+            Err(LogError::Corrupt { file, offset, problem, advice }) => {
+                let is_same = Manifest::read(disk, from)? == before;
+                let found = Damage { manifest: before, file: file.clone(), offset };
+                if is_same && damage.as_ref() == Some(&found) {
+                    let _ = removed();
+                    return Err(LogError::Corrupt { file, offset, problem, advice });
+                }
+                damage = is_same.then_some(found);
             }
-            Err(error) if attempts == ATTEMPTS || !is_passing(&error) => {
+            Err(LogError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => damage = None,
+            Err(error) => {
                 // The first error says more than one about removing what is there of the copy.
-                let _ = empty(disk, to);
+                let _ = removed();
                 return Err(error);
             }
-            Ok(None) | Err(_) => empty(disk, to).map_err(LogError::io(WHAT))?,
         }
-        attempts += 1;
+        removed()?;
     }
+    let problem = format!(
+        "it is busy: it changed {ATTEMPTS} times while it was copied; try again, or have the process that has it open \
+         back it up"
+    );
+    Err(LogError::io(WHAT)(Error::new(ErrorKind::ResourceBusy, problem)))
 }
 
-/// Whether what happens to a database in use can look like this.
-fn is_passing(error: &LogError) -> bool {
-    match error {
-        LogError::Corrupt { .. } => true,
-        LogError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
-        _ => false,
-    }
+/// What seems to be damaged, and by which manifest.
+#[derive(PartialEq)]
+struct Damage {
+    manifest: Manifest,
+    file: PathBuf,
+    offset: u64,
 }
 
-/// Makes an empty directory, or finds one.
-fn prepare(disk: &dyn Disk, to: &Path) -> Result<(), LogError> {
+/// Copies the database of this process into a directory that is absent or empty. The last incarnation of `manifest`
+/// says how far its log is durable and where it ends at least. No checkpoint is taken and no log is deleted before this
+/// returns.
+///
+/// # Errors
+/// As [`backup`], but it is never busy.
+pub fn backup_open(
+    disk: &dyn Disk,
+    from: &Path,
+    manifest: &Manifest,
+    to: &Path,
+    progress: &Progress<'_>,
+) -> Result<Copied, LogError> {
+    let _room = prepare(disk, from, to)?;
+    let copy = || {
+        let scan = LogScan::up_to_ends(disk, from, manifest)?;
+        copy(disk, from, to, manifest, &scan, progress)
+    };
+    let copied = copy().and_then(|(copy, copied)| {
+        copy.write(disk, to)?;
+        Ok(copied)
+    });
+    copied.inspect_err(|_| {
+        // The first error says more than one about removing what is there of the copy.
+        let _ = empty(disk, to);
+    })
+}
+
+/// The directory of a copy that is being made: it is the one that was found, whatever becomes of its path, and nobody
+/// else's.
+struct Room {
+    _hold: Box<dyn DiskHold>,
+    /// Unless the file system has no locks of directories.
+    _lock: Option<Box<dyn DiskLock>>,
+}
+
+/// Makes an empty directory, or finds one, which is not in the database's.
+fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
     let refused = |problem: &str| LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() };
     let looking = || LogError::io(WHAT);
+    refuse_empty(from)?;
+    refuse_empty(to)?;
+    // Before anything is made. Where there is no database that is said later.
+    if let Ok(from) = disk.canonical(from)
+        && canonical_above(disk, to).map_err(looking())?.starts_with(from)
+    {
+        return Err(refused("it is in the database's own directory: name one outside of it for the copy"));
+    }
     if to.iter().any(is_reserved) {
         return Err(refused(
             "a database keeps its own checkpoints in directories of such a name: name another for the copy",
@@ -122,28 +183,57 @@ fn prepare(disk: &dyn Disk, to: &Path) -> Result<(), LogError> {
         Some(found) if !found.is_dir => {
             return Err(refused("it is a file: name a new or empty directory for the copy"));
         }
-        Some(_) => {
-            let is_empty = disk.list(to).map_err(looking())?.is_empty();
-            return if is_empty {
-                Ok(())
-            } else {
-                Err(refused("it is not empty: name a new or empty directory for the copy"))
-            };
-        }
-        None => {}
+        Some(_) => {}
+        None => make(disk, to).map_err(looking())?,
     }
-    let make = || {
-        let mut above = Vec::new();
-        for parent in to.ancestors().skip(1) {
-            above.push(parent);
-            if parent.as_os_str().is_empty() || disk.find(parent)?.is_some() {
-                break;
-            }
+    let hold = disk.hold(to).map_err(looking())?;
+    let lock = match disk.lock(to, Locking::Exclusive) {
+        Ok(Some(lock)) => Some(lock),
+        Ok(None) => {
+            return Err(refused("another copy is being made in it, or a database is open: name another directory"));
         }
-        disk.create_dir_all(to)?;
-        above.iter().rev().filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+        Err(error) if error.kind() == ErrorKind::Unsupported => None,
+        Err(error) => return Err(looking()(error)),
     };
-    make().map_err(LogError::io(WHAT))
+    match disk.list(to).map_err(looking())?.is_empty() {
+        true => Ok(Room { _hold: hold, _lock: lock }),
+        false => Err(refused("it is not empty: name a new or empty directory for the copy")),
+    }
+}
+
+/// The empty path would be taken for the directory that the process is in.
+fn refuse_empty(path: &Path) -> Result<(), LogError> {
+    if !path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let problem = "the path is empty: name a directory, `.` for the one that the process is in".to_owned();
+    Err(LogError::NotADatabase { directory: path.to_owned(), problem })
+}
+
+/// The canonical path of what is there, and the rest as it is.
+fn canonical_above(disk: &dyn Disk, path: &Path) -> Result<PathBuf, Error> {
+    let absolute = std::path::absolute(path)?;
+    for above in absolute.ancestors() {
+        match disk.canonical(above) {
+            Ok(canonical) => return Ok(canonical.join(absolute.strip_prefix(above).unwrap_or(Path::new("")))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(absolute)
+}
+
+/// Makes a directory and those above it, durably.
+fn make(disk: &dyn Disk, to: &Path) -> Result<(), Error> {
+    let mut above = Vec::new();
+    for parent in to.ancestors().skip(1) {
+        above.push(parent);
+        if parent.as_os_str().is_empty() || disk.find(parent)?.is_some() {
+            break;
+        }
+    }
+    disk.create_dir_all(to)?;
+    above.iter().rev().filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
 }
 
 /// Removes all that is in a directory, the manifest first.
@@ -157,12 +247,55 @@ fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies once. `None` if the database has changed so that the copy is worth nothing.
-fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Option<Copied>, LogError> {
+/// Copies once what another process may have open. `None` if the database has changed so that the copy is worth
+/// nothing.
+fn attempt(
+    disk: &dyn Disk,
+    from: &Path,
+    to: &Path,
+    before: &Manifest,
+    progress: &Progress<'_>,
+) -> Result<Option<Copied>, LogError> {
+    let scan = LogScan::while_written(disk, from, before)?;
     let manifest = Manifest::read(disk, from)?;
-    let scan = LogScan::while_written(disk, from, &manifest)?;
+    if !differs_in_new_tables_only(before, &manifest) {
+        return Ok(None);
+    }
+    let (copy, copied) = copy(disk, from, to, &manifest, &scan, progress)?;
+    if !differs_in_new_tables_only(before, &Manifest::read(disk, from)?) {
+        return Ok(None);
+    }
+    copy.write(disk, to)?;
+    Ok(Some(copied))
+}
+
+/// Whether nothing has changed from one manifest to another but that tables were created; where the logs end is told
+/// with each.
+fn differs_in_new_tables_only(before: &Manifest, after: &Manifest) -> bool {
+    let without_ends = |manifest: &Manifest| {
+        let mut incarnations = manifest.incarnations.clone();
+        if let Some(last) = incarnations.last_mut().filter(|last| last.durable_epoch.is_none()) {
+            last.ends.clear();
+        }
+        incarnations
+    };
+    after.tables.starts_with(&before.tables)
+        && after.layouts.starts_with(&before.layouts)
+        && (after.database, &after.checkpoint) == (before.database, &before.checkpoint)
+        && without_ends(after) == without_ends(before)
+}
+
+/// Copies what the manifest lists, and of the logs what the scan has: the copy's manifest, which is not written yet.
+fn copy(
+    disk: &dyn Disk,
+    from: &Path,
+    to: &Path,
+    manifest: &Manifest,
+    scan: &LogScan,
+    progress: &Progress<'_>,
+) -> Result<(Manifest, Copied), LogError> {
     let parts = match &manifest.checkpoint {
-        Some(checkpoint) => Some((checkpoint, Parts::open(disk, from, &manifest, checkpoint)?)),
+        Some(checkpoint) => Some((checkpoint, Parts::open(disk, from, manifest, checkpoint)?)),
         None => None,
     };
     let wanted = scan.logs.iter().flat_map(|log| &scan.batches[log.batches.clone()]);
@@ -185,12 +318,14 @@ fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> 
         disk.sync_dir(&into).map_err(LogError::io(WHAT))?;
         copy.checkpoint = Some(crate::manifest::Checkpoint { directory, ..(*checkpoint).clone() });
     }
+    let needed = scan.needed(manifest);
     for log in &scan.logs {
-        copy_log(disk, &scan, log, to, &mut more)?;
+        copy_log(disk, scan, log, &needed, to, &mut more)?;
     }
+    let last = copy.incarnations.last().map(|last| last.number);
     for incarnation in &mut copy.incarnations {
         incarnation.loggers.fill(PathBuf::from("."));
-        if incarnation.durable_epoch.is_none()
+        if Some(incarnation.number) == last
             && let Some(found) = scan.incarnations.iter().find(|found| found.number == incarnation.number)
         {
             incarnation.ends = scan.logs_of(found).map(|log| scan.end_of(log.batches.clone())).collect();
@@ -198,11 +333,7 @@ fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> 
     }
     disk.sync_dir(to).map_err(LogError::io(WHAT))?;
     let verified = verify_as(disk, to, &copy, &|_, _| {})?;
-    if Manifest::read(disk, from)? != manifest {
-        return Ok(None);
-    }
-    copy.write(disk, to)?;
-    Ok(Some(Copied { bytes: total, attempts: 1, durable: verified.durable }))
+    Ok((copy, Copied { bytes: total, attempts: 1, durable: verified.durable }))
 }
 
 fn copy_file(disk: &dyn Disk, from: &Path, to: &Path, more: &mut dyn FnMut(u64)) -> Result<(), Error> {
@@ -225,6 +356,7 @@ fn copy_log(
     disk: &dyn Disk,
     scan: &LogScan,
     log: &LoggerLog,
+    needed: &[bool],
     to: &Path,
     more: &mut dyn FnMut(u64),
 ) -> Result<(), LogError> {
@@ -253,7 +385,11 @@ fn copy_log(
         copy.write_all_at(&page, 0).map_err(copying())?;
         for number in of_segment {
             let batch = &scan.batches[number];
-            scan.read(disk, number, &mut buffer)?;
+            match needed[number] {
+                true => scan.read(disk, number, &mut buffer)?,
+                // It is there so that none is missing, damaged or not.
+                false => scan.read_raw(disk, number, &mut buffer)?,
+            }
             let bytes = batch.header.bytes();
             buffer.splice(..0, batch.header.encode(scan.salt(batch)));
             debug_assert!(buffer.len() >= HEADER_BYTES);
@@ -271,6 +407,7 @@ fn copy_log(
 /// # Errors
 /// The first fault found, as [`LogError::Corrupt`]; [`LogError::NotADatabase`], [`LogError::Format`], [`LogError::Io`].
 pub fn verify(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> Result<Verified, LogError> {
+    refuse_empty(directory)?;
     let manifest = Manifest::read(disk, directory)?;
     verify_as(disk, directory, &manifest, progress)
 }
@@ -287,7 +424,7 @@ fn verify_as(
     scan.check(manifest)?;
     let mut verified = Verified {
         durable: scan.durable,
-        torn: scan.torn.clone(),
+        notices: scan.torn.iter().map(ToString::to_string).collect(),
         batches: scan.batches.len() as u64,
         log_bytes: scan.batches.iter().map(|batch| batch.bytes()).sum(),
         ..Verified::default()
@@ -303,17 +440,27 @@ fn verify_as(
         })?;
         (verified.rows, verified.checkpoint_bytes) = (checkpoint.rows, checkpoint.bytes);
     }
-    let mut buffer = Vec::new();
+    let (mut buffer, needed) = (Vec::new(), scan.needed(manifest));
     done = checkpoint_bytes;
     for (at, batch) in scan.batches.iter().enumerate() {
-        scan.read(disk, at, &mut buffer)?;
-        scan.each_group(at, &buffer, |group| {
-            for entry in group.entries(&tables) {
-                entry?;
-                verified.entries += 1;
-            }
-            Ok(())
-        })?;
+        let mut entries = 0;
+        let read = scan.read(disk, at, &mut buffer).and_then(|()| {
+            scan.each_group(at, &buffer, |group| {
+                for entry in group.entries(&tables) {
+                    entry?;
+                    entries += 1;
+                }
+                Ok(())
+            })
+        });
+        match read {
+            Ok(()) => verified.entries += entries,
+            Err(LogError::Corrupt { file, offset, problem, .. }) if !needed[at] => verified.notices.push(format!(
+                "{} is damaged at byte {offset}: {problem}; no recovery needs it, as the checkpoint has what counts of it",
+                file.display()
+            )),
+            Err(error) => return Err(error),
+        }
         done += batch.bytes();
         progress(done, total);
     }
@@ -325,6 +472,8 @@ fn verify_as(
 /// # Errors
 /// As [`verify`] and [`backup`].
 pub fn restore(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
+    // What is refused is refused before it is read all through.
+    drop(prepare(disk, from, to)?);
     verify(disk, from, &|_, _| {})?;
     backup(disk, from, to, progress)
 }

@@ -42,6 +42,18 @@ pub enum LogError {
         /// What is missing or in the way.
         problem: String,
     },
+    /// A directory or a segment was removed while its database was open.
+    Removed {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A directory was moved while its database was open, and something else is at its path.
+    Replaced {
+        /// Where it was.
+        directory: PathBuf,
+    },
+    /// The process was forked from the one that opened the database.
+    Forked,
     /// What is recovered does not fit into memory.
     OutOfMemory {
         /// The table whose rows were being recovered.
@@ -89,6 +101,19 @@ impl fmt::Display for LogError {
             LogError::NotADatabase { directory, problem } => {
                 write!(f, "cannot use {}: {problem}", directory.display())
             }
+            LogError::Removed { path } => write!(
+                f,
+                "{} was removed while the database was open, and with it what was acknowledged: copy what the database \
+                 still holds, close it, and restore a backup",
+                path.display()
+            ),
+            LogError::Replaced { directory } => write!(
+                f,
+                "{} was moved while the database was open, and something else is there now: the database is in the \
+                 directory that was moved; close it, and open the one that is meant",
+                directory.display()
+            ),
+            LogError::Forked => f.write_str(seriatim_base::process::FORKED),
             LogError::OutOfMemory { table } => {
                 write!(f, "the rows of table {table:?} do not fit into memory; raise the memory limit")
             }

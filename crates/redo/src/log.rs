@@ -11,12 +11,12 @@
 //! While the disk is full commits are refused and the batch that found no space is kept and tried again.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::disk::Disk;
+use seriatim_base::disk::{Disk, Whereabouts};
 use seriatim_base::thread::{Periodic, Waker};
 use seriatim_base::{CacheAligned, Epoch};
 
@@ -36,6 +36,8 @@ use crate::{Durable, LogError, segment};
 pub struct LogOptions {
     /// One logger for each, which writes its segments there. They exist; one may be named several times.
     pub directories: Vec<PathBuf>,
+    /// The directory of the database, if it has one: what was flushed is lost without its manifest.
+    pub database: Option<PathBuf>,
     /// Size of a segment, in bytes, at most [`SEGMENT_BYTES_MAX`](segment::SEGMENT_BYTES_MAX). Larger ones are made for larger batches.
     pub segment_bytes: u64,
     /// What a worker's stream grows by, in bytes.
@@ -51,11 +53,15 @@ pub struct LogOptions {
     pub fault: LogFault,
 }
 
+/// No segment is smaller, unless all are, in bytes.
+const LEAST_SEGMENT_BYTES: u64 = 16 * PAGE as u64;
+
 impl LogOptions {
     /// The defaults, with one logger for each directory.
     pub fn new(directories: Vec<PathBuf>) -> LogOptions {
         LogOptions {
             directories,
+            database: None,
             segment_bytes: 64 << 20,
             chunk_bytes: 64 << 10,
             batch_bytes: 16 << 20,
@@ -69,7 +75,18 @@ impl LogOptions {
     /// Size of a segment where there is no space for one of the usual size, in bytes: 256 KiB for one of 64 MiB, and never below 64 KiB,
     /// which are 15 flushes.
     pub fn small_segment_bytes(&self) -> u64 {
-        (self.segment_bytes / 256).max(16 * PAGE as u64).min(self.segment_bytes)
+        (self.segment_bytes / 256).max(LEAST_SEGMENT_BYTES).min(self.segment_bytes)
+    }
+
+    /// Size of the first segment where there is no space for a small one, in bytes: what was set aside may be for
+    /// smaller segments than these.
+    fn least_segment_bytes(&self) -> u64 {
+        LEAST_SEGMENT_BYTES.min(self.segment_bytes)
+    }
+
+    /// The sizes of a first segment, in the order in which they are tried.
+    pub(crate) fn first_segment_bytes(&self) -> [u64; 3] {
+        [self.segment_bytes, self.small_segment_bytes(), self.least_segment_bytes()]
     }
 }
 
@@ -277,6 +294,17 @@ impl Log {
         deleting.end()
     }
 
+    /// Whether the directories of the log and its database are where the log was opened. One that was removed, or has
+    /// another in its place, stops the log: nobody would find there what is acknowledged from then on.
+    ///
+    /// # Errors
+    /// [`LogError::Removed`], [`LogError::Replaced`].
+    pub fn check_in_place(&self) -> Result<(), LogError> {
+        let options = &self.shared.options;
+        let checked = options.directories.iter().try_for_each(|directory| self.shared.check_in_place(directory));
+        checked.inspect_err(|error| self.shared.stop(error.to_string()))
+    }
+
     /// Stops the log for good, for a reason of the caller's: nothing more becomes durable.
     pub fn stop(&self, reason: &str) {
         self.shared.stop(reason);
@@ -290,6 +318,13 @@ impl Log {
         }
         sum.backlog_bytes = self.shared.slots.iter().map(|slot| slot.backlog_bytes()).sum();
         sum
+    }
+
+    /// An epoch that a recovery finds durable, and where the log of each logger ends at least that finds it.
+    pub fn recorded(&self) -> (Epoch, Vec<LogEnd>) {
+        // The ends after it: what it was recorded in was flushed before.
+        let recorded = self.shared.recorded();
+        (recorded, self.ends())
     }
 
     /// Where the log of each logger ends at least: the batches up to there are flushed.
@@ -413,6 +448,20 @@ impl Shared {
             (true, false) => drop(self.refusing.fetch_sub(1, Ordering::AcqRel)),
             _ => {}
         }
+    }
+
+    /// Whether this directory of the log, and the database's, are where the log was opened. One that was moved only is
+    /// the same still.
+    pub(crate) fn check_in_place(&self, directory: &Path) -> Result<(), LogError> {
+        let database = self.options.database.as_deref().filter(|database| *database != directory);
+        for directory in std::iter::once(directory).chain(database) {
+            match self.disk.whereabouts(directory) {
+                Whereabouts::InPlace | Whereabouts::Moved => {}
+                Whereabouts::Removed => return Err(LogError::Removed { path: directory.to_owned() }),
+                Whereabouts::Replaced => return Err(LogError::Replaced { directory: directory.to_owned() }),
+            }
+        }
+        Ok(())
     }
 
     fn requested(&self) -> Epoch {

@@ -2,9 +2,11 @@
 //!
 //! Invariant: a batch is written only after the one before it is flushed, and nothing is told before it is flushed.
 //!
-//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the streams, so
-//! that all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is, which moves the durable
-//! point. Nothing is written if there is nothing to say: see the module `log`.
+//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the
+//! streams, so that all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is,
+//! which moves the durable point. Nothing is written if there is nothing to say: see the module `log`. Between (3) and
+//! (4) it looks whether the segment and its directory are where a recovery would find them, which takes two or three
+//! calls of the system beside the flush.
 //!
 //! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish
 //! the smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
@@ -68,8 +70,8 @@ impl Logger {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, streams: Vec<(usize, Consumer)>) -> Result<Logger, LogError> {
         let mut nonces = Rng::from_seed(shared.start.nonce_seed.wrapping_add(index as u64));
         let nonce = nonces.next_u64();
-        let make = |low| {
-            create(&shared, index, 1, nonce, 0, low).and_then(|mut first| match first.prepare(&*shared.disk, ALL) {
+        let make = |wanted| {
+            create(&shared, index, 1, nonce, 0, wanted).and_then(|mut first| match first.prepare(&*shared.disk, ALL) {
                 Ok(_) => Ok(first),
                 Err(failure) => {
                     first.discard(&*shared.disk);
@@ -77,10 +79,12 @@ impl Logger {
                 }
             })
         };
-        let first = match make(false) {
-            Err(Failure::Full) => make(true),
-            made => made,
-        };
+        let mut first = Err(Failure::Full);
+        for wanted in shared.options.first_segment_bytes() {
+            if let Err(Failure::Full) = first {
+                first = make(wanted);
+            }
+        }
         let segment = first.map_err(|failure| match failure {
             Failure::Full => LogError::Full { directory: shared.options.directories[index].clone() },
             Failure::Final(error) => error,
@@ -117,10 +121,14 @@ impl Logger {
         match self.try_step(current) {
             Ok(()) => self.shared.set_full(self.index, false),
             Err(Failure::Full) => self.shared.set_full(self.index, true),
-            Err(Failure::Final(error)) => self.shared.stop(format!(
-                "{error}; what was durable is on disk, the rest is not known: copy what the database holds if need be, \
-                 look after the disk, and open the database again"
-            )),
+            Err(Failure::Final(error)) => self.shared.stop(match self.check_in_place() {
+                // Whatever failed, failed for that.
+                Err(displaced) => displaced.to_string(),
+                Ok(()) => format!(
+                    "{error}; what was durable is on disk, the rest is not known: copy what the database holds if need be, \
+                     look after the disk, and open the database again"
+                ),
+            }),
         }
         self.number > flushed_before
     }
@@ -216,6 +224,7 @@ impl Logger {
         }
         let began = Instant::now();
         self.segment.flush(bytes)?;
+        self.check_in_place().map_err(Failure::Final)?;
         let progress = &self.shared.loggers[self.index];
         progress.counts.flushed(header.groups, header.payload_bytes, bytes, began.elapsed());
         let end = LogEnd { segment: self.sequence, batches: header.number, bytes: self.segment.end() };
@@ -238,6 +247,15 @@ impl Logger {
         }
         self.tell();
         self.look_ahead(bytes)
+    }
+
+    /// Whether somebody who opens the database finds what is flushed here.
+    fn check_in_place(&self) -> Result<(), LogError> {
+        self.shared.check_in_place(&self.shared.options.directories[self.index])?;
+        match self.segment.is_removed() {
+            true => Err(LogError::Removed { path: self.segment.path.clone() }),
+            false => Ok(()),
+        }
     }
 
     /// Gives back the space that a log which is closed does not need. The manifest says, durably, where it ends.
@@ -315,7 +333,9 @@ impl Logger {
             Some(next) => Ok(next),
             none => {
                 let nonce = self.nonces.next_u64();
-                Ok(none.insert(create(&self.shared, self.index, self.sequence + 1, nonce, bytes, self.low)?))
+                let options = &self.shared.options;
+                let wanted = if self.low { options.small_segment_bytes() } else { options.segment_bytes };
+                Ok(none.insert(create(&self.shared, self.index, self.sequence + 1, nonce, bytes, wanted)?))
             }
         }
     }
@@ -328,13 +348,19 @@ impl Logger {
 /// A piece larger than any segment.
 const ALL: u64 = u64::MAX / 2;
 
-/// A segment with room for the usual, or for little where space is low, or for a batch of `bytes` bytes if that is more.
-fn create(shared: &Shared, index: usize, sequence: u64, nonce: u64, bytes: u64, low: bool) -> Result<Segment, Failure> {
+/// A segment of the wanted size, or with room for a batch of `bytes` bytes if that is more.
+fn create(
+    shared: &Shared,
+    index: usize,
+    sequence: u64,
+    nonce: u64,
+    bytes: u64,
+    wanted: u64,
+) -> Result<Segment, Failure> {
     let logger = u32::try_from(index).expect("loggers are few");
     let name = Name { incarnation: shared.start.incarnation, logger, sequence };
     let header = segment::Header { format: crate::FORMAT, database: shared.start.database, name, nonce, bytes: 0 };
-    let (options, page) = (&shared.options, batch::PAGE as u64);
-    let wanted = if low { options.small_segment_bytes() } else { options.segment_bytes };
+    let page = batch::PAGE as u64;
     let usual = wanted.min(SEGMENT_BYTES_MAX).saturating_sub(2 * page).max(page);
     Segment::create(&*shared.disk, &shared.options.directories[index], header, usual.max(bytes))
 }

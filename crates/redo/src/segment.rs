@@ -314,6 +314,11 @@ impl Segment {
         self.file.sync_data().map_err(Failure::of_syncing("flushing the log"))
     }
 
+    /// Whether the file has no name any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.file.is_removed()
+    }
+
     /// Whether it is time to make the next one.
     pub(crate) fn is_half_full(&self) -> bool {
         self.at * 2 >= self.bytes

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim_base::disk::{self, Disk};
+use seriatim_base::disk::Disk;
 use seriatim_catalog::PartitionValue;
 use seriatim_engine::{Batch, BatchPlacement, Listener, Order, PartitionBy, Place, QueueSettings, Settings};
 use seriatim_htm::{Budget, HtmMode};
@@ -356,8 +356,7 @@ impl Builder {
     }
 
     fn at(mut self, directory: PathBuf, inspect: bool) -> Builder {
-        let disk = self.disk.clone().unwrap_or_else(disk::real);
-        self.settings.place = Some(Place { directory, inspect, disk });
+        self.settings.place = Some(Place { directory, inspect, disk: self.disk.clone() });
         self
     }
 
@@ -371,7 +370,7 @@ impl Builder {
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Builder {
         if let Some(place) = &mut self.settings.place {
-            place.disk = Arc::clone(&disk);
+            place.disk = Some(Arc::clone(&disk));
         }
         self.disk = Some(disk);
         self

@@ -193,8 +193,9 @@ impl Database {
         self.engine.flush()
     }
 
-    /// Closes the database, and says whether all that was committed is durable. Dropping the last handle, session and transaction closes
-    /// it as well, and says nothing. Those that are still there go on reading as when the log has stopped; what they write is refused.
+    /// Closes the database, and says whether all that was committed is durable. Dropping the last handle, session and
+    /// transaction closes it as well, and says nothing. In a fork nothing is closed. Those that are still there go on
+    /// reading as when the log has stopped; what they write is refused.
     ///
     /// ```
     /// # use seriatim::{Database, Durability, Table};
@@ -344,8 +345,9 @@ impl Database {
         self.engine.check_indexes()
     }
 
-    /// Copies the database into the directory `to`, which is new or empty, while transactions go on. What was committed before is
-    /// in the copy. `None` in memory, and where the directory was only looked at.
+    /// Copies the database into the directory `to`, which is new or empty, while transactions go on. What was committed
+    /// before is in the copy. Checkpoints wait until it is done, and so does closing the database. `None` in memory,
+    /// and where the directory was only looked at.
     ///
     /// # Errors
     /// As [`backup::take`](crate::backup::take); that the log has stopped, or that what is committed was not durable within

@@ -49,6 +49,8 @@ pub enum Reason {
     Reentered,
     /// The log takes no commits: it has failed, or its disk is full.
     LogStopped,
+    /// The process was forked from the one that opened the database.
+    Forked,
     /// A handle of another database.
     ForeignHandle,
     /// A key of a partition that the transaction does not own, or a write where it has to own all.
@@ -59,7 +61,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 19] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -75,6 +77,7 @@ impl Reason {
         Reason::Stopped,
         Reason::Reentered,
         Reason::LogStopped,
+        Reason::Forked,
         Reason::ForeignHandle,
         Reason::OtherPartition,
         Reason::NoPartition,
@@ -112,6 +115,7 @@ impl Reason {
             Reason::Stopped => "stopped",
             Reason::Reentered => "reentered",
             Reason::LogStopped => "log_stopped",
+            Reason::Forked => "forked",
             Reason::ForeignHandle => "foreign_handle",
             Reason::OtherPartition => "other_partition",
             Reason::NoPartition => "no_partition",
@@ -151,6 +155,7 @@ impl std::fmt::Display for Cause {
             Reason::Stopped => "the transaction already stopped and must be rolled back",
             Reason::Reentered => "the transaction was used inside its own update closure",
             Reason::LogStopped => "the log takes no commits",
+            Reason::Forked => "the process was forked from the one that opened the database",
             Reason::ForeignHandle => "the table handle belongs to another database",
             Reason::OtherPartition => "the key is in a partition that the transaction does not have",
             Reason::NoPartition => "the partition function panicked, or named a partition that is not there",

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Disk, DiskFile, DiskLock, Found, Locking, Opening};
+use super::{Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts};
 
 /// What a disk around another does its own way; each operation is the other disk's unless it says otherwise.
 #[allow(missing_docs, clippy::missing_errors_doc, reason = "the operations are those of a disk")]
@@ -52,6 +52,14 @@ pub trait Around: Debug + Send + Sync {
         self.inner().canonical(path)
     }
 
+    fn hold(&self, dir: &Path) -> io::Result<Box<dyn DiskHold>> {
+        self.inner().hold(dir)
+    }
+
+    fn whereabouts(&self, dir: &Path) -> Whereabouts {
+        self.inner().whereabouts(dir)
+    }
+
     fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {
         self.inner().lock(path, how)
     }
@@ -96,6 +104,14 @@ impl<D: Around> Disk for D {
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         Around::canonical(self, path)
+    }
+
+    fn hold(&self, dir: &Path) -> io::Result<Box<dyn DiskHold>> {
+        Around::hold(self, dir)
+    }
+
+    fn whereabouts(&self, dir: &Path) -> Whereabouts {
+        Around::whereabouts(self, dir)
     }
 
     fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {

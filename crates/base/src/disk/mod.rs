@@ -13,6 +13,8 @@
 mod around;
 #[cfg(any(test, feature = "test-support"))]
 mod faulty;
+mod holds;
+mod posix;
 mod real;
 mod sticky;
 #[cfg(test)]
@@ -93,6 +95,18 @@ pub trait Disk: Debug + Send + Sync {
     /// `NotFound`, and what the file system says.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 
+    /// Has the path of a directory lead to the directory that is there now, on this disk and until the guard is
+    /// dropped, whatever becomes of its name. It may be moved, removed, or replaced by another. So do the paths below
+    /// it, by the names in it.
+    ///
+    /// # Errors `NotFound`, `NotADirectory`; `ResourceBusy` while another directory is held by that path; what the file
+    /// system says.
+    fn hold(&self, dir: &Path) -> io::Result<Box<dyn DiskHold>>;
+
+    /// Where a directory is that is held by this path. Where that cannot be found out, it is taken to be in place, and
+    /// so is one that is not held.
+    fn whereabouts(&self, dir: &Path) -> Whereabouts;
+
     /// A lock on a directory or file, until the guard is dropped or the process ends; `None` while another process or guard holds
     /// one that excludes it. What is at the path when this returns is locked. A file that is not there is created for an exclusive
     /// lock; nothing is written for a shared one.
@@ -126,6 +140,9 @@ pub trait DiskFile: Debug + Send + Sync {
     /// # Errors
     /// What the file system says; then nothing is known about what was written since the last sync.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Whether it has no name any more, and is gone when it is closed.
+    fn is_removed(&self) -> bool;
 
     /// The file's length.
     ///
@@ -163,6 +180,22 @@ pub trait DiskFile: Debug + Send + Sync {
 
 /// Holds a lock while it lives.
 pub trait DiskLock: Debug + Send + Sync {}
+
+/// Holds a directory while it lives.
+pub trait DiskHold: Debug + Send + Sync {}
+
+/// What has become of a directory that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Its path leads to it.
+    InPlace,
+    /// It has another path, and nothing is at its own.
+    Moved,
+    /// It has another path, and something else is at its own.
+    Replaced,
+    /// It was removed.
+    Removed,
+}
 
 /// Who else may hold a lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

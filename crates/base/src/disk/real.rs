@@ -1,48 +1,121 @@
 //! The operating system's files.
 //!
-//! Invariant: one call here is one call there; nothing is buffered, cached or repeated. `sync_data` is fdatasync(2), which also
-//! writes the metadata needed to read the data back, so the length; a lock is flock(2), which belongs to the open file or directory
-//! and so keeps out other guards of this process, too.
+//! Invariant: one call here is one call there; nothing is buffered, cached or repeated. A path below a directory that
+//! is held begins at its handle. `sync_data` is fdatasync(2), which also writes the metadata needed to read the data
+//! back, so the length. A lock is flock(2), which belongs to the open file or directory and so keeps out other guards
+//! of this process, too.
 
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Disk, DiskFile, DiskLock, Found, Locking, Opening, at, opened_for_reading, same_directory};
+use super::holds::Holds;
+use super::posix::{self, Status, flags};
+use super::{
+    Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
+};
 
-/// The disk of this machine.
+/// The disk of this machine; directories are held on the answer and its clones only.
 pub fn real() -> Arc<dyn Disk> {
-    Arc::new(RealDisk)
+    Arc::new(RealDisk::default())
 }
 
+#[derive(Debug, Default)]
+struct RealDisk {
+    holds: Holds<Arc<HeldDir>>,
+}
+
+/// A directory that is held.
 #[derive(Debug)]
-struct RealDisk;
+struct HeldDir {
+    dir: File,
+    /// Device and inode.
+    id: (u64, u64),
+    /// Where it was when it was opened, without links.
+    canonical: PathBuf,
+}
+
+/// A path from the held directory that it is in, or from the process's.
+struct Target<'p> {
+    held: Option<Arc<HeldDir>>,
+    path: &'p Path,
+}
+
+impl<'p> Target<'p> {
+    fn new(path: &'p Path, located: Option<(Arc<HeldDir>, &'p Path)>) -> Target<'p> {
+        located.map_or(Target { held: None, path }, |(held, path)| Target { held: Some(held), path })
+    }
+
+    fn dir(&self) -> RawFd {
+        self.held.as_ref().map_or(posix::WORKING, |held| held.dir.as_raw_fd())
+    }
+
+    fn open(&self, flags: i32) -> io::Result<File> {
+        posix::open(self.dir(), self.path, flags)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        posix::status(self.dir(), self.path)
+    }
+
+    /// Creates a directory and those above it, up to the one that is held.
+    fn create_dir_all(&self) -> io::Result<()> {
+        let create = || match posix::create_dir(self.dir(), self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound && self.status().is_ok_and(|found| found.is_dir) => {
+                Ok(())
+            }
+            created => created,
+        };
+        match (create(), self.path.parent()) {
+            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound && !parent.as_os_str().is_empty() => {
+                Target { held: self.held.clone(), path: parent }.create_dir_all()?;
+                create()
+            }
+            (created, _) => created,
+        }
+    }
+}
+
+impl RealDisk {
+    /// Where a path leads.
+    fn at<'p>(&self, path: &'p Path) -> Target<'p> {
+        Target::new(path, self.holds.locate(path))
+    }
+
+    /// Where a name is, whatever has it.
+    fn named<'p>(&self, path: &'p Path) -> Target<'p> {
+        Target::new(path, self.holds.locate_name(path))
+    }
+}
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
-        let writable = how != Opening::Read;
-        let mut options = File::options();
-        options.read(true).write(writable).create_new(how == Opening::Create);
-        let file = options.open(path).map_err(|error| at("open", path, error))?;
-        let is_dir = file.metadata().map_err(|error| at("open", path, error))?.is_dir();
-        match is_dir {
-            true => Err(at("open", path, io::ErrorKind::IsADirectory.into())),
-            false => Ok(Box::new(RealFile { file, path: path.to_owned(), writable })),
+        let fail = |error| at("open", path, error);
+        let (target, flags) = match how {
+            Opening::Read => (self.at(path), flags::READ),
+            Opening::Write => (self.at(path), flags::WRITE),
+            Opening::Create => (self.named(path), flags::CREATE),
+        };
+        let file = target.open(flags).map_err(fail)?;
+        match file.metadata().map_err(fail)?.is_dir() {
+            true => Err(fail(io::ErrorKind::IsADirectory.into())),
+            false => Ok(Box::new(RealFile { file, path: path.to_owned(), writable: how != Opening::Read })),
         }
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
         let fail = |error| at("list", dir, error);
+        let open = self.at(dir).open(flags::DIRECTORY).map_err(fail)?;
         let mut found = Vec::new();
-        for entry in fs::read_dir(dir).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
-            match fs::metadata(entry.path()) {
-                Ok(metadata) => found.push(Found::of(entry.file_name(), &metadata)),
+        for name in open.try_clone().and_then(posix::names).map_err(fail)? {
+            match posix::status(open.as_raw_fd(), name.as_ref()) {
+                Ok(status) => found.push(Found::of(name, &status)),
                 // Removed since, or a link to nothing.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(at("list", &entry.path(), error)),
+                Err(error) => return Err(at("list", &dir.join(name), error)),
             }
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -50,28 +123,43 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir).map_err(|error| at("create directory", dir, error))
+        let target = self.at(dir);
+        // One that is held is there.
+        let created = if target.path.as_os_str().is_empty() { Ok(()) } else { target.create_dir_all() };
+        created.map_err(|error| at("create directory", dir, error))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        same_directory(from, to).and_then(|()| fs::rename(from, to)).map_err(|error| at("rename", from, error))
+        let rename = || {
+            same_directory(from, to)?;
+            let target = self.named(from);
+            posix::rename(target.dir(), target.path, self.named(to).path)
+        };
+        rename().map_err(|error| at("rename", from, error))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path).map_err(|error| at("remove", path, error))
+        let target = self.named(path);
+        posix::remove_file(target.dir(), target.path).map_err(|error| at("remove", path, error))
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        fs::remove_dir_all(dir).map_err(|error| at("remove", dir, error))
+        let target = self.named(dir);
+        posix::remove_dir_all(target.dir(), target.path).map_err(|error| at("remove", dir, error))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| at("sync", dir, error))
+        let target = self.at(dir);
+        let synced = match &target.held {
+            Some(held) if target.path.as_os_str().is_empty() => held.dir.sync_all(),
+            _ => target.open(flags::READ).and_then(|dir| dir.sync_all()),
+        };
+        synced.map_err(|error| at("sync", dir, error))
     }
 
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(Some(Found::of(path.file_name().unwrap_or_default().to_owned(), &metadata))),
+        match self.at(path).status() {
+            Ok(status) => Ok(Some(Found::of(path.file_name().unwrap_or_default().to_owned(), &status))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at("find", path, error)),
         }
@@ -81,16 +169,44 @@ impl Disk for RealDisk {
         fs::canonicalize(path).map_err(|error| at("find", path, error))
     }
 
+    fn hold(&self, dir: &Path) -> io::Result<Box<dyn DiskHold>> {
+        let hold = || {
+            let target = self.named(dir);
+            let opened = target.open(flags::DIRECTORY)?;
+            let status = opened.metadata()?;
+            let path = target.held.as_ref().map_or(dir.to_owned(), |above| above.canonical.join(target.path));
+            // A link to it may be turned afterwards.
+            let canonical = fs::canonicalize(&path).unwrap_or(path);
+            let held = HeldDir { dir: opened, id: (status.dev(), status.ino()), canonical };
+            self.holds.add(dir, Arc::new(held), |a, b| a.id == b.id)
+        };
+        hold().map_err(|error| at("hold", dir, error))
+    }
+
+    fn whereabouts(&self, dir: &Path) -> Whereabouts {
+        let Some(held) = self.holds.held(dir) else { return Whereabouts::InPlace };
+        // A directory has a link from its own `.` or from the one above it, until it is removed.
+        let is_removed = held.dir.metadata().is_ok_and(|opened| opened.nlink() == 0);
+        match fs::metadata(&held.canonical) {
+            _ if is_removed => Whereabouts::Removed,
+            Ok(found) if (found.dev(), found.ino()) == held.id => Whereabouts::InPlace,
+            Ok(_) => Whereabouts::Replaced,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Whereabouts::Moved,
+            // It is not known.
+            Err(_) => Whereabouts::InPlace,
+        }
+    }
+
     fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {
         let fail = |error| at("lock", path, error);
-        let mut options = File::options();
-        match fs::metadata(path) {
-            Ok(found) if found.is_dir() || how == Locking::Shared => options.read(true),
-            Err(_) if how == Locking::Shared => options.read(true),
-            _ => options.write(true).create(true).truncate(false),
+        let target = self.at(path);
+        let flags = match target.status() {
+            Ok(found) if found.is_dir || how == Locking::Shared => flags::READ,
+            Err(_) if how == Locking::Shared => flags::READ,
+            _ => flags::FIND_OR_CREATE,
         };
         loop {
-            let file = options.open(path).map_err(fail)?;
+            let file = target.open(flags).map_err(fail)?;
             let locked = match how {
                 Locking::Exclusive => file.try_lock(),
                 Locking::Shared => file.try_lock_shared(),
@@ -102,7 +218,7 @@ impl Disk for RealDisk {
                 }
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
                 // Another one has its name if it was removed since it was opened.
-                Ok(()) if is_at(&file, path).map_err(fail)? => {
+                Ok(()) if is_at(&file, &target).map_err(fail)? => {
                     return Ok(Some(Box::new(RealLock { file, process: std::process::id() })));
                 }
                 Ok(()) => {}
@@ -112,10 +228,10 @@ impl Disk for RealDisk {
 }
 
 /// Whether what is open is what the path leads to.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+fn is_at(file: &File, target: &Target<'_>) -> io::Result<bool> {
     let opened = file.metadata()?;
-    match fs::metadata(path) {
-        Ok(found) => Ok((found.dev(), found.ino()) == (opened.dev(), opened.ino())),
+    match target.status() {
+        Ok(found) => Ok(found.id == (opened.dev(), opened.ino())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -123,11 +239,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 /// Whether flock(2) says that this file cannot be locked: `EBADF` comes from NFS, where only files that are open for writing can be.
 fn is_unsupported(error: &io::Error) -> bool {
-    const EBADF: i32 = 9;
-    const EINVAL: i32 = 22;
-    const ENOLCK: i32 = 37;
-    const ENOSYS: i32 = 38;
-    const EOPNOTSUPP: i32 = 95;
+    use libc::{EBADF, EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP};
     matches!(error.raw_os_error(), Some(EBADF | EINVAL | ENOLCK | ENOSYS | EOPNOTSUPP))
 }
 
@@ -167,6 +279,10 @@ impl DiskFile for RealFile {
         self.file.metadata().map(|metadata| metadata.len()).map_err(|error| at("measure", &self.path, error))
     }
 
+    fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+    }
+
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
         self.writable().and_then(|file| file.set_len(bytes)).map_err(|error| at("resize", &self.path, error))
     }
@@ -194,8 +310,7 @@ impl Drop for RealLock {
 }
 
 impl Found {
-    fn of(name: std::ffi::OsString, metadata: &Metadata) -> Found {
-        let is_dir = metadata.is_dir();
-        Found { name, is_dir, bytes: if is_dir { 0 } else { metadata.len() } }
+    fn of(name: std::ffi::OsString, &Status { is_dir, bytes, .. }: &Status) -> Found {
+        Found { name, is_dir, bytes: if is_dir { 0 } else { bytes } }
     }
 }

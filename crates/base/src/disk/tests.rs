@@ -225,6 +225,127 @@ fn a_directory_is_locked_whatever_becomes_of_the_files_in_it() {
     });
 }
 
+/// What `disk` holds and another one changes: a process and its surroundings.
+fn on_both_held(test: &str, body: impl Fn(&dyn Disk, &dyn Disk, &Path)) {
+    let temporary = Temporary::new(test);
+    body(&*real(), &*real(), &temporary.0.canonicalize().unwrap());
+    let faulty = FaultyDisk::new(1);
+    faulty.create_dir_all(Path::new("/some/where")).unwrap();
+    body(&faulty.mount(), &faulty, Path::new("/some/where"));
+}
+
+/// All operations below `dir`, on a disk that holds it, after its name has become `now`.
+fn use_held(disk: &dyn Disk, others: &dyn Disk, dir: &Path, now: &Path) {
+    let there = |name: &str| others.find(&now.join(name)).unwrap().is_some();
+    let file = disk.open(&dir.join("new"), Opening::Create).unwrap();
+    file.write_all_at(b"ours", 0).unwrap();
+    assert_eq!((file.path(), there("new")), (&*dir.join("new"), true));
+    assert_eq!(whole(&*disk.open(&dir.join("new"), Opening::Read).unwrap()), b"ours");
+    disk.rename(&dir.join("new"), &dir.join("old")).unwrap();
+    assert!(!there("new") && there("old"));
+    disk.create_dir_all(&dir.join("x/y/z")).unwrap();
+    disk.open(&dir.join("x/y/z/deep"), Opening::Create).unwrap();
+    assert!(there("x/y/z/deep"));
+    disk.sync_dir(dir).unwrap();
+    disk.sync_dir(&dir.join("x/y")).unwrap();
+    let names = |found: Vec<Found>| found.into_iter().map(|found| found.name).collect::<Vec<_>>();
+    assert_eq!(names(disk.list(dir).unwrap()), ["old", "x"]);
+    assert_eq!(disk.find(&dir.join("old")).unwrap().map(|found| found.bytes), Some(4));
+    assert!(disk.lock(dir, Locking::Exclusive).unwrap().is_some());
+    assert!(disk.lock(&dir.join("LOCK"), Locking::Exclusive).unwrap().is_some());
+    assert!(there("LOCK"));
+    disk.remove_file(&dir.join("LOCK")).unwrap();
+    disk.remove_file(&dir.join("old")).unwrap();
+    disk.remove_dir_all(&dir.join("x")).unwrap();
+    assert_eq!(others.list(now).unwrap(), []);
+}
+
+#[test]
+fn a_held_directory_is_used_by_its_path_whatever_has_that() {
+    on_both_held("held", |disk, others, dir| {
+        let (db, moved) = (dir.join("db"), dir.join("moved"));
+        others.create_dir_all(&db).unwrap();
+        let held = disk.hold(&db).unwrap();
+        assert_eq!(disk.whereabouts(&db), Whereabouts::InPlace);
+        use_held(disk, others, &db, &db);
+        others.rename(&db, &moved).unwrap();
+        assert_eq!(disk.whereabouts(&db), Whereabouts::Moved);
+        use_held(disk, others, &db, &moved);
+        others.create_dir_all(&db).unwrap();
+        others.open(&db.join("theirs"), Opening::Create).unwrap();
+        assert_eq!(disk.whereabouts(&db), Whereabouts::Replaced);
+        use_held(disk, others, &db, &moved);
+        assert_eq!(others.list(&db).unwrap().len(), 1);
+        // The names in the directory above are no part of it.
+        assert_eq!(disk.list(dir).unwrap().len(), 2);
+        assert_eq!(kind(disk.hold(&db)), ErrorKind::ResourceBusy);
+        drop(held);
+        assert_eq!(disk.list(&db).unwrap().len(), 1);
+        drop(disk.hold(&db).unwrap());
+    });
+}
+
+#[test]
+fn nothing_can_be_put_into_a_held_directory_that_was_removed() {
+    on_both_held("held-removed", |disk, others, dir| {
+        let (db, inner) = (dir.join("db"), dir.join("db/inner"));
+        others.create_dir_all(&inner).unwrap();
+        let _held = [disk.hold(&db).unwrap(), disk.hold(&inner).unwrap()];
+        let file = disk.open(&inner.join("file"), Opening::Create).unwrap();
+        assert!(!file.is_removed());
+        others.remove_dir_all(&db).unwrap();
+        assert!(file.is_removed());
+        file.write_all_at(b"lost", 0).unwrap();
+        for held in [&db, &inner] {
+            assert_eq!(disk.whereabouts(held), Whereabouts::Removed);
+            assert_eq!(kind(disk.open(&held.join("new"), Opening::Create)), ErrorKind::NotFound);
+            assert_eq!(kind(disk.create_dir_all(&held.join("a/b"))), ErrorKind::NotFound);
+            assert_eq!(disk.find(&held.join("file")).unwrap(), None);
+            assert_eq!(disk.list(held).unwrap(), []);
+        }
+        others.create_dir_all(&inner).unwrap();
+        assert_eq!(disk.whereabouts(&inner), Whereabouts::Removed);
+        assert_eq!(kind(disk.open(&inner.join("new"), Opening::Create)), ErrorKind::NotFound);
+        assert_eq!(others.list(&inner).unwrap(), []);
+    });
+}
+
+#[test]
+fn a_directory_in_a_held_one_may_be_held_and_moved_by_itself() {
+    on_both_held("held-inner", |disk, others, dir| {
+        let (db, log, elsewhere) = (dir.join("db"), dir.join("db/log"), dir.join("db/elsewhere"));
+        others.create_dir_all(&log).unwrap();
+        assert_eq!(kind(disk.hold(&db.join("none"))), ErrorKind::NotFound);
+        let held = [disk.hold(&db).unwrap(), disk.hold(&log).unwrap(), disk.hold(&log.join(".")).unwrap()];
+        others.rename(&log, &elsewhere).unwrap();
+        others.create_dir_all(&log).unwrap();
+        use_held(disk, others, &log, &elsewhere);
+        assert_eq!((disk.whereabouts(&db), disk.whereabouts(&log)), (Whereabouts::InPlace, Whereabouts::Replaced));
+        // By its name it is the other one's, which is in the directory above.
+        disk.remove_dir_all(&log).unwrap();
+        assert_eq!(disk.whereabouts(&log), Whereabouts::Moved);
+        drop(held);
+        assert_eq!(disk.find(&log).unwrap(), None);
+    });
+}
+
+#[test]
+fn what_a_link_led_to_is_held_when_the_link_is_turned() {
+    let temporary = Temporary::new("held-link");
+    let (disk, dir) = (real(), temporary.0.canonicalize().unwrap());
+    for name in ["v1", "v2"] {
+        disk.create_dir_all(&dir.join(name)).unwrap();
+    }
+    let link = dir.join("current");
+    std::os::unix::fs::symlink("v1", &link).unwrap();
+    let _held = disk.hold(&link).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("v2", &link).unwrap();
+    assert_eq!(disk.whereabouts(&link), Whereabouts::InPlace);
+    use_held(&*disk, &*real(), &link, &dir.join("v1"));
+    assert_eq!(disk.list(&dir.join("v2")).unwrap(), []);
+}
+
 #[test]
 fn one_directory_has_one_canonical_path() {
     on_both("canonical", |disk, dir| {

@@ -152,6 +152,11 @@ impl OpenHandle {
 
 impl Drop for OpenHandle {
     fn drop(&mut self) {
+        if !self.inner.process.is_current() {
+            // It has the threads of another process, and their locks: nothing of it is ended here.
+            std::mem::forget(Arc::clone(&self.inner));
+            return;
+        }
         // Before the owner that drops this lets go of the database.
         self.end_checkpoints();
     }

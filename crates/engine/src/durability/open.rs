@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::disk::{Disk, DiskLock, Locking, sticky_errors};
+use seriatim_base::disk::{self, Disk, DiskHold, DiskLock, Locking, Whereabouts, sticky_errors};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, TableEntry};
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
 use seriatim_txn::UNSAID_MAX;
 
 use super::persistence::is_at_limit;
-use super::recover::{Ends, Recovery, look, recover};
+use super::recover::{Ends, Recovery, Source, look, recover};
 use super::reserve::Reserve;
 use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
@@ -31,9 +31,11 @@ use crate::table::TableSet;
 /// The name of the file that is locked while a database is open.
 const LOCK: &str = "LOCK";
 
-/// A database directory that is open for writing.
+/// A database directory that is open for writing. It is the one that was locked, until it is unlocked, whatever becomes
+/// of its path.
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
+    /// The canonical path when it was opened, by which the disk holds it.
     pub(crate) directory: PathBuf,
     /// What is in the file.
     manifest: Mutex<Manifest>,
@@ -42,12 +44,14 @@ pub(crate) struct Home {
     locks: Mutex<Option<Locks>>,
 }
 
-/// The directories of a database, locked: of its own the directory, and its file `LOCK`, which is all that older versions and some file
-/// systems lock; and those of its logs.
+/// The directories of a database, held and locked: of its own the directory, and its file `LOCK`, which is all that
+/// older versions and some file systems lock; and those of its logs.
 struct Locks {
     /// By their canonical paths.
     directories: BTreeMap<PathBuf, Option<Box<dyn DiskLock>>>,
     _file: Option<Box<dyn DiskLock>>,
+    /// By the paths that are used.
+    holds: Vec<Box<dyn DiskHold>>,
 }
 
 impl Locks {
@@ -57,9 +61,13 @@ impl Locks {
     /// # Errors
     /// [`OpenError::Locked`]; what the file system says.
     fn of(disk: &dyn Disk, directory: &Path, how: Locking) -> Result<Locks, OpenError> {
-        let mut locks = Locks { directories: BTreeMap::new(), _file: None };
+        let mut locks = Locks { directories: BTreeMap::new(), _file: None, holds: Vec::new() };
         locks.add(disk, directory, how)?;
         locks._file = lock(disk, &directory.join(LOCK), directory, how)?;
+        if disk.whereabouts(directory) != Whereabouts::InPlace {
+            let problem = format!("{} was moved or removed while it was opened: open it again", directory.display());
+            return Err(StorageError::io(LOCKING)(Error::new(ErrorKind::NotFound, problem)).into());
+        }
         Ok(locks)
     }
 
@@ -77,10 +85,11 @@ impl Locks {
 
     /// Locks one more directory, unless it is among them already.
     fn add(&mut self, disk: &dyn Disk, directory: &Path, how: Locking) -> Result<(), OpenError> {
+        // First, so that what is locked is what is used.
+        self.holds.push(disk.hold(directory).map_err(StorageError::io(LOCKING))?);
         let path = disk.canonical(directory).map_err(StorageError::io(LOCKING))?;
         if let Entry::Vacant(vacant) = self.directories.entry(path) {
-            let held = lock(disk, vacant.key(), directory, how)?;
-            vacant.insert(held);
+            vacant.insert(lock(disk, directory, directory, how)?);
         }
         Ok(())
     }
@@ -128,26 +137,30 @@ pub(crate) struct OpenLog {
 /// # Errors
 /// The directory is another process's, of a newer format, damaged; no memory; what the file system says.
 pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
-    let place = &Place { disk: sticky_errors(Arc::clone(&place.disk)), ..place.clone() };
-    let Place { inspect, disk, .. } = place;
+    let inspect = place.inspect;
+    // Each opening holds directories of its own.
+    let disk = &sticky_errors(place.disk.clone().unwrap_or_else(disk::real));
+    let finding = || StorageError::io("finding the database's directory");
     // The process may go elsewhere while the database is open.
-    let absolute =
-        std::path::absolute(&place.directory).map_err(StorageError::io("finding the database's directory"))?;
-    let directory = &absolute;
-    let found = Manifest::find(disk.as_ref(), directory)?;
-    if (*inspect || !options.create) && found.is_none() {
-        return Err(OpenError::NoDatabase { directory: directory.clone() });
+    let absolute = std::path::absolute(&place.directory).map_err(finding())?;
+    let found = Manifest::find(disk.as_ref(), &absolute)?;
+    if (inspect || !options.create) && found.is_none() {
+        return Err(OpenError::NoDatabase { directory: absolute });
     }
-    if !*inspect && found.is_none() {
-        create_directory(disk.as_ref(), directory)?;
+    if !inspect && found.is_none() {
+        create_directory(disk.as_ref(), &absolute)?;
     }
+    // And links may be turned.
+    let directory = &disk.canonical(&absolute).map_err(finding())?;
+    let _held = disk.hold(directory).map_err(finding())?;
+    let source = Source { disk: disk.as_ref(), directory, in_use: inspect };
     let (mut locks, _reading) = match inspect {
         // A reader beside a writer does without: `look` allows for that.
         true => (None, lock_to_read(disk.as_ref(), directory).ok()),
         false => (Some(Locks::of(disk.as_ref(), directory, Locking::Exclusive)?), None),
     };
     // Only now is it ours: another process may have changed it meanwhile.
-    let found = if *inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
+    let found = if inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
     if let (Some(locks), Some(manifest)) = (&mut locks, &found) {
         locks.add_logs(disk.as_ref(), directory, manifest)?;
     }
@@ -158,12 +171,12 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     let portion = |segments| 2 * (manifest_bytes + 4096).next_multiple_of(4096) + segments;
     let mut reserve = Reserve::new(disk, directory, portion(0));
     let (mut manifest, recovered) = match found {
-        Some(manifest) if *inspect => {
-            let (manifest, recovered) = look(options, place, foundation, manifest)?;
+        Some(manifest) if inspect => {
+            let (manifest, recovered) = look(options, source, foundation, manifest)?;
             (manifest, Some(recovered))
         }
         Some(manifest) => {
-            let recovered = recover(options, place, foundation, &manifest)?;
+            let recovered = recover(options, source, foundation, &manifest)?;
             // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
             let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
             // Again, as it is: the process that wrote it may have ended before its name was durable, or the sync of that may have
@@ -176,7 +189,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         }
         None => {
             let manifest = empty();
-            if !*inspect {
+            if !inspect {
                 // Before anything else is there.
                 manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
             }
@@ -191,7 +204,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     // Snapshots were read, and told of, that are not on the disk.
     let are_told = foundation.environment.epochs.snapshots().end_epochs() && recovery.is_some();
     let first_epoch = Epoch(ends.newest.0 + 1 + if are_told { UNSAID_MAX } else { 0 });
-    let start = begin_incarnation(options, directory, &mut manifest, (ends, first_epoch), is_clean);
+    let start = begin_incarnation(options, [&absolute, directory], &mut manifest, (ends, first_epoch), is_clean);
     if is_at_limit(start.first_epoch) {
         return Err(OpenError::Invalid(format!(
             "the epochs of the database in {} are used up: load its rows into a new one",
@@ -213,6 +226,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         backlog_bytes_max: options.log.backlog_bytes as u64,
         #[cfg(feature = "canary")]
         fault: options.log_fault,
+        database: Some(directory.clone()),
         backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
         ..LogOptions::new(loggers)
     };
@@ -317,9 +331,10 @@ fn is_not_ours_to_sync(error: &Error) -> bool {
 }
 
 /// Ends the incarnations before and begins one, and forgets those that were not needed before if `is_clean`; in the manifest only.
+/// `names` are the paths of the directory, as it was asked for and canonical.
 fn begin_incarnation(
     options: &Settings,
-    directory: &Path,
+    names: [&Path; 2],
     manifest: &mut Manifest,
     (ends, first_epoch): (Ends, Epoch),
     is_clean: bool,
@@ -333,10 +348,10 @@ fn begin_incarnation(
     manifest.incarnations.retain(|ended| left.contains(&ended.number));
     let directories = &options.log.directories;
     // Those inside move with the database.
-    let inside = |at: &PathBuf| match at.strip_prefix(directory) {
-        Ok(rest) if rest.as_os_str().is_empty() => PathBuf::from("."),
-        Ok(rest) => rest.to_owned(),
-        Err(_) => at.clone(),
+    let inside = |at: &PathBuf| match names.iter().find_map(|name| at.strip_prefix(name).ok()) {
+        Some(rest) if rest.as_os_str().is_empty() => PathBuf::from("."),
+        Some(rest) => rest.to_owned(),
+        None => at.clone(),
     };
     let loggers =
         if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.iter().map(inside).collect() };

@@ -141,6 +141,9 @@ impl<R> Future for Pending<R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Pending { withheld, reached, .. } = &mut *self;
         if let Some((dependency, shared)) = withheld {
+            if let Err(forked) = shared.inner.check_process() {
+                return Poll::Ready(Err(not_durable(forked)));
+            }
             if reached.is_none() {
                 *reached = shared.inner.reached(*dependency);
             }

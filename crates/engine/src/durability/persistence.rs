@@ -403,6 +403,18 @@ impl Persistence {
         &self.home
     }
 
+    /// What the directory consists of, with the log up to now, as if the database was closed.
+    pub(crate) fn manifest_now(&self) -> Manifest {
+        let manifest = self.home.manifest();
+        let mut now = manifest.clone();
+        // Under the lock: the log has entries of no table that is created later.
+        let (recorded, ends) = self.log.recorded();
+        if let Some(current) = now.incarnations.last_mut() {
+            (current.durable_epoch, current.ends) = (Some(recorded), ends);
+        }
+        now
+    }
+
     /// Changes what the directory consists of: durable when this returns.
     ///
     /// # Errors
@@ -414,6 +426,7 @@ impl Persistence {
         if let Some(reason) = self.log.durable().stop_reason() {
             return Err(LogError::Stopped(reason));
         }
+        self.log.check_in_place()?;
         let mut changed = manifest.clone();
         change(&mut changed);
         if let Some(current) = changed.incarnations.last_mut() {
@@ -505,6 +518,9 @@ impl Persistence {
     /// What was committed and is not durable. The same each time.
     pub(crate) fn close(&self) -> Result<(), CloseError> {
         let after = self.advance();
+        let is_logger = matches!(&*self.loggers(), Loggers::Threads(threads) if threads.is_current());
+        // A backup under way has the directory. A logger closes the database only where nobody else has it.
+        let _no_backup = (!is_logger).then(|| self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
         let mut closing = self.loggers();
         let own_thread = "the log was closed by its own thread, which does not wait for itself";
         let early = Err(CloseError::new(self.durable_epoch(), 0, own_thread));
@@ -512,7 +528,6 @@ impl Persistence {
             Loggers::Closed(closed) => return closed.clone(),
             _ => std::mem::replace(&mut *closing, Loggers::Closed(early.clone())),
         };
-        let is_logger = matches!(&loggers, Loggers::Threads(threads) if threads.is_current());
         let (log, home) = (self.log(), Arc::clone(&self.home));
         let close = move || {
             let note = |recorded, ends| home.note_end(recorded, ends);
@@ -594,6 +609,15 @@ pub(crate) fn is_at_limit(epoch: Epoch) -> bool {
 
 /// Withholding results until they are durable, for databases with a log and without.
 impl Inner {
+    /// Refuses what needs the threads of the process that opened the database.
+    ///
+    /// # Errors
+    /// [`LogError::Forked`].
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), LogError> {
+        if self.process.is_current() { Ok(()) } else { Err(LogError::Forked) }
+    }
+
     /// Waits until a result with this dependency may be returned.
     ///
     /// # Errors
@@ -605,11 +629,13 @@ impl Inner {
         limit: Option<Duration>,
     ) -> Result<(), TransactError> {
         match &self.persistence {
-            Some(persistence) if persistence.must_wait(dependency) => match persistence.wait(dependency, limit) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(persistence.not_yet(dependency.wrote, limit)),
-                Err(error) => Err(not_durable(error)),
-            },
+            Some(persistence) if persistence.must_wait(dependency) => {
+                match self.check_process().and_then(|()| persistence.wait(dependency, limit)) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(persistence.not_yet(dependency.wrote, limit)),
+                    Err(error) => Err(not_durable(error)),
+                }
+            }
             _ => Ok(()),
         }
     }
@@ -631,7 +657,8 @@ impl Inner {
     ) -> Result<bool, TransactError> {
         match &self.persistence {
             Some(persistence) if persistence.must_wait(dependency) => {
-                persistence.wait_within(dependency, most).map_err(not_durable)
+                let waited = self.check_process().and_then(|()| persistence.wait_within(dependency, most));
+                waited.map_err(not_durable)
             }
             _ => Ok(true),
         }
@@ -666,6 +693,7 @@ impl Inner {
     /// [`TransactError::NotDurable`] if the log has stopped or the disk is full; [`TransactError::NotDurableYet`] beyond the limit.
     pub(crate) fn flush(&self, limit: Option<Duration>) -> Result<(), TransactError> {
         let Some(persistence) = &self.persistence else { return Ok(()) };
+        self.check_process().map_err(|_| TransactError::Forked)?;
         match persistence.flush(limit) {
             Ok(true) => Ok(()),
             Ok(false) => Err(persistence.not_yet(true, limit)),

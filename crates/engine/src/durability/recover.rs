@@ -4,10 +4,12 @@
 //! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
 
 use std::hint::cold_path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
+use seriatim_base::disk::Disk;
 use seriatim_base::{Epoch, LayoutId, thread};
 use seriatim_catalog::RowWriter;
 use seriatim_catalog::wire::DecodeError;
@@ -23,7 +25,7 @@ use super::{NO_WORKER, RecoveryPhase, restore_prefetch};
 use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
 use crate::protocol::OpenProtocol;
-use crate::settings::{Place, Settings};
+use crate::settings::Settings;
 use crate::table::TableSet;
 
 /// What opening a database found in its directory.
@@ -66,6 +68,15 @@ impl Ends {
     }
 }
 
+/// A database directory that is read.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'d> {
+    pub(super) disk: &'d dyn Disk,
+    pub(super) directory: &'d Path,
+    /// Whether another process may have it open.
+    pub(super) in_use: bool,
+}
+
 /// What recovery made.
 pub(super) struct Recovered {
     pub(super) tables: Tables,
@@ -79,25 +90,25 @@ pub(super) struct Recovered {
 /// Damage; no memory; what the file system says.
 pub(super) fn recover(
     options: &Settings,
-    place: &Place,
+    source: Source<'_>,
     foundation: &Foundation,
     manifest: &Manifest,
 ) -> Result<Recovered, OpenError> {
     let began = Instant::now();
-    let Place { directory, disk, inspect } = place;
+    let Source { disk, directory, in_use } = source;
     let threads = options.helpers();
     let cores: Option<Vec<Core>> = (0..threads).map(|_| foundation.environment.core()).collect();
     let mut cores = cores.ok_or_else(|| OpenError::Invalid(NO_WORKER.to_owned()))?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
-    let mut replay = match inspect {
-        true => Replay::look(disk.as_ref(), directory, manifest)?,
-        false => Replay::open(disk.as_ref(), directory, manifest)?,
+    let mut replay = match in_use {
+        true => Replay::look(disk, directory, manifest)?,
+        false => Replay::open(disk, directory, manifest)?,
     };
     #[cfg(feature = "canary")]
     if options.log_fault == LogFault::ForgetLog {
         replay.forget_log();
     }
-    let rows_max = replay.bytes().saturating_add(checkpoint::bytes_found(disk.as_ref(), directory, manifest));
+    let rows_max = replay.bytes().saturating_add(checkpoint::bytes_found(disk, directory, manifest));
     let tables = make_tables(foundation, manifest, rows_max, &mut cores[0])?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
     let mut applier = Applier::new(foundation, &tables, cores);
@@ -108,18 +119,18 @@ pub(super) fn recover(
     let told = |phase, total| move |done| options.on_recovery.tell(phase, done, Some(total));
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
     let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
-    let loaded = checkpoint::load(disk.as_ref(), directory, manifest, threads, &applier, &progress)?;
+    let loaded = checkpoint::load(disk, directory, manifest, threads, &applier, &progress)?;
     // Headers of files were not counted.
     progress(checkpoint_bytes);
     let progress = told(RecoveryPhase::Log, replay.bytes());
-    let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
+    let replayed = replay.run(disk, threads, &applier, &progress)?;
     applier.finish();
     #[cfg(feature = "canary")]
     let secures = options.log_fault != LogFault::TrustUnflushed;
     #[cfg(not(feature = "canary"))]
     let secures = true;
-    if secures && !*inspect {
-        replay.secure(disk.as_ref())?;
+    if secures && !in_use {
+        replay.secure(disk)?;
     }
     let recovery = Recovery {
         durable_epoch: replay.durable().0,
@@ -136,31 +147,38 @@ pub(super) fn recover(
     Ok(Recovered { tables, recovery, ends })
 }
 
+/// Where an error says that something is damaged.
+fn damage(error: &OpenError) -> Option<(PathBuf, u64)> {
+    match error {
+        OpenError::Storage(StorageError::Corrupt { file, offset, .. }) => Some((file.clone(), *offset)),
+        _ => None,
+    }
+}
+
 /// How often a look at a database is begun that what happens to it interrupts.
 const LOOKS_MAX: usize = 10;
 
-/// Brings back what the directory of a database holds that may be in use. A checkpoint that is completed meanwhile deletes log, and a
-/// batch that is being written may look damaged: so what was read counts if the manifest is still the same, and an error if it comes
-/// twice.
+/// Brings back what the directory of a database holds that may be in use. A checkpoint that is completed meanwhile
+/// deletes log, and a batch that is being written may look damaged: so what was read counts if the manifest is still
+/// the same, and damage if it is found twice at one place.
 ///
 /// # Errors
 /// As [`recover`]; or that the database changed all the time.
 pub(super) fn look(
     options: &Settings,
-    place: &Place,
+    source: Source<'_>,
     foundation: &Foundation,
     mut manifest: Manifest,
 ) -> Result<(Manifest, Recovered), OpenError> {
-    let Place { directory, disk, .. } = place;
-    let mut failed = false;
+    let mut failed = None;
     for _ in 0..LOOKS_MAX {
-        let recovered = recover(options, place, foundation, &manifest);
-        let now = Manifest::read(disk.as_ref(), directory)?;
+        let recovered = recover(options, source, foundation, &manifest);
+        let now = Manifest::read(source.disk, source.directory)?;
         let is_same = now == manifest;
         match recovered {
             Ok(recovered) if is_same => return Ok((manifest, recovered)),
-            Err(error) if is_same && failed => return Err(error),
-            recovered => failed = is_same && recovered.is_err(),
+            Err(error) if is_same && failed == Some(damage(&error)) => return Err(error),
+            recovered => failed = recovered.err().filter(|_| is_same).map(|error| damage(&error)),
         }
         manifest = now;
     }

@@ -13,6 +13,7 @@ use crate::cancel::Canceller;
 use crate::durability::{CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, TransactError};
+use crate::parking::FORKED;
 use crate::queue::{Queue, Turn};
 use crate::runner::Receipt;
 
@@ -65,6 +66,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn executed(&self) -> Result<(), Cause> {
         if let Some(cause) = self.stopped.get() {
             return Err(cause);
+        }
+        if !self.inner.process.is_current() {
+            cold_path();
+            return Err(FORKED);
         }
         if self.is_over() {
             cold_path();
@@ -344,6 +349,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     fn abandon(&self, cause: Option<Cause>) {
         if !self.is_open() {
+            return;
+        }
+        if !self.inner.process.is_current() {
+            // The locks that it may want are perhaps those of threads that a fork has not got.
+            cold_path();
+            self.lease.set(None);
             return;
         }
         // One that was ended while it was parked is not open either.

@@ -80,6 +80,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline(always)]
     pub(super) fn lease(&self, origin: Origin, wait: bool) -> Result<Lease, TransactError> {
         let inner = &self.inner;
+        if !inner.process.is_current() {
+            cold_path();
+            return Err(TransactError::Forked);
+        }
         loop {
             // The gate first: a transaction that waits for chains to end must not hold a worker that they need.
             if self.must_enter(origin)

@@ -165,7 +165,9 @@ fn damage_is_not_backed_up() {
 #[test]
 fn a_directory_that_holds_something_is_refused() {
     let database = with_epochs(10..=10);
-    let refused = restore(&database.disk, &database.directory, &database.directory, &|_, _| {}).unwrap_err();
+    let elsewhere = Path::new("/elsewhere");
+    database.disk.create_dir_all(&elsewhere.join("something")).unwrap();
+    let refused = restore(&database.disk, &database.directory, elsewhere, &|_, _| {}).unwrap_err();
     assert!(refused.to_string().contains("is not empty"), "{refused}");
     let refused = backup(&database.disk, Path::new("/nowhere"), Path::new(TO), &|_, _| {}).unwrap_err();
     assert!(matches!(refused, LogError::NotADatabase { .. }));
@@ -190,5 +192,183 @@ fn a_copy_that_was_cut_short_is_no_database() {
             Ok(None) | Err(LogError::Corrupt { .. }) => assert!(copied.is_err(), "at {cut}"),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+type Copying = fn(&dyn Disk, &Path, &Path, &Progress<'_>) -> Result<Copied, LogError>;
+
+/// What makes a copy, each of which refuses the same.
+fn copying() -> [(&'static str, Copying); 3] {
+    let open: Copying = |disk, from, to, progress| {
+        // That of an open database is known.
+        let manifest = Manifest::read(disk, Path::new("/db"))?;
+        backup_open(disk, from, &manifest, to, progress)
+    };
+    [("backup", backup), ("restore", restore), ("backup of an open database", open)]
+}
+
+#[test]
+fn a_copy_into_the_database_itself_is_refused_and_nothing_is_made() {
+    for (name, copy) in copying() {
+        let database = with_epochs(10..=11);
+        let (disk, db) = (&database.disk, database.directory.as_path());
+        assert_eq!(db, Path::new("/db"));
+        let before = disk.list(db).unwrap();
+        for to in ["/db", "/db/sub", "/db/sub/sub", "/db/./sub"] {
+            let refused = copy(disk, db, Path::new(to), &|_, _| {}).unwrap_err().to_string();
+            assert!(refused.contains("in the database's own directory"), "{name} {to}: {refused}");
+        }
+        assert_eq!(disk.list(db).unwrap(), before, "{name}");
+        // A name that begins alike is another.
+        copy(disk, db, Path::new("/db-copy"), &|_, _| {}).unwrap();
+    }
+}
+
+#[test]
+fn an_empty_path_is_refused() {
+    let database = with_epochs(10..=11);
+    let disk = &database.disk;
+    let refused = |result: Result<(), LogError>| {
+        let refused = result.unwrap_err();
+        assert!(
+            matches!(refused, LogError::NotADatabase { .. }) && refused.to_string().contains("is empty"),
+            "{refused}"
+        );
+    };
+    for (_, copy) in copying() {
+        refused(copy(disk, Path::new("/db"), Path::new(""), &|_, _| {}).map(drop));
+        refused(copy(disk, Path::new(""), Path::new(TO), &|_, _| {}).map(drop));
+    }
+    refused(verify(disk, Path::new(""), &|_, _| {}).map(drop));
+}
+
+#[test]
+fn a_directory_into_which_a_copy_is_being_made_takes_no_other() {
+    let database = with_epochs(10..=12);
+    let disk = database.disk.clone();
+    let second = Mutex::new(Vec::new());
+    let copy_too = || {
+        let result = backup(&disk.mount(), Path::new("/db"), Path::new(TO), &|_, _| {});
+        second.lock().unwrap().push(result.map(drop).map_err(|error| error.to_string()));
+    };
+    let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(copy_too)) };
+    backup(&meddling, Path::new("/db"), Path::new(TO), &|_, _| {}).unwrap();
+    // The first file is opened before there is a directory for the copy.
+    let second = second.lock().unwrap();
+    assert!(
+        second.iter().any(|result| result.as_ref().is_err_and(|error| error.contains("another copy"))),
+        "{second:?}"
+    );
+    assert_eq!(recovered(&disk, Path::new(TO)), (up_to(Epoch(12)), Epoch(12)));
+}
+
+#[test]
+fn a_copy_goes_where_its_directory_goes() {
+    let database = with_epochs(10..=12);
+    let disk = database.disk.clone();
+    let mut opened = 0;
+    let move_away = || {
+        opened += 1;
+        if opened == 6 {
+            disk.rename(Path::new("/backups"), Path::new("/moved")).unwrap();
+            disk.create_dir_all(Path::new(TO)).unwrap();
+        }
+    };
+    let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(move_away)) };
+    backup(&meddling, Path::new("/db"), Path::new(TO), &|_, _| {}).unwrap();
+    assert_eq!(disk.list(Path::new(TO)).unwrap(), []);
+    assert_eq!(recovered(&disk, Path::new("/moved/monday")), (up_to(Epoch(12)), Epoch(12)));
+}
+
+#[test]
+fn a_database_that_changes_all_the_time_is_busy_and_not_damaged() {
+    let database = with_epochs(10..=15);
+    database.manifest.write(&database.disk, &database.directory).unwrap();
+    let (disk, directory) = (database.disk.clone(), database.directory.clone());
+    let database = Mutex::new(database);
+    let mut rows = 0;
+    let checkpoint_always = || {
+        let mut database = database.lock().unwrap();
+        let kept: Vec<_> = (20..32).map(|id| (id, u64::from(id) / 2, (1, 1))).collect();
+        rows += 1;
+        let checkpoint = crate::checkpoint::tests::write(&database, 15, 15, &kept[..1 + rows % 12]);
+        database.manifest.checkpoint = Some(checkpoint);
+        database.manifest.write(&database.disk, &database.directory).unwrap();
+    };
+    let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(checkpoint_always)) };
+    let busy = backup(&meddling, &directory, Path::new(TO), &|_, _| {}).unwrap_err();
+    assert!(matches!(&busy, LogError::Io { source, .. } if source.kind() == ErrorKind::ResourceBusy), "{busy}");
+    assert!(busy.to_string().contains("try again"), "{busy}");
+    assert_eq!(disk.list(Path::new(TO)).unwrap(), [], "what was copied is gone");
+}
+
+#[test]
+fn damage_that_is_not_found_again_is_none() {
+    let mut begun_again = 0;
+    for moment in 2..40 {
+        let mut database = with_epochs(10..=15);
+        let (path, offset) = database.batch((1, 0), 16, 15, &[]);
+        database.batch((1, 1), 16, 15, &[]);
+        let disk = database.disk.clone();
+        let flip = || disk.flip_bit(&path, offset - 4096 + HEADER_BYTES as u64, 1).unwrap();
+        flip();
+        let mut opened = 0;
+        let mend = || {
+            opened += 1;
+            if opened == moment {
+                flip();
+            }
+        };
+        let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(mend)) };
+        match backup(&meddling, &database.directory, Path::new(TO), &|_, _| {}) {
+            Ok(copied) => begun_again += usize::from(copied.attempts == 2),
+            Err(LogError::Corrupt { file, .. }) => assert_eq!(file, path, "it was found twice"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(begun_again > 0);
+}
+
+#[test]
+fn tables_created_meanwhile_do_not_interrupt_a_backup() {
+    let database = with_epochs(10..=15);
+    database.manifest.write(&database.disk, &database.directory).unwrap();
+    let (disk, directory) = (database.disk.clone(), database.directory.clone());
+    let database = Mutex::new(database);
+    let create = || {
+        let mut database = database.lock().unwrap();
+        let manifest = &mut database.manifest;
+        let mut entry = manifest.tables[0].clone();
+        (entry.id, entry.definition.name) = (manifest.next_table, format!("table{}", manifest.next_table.0).into());
+        manifest.next_table = seriatim_base::TableId(entry.id.0 + 1);
+        manifest.tables.push(entry);
+        database.manifest.write(&database.disk, &database.directory).unwrap();
+    };
+    let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(create)) };
+    let copied = backup(&meddling, &directory, Path::new(TO), &|_, _| {}).unwrap();
+    assert_eq!(copied.attempts, 1);
+    assert_eq!(recovered(&disk, Path::new(TO)), (up_to(Epoch(15)), Epoch(15)));
+}
+
+#[test]
+fn damage_that_no_recovery_needs_is_told_and_copied() {
+    let mut database = Database::new(1, 1);
+    let commit = |epoch: u64| [(tid(epoch, 1), vec![Write::Row(2 * epoch as u32, (1, 1))])];
+    let (path, offset) = database.batch((1, 0), 10, 9, &commit(10));
+    database.batch((1, 0), 11, 10, &commit(11));
+    database.batch((1, 0), 12, 11, &commit(12));
+    let kept = [(20, 10, (1, 1)), (22, 11, (1, 1))];
+    database.manifest.checkpoint = Some(crate::checkpoint::tests::write(&database, 12, 12, &kept));
+    database.manifest.write(&database.disk, &database.directory).unwrap();
+    let sound = recovered(&database.disk, &database.directory);
+    database.disk.flip_bit(&path, offset + HEADER_BYTES as u64, 3).unwrap();
+    assert_eq!(recovered(&database.disk, &database.directory), sound, "a recovery does not read it");
+    let verified = verify(&database.disk, &database.directory, &|_, _| {}).unwrap();
+    assert_eq!((verified.batches, verified.entries, verified.notices.len()), (3, 2, 1));
+    assert!(verified.notices[0].contains("no recovery needs it"), "{:?}", verified.notices);
+    for (name, copy) in copying() {
+        let to = Path::new("/backups").join(name);
+        copy(&database.disk, &database.directory, &to, &|_, _| {}).unwrap();
+        assert_eq!(recovered(&database.disk, &to), sound, "{name}");
     }
 }

@@ -197,6 +197,15 @@ impl LogScan {
         Ok(scan)
     }
 
+    /// Walks the logs of a database that this process has open, up to where the manifest says that they end, and checks
+    /// them. The ends were told one after the other: what is left is what a power cut could have left.
+    pub(crate) fn up_to_ends(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
+        let mut scan = LogScan::of(disk, directory, manifest)?;
+        scan.trim();
+        scan.check(manifest)?;
+        Ok(scan)
+    }
+
     /// The newest epoch of which a batch says that it was durable.
     fn known_durable(&self) -> Epoch {
         self.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(Epoch(0))
@@ -262,6 +271,30 @@ impl LogScan {
         let counting = log.batches.start..self.void_after(log, incarnation.durable);
         let skipped = self.batches[counting.clone()].iter().position(|batch| batch.header.newest >= begin);
         skipped.map_or(counting.end, |at| counting.start + at)..counting.end
+    }
+
+    /// Of each batch, whether a recovery reads it: not if the checkpoint has all of it, or if nothing in it counts.
+    pub(crate) fn needed(&self, manifest: &Manifest) -> Vec<bool> {
+        let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
+        let mut needed = vec![false; self.batches.len()];
+        for incarnation in &self.incarnations {
+            let wanted = self.logs_of(incarnation).flat_map(|log| self.wanted(incarnation, log, begin));
+            wanted.for_each(|batch| needed[batch] = true);
+        }
+        needed
+    }
+
+    /// Reads a batch's payload as it is; shorter where the file ends before.
+    pub(crate) fn read_raw(&self, disk: &dyn Disk, batch: usize, buffer: &mut Vec<u8>) -> Result<(), LogError> {
+        let batch = &self.batches[batch];
+        let mut read = || {
+            let file = disk.open(self.file(batch), Opening::Read)?;
+            let begin = batch.offset + HEADER_BYTES as u64;
+            let there = file.bytes()?.saturating_sub(begin).min(u64::from(batch.header.payload_bytes));
+            buffer.resize(there as usize, 0);
+            file.read_exact_at(buffer, begin)
+        };
+        read().map_err(LogError::io("reading the log"))
     }
 
     /// Reads a batch's payload, and checks it.

@@ -2,9 +2,12 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Handle, LogStatistics, OpenError};
+use seriatim::catalog::TableDef;
+use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, Table};
 use seriatim_base::Rng;
 use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
 
@@ -349,9 +352,12 @@ fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
     let db = options().open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");
     write_some(&db, &accounts, 0..20);
-    let error = db.backup("/db/checkpoint-0000000042").expect_err("it would be deleted");
+    let error = db.backup("/other/checkpoint-0000000042").expect_err("it would be deleted");
     assert!(error.to_string().contains("keeps its own checkpoints in directories of such a name"), "{error}");
-    db.backup("/db/checkpoint-monday").expect("the disk works");
+    let error = db.backup("/db/checkpoint-monday").expect_err("it is inside");
+    assert!(error.to_string().contains("in the database's own directory"), "{error}");
+    disk.create_dir_all(Path::new("/db/checkpoint-monday")).expect("a name is free");
+    db.backup("/other/checkpoint-monday").expect("the disk works");
     for _ in 0..2 {
         db.checkpoint().expect("the disk works");
         write_some(&db, &accounts, 0..20);
@@ -359,7 +365,8 @@ fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
     let before = rows(&db);
     drop((accounts, db));
     assert_eq!(rows(&options().open().expect("its log is there")), before);
-    let backup = Database::builder().workers(2).step_helpers(true).path("/db/checkpoint-monday");
+    assert!(disk.find(Path::new("/db/checkpoint-monday")).expect("no faults").is_some());
+    let backup = Database::builder().workers(2).step_helpers(true).path("/other/checkpoint-monday");
     let backup = backup.disk(std::sync::Arc::new(disk.mount())).open().expect("the backup is there");
     assert_eq!(rows(&backup).len(), 20);
     for refused in ["checkpoint-0000000007", "/db/checkpoint-0000000007-2.new/log", "one/../checkpoint-0000000007"] {
@@ -367,4 +374,43 @@ fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
         assert!(matches!(&error, OpenError::Invalid(what) if what.contains(refused)), "{error}");
     }
     small("auto", &disk).log_directories(["/elsewhere/checkpoint-0000000007"]).open().expect("it is elsewhere");
+}
+
+#[test]
+fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
+    let disk = FaultyDisk::new(44);
+    let db = small("auto", &disk).workers(8).step_helpers(false).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let is_done = AtomicBool::new(false);
+    // What was acknowledged by then.
+    let acknowledged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                db.checkpoint().expect("the disk works");
+            }
+        });
+        scope.spawn(|| {
+            for number in (0..1000).take_while(|_| !is_done.load(Ordering::Relaxed)) {
+                let name = format!("table{number}");
+                db.declare(TableDef { name: name.into(), ..Account::definition() }).expect("the disk works");
+            }
+        });
+        scope.spawn(|| {
+            for id in (0..).take_while(|_| !is_done.load(Ordering::Relaxed)) {
+                db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("the disk works");
+                acknowledged.store(id + 1, Ordering::Release);
+            }
+        });
+        for at in 0..6 {
+            let (before, to) = (acknowledged.load(Ordering::Acquire), format!("/copy{at}"));
+            let copied = db.backup(&to).unwrap_or_else(|error| panic!("{error}")).expect("it is on disk");
+            assert_eq!(copied.attempts, 1);
+            let copy = small("auto", &disk).path(&to).disk(Arc::new(disk.mount())).open().expect("it is a database");
+            let found = rows(&copy);
+            assert!(found.len() as u64 >= before, "what was acknowledged is in it");
+            assert!(found.iter().zip(0..).all(|(row, id)| *row == account(id)), "and what came first of the rest");
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
 }

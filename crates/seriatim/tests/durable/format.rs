@@ -253,6 +253,10 @@ impl DiskFile for CountingFile {
         self.file.sync_data()
     }
 
+    fn is_removed(&self) -> bool {
+        self.file.is_removed()
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         self.file.bytes()
     }

@@ -109,10 +109,10 @@ fn end(mut child: Child) {
 }
 
 /// A directory of this machine, gone at the end.
-struct Home(PathBuf);
+pub(crate) struct Home(pub(crate) PathBuf);
 
 impl Home {
-    fn new(name: &str) -> Home {
+    pub(crate) fn new(name: &str) -> Home {
         let path = std::env::temp_dir().join(format!("seriatim-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a directory");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use seriatim::{Abort, Database, Durability, Tx, available_protocols, history, procedure, procedures};
+use seriatim::{Abort, Database, Durability, Tx, available_protocols, backup, history, procedure, procedures};
 use seriatim_base::disk::{Disk, FaultyDisk};
 
 use crate::accounts::{Account, account, rows, small};
@@ -56,6 +56,27 @@ fn log_directories_may_be_inside_and_outside_and_change() {
         assert!(moved.iter().all(|directory| disk.find(directory).is_ok_and(|found| found.is_some())));
         let db = small(protocol.name, &disk).open().expect("it opens");
         assert_eq!(rows(&db).len() as u64, count, "{}", protocol.name);
+    }
+}
+
+#[test]
+fn an_empty_path_is_refused_wherever_a_directory_is_named() {
+    let disk = FaultyDisk::new(47);
+    let db = small("auto", &disk).open().expect("a new database opens");
+    let other = || Database::builder().workers(2).disk(Arc::new(disk.mount()));
+    for (what, refused) in [
+        ("path", other().path("").open().map(drop).map_err(|error| error.to_string())),
+        ("inspect", other().inspect("").open().map(drop).map_err(|error| error.to_string())),
+        ("log", small("auto", &disk).log_directories([""]).open().map(drop).map_err(|error| error.to_string())),
+        ("backup", db.backup("").map(drop).map_err(|error| error.to_string())),
+        ("take", backup::take("", "/copy", &|_, _| {}).map(drop).map_err(|error| error.to_string())),
+        ("take to", backup::take("/db", "", &|_, _| {}).map(drop).map_err(|error| error.to_string())),
+        ("restore", backup::restore("", "/copy", &|_, _| {}).map(drop).map_err(|error| error.to_string())),
+        ("restore to", backup::restore("/db", "", &|_, _| {}).map(drop).map_err(|error| error.to_string())),
+        ("verify", backup::verify("", &|_, _| {}).map(drop).map_err(|error| error.to_string())),
+    ] {
+        let error = refused.expect_err(what);
+        assert!(error.contains("is empty"), "{what}: {error}");
     }
 }
 

@@ -294,6 +294,31 @@ fn a_database_opens_on_a_full_disk_and_can_be_shrunk_there() {
     }
 }
 
+#[test]
+fn a_full_disk_is_opened_with_any_size_of_segments() {
+    let disk = FaultyDisk::new(43);
+    let db = small("auto", &disk).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let mut session = db.session();
+    (0..5).for_each(|id| insert(&mut session, &accounts, id).expect("there is space"));
+    disk.set_capacity(disk.used_bytes() + (50 << 10));
+    fill_up(&mut session, &accounts, 500);
+    let kill = |db: Database| {
+        disk.kill();
+        drop(db);
+        disk.set_capacity(disk.used_bytes());
+    };
+    drop((session, accounts));
+    kill(db);
+    // What is set aside is enough for four of its own openings; these take two of them.
+    for _ in 0..2 {
+        kill(small("auto", &disk).open().expect("it opens"));
+    }
+    // As `seriatim recover` does, with the default.
+    let db = small("auto", &disk).segment_bytes(64 << 20).open().expect("it opens with larger segments, too");
+    assert!(crate::accounts::rows(&db).len() >= 5);
+}
+
 /// Runs a program; whether it succeeded.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let ran = std::process::Command::new(program).args(arguments).stderr(std::process::Stdio::null()).status();

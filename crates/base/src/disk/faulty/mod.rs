@@ -39,8 +39,11 @@ pub use self::faults::{Operation, Times, is_power_off};
 
 use self::contents::SECTOR_BYTES;
 use self::faults::{End, Fate, Faults, PowerOff};
-use self::tree::{NodeId, Tree, WriteError};
-use super::{Disk, DiskFile, DiskLock, Found, Locking, Opening, at, opened_for_reading, same_directory};
+use self::tree::{At, NodeId, Tree, WriteError};
+use super::holds::Holds;
+use super::{
+    Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
+};
 use crate::Rng;
 
 /// A handle on a simulated disk; clones are handles on the same one.
@@ -51,6 +54,8 @@ pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
     /// The boot this handle belongs to; `None` survives power cuts and kills.
     boot: Option<u64>,
+    /// Of this handle and its clones; another mount is another process.
+    holds: Holds<NodeId>,
 }
 
 struct State {
@@ -77,7 +82,7 @@ impl FaultyDisk {
         let rng = Rng::from_seed(seed);
         let (locks, faults) = (BTreeMap::new(), Faults::default());
         let state = State { seed, rng, tree, locks, faults, capacity, powered: true, boot: 0 };
-        FaultyDisk { state: Arc::new(Mutex::new(state)), boot: None }
+        FaultyDisk { state: Arc::new(Mutex::new(state)), boot: None, holds: Holds::default() }
     }
 
     /// What decides everything this disk leaves to chance.
@@ -89,8 +94,12 @@ impl FaultyDisk {
     /// what is left of the dead process does no harm.
     #[must_use]
     pub fn mount(&self) -> FaultyDisk {
-        let boot = Some(self.state().boot);
-        FaultyDisk { state: Arc::clone(&self.state), boot }
+        let boot = self.state().boot;
+        self.of_boot(boot)
+    }
+
+    fn of_boot(&self, boot: u64) -> FaultyDisk {
+        FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot), holds: Holds::default() }
     }
 
     /// Another disk with what is durable on this one, of the same capacity, without its faults.
@@ -200,6 +209,16 @@ impl FaultyDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where a path leads.
+    fn at<'p>(&self, path: &'p Path) -> At<'p> {
+        self.holds.locate(path).map_or(path.into(), |(dir, path)| At { dir, path })
+    }
+
+    /// Where a name is, whatever has it.
+    fn named<'p>(&self, path: &'p Path) -> At<'p> {
+        self.holds.locate_name(path).map_or(path.into(), |(dir, path)| At { dir, path })
+    }
+
     /// Runs an operation that has no effect if it fails.
     fn run<T>(
         &self,
@@ -279,7 +298,7 @@ impl State {
         }
     }
 
-    fn lock(&mut self, path: &Path, how: Locking) -> io::Result<Option<(NodeId, bool, u64)>> {
+    fn lock(&mut self, path: At<'_>, how: Locking) -> io::Result<Option<(NodeId, bool, u64)>> {
         let (node, is_dir) = match self.tree.at(path) {
             Err(error) if error.kind() == ErrorKind::NotFound && how == Locking::Exclusive => {
                 (self.tree.create_file(path)?, false)
@@ -324,65 +343,87 @@ impl Disk for FaultyDisk {
     fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
         let (file, boot) = self.run(Operation::Open, "open", path, |state| {
             let file = match how {
-                Opening::Create => state.tree.create_file(path)?,
-                Opening::Read | Opening::Write => state.tree.file_at(path)?,
+                Opening::Create => state.tree.create_file(self.named(path))?,
+                Opening::Read | Opening::Write => state.tree.file_at(self.at(path))?,
             };
             state.tree.file(file).handles += 1;
             Ok((file, state.boot))
         })?;
-        let disk = FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot) };
+        let disk = self.of_boot(boot);
         Ok(Box::new(FaultyFile { disk, boot, file, path: path.to_owned(), writable: how != Opening::Read }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
-        self.run(Operation::Look, "list", dir, |state| state.tree.list(dir))
+        self.run(Operation::Look, "list", dir, |state| state.tree.list(self.at(dir)))
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.run(Operation::CreateDir, "create directory", dir, |state| state.tree.create_dir_all(dir))
+        self.run(Operation::CreateDir, "create directory", dir, |state| state.tree.create_dir_all(self.at(dir)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.run(Operation::Rename, "rename", from, |state| {
             same_directory(from, to)?;
-            state.tree.rename(from, to)
+            state.tree.rename(self.named(from), self.named(to))
         })
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.run(Operation::Remove, "remove", path, |state| state.tree.remove_file(path))
+        self.run(Operation::Remove, "remove", path, |state| state.tree.remove_file(self.named(path)))
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.run(Operation::Remove, "remove", dir, |state| state.tree.remove_dir_all(dir))
+        self.run(Operation::Remove, "remove", dir, |state| state.tree.remove_dir_all(self.named(dir)))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let fail = |state: &mut State| {
-            if let Ok(names) = state.tree.dir(dir) {
+            if let Ok(names) = state.tree.dir(self.at(dir)) {
                 names.fail_sync(&mut state.rng);
             }
         };
-        let synced = self.state().run(self.boot, Operation::SyncDir, |state| state.tree.sync_dir(dir), fail);
+        let synced = self.state().run(self.boot, Operation::SyncDir, |state| state.tree.sync_dir(self.at(dir)), fail);
         synced.map_err(|error| at("sync", dir, error))
     }
 
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {
-        self.run(Operation::Look, "find", path, |state| match state.tree.found(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            found => found.map(Some),
+        self.run(Operation::Look, "find", path, |state| {
+            match state.tree.found(self.at(path), path.file_name().unwrap_or_default()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                found => found.map(Some),
+            }
         })
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
-        let named = |state: &mut State| state.tree.at(path).map(|_| Path::new("/").join(path).components().collect());
+        let named =
+            |state: &mut State| state.tree.at(path.into()).map(|_| Path::new("/").join(path).components().collect());
         self.run(Operation::Look, "find", path, named)
     }
 
+    fn hold(&self, dir: &Path) -> io::Result<Box<dyn DiskHold>> {
+        let found = self.run(Operation::Look, "hold", dir, |state| match state.tree.at(self.named(dir))? {
+            (node, true) => Ok(node),
+            (_, false) => Err(ErrorKind::NotADirectory.into()),
+        });
+        self.holds.add(dir, found?, |a, b| a == b).map_err(|error| at("hold", dir, error))
+    }
+
+    fn whereabouts(&self, dir: &Path) -> Whereabouts {
+        let Some(held) = self.holds.held(dir) else { return Whereabouts::InPlace };
+        let state = self.state();
+        match state.tree.find(dir.into()) {
+            _ if !state.tree.is_linked(held) => Whereabouts::Removed,
+            Ok(found) if found == held => Whereabouts::InPlace,
+            Ok(_) => Whereabouts::Replaced,
+            Err(_) => Whereabouts::Moved,
+        }
+    }
+
     fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let locked = self.run(Operation::Lock, "lock", path, |state| state.lock(path, how))?;
+        let locked = self.run(Operation::Lock, "lock", path, |state| state.lock(self.at(path), how))?;
         Ok(locked.map(|(node, is_dir, boot)| -> Box<dyn DiskLock> {
-            let disk = FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot) };
+            let disk = self.of_boot(boot);
             Box::new(FaultyLock { disk, boot, node, is_dir })
         }))
     }
@@ -453,6 +494,11 @@ impl DiskFile for FaultyFile {
 
     fn bytes(&self) -> io::Result<u64> {
         self.disk.run(Operation::Look, "measure", &self.path, |state| Ok(state.tree.file(self.file).contents.bytes()))
+    }
+
+    fn is_removed(&self) -> bool {
+        let mut state = self.disk.state();
+        state.boot == self.boot && !state.tree.file(self.file).linked
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {

@@ -30,8 +30,34 @@ pub(super) struct Tree {
 
 #[derive(Debug)]
 enum Node {
-    Dir(Names),
+    Dir(Dir),
     File(File),
+}
+
+#[derive(Debug)]
+struct Dir {
+    names: Names,
+    /// Whether it has a name; if not, nothing can be put into it.
+    linked: bool,
+}
+
+impl Dir {
+    fn new(names: Names) -> Dir {
+        Dir { names, linked: true }
+    }
+}
+
+/// A path from a directory: the root, or one that is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<'p> {
+    pub(super) dir: NodeId,
+    pub(super) path: &'p Path,
+}
+
+impl<'p> From<&'p Path> for At<'p> {
+    fn from(path: &'p Path) -> At<'p> {
+        At { dir: ROOT, path }
+    }
 }
 
 #[derive(Debug)]
@@ -39,7 +65,7 @@ pub(super) struct File {
     pub(super) contents: Contents,
     pub(super) handles: usize,
     /// Whether it has a name; if not, its space is not counted.
-    linked: bool,
+    pub(super) linked: bool,
 }
 
 impl File {
@@ -51,7 +77,7 @@ impl File {
 impl Tree {
     /// An empty root.
     pub(super) fn new() -> Tree {
-        let nodes = BTreeMap::from([(ROOT, Node::Dir(Names::default()))]);
+        let nodes = BTreeMap::from([(ROOT, Node::Dir(Dir::new(Names::default())))]);
         Tree { nodes, next: ROOT + 1, sectors: 0, sweep_nodes: SWEEP_NODES_MIN }
     }
 
@@ -61,8 +87,8 @@ impl Tree {
     }
 
     /// A file by path.
-    pub(super) fn file_at(&self, path: &Path) -> io::Result<NodeId> {
-        let id = self.find(path)?;
+    pub(super) fn file_at(&self, at: At<'_>) -> io::Result<NodeId> {
+        let id = self.find(at)?;
         match self.nodes[&id] {
             Node::File(_) => Ok(id),
             Node::Dir(_) => Err(ErrorKind::IsADirectory.into()),
@@ -70,8 +96,8 @@ impl Tree {
     }
 
     /// A file or directory by path.
-    pub(super) fn at(&self, path: &Path) -> io::Result<(NodeId, bool)> {
-        let id = self.find(path)?;
+    pub(super) fn at(&self, at: At<'_>) -> io::Result<(NodeId, bool)> {
+        let id = self.find(at)?;
         Ok((id, matches!(self.nodes[&id], Node::Dir(_))))
     }
 
@@ -83,36 +109,41 @@ impl Tree {
         }
     }
 
-    pub(super) fn dir(&mut self, path: &Path) -> io::Result<&mut Names> {
-        let id = self.find(path)?;
+    pub(super) fn dir(&mut self, at: At<'_>) -> io::Result<&mut Names> {
+        let id = self.find(at)?;
         self.names(id)
     }
 
-    pub(super) fn found(&self, path: &Path) -> io::Result<Found> {
-        let id = self.find(path)?;
-        Ok(self.describe(path.file_name().unwrap_or_default(), id))
+    /// Whether a directory that is held has a name.
+    pub(super) fn is_linked(&self, dir: NodeId) -> bool {
+        matches!(self.nodes.get(&dir), Some(Node::Dir(Dir { linked: true, .. })))
     }
 
-    pub(super) fn list(&mut self, dir: &Path) -> io::Result<Vec<Found>> {
+    pub(super) fn found(&self, at: At<'_>, name: &OsStr) -> io::Result<Found> {
+        let id = self.find(at)?;
+        Ok(self.describe(name, id))
+    }
+
+    pub(super) fn list(&mut self, dir: At<'_>) -> io::Result<Vec<Found>> {
         let names = self.dir(dir)?.live().clone();
         Ok(names.iter().map(|(name, &id)| self.describe(name, id)).collect())
     }
 
-    pub(super) fn create_file(&mut self, path: &Path) -> io::Result<NodeId> {
-        let (dir, name) = self.place(path)?;
+    pub(super) fn create_file(&mut self, at: At<'_>) -> io::Result<NodeId> {
+        let (dir, name) = self.place(at)?;
         if self.names(dir)?.get(name).is_some() {
             return Err(ErrorKind::AlreadyExists.into());
         }
         self.link(dir, name, Node::File(File::new(Contents::default())))
     }
 
-    pub(super) fn create_dir_all(&mut self, dir: &Path) -> io::Result<()> {
-        let mut at = ROOT;
-        for name in names_of(dir) {
+    pub(super) fn create_dir_all(&mut self, dir: At<'_>) -> io::Result<()> {
+        let mut at = dir.dir;
+        for name in names_of(dir.path) {
             let name = name?;
             at = match self.names(at)?.get(name) {
                 Some(id) => id,
-                None => self.link(at, name, Node::Dir(Names::default()))?,
+                None => self.link(at, name, Node::Dir(Dir::new(Names::default())))?,
             };
         }
         match self.nodes[&at] {
@@ -122,7 +153,7 @@ impl Tree {
     }
 
     /// Within one directory.
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+    pub(super) fn rename(&mut self, from: At<'_>, to: At<'_>) -> io::Result<()> {
         let (dir, old) = self.place(from)?;
         let (_, new) = self.place(to)?;
         let names = self.names(dir)?;
@@ -135,7 +166,7 @@ impl Tree {
             match (&self.nodes[&id], &self.nodes[&replaced]) {
                 (Node::File(_), Node::Dir(_)) => return Err(ErrorKind::IsADirectory.into()),
                 (Node::Dir(_), Node::File(_)) => return Err(ErrorKind::NotADirectory.into()),
-                (Node::Dir(_), Node::Dir(names)) if !names.live().is_empty() => {
+                (Node::Dir(_), Node::Dir(dir)) if !dir.names.live().is_empty() => {
                     return Err(ErrorKind::DirectoryNotEmpty.into());
                 }
                 _ => self.release(replaced),
@@ -145,23 +176,24 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
-        let id = self.file_at(path)?;
-        let (dir, name) = self.place(path)?;
+    pub(super) fn remove_file(&mut self, at: At<'_>) -> io::Result<()> {
+        let id = self.file_at(at)?;
+        let (dir, name) = self.place(at)?;
         self.release(id);
         self.names(dir)?.unlink(name);
         Ok(())
     }
 
-    pub(super) fn remove_dir_all(&mut self, path: &Path) -> io::Result<()> {
-        let id = self.find(path)?;
-        let (dir, name) = self.place(path)?;
+    pub(super) fn remove_dir_all(&mut self, at: At<'_>) -> io::Result<()> {
+        let id = self.find(at)?;
+        let (dir, name) = self.place(at)?;
         self.empty(id)?;
+        self.release(id);
         self.names(dir)?.unlink(name);
         Ok(())
     }
 
-    pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
+    pub(super) fn sync_dir(&mut self, dir: At<'_>) -> io::Result<()> {
         self.dir(dir)?.sync();
         if self.nodes.len() >= self.sweep_nodes {
             self.sweep();
@@ -205,7 +237,7 @@ impl Tree {
         range: (u64, u64),
         change: impl FnOnce(&mut Contents),
     ) -> io::Result<()> {
-        let id = self.file_at(path)?;
+        let id = self.file_at(path.into())?;
         let contents = &mut self.file(id).contents;
         if range.0.checked_add(range.1).is_none_or(|end| end > contents.bytes()) {
             return Err(ErrorKind::InvalidInput.into());
@@ -221,7 +253,10 @@ impl Tree {
     pub(super) fn crash(&mut self, rng: &mut Rng) {
         for node in self.nodes.values_mut() {
             match node {
-                Node::Dir(names) => names.crash(rng),
+                Node::Dir(dir) => {
+                    dir.names.crash(rng);
+                    dir.linked = true;
+                }
                 Node::File(file) => file.handles = 0,
             }
         }
@@ -242,9 +277,9 @@ impl Tree {
         let mut open = vec![ROOT];
         while let Some(id) = open.pop() {
             let node = match &self.nodes[&id] {
-                Node::Dir(names) => {
+                Node::Dir(Dir { names, .. }) => {
                     open.extend(names.durable().values());
-                    Node::Dir(Names::of(names.durable().clone()))
+                    Node::Dir(Dir::new(Names::of(names.durable().clone())))
                 }
                 Node::File(file) => {
                     let contents = file.contents.durable();
@@ -257,27 +292,30 @@ impl Tree {
         tree
     }
 
-    fn find(&self, path: &Path) -> io::Result<NodeId> {
-        let mut at = ROOT;
+    pub(super) fn find(&self, At { dir, path }: At<'_>) -> io::Result<NodeId> {
+        let mut at = dir;
         for name in names_of(path) {
-            let Node::Dir(names) = &self.nodes[&at] else { return Err(ErrorKind::NotADirectory.into()) };
+            // One that is held may be forgotten.
+            let node = self.nodes.get(&at).ok_or(ErrorKind::NotFound)?;
+            let Node::Dir(Dir { names, .. }) = node else { return Err(ErrorKind::NotADirectory.into()) };
             at = names.get(name?).ok_or(ErrorKind::NotFound)?;
         }
-        Ok(at)
+        self.nodes.contains_key(&at).then_some(at).ok_or(ErrorKind::NotFound.into())
     }
 
     /// Directory and name of something that may not exist.
-    fn place<'a>(&self, path: &'a Path) -> io::Result<(NodeId, &'a OsStr)> {
+    fn place<'a>(&self, At { dir, path }: At<'a>) -> io::Result<(NodeId, &'a OsStr)> {
         match (path.parent(), path.file_name()) {
-            (Some(dir), Some(name)) => Ok((self.find(dir)?, name)),
+            (Some(above), Some(name)) => Ok((self.find(At { dir, path: above })?, name)),
             _ => Err(ErrorKind::InvalidInput.into()),
         }
     }
 
     fn names(&mut self, dir: NodeId) -> io::Result<&mut Names> {
         match self.nodes.get_mut(&dir) {
-            Some(Node::Dir(names)) => Ok(names),
-            _ => Err(ErrorKind::NotADirectory.into()),
+            Some(Node::Dir(dir)) => Ok(&mut dir.names),
+            Some(Node::File(_)) => Err(ErrorKind::NotADirectory.into()),
+            None => Err(ErrorKind::NotFound.into()),
         }
     }
 
@@ -291,26 +329,35 @@ impl Tree {
 
     fn link(&mut self, dir: NodeId, name: &OsStr, node: Node) -> io::Result<NodeId> {
         let id = self.next;
-        self.names(dir)?.link(name, id);
+        let linked = self.is_linked(dir);
+        let names = self.names(dir)?;
+        if !linked {
+            return Err(ErrorKind::NotFound.into());
+        }
+        names.link(name, id);
         self.nodes.insert(id, node);
         self.next += 1;
         Ok(id)
     }
 
-    /// A file loses its name, and its space is free.
+    /// A file or directory loses its name, and a file's space is free.
     fn release(&mut self, id: NodeId) {
-        if let Some(Node::File(file)) = self.nodes.get_mut(&id) {
-            file.linked = false;
-            self.sectors -= file.contents.allocated();
+        match self.nodes.get_mut(&id) {
+            Some(Node::File(file)) => {
+                file.linked = false;
+                self.sectors -= file.contents.allocated();
+            }
+            Some(Node::Dir(dir)) => dir.linked = false,
+            None => {}
         }
     }
 
     fn empty(&mut self, dir: NodeId) -> io::Result<()> {
         for (name, id) in self.names(dir)?.live().clone() {
-            match self.nodes[&id] {
-                Node::Dir(_) => self.empty(id)?,
-                Node::File(_) => self.release(id),
+            if let Node::Dir(_) = self.nodes[&id] {
+                self.empty(id)?;
             }
+            self.release(id);
             self.names(dir)?.unlink(&name);
         }
         Ok(())
@@ -332,8 +379,8 @@ impl Tree {
         let mut kept: BTreeSet<NodeId> = open.collect();
         let mut dirs = vec![ROOT];
         while let Some(id) = dirs.pop() {
-            if let (true, Some(Node::Dir(names))) = (kept.insert(id), self.nodes.get(&id)) {
-                dirs.extend(names.nodes());
+            if let (true, Some(Node::Dir(dir))) = (kept.insert(id), self.nodes.get(&id)) {
+                dirs.extend(dir.names.nodes());
             }
         }
         self.nodes.retain(|id, _| kept.contains(id));

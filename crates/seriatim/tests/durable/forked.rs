@@ -1,0 +1,220 @@
+//! A process that was forked from the one that has a database open is told so, drops what it has a copy of quietly, and
+//! is in nobody's way.
+
+use std::mem::forget;
+use std::process::{Command, Stdio};
+
+use seriatim::{Builder, Database, Durability, Handle, SchemaError, StorageError, Table, TransactError};
+
+use crate::accounts::{Account, account};
+use crate::locks::Home;
+
+/// Ends the process as failed, should it unwind: a fork is not to go on as the test.
+struct Fails;
+
+impl Drop for Fails {
+    fn drop(&mut self) {
+        // SAFETY: it ends the process, and runs nothing.
+        unsafe { libc::_exit(101) }
+    }
+}
+
+/// Runs `body` in a fork, which ends then.
+fn in_fork(body: impl FnOnce()) {
+    // SAFETY: the fork uses what is documented to work in one, and ends without running what is registered for the end
+    // of the process.
+    match unsafe { libc::fork() } {
+        0 => {
+            let fails = Fails;
+            body();
+            forget(fails);
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            assert!(child > 0, "{}", std::io::Error::last_os_error());
+            let mut status = 0;
+            // SAFETY: a child of this process, and room for its status.
+            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+            assert_eq!(waited, child);
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
+        }
+    }
+}
+
+#[derive(Table)]
+#[table(name = "other", key(id), hash)]
+struct Other {
+    id: u64,
+}
+
+fn insert(db: &Database, accounts: &Handle<Account>, id: u64) -> Result<(), TransactError> {
+    db.session().transact(|tx| tx.insert(accounts, &account(id))).map(drop)
+}
+
+fn is_forked<T>(result: Result<T, TransactError>) {
+    let error = result.err().expect("nothing is done in a fork");
+    assert!(matches!(error, TransactError::Forked), "{error:?}");
+    assert!(!error.is_retryable() && !error.is_maybe_committed());
+    assert!(error.to_string().contains("was forked from the one that opened the database"), "{error}");
+}
+
+/// The settings by name, as the processes below are told them.
+fn setting(name: &str, home: &Home) -> (Builder, bool) {
+    let (mode, stepped) = name.strip_suffix(" stepped").map_or((name, false), |mode| (mode, true));
+    let builder = Database::builder().workers(8).step_helpers(stepped).segment_bytes(1 << 16);
+    match mode {
+        "in memory" => (builder, false),
+        mode => {
+            let durability: Durability = mode.parse().expect("a durability");
+            (builder.path(home.0.join("db")).durability(durability), true)
+        }
+    }
+}
+
+fn forks(name: &str) {
+    let home = Home::new(&format!("forked-{}", name.replace(' ', "-")));
+    let (builder, is_kept) = setting(name, &home);
+    let db = builder.open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    insert(&db, &accounts, 1).expect("the disk works");
+    let executor = db.executor(2).expect("threads");
+    let mut sessions = [db.session(), db.session(), db.session(), db.session()];
+    let [explicit, dropped, snapshot, submitting] = &mut sessions;
+    let idle = db.session();
+    let dropped = dropped.begin().expect("a worker is free");
+    dropped.insert(&accounts, &account(5)).expect("nobody is about");
+    let open = explicit.begin().expect("a worker is free");
+    open.insert(&accounts, &account(2)).expect("nobody is about");
+    let looking = snapshot.begin_snapshot().expect("a worker is free");
+    let pending = submitting.submit(|tx| tx.insert(&accounts, &account(3)));
+    let withheld = !pending.is_ready();
+    in_fork(|| {
+        is_forked(insert(&db, &accounts, 4));
+        is_forked(db.session().snapshot(|tx| Ok(tx.get(&accounts, &1)?.is_some())));
+        is_forked(db.session().begin().map(drop));
+        is_forked(db.session().begin_snapshot().map(drop));
+        // What was open before the fork does no more.
+        let _abort = open.insert(&accounts, &account(4)).expect_err("nothing is done in a fork");
+        is_forked(open.commit());
+        is_forked(looking.finish());
+        match pending.wait() {
+            Err(TransactError::NotDurable { reason }) => assert!(withheld && reason.contains("forked"), "{reason}"),
+            // It was durable when it was forked, or need not be.
+            other => drop(other.expect("it was committed before")),
+        }
+        is_forked(
+            executor
+                .transact({
+                    let accounts = accounts.clone();
+                    move |tx| tx.insert(&accounts, &account(4))
+                })
+                .wait(),
+        );
+        let created = db.create::<Other>().map(drop);
+        assert!(
+            matches!(&created, Err(SchemaError::Storage(error)) if matches!(**error, StorageError::Forked)),
+            "{created:?}"
+        );
+        assert!(matches!(db.checkpoint(), Err(StorageError::Forked)));
+        if is_kept {
+            is_forked(db.flush());
+            assert!(matches!(db.backup(home.0.join("copy")), Err(StorageError::Forked)));
+        }
+        db.check_structure().expect_err("nothing is done in a fork");
+        db.clone().close().expect("nothing of it is closed here");
+        // Nothing of it is ended here either: no thread is joined, nothing is written.
+        drop((executor, dropped, idle, accounts, db));
+        // It may have a database of its own.
+        let own = Database::in_memory().expect("it opens");
+        let accounts = own.create::<Account>().expect("the table is created");
+        insert(&own, &accounts, 1).expect("it has threads of its own");
+        drop((accounts, own));
+        // The guard removes the directory.
+        forget(home);
+    });
+}
+
+/// As above in the process that forks, which goes on.
+fn goes_on(name: &str) {
+    let home = Home::new(&format!("goes-on-{}", name.replace(' ', "-")));
+    let (builder, is_kept) = setting(name, &home);
+    let db = builder.clone().open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let mut session = db.session();
+    let open = session.begin().expect("a worker is free");
+    open.insert(&accounts, &account(1)).expect("nobody is about");
+    in_fork(|| is_forked(insert(&db, &accounts, 1)));
+    open.commit().expect("the other process was in nobody's way");
+    // A fork in the middle of a body: its copy of the transaction does not commit.
+    let mut other = db.session();
+    let forked = other.transact(|tx| {
+        tx.insert(&accounts, &account(2))?;
+        // SAFETY: as in `in_fork`; the fork returns from here.
+        Ok(unsafe { libc::fork() })
+    });
+    match forked {
+        Err(TransactError::Forked) => {
+            // SAFETY: it ends the process.
+            unsafe { libc::_exit(0) }
+        }
+        Ok(child) if *child > 0 => {
+            let mut status = 0;
+            // SAFETY: a child of this process, and room for its status.
+            assert_eq!(unsafe { libc::waitpid(*child, &mut status, 0) }, *child);
+            assert_eq!(status, 0);
+        }
+        _ => {
+            // SAFETY: it ends the process, whichever it is.
+            unsafe { libc::_exit(102) }
+        }
+    }
+    insert(&db, &accounts, 3).expect("the other process was in nobody's way");
+    drop((session, other, accounts));
+    db.close().expect("the other process was in nobody's way");
+    if is_kept {
+        let db = builder.open().expect("the other process has ended");
+        assert_eq!(crate::accounts::rows(&db).iter().map(|row| row.id).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+}
+
+/// The setting for the process below, in its environment.
+const SETTING: &str = "SERIATIM_TEST_FORKED";
+
+/// Not a test of its own: a process that forks, with no other test beside it.
+#[test]
+fn a_process_that_forks() {
+    let Some(name) = std::env::var(SETTING).ok() else { return };
+    forks(&name);
+    goes_on(&name);
+    println!("\nanswer: sound");
+}
+
+fn fork_elsewhere(name: &str) {
+    let mut command = Command::new(std::env::current_exe().expect("the tests are a program"));
+    command.args(["--exact", "forked::a_process_that_forks", "--nocapture", "--test-threads=1"]).env(SETTING, name);
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("answer: sound"), "{name}: {out}\n{error}");
+    assert!(!error.contains("panicked"), "{name}: {error}");
+}
+
+#[test]
+fn a_fork_of_a_database_in_memory_is_refused_everything() {
+    ["in memory", "in memory stepped"].into_iter().for_each(fork_elsewhere);
+}
+
+#[test]
+fn a_fork_of_a_database_that_answers_at_once_is_refused_everything() {
+    ["async", "async stepped"].into_iter().for_each(fork_elsewhere);
+}
+
+#[test]
+fn a_fork_of_a_database_that_answers_when_an_epoch_is_durable_is_refused_everything() {
+    ["group", "group stepped"].into_iter().for_each(fork_elsewhere);
+}
+
+#[test]
+fn a_fork_of_a_database_that_flushes_at_once_is_refused_everything() {
+    ["sync", "sync stepped"].into_iter().for_each(fork_elsewhere);
+}
