@@ -476,12 +476,6 @@ impl Engine {
         self.inner.queue.as_ref().and_then(|queue| queue.look_again(at_latest))
     }
 
-    /// How long a batch of decisions waits for more, if it does.
-    pub(crate) fn queue_wait(&self) -> Option<Duration> {
-        let queue = self.inner.queue.as_ref();
-        queue.map(Queue::wait).filter(|wait| !wait.is_zero())
-    }
-
     /// Transactions that each of so many threads may have executed and undecided at a time: as many as a batch takes, within its share of
     /// the workers. One where decisions are not queued; and where chains of pieces wait for other transactions to end, which must not
     /// wait for each other then.

@@ -549,9 +549,8 @@ struct Desk<S> {
     tally: Tally,
     /// Of other owners of partitions, if there are such.
     seen: Option<Seen>,
-    /// When it looked after the other threads last, and how often it does while it works.
+    /// When it looked after the other threads last.
     looked: Instant,
-    look_interval: Duration,
     /// What it saw of each then: how often that had looked for work, and since when it has not done so again.
     others: Vec<(u64, Instant)>,
 }
@@ -559,6 +558,7 @@ struct Desk<S> {
 impl<S: ExecutorSession> Desk<S> {
     fn run(&mut self) {
         loop {
+            self.engine.end_queue_wait();
             let mut inbox = lock(&self.shared.inboxes[self.at]);
             inbox.turns += 1;
             inbox.is_asleep = false;
@@ -574,7 +574,7 @@ impl<S: ExecutorSession> Desk<S> {
                 self.held -= 1;
                 self.step(job, Some(decided));
             }
-            if !self.alone && self.looked.elapsed() >= self.look_interval {
+            if !self.alone && self.looked.elapsed() >= HELD_UP {
                 worked |= self.look_after_others();
             }
             // It may sleep first: what has ended is told before.
@@ -687,10 +687,8 @@ impl<S: ExecutorSession> Desk<S> {
             }
         }
         let mut worked = false;
-        // A batch that is to wait for more waits in any case.
-        if self.engine.queue_has_wait() {
-            self.engine.end_queue_wait();
-        } else if !held_up.is_empty() {
+        // Where batches wait for more, each thread that comes for work ends the wait.
+        if !held_up.is_empty() && !self.engine.queue_has_wait() {
             let _ = self.engine.advance_queue(false);
         }
         for other in held_up {
@@ -791,7 +789,6 @@ impl<S: ExecutorSession> Executor<S> {
         let shared = Arc::new(Shared { inboxes, batches, owners, queue });
         let permits = Permits::new(engine.settings().executor_queue_max);
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
-        let look_interval = engine.queue_wait().unwrap_or(HELD_UP).clamp(HELD_UP / 10, HELD_UP);
         let body = |at| {
             let (shared, engine, open) = (Arc::clone(&shared), engine.clone(), Arc::clone(&open));
             let executor = Arc::clone(&permits);
@@ -812,7 +809,6 @@ impl<S: ExecutorSession> Executor<S> {
                     tally: Tally::default(),
                     seen,
                     looked: Instant::now(),
-                    look_interval,
                     others: vec![(0, Instant::now()); threads],
                 };
                 desk.run();
@@ -943,7 +939,8 @@ impl std::fmt::Display for QueueFull {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "the queue of the executor is full: {} calls wait to begin; wait for answers, or allow more (`executor_queue_max`)",
+            "the queue of the executor is full: {} calls wait to begin; wait for answers, or set a larger \
+             `executor_queue_max`",
             self.most
         )
     }

@@ -617,11 +617,6 @@ impl Queue {
         }
     }
 
-    /// How long a batch waits for more, at most.
-    pub(crate) fn wait(&self) -> Duration {
-        self.settings.wait
-    }
-
     /// Whether a batch can have to wait for more.
     pub(crate) fn has_wait(&self) -> bool {
         !self.settings.wait.is_zero()

@@ -614,8 +614,8 @@ fn plugged(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
     (executor, plugs)
 }
 
-/// One of two threads executes a transaction, and begins a body then that ends when the transaction's answer is there. The other thread was
-/// busy until that body began; from then on it has nothing to do, or short calls.
+/// One of two threads executes a transaction, and begins a body then that ends when the transaction's answer is
+/// there. The other thread was busy until that body began; from then on it has nothing to do, or short calls.
 fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_busy: bool) {
     let (executor, mut plugs) = plugged(db, 2);
     let first = {
