@@ -8,7 +8,7 @@ use seriatim_base::clock::Instant;
 use crate::{contributing, nightly, tidy, timings};
 
 /// Crates with loom models: tests of the library whose path contains `loom`.
-const MODELLED: &[&str] = &["seriatim-memory", "seriatim-store", "seriatim-txn", "seriatim-redo"];
+const MODELLED: &[&str] = &["seriatim-base", "seriatim-memory", "seriatim-store", "seriatim-txn", "seriatim-redo"];
 
 struct Step {
     name: &'static str,

@@ -21,6 +21,8 @@ pub mod rng;
 #[cfg(feature = "simulate")]
 pub mod simulated;
 pub mod size;
+mod sleepers;
+mod sync;
 pub mod thread;
 mod tid;
 mod turns;
@@ -34,5 +36,6 @@ pub use fair_lock::FairLock;
 pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
 pub use process::Process;
 pub use rng::Rng;
+pub use sleepers::Sleepers;
 pub use tid::{Epoch, Tid};
 pub use unwind::{abort_on_unwind, panic_text};

@@ -1,10 +1,10 @@
 //! Ending a session's transaction from another thread.
 //!
-//! The word that holds the end of the transaction's age is shared: to cancel is to make it lie in the past. So a transaction looks at one
-//! word for both, and learns which it was afterwards.
+//! The word that holds the end of the transaction's age is shared: to cancel is to make it lie in the past. So a
+//! transaction looks at one word for both, and learns which it was afterwards.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_txn::{Cause, Phase, Reason};
 
@@ -16,7 +16,8 @@ const CANCELLED: u64 = 0;
 pub(crate) struct Deadline(Arc<AtomicU64>);
 
 impl Deadline {
-    /// Sets the last time at which an attempt may be open. The first of a transaction takes no notice of what was cancelled before.
+    /// Sets the last time at which an attempt may be open. The first of a transaction takes no notice of what was
+    /// cancelled before.
     #[inline]
     pub(crate) fn set(&self, last: u64, is_first: bool) {
         // ORDERING: nothing else is told by it, here and below.
@@ -63,11 +64,36 @@ pub struct Canceller(Arc<AtomicU64>);
 
 impl Canceller {
     /// Cancels the transaction that the session runs now: it ends, without a trace, with
-    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled) at its next operation, its next look at what it waits for, or its
-    /// next attempt. If none is running, or the decision is being made, nothing happens; a wait until the result is durable goes on. A
-    /// chain of pieces of which one is visible goes on, too.
+    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled) at its next operation, its next look at what it
+    /// waits for, or its next attempt. If none is running, or the decision is being made, nothing happens; a wait
+    /// until the result is durable goes on. A chain of pieces of which one is visible goes on, too.
     pub fn cancel(&self) {
         self.0.store(CANCELLED, Ordering::Relaxed);
+    }
+}
+
+/// Whether a call of an executor is cancelled, in whichever sessions it runs.
+///
+/// The lock orders a cancellation and the beginning of an attempt, which sets the session's deadline anew: one
+/// that is cancelled before the attempt looks is found by it; one that is cancelled later finds the deadline set,
+/// and replaces it.
+#[derive(Debug, Default)]
+pub(crate) struct Cancelled(Mutex<bool>);
+
+impl Cancelled {
+    /// Cancels the call, and the attempt in this session if there is one.
+    pub(crate) fn cancel(&self, session: Option<&Canceller>) {
+        let mut is_cancelled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_cancelled = true;
+        session.into_iter().for_each(Canceller::cancel);
+    }
+
+    /// An attempt has begun in this session.
+    pub(crate) fn begun(&self, session: impl FnOnce() -> Canceller) {
+        let is_cancelled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_cancelled {
+            session().cancel();
+        }
     }
 }
 

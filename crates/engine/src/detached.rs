@@ -16,6 +16,7 @@ use std::time::Duration;
 use seriatim_base::thread;
 use seriatim_txn::{Cause, Mode, OpError, Outcome, Phase, Prepared, Reason};
 
+use crate::cancel::Cancelled;
 use crate::error::Abort;
 use crate::queue::Turn;
 use crate::retry;
@@ -33,6 +34,8 @@ pub struct Detached<R> {
     waiting: Waiting,
     /// Before the next attempt, if the last one was refused.
     pause: Option<Duration>,
+    /// Asked at each attempt.
+    cancelled: Option<Arc<Cancelled>>,
 }
 
 /// How far a step has come.
@@ -51,14 +54,20 @@ pub enum Step<R> {
 pub struct Decided(thread::Result<Result<Outcome, OpError>>);
 
 impl<R> Detached<R> {
-    /// One that has not begun. `origin` says who opens it.
+    /// One that has not begun; `origin` says whether a closure or a procedure opens it.
     pub fn new(origin: Origin) -> Detached<R> {
-        Detached { origin, attempts: 1, value: None, waiting: Waiting::default(), pause: None }
+        Detached { origin, attempts: 1, value: None, waiting: Waiting::default(), pause: None, cancelled: None }
     }
 
-    /// Runs `body` until it can be decided, or until there is no next attempt; or goes on after the decision, and runs it again if
-    /// others were in the way. A thread that holds other transactions does not `wait` for a worker: it may have what it waits for. Nor does it
-    /// sleep between attempts, so that nobody who waits for those has to wait for that.
+    /// The transaction ends when this says so.
+    pub(crate) fn cancelled_by(&mut self, cancelled: Arc<Cancelled>) {
+        self.cancelled = Some(cancelled);
+    }
+
+    /// Runs `body` until it can be decided, or until there is no next attempt; or goes on after the decision, and runs
+    /// it again if others were in the way. A thread that holds other transactions does not `wait` for a worker: it may
+    /// have what it waits for. Nor does it sleep between attempts, so that nobody who waits for those has to wait for
+    /// that.
     ///
     /// # Panics
     /// If the body panics on values that held together; if the decision did.
@@ -101,6 +110,9 @@ impl<R> Detached<R> {
                 Ok(()) => {}
                 Err(TransactError::WorkersBusy) if !wait => return Step::Stalled,
                 Err(error) => return Step::Done(Err(error)),
+            }
+            if let Some(cancelled) = &self.cancelled {
+                cancelled.begun(|| runner.tx.canceller());
             }
             let alone = runner.tx.decide_alone();
             let failure = match catch_unwind(AssertUnwindSafe(|| body(&runner.tx))) {
@@ -181,8 +193,8 @@ impl<R> std::fmt::Debug for Detached<R> {
 }
 
 impl Runner {
-    /// Queues the decision of a transaction that has been executed ([`Step::Decide`]) in the runner of `holder`. When it has been made,
-    /// by this thread or another, `then` is given the holder again. `then` does not panic.
+    /// Queues the decision of a transaction that has been executed ([`Step::Decide`]) in the runner of `holder`. When
+    /// it has been made, by this thread or another, `then` is given the holder again. `then` does not panic.
     pub fn queue<H: AsMut<Runner> + Send + 'static>(
         mut holder: H,
         prepared: Prepared,

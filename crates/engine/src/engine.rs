@@ -477,8 +477,8 @@ impl Engine {
     }
 
     /// As [`Queue::look_again`].
-    pub(crate) fn look_at_queue_again(&self) -> Option<Duration> {
-        self.inner.queue.as_ref().and_then(Queue::look_again)
+    pub(crate) fn look_at_queue_again(&self, at_latest: Duration) -> Option<Duration> {
+        self.inner.queue.as_ref().and_then(|queue| queue.look_again(at_latest))
     }
 
     /// Transactions that each of so many threads may have executed and undecided at a time: as many as a batch takes, within its share of

@@ -491,6 +491,8 @@ pub enum TransactError {
     },
     /// Every worker has an open transaction.
     WorkersBusy,
+    /// The database was closed (`Database::close`) before the transaction ran, or while it ran. Nothing was written.
+    Closed,
     /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing and see durable data
     /// only still work.
     LogStopped {
@@ -651,6 +653,7 @@ impl TransactError {
             TransactError::TooOld => TransactError::TooOld,
             TransactError::Cancelled => TransactError::Cancelled,
             TransactError::Forked => TransactError::Forked,
+            TransactError::Closed => TransactError::Closed,
             TransactError::ForeignHandle => TransactError::ForeignHandle,
             TransactError::Unsupported(cause) => TransactError::Unsupported(*cause),
             other => TransactError::LogStopped { reason: other.to_string() },
@@ -729,6 +732,7 @@ impl fmt::Display for TransactError {
             TransactError::OutOfMemory => f.write_str("the memory limit is reached; delete rows or raise the limit"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
             TransactError::Cancelled => f.write_str("the transaction was cancelled"),
+            TransactError::Closed => f.write_str("nothing was written: the database was closed; open it again"),
             TransactError::Unsupported(cause) => cause.fmt(f),
             TransactError::NeedsPlan { protocol } => {
                 write!(

@@ -1,15 +1,26 @@
-//! Threads that run transactions for callers with better things to do than to wait.
+//! Threads that run transactions for callers that do not wait meanwhile.
 //!
-//! A thread holds up to [`Engine::held_max`] executed transactions, each with a session of its own, whose decisions are queued. It never
-//! waits for what itself has: with transactions held it waits neither for a worker nor in work that runs by itself, nor sleeps before another
-//! attempt of one that was refused, but decides first.
-//! Where batches wait for more, and a thread that holds some runs a body meanwhile, one that has nothing to do keeps the time for it: it
-//! decides the batch when its wait is over, and goes on with what was decided.
+//! A thread holds up to [`Engine::held_max`] executed transactions, each with a session of its own, whose
+//! decisions are queued. It never waits for a transaction that it holds itself: while it holds some, it neither
+//! waits for a worker, nor runs work by itself, nor sleeps before another attempt of a transaction that was
+//! refused. It decides first.
 //!
-//! What it begins next, the [work queue](crate::work_queue) says; where calls are batched, that can be one which conflicts with the one
-//! before, so it begins none with transactions held. Where there are partitions, a call goes to the thread that [owns](crate::owners) its.
+//! *No transaction that has been executed waits for the body of another.* A thread that begins a body while it
+//! holds transactions, or results that are not durable yet, sees to it that an idle thread watches. Threads that
+//! watch, and threads that work, each [`HELD_UP`] look at the others. When one has run the same body for that
+//! long, they decide what it has executed, and tell its results. So a result is late by some [`HELD_UP`] and by
+//! the bodies that run when *all* threads are held up, where no thread is left to look.
+//!
+//! What a thread begins next, the [work queue](crate::work_queue) says. Where calls are batched, that can be a
+//! call which conflicts with the one before, so a thread begins none while it holds transactions. Where there are
+//! partitions, a call goes to the thread that [owns](crate::owners) its partitions.
+//!
+//! Each call that has not begun has a [permit](crate::permits), of which there are
+//! [`Settings::executor_queue_max`]. A caller that has none waits for one; or is told, if it asked so. A body that
+//! gives its own executor work gets one beyond the bound, as the thread that would free one is its own.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,14 +30,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use seriatim_base::process::{FORKED, Process};
+use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, JoinHandle, Thread};
 use seriatim_txn::{PartitionSet, Partitions, Prepared};
 
+use crate::cancel::Cancelled;
 use crate::owners::{self, Owners, Seen};
-use crate::work_queue::{Footprint, Forming, Next, WorkQueue};
+use crate::permits::{Permit, Permits};
+use crate::work_queue::{Footprint, Next, OpenBatch, WorkQueue};
 use crate::{
-    Advance, Batch, BatchStatistics, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner,
-    Settings, Step, TransactError,
+    Advance, Batch, BatchStatistics, Canceller, Committed, Decided, Detached, Engine, OpenError, Origin, Pending,
+    Runner, Settings, Step, TransactError,
 };
 
 /// What an executor runs its work in.
@@ -42,18 +56,19 @@ pub trait ExecutorSession: Send + 'static {
 ///
 /// Dropping it waits until all that it was given has been run; but not if its own work drops it.
 pub struct Executor<S> {
+    permits: Arc<Permits>,
     shared: Arc<Shared<S>>,
     /// If its threads own some.
     partitions: Option<Arc<Partitions>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What is known of a call before it runs.
+/// The rows or partitions that a call is expected to touch, as far as they are known before it runs.
 #[derive(Clone, Debug, Default)]
-pub enum Foreseen {
-    /// Nothing: any thread runs it.
+pub enum PredictedAccess {
+    /// Nothing is known: any thread runs it.
     #[default]
-    Nothing,
+    Unknown,
     /// Its rows, by which it may be batched.
     Rows(Footprint),
     /// Its partitions, whose thread runs it.
@@ -70,8 +85,16 @@ enum Work<S> {
     Transaction(Box<dyn Course<S>>),
 }
 
+/// For how long a thread runs one body before others go on with what it has executed.
+const HELD_UP: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// The executor that this thread belongs to, by the address of its permits; null: none.
+    static EXECUTOR: Cell<*const Permits> = const { Cell::new(std::ptr::null()) };
+}
+
 struct Shared<S> {
-    /// What was decided of what each thread has executed.
+    /// What each thread has executed and not told yet.
     inboxes: Box<[Mutex<Inbox<S>>]>,
     /// Whether calls are batched whose footprints are known.
     batches: bool,
@@ -95,7 +118,7 @@ struct Idle {
     at: usize,
     /// Whether it has undecided transactions.
     holds: bool,
-    /// Whether it looks after the batch that waits.
+    /// Whether it looks after the others now and then.
     watches: bool,
     thread: Thread,
 }
@@ -104,7 +127,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs code of the user's whose panic is nobody's to hear of: the hook has reported it.
+/// Runs code of the user's whose panic no caller waits for: the hook has reported it.
 fn contain(body: impl FnOnce()) {
     let dropped = catch_unwind(AssertUnwindSafe(body)).map_err(|panic| catch_unwind(AssertUnwindSafe(|| drop(panic))));
     if let Err(Err(panic)) = dropped {
@@ -114,8 +137,8 @@ fn contain(body: impl FnOnce()) {
 }
 
 impl<S> Shared<S> {
-    fn push(&self, work: Work<S>, foreseen: Foreseen) {
-        if let (Some(owners), Foreseen::Partitions(partitions)) = (&self.owners, &foreseen)
+    fn push(&self, work: Work<S>, predicted: PredictedAccess) {
+        if let (Some(owners), PredictedAccess::Partitions(partitions)) = (&self.owners, &predicted)
             && let Some(owner) = owners.thread_of(*partitions)
         {
             if owners.push(owner, work, *partitions) {
@@ -125,8 +148,8 @@ impl<S> Shared<S> {
         }
         let runs_alone = matches!(work, Work::Whole(_));
         let mut queue = lock(&self.queue);
-        match foreseen {
-            Foreseen::Rows(footprint) => queue.work.push_call(work, footprint),
+        match predicted {
+            PredictedAccess::Rows(footprint) => queue.work.push_call(work, footprint),
             _ => queue.work.push(work, runs_alone),
         }
         self.tell(&queue);
@@ -153,12 +176,18 @@ impl<S> Shared<S> {
         }
     }
 
-    /// What the thread does next; it has counted calls and their retries.
-    fn next(&self, at: usize, holds: bool, tally: &mut Tally, seen: &mut Option<Seen>) -> Next<Work<S>> {
+    /// What the thread does next; it has counted calls and their retries. If it begins work with results `untold`,
+    /// another watches.
+    fn next(&self, at: usize, [holds, untold]: [bool; 2], tally: &mut Tally, seen: &mut Option<Seen>) -> Next<Work<S>> {
         if let (Some(owners), Some(seen)) = (&self.owners, seen) {
             let next = self.next_of(owners, at, holds, seen);
-            if !matches!(next, Next::Nothing) && owners.resign(at) {
-                self.wake_watcher(owners);
+            if !matches!(next, Next::Nothing) {
+                if owners.resign(at) {
+                    self.wake_watcher(owners);
+                }
+                if untold {
+                    self.have_watched();
+                }
             }
             return next;
         }
@@ -167,7 +196,11 @@ impl<S> Shared<S> {
         if calls > 0 {
             queue.work.ended(calls, retries);
         }
-        queue.work.next(at, holds)
+        let next = queue.work.next(at, holds);
+        if untold && matches!(next, Next::Work(_)) {
+            queue.have_watched();
+        }
+        next
     }
 
     /// What the thread does next, which owns partitions.
@@ -200,10 +233,10 @@ impl<S> Shared<S> {
     }
 
     /// Places a batch that this thread has taken, and wakes those that got something.
-    fn place(&self, at: usize, mut forming: Forming<Work<S>>) {
-        forming.decide();
+    fn place(&self, at: usize, mut open_batch: OpenBatch<Work<S>>) {
+        open_batch.decide();
         let mut queue = lock(&self.queue);
-        for owner in queue.work.place(at, forming) {
+        for owner in queue.work.place(at, open_batch) {
             if owner != at {
                 queue.wake(owner);
             }
@@ -218,64 +251,113 @@ impl<S> Shared<S> {
         queue.work.has_next(at, false) && !queue.work.has_next(at, true)
     }
 
-    /// A thread runs a body while it holds transactions: one that sleeps without any is to look after them.
+    /// A decided transaction of a thread that is held up, for the caller to go on with.
+    fn adopt(&self, of: usize) -> Option<(Job<S>, Decided)> {
+        let mut inbox = lock(&self.inboxes[of]);
+        let decided = inbox.decided.pop_front();
+        inbox.adopted += usize::from(decided.is_some());
+        decided
+    }
+
+    /// As [`Queue::have_watched`].
     fn have_watched(&self) {
-        let mut queue = lock(&self.queue);
-        if !queue.idle.iter().any(|idle| idle.watches)
-            && let Some(found) = queue.idle.iter().position(|idle| !idle.holds)
-        {
-            queue.idle.remove(found).thread.unpark();
+        lock(&self.queue).have_watched();
+    }
+
+    /// Tells the first results of a thread that may leave by now. Whether there were some.
+    fn tell_ready(&self, of: usize) -> bool {
+        let mut has_told = false;
+        loop {
+            // Whether it is ready is not asked under the lock: that may take a step of the log.
+            let Some(course) = lock(&self.inboxes[of]).withheld.pop_front() else { return has_told };
+            if !course.is_ready() {
+                lock(&self.inboxes[of]).withheld.push_front(course);
+                return has_told;
+            }
+            course.tell();
+            has_told = true;
         }
     }
 
-    /// A transaction of another thread that was decided, and that it has not gone on with.
-    fn adopt(&self, at: usize) -> Option<(Job<S>, Decided)> {
-        let mut others = self.inboxes.iter().enumerate().filter(|(other, _)| *other != at);
-        others.find_map(|(_, inbox)| {
-            let mut inbox = lock(inbox);
-            let decided = inbox.decided.pop_front();
-            inbox.adopted += usize::from(decided.is_some());
-            decided
-        })
+    /// When an idle thread is to look after the others again, if one of them has results that it has not told.
+    /// `decides`: the same of the queue of decisions.
+    fn look_again(&self, at: usize, decides: Option<Duration>) -> Option<Duration> {
+        let others = self.inboxes.iter().enumerate().filter(|(other, _)| *other != at);
+        let is_untold = others.into_iter().any(|(_, inbox)| lock(inbox).has_untold());
+        [decides, is_untold.then_some(HELD_UP)].into_iter().flatten().min()
     }
 
-    /// Sleeps until woken, or for `most`; wakes for new work if it `takes` any. `false`: there is none, and there will be none.
+    /// Sleeps until woken, or for `most`; wakes for new work if it `takes` any. `false`: there is none, and there will
+    /// be none.
     fn sleep(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> bool {
+        match self.lie_down(at, takes, holds, most) {
+            Rest::Over => false,
+            Rest::Awake => true,
+            Rest::Asleep(most) => {
+                match most {
+                    Some(most) => thread::park_timeout(most),
+                    None => thread::park(),
+                }
+                self.get_up(at, takes);
+                true
+            }
+        }
+    }
+
+    /// Lists the thread as one that sleeps, if it `takes` work and there is none.
+    fn lie_down(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> Rest {
         let owners = self.owners.as_ref().filter(|_| takes);
         let mut queue = lock(&self.queue);
-        if takes && queue.work.has_next(at, holds) || owners.is_some_and(|owners| owners.has(at)) {
-            return true;
+        if takes && queue.work.has_next(at, holds) {
+            return Rest::Awake;
         }
-        if queue.closed && !holds {
-            return false;
-        }
-        // It may be this thread that was woken for what another can begin.
-        queue.wake_one();
-        // With the lock: who submits a decision afterwards finds this thread asleep.
+        // With the lock: a thread that submits a decision, and begins a body then, finds this one asleep.
         let most = most();
+        if queue.closed && !holds && most.is_none() && owners.is_none_or(|owners| !owners.has(at)) {
+            return Rest::Over;
+        }
+        // With the lock: a thread that is listed is counted. Another, which is woken for work that this one could
+        // begin, finds it.
+        let Some(watch) = owners.map_or(Some(None), |owners| owners.lie_down(at)) else { return Rest::Awake };
+        // It may be this thread that was woken for work that another can begin.
+        queue.wake_one();
         if takes {
             let watches = !holds && most.is_some();
             queue.idle.push(Idle { at, holds, watches, thread: thread::current() });
         }
-        drop(queue);
-        let lies = owners.map(|owners| owners.lie_down(at));
-        // With calls that have come meanwhile it does not sleep.
-        if lies != Some(None) {
-            let watch = lies.flatten().flatten();
-            match [most, watch].into_iter().flatten().min() {
-                Some(most) => thread::park_timeout(most),
-                None => thread::park(),
-            }
-            if let Some(owners) = owners {
-                owners.get_up(at);
-            }
+        Rest::Asleep([most, watch].into_iter().flatten().min())
+    }
+
+    /// The thread has slept; if it `takes` work it was listed.
+    fn get_up(&self, at: usize, takes: bool) {
+        if let Some(owners) = self.owners.as_ref().filter(|_| takes) {
+            owners.get_up(at);
         }
         lock(&self.queue).idle.retain(|idle| idle.at != at);
-        true
     }
 }
 
+/// What a thread does that has nothing to do.
+enum Rest {
+    /// It ends: there is no work, and there will be none.
+    Over,
+    /// It looks again: work has come.
+    Awake,
+    /// It sleeps until woken, or for so long.
+    Asleep(Option<Duration>),
+}
+
 impl<S> Queue<S> {
+    /// A thread begins a body while it has results that it has not told: an idle thread that has none is to watch,
+    /// unless one does.
+    fn have_watched(&mut self) {
+        if !self.idle.iter().any(|idle| idle.watches)
+            && let Some(found) = self.idle.iter().position(|idle| !idle.holds)
+        {
+            self.idle.remove(found).thread.unpark();
+        }
+    }
+
     /// Wakes a thread that has something to begin.
     fn wake_one(&mut self) {
         let work = &self.work;
@@ -295,6 +377,10 @@ impl<S> Queue<S> {
 
 /// A transaction that runs in steps, until its result is told.
 trait Course<S>: Send {
+    /// A first step is about to be made in this session, which gives the call's permit back. `false`: none is to be
+    /// made, as the transaction has ended.
+    fn begin(&mut self, session: &mut S) -> bool;
+
     fn step(&mut self, session: &mut S, decided: Option<Decided>, wait: bool) -> Progress;
 
     /// Whether the result may leave at once. It has ended.
@@ -328,7 +414,7 @@ struct Transaction<S, R> {
     detached: Detached<R>,
     step: Box<StepFn<S, R>>,
     ended: Option<Ended<R>>,
-    place: Arc<Place<Result<Committed<R>, TransactError>>>,
+    slot: Arc<AnswerSlot<Result<Committed<R>, TransactError>>>,
     /// Whether it has a footprint that it is batched by.
     is_batched: bool,
     /// Of the steps until now.
@@ -336,20 +422,36 @@ struct Transaction<S, R> {
 }
 
 enum Ended<R> {
+    /// It was cancelled before it began, and its caller has the answer.
+    Answered,
+    Refused(TransactError),
     Withheld(Pending<R>),
     Panicked(Box<dyn Any + Send>),
 }
 
 impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
+    fn begin(&mut self, session: &mut S) -> bool {
+        let runner = session.runner();
+        if !self.slot.begin(Some(runner.tx.canceller())) {
+            self.ended = Some(Ended::Answered);
+        } else if runner.is_closed() {
+            self.ended = Some(Ended::Refused(TransactError::Closed));
+        }
+        self.ended.is_none()
+    }
+
     fn step(&mut self, session: &mut S, decided: Option<Decided>, wait: bool) -> Progress {
-        let Transaction { detached, step, ended, is_batched, retries, .. } = self;
+        let Transaction { detached, step, ended, slot, is_batched, retries } = self;
         let before = session.runner().retries;
         let stepped = catch_unwind(AssertUnwindSafe(|| step(detached, session, decided, wait)));
         *retries += session.runner().retries - before;
         let panicked = stepped.is_err();
         match stepped {
             Ok(Step::Decide(prepared)) => return Progress::Decide(prepared),
-            Ok(Step::Stalled) => return Progress::Stalled,
+            Ok(Step::Stalled) => {
+                slot.leave();
+                return Progress::Stalled;
+            }
             Ok(Step::Done(result)) => {
                 // Pieces of one that committed are repeated by themselves.
                 *retries =
@@ -358,6 +460,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
             }
             Err(panic) => *ended = Some(Ended::Panicked(panic)),
         }
+        slot.leave();
         let tally = if *is_batched { Tally { calls: 1, retries: *retries } } else { Tally::default() };
         Progress::Ended { tally, panicked }
     }
@@ -367,18 +470,22 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
     }
 
     fn tell(self: Box<Self>) {
-        let Transaction { detached, step, ended, place, .. } = *self;
+        let Transaction { detached, step, ended, slot, .. } = *self;
+        if matches!(ended, Some(Ended::Answered)) {
+            return contain(|| drop((detached, step)));
+        }
         let result = catch_unwind(AssertUnwindSafe(|| drop((detached, step))));
         let result = match (result, ended) {
             (Ok(()), Some(Ended::Withheld(pending))) => Ok(pending.wait()),
+            (Ok(()), Some(Ended::Refused(error))) => Ok(Err(error)),
             (Ok(()), Some(Ended::Panicked(panic))) => Err(panic),
-            (Ok(()), None) => unreachable!("it is told when it has ended"),
+            (Ok(()), None | Some(Ended::Answered)) => unreachable!("it is told when it has ended, and once"),
             (Err(panic), ended) => {
                 contain(|| drop(ended));
                 Err(panic)
             }
         };
-        place.put(result);
+        slot.put(result);
     }
 }
 
@@ -394,30 +501,43 @@ impl<S: ExecutorSession> AsMut<Runner> for Job<S> {
     }
 }
 
-/// What was decided of what a thread has executed.
+/// What a thread has executed and not told yet, for those that go on with it when the thread is held up.
 struct Inbox<S> {
+    /// Transactions that were decided.
     decided: VecDeque<(Job<S>, Decided)>,
-    /// Others went on with so many, which the owner does not know yet.
+    /// The number of those that others went on with, which the thread has not subtracted yet.
     adopted: usize,
+    /// Transactions that have ended, and were not durable when they did.
+    withheld: VecDeque<Box<dyn Course<S>>>,
+    /// How often the thread has looked for work. While that stands still it runs a body, or sleeps.
+    turns: u64,
+    is_asleep: bool,
 }
 
 impl<S> Default for Inbox<S> {
     fn default() -> Inbox<S> {
-        Inbox { decided: VecDeque::new(), adopted: 0 }
+        let (decided, withheld) = (VecDeque::new(), VecDeque::new());
+        Inbox { decided, adopted: 0, withheld, turns: 0, is_asleep: false }
+    }
+}
+
+impl<S> Inbox<S> {
+    fn has_untold(&self) -> bool {
+        !(self.decided.is_empty() && self.withheld.is_empty())
     }
 }
 
 /// Results that a thread withholds, beyond which it takes no more work.
 const WITHHELD_MAX: usize = 1024;
 
-/// What a thread of an executor has.
+/// The state of a thread of an executor.
 struct Desk<S> {
     /// The thread's number.
     at: usize,
     shared: Arc<Shared<S>>,
     engine: Engine,
     open: Arc<dyn Fn() -> S + Send + Sync>,
-    /// Whether nobody else executes what the executor is given.
+    /// Whether the executor has no other thread.
     alone: bool,
     held_max: usize,
     /// Sessions without a transaction.
@@ -426,29 +546,39 @@ struct Desk<S> {
     held: usize,
     /// What goes on when nothing is held.
     stalled: VecDeque<Work<S>>,
-    /// Transactions that have ended, and may not be durable yet.
-    withheld: VecDeque<Box<dyn Course<S>>>,
+    /// How many results are withheld, at most: others may have told some since.
+    withheld: usize,
     /// What the queue has not been told yet.
     tally: Tally,
     /// Of other owners of partitions, if there are such.
     seen: Option<Seen>,
+    /// When it looked after the other threads last.
+    looked: Instant,
+    /// What it saw of each then: how often that had looked for work, and since when it has not done so again.
+    others: Vec<(u64, Instant)>,
 }
 
 impl<S: ExecutorSession> Desk<S> {
     fn run(&mut self) {
         loop {
-            while let Some(course) = self.withheld.pop_front_if(|course| course.is_ready()) {
-                course.tell();
-            }
             self.engine.end_queue_wait();
             let mut inbox = lock(&self.shared.inboxes[self.at]);
+            inbox.turns += 1;
+            inbox.is_asleep = false;
             self.held -= std::mem::take(&mut inbox.adopted);
             let decided = inbox.decided.pop_front();
+            self.withheld = inbox.withheld.len();
             drop(inbox);
+            if self.withheld > 0 {
+                self.shared.tell_ready(self.at);
+            }
             let mut worked = decided.is_some();
             if let Some((job, decided)) = decided {
                 self.held -= 1;
                 self.step(job, Some(decided));
+            }
+            if !self.alone && self.looked.elapsed() >= HELD_UP {
+                worked |= self.look_after_others();
             }
             // It may sleep first: what has ended is told before.
             if self.held == 0
@@ -456,15 +586,19 @@ impl<S: ExecutorSession> Desk<S> {
                 && let Some(work) = self.stalled.pop_front()
             {
                 worked = true;
+                if self.has_untold() {
+                    self.shared.have_watched();
+                }
                 self.begin(work);
             }
-            let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld.len() < WITHHELD_MAX;
+            let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld < WITHHELD_MAX;
             if takes {
-                let next = self.shared.next(self.at, self.held > 0, &mut self.tally, &mut self.seen);
+                let [holds, untold] = [self.held > 0, self.has_untold()];
+                let next = self.shared.next(self.at, [holds, untold], &mut self.tally, &mut self.seen);
                 worked |= !matches!(next, Next::Nothing);
                 match next {
                     Next::Work(work) => self.begin(work),
-                    Next::Batch(forming) => self.shared.place(self.at, forming),
+                    Next::Batch(open_batch) => self.shared.place(self.at, open_batch),
                     Next::Nothing => {}
                 }
             }
@@ -474,25 +608,42 @@ impl<S: ExecutorSession> Desk<S> {
         }
     }
 
+    /// Whether it has executed transactions whose results it has not told, and others could.
+    fn has_untold(&self) -> bool {
+        !self.alone && (self.held > 0 || self.withheld > 0)
+    }
+
     fn begin(&mut self, work: Work<S>) {
         match work {
             Work::Whole(_) if self.held > 0 => self.stalled.push_back(work),
             Work::Whole(run) => {
                 // It may wait for them.
-                self.withheld.drain(..).for_each(|course| course.tell());
+                while let Some(course) = self.next_withheld() {
+                    course.tell();
+                }
                 let mut session = self.session();
                 let is_whole = run(&mut session);
                 self.give_back(session, is_whole);
             }
-            Work::Transaction(course) => {
-                let session = self.session();
-                self.step(Job { session, course }, None);
+            Work::Transaction(mut course) => {
+                let mut session = self.session();
+                if course.begin(&mut session) {
+                    self.step(Job { session, course }, None);
+                } else {
+                    self.give_back(session, true);
+                    course.tell();
+                }
             }
         }
     }
 
+    fn next_withheld(&self) -> Option<Box<dyn Course<S>>> {
+        lock(&self.shared.inboxes[self.at]).withheld.pop_front()
+    }
+
     fn step(&mut self, mut job: Job<S>, decided: Option<Decided>) {
-        if self.held > 0 && !self.alone && self.engine.queue_has_wait() {
+        if decided.is_some() && self.has_untold() {
+            // It may be refused, and run again.
             self.shared.have_watched();
         }
         let progress = job.course.step(&mut job.session, decided, self.held == 0);
@@ -512,10 +663,46 @@ impl<S: ExecutorSession> Desk<S> {
             Progress::Ended { tally: Tally { calls, retries }, .. } => {
                 self.tally.calls += calls;
                 self.tally.retries += retries;
-                self.withheld.push_back(course);
+                if course.is_ready() {
+                    course.tell();
+                } else {
+                    self.withheld += 1;
+                    lock(&self.shared.inboxes[self.at]).withheld.push_back(course);
+                }
             }
             Progress::Decide(_) => unreachable!("it is queued"),
         }
+    }
+
+    /// Decides what threads have executed that are held up by a body, and tells their results. Whether there was
+    /// something to do.
+    fn look_after_others(&mut self) -> bool {
+        self.looked = Instant::now();
+        let (now, own, shared) = (self.looked, self.at, Arc::clone(&self.shared));
+        let mut held_up = Vec::new();
+        for (other, inbox) in shared.inboxes.iter().enumerate().filter(|(other, _)| *other != own) {
+            let inbox = lock(inbox);
+            let (turns, since) = &mut self.others[other];
+            if inbox.is_asleep || *turns != inbox.turns {
+                (*turns, *since) = (inbox.turns, now);
+            } else if now.since(*since) >= HELD_UP {
+                held_up.push(other);
+            }
+        }
+        let mut worked = false;
+        // Where batches wait for more, each thread that comes for work ends the wait.
+        if !held_up.is_empty() && !self.engine.queue_has_wait() {
+            let _ = self.engine.advance_queue(false);
+        }
+        for other in held_up {
+            worked |= shared.tell_ready(other);
+            // One at a time: this thread may be held up by the body of one that was refused.
+            while let Some((job, decided)) = shared.adopt(other) {
+                worked = true;
+                self.step(job, Some(decided));
+            }
+        }
+        worked
     }
 
     /// Nothing can be run now. `false`: nothing will.
@@ -526,23 +713,29 @@ impl<S: ExecutorSession> Desk<S> {
             let gather = gather && !self.shared.waits_for_decisions(self.at);
             return match self.engine.advance_queue(gather) {
                 Advance::Decided => true,
-                Advance::Gathers(left) => self.shared.sleep(self.at, takes, true, || Some(left)),
-                Advance::Led => self.shared.sleep(self.at, takes, true, || None),
+                Advance::Gathers(left) => self.sleep(takes, true, Some(left)),
+                Advance::Led => self.sleep(takes, true, None),
             };
         }
-        if self.engine.queue_has_wait()
-            && let Some((job, decided)) = self.shared.adopt(self.at)
-        {
-            self.step(job, Some(decided));
+        if self.look_after_others() {
             return true;
         }
-        match self.withheld.pop_front() {
+        match self.next_withheld() {
             Some(course) => {
                 course.tell();
                 true
             }
-            None => self.shared.sleep(self.at, takes, false, || self.engine.look_at_queue_again()),
+            None => self.sleep(takes, false, None),
         }
+    }
+
+    /// As [`Shared::sleep`], for `most`; a thread that holds nothing looks after the others meanwhile.
+    fn sleep(&self, takes: bool, holds: bool, most: Option<Duration>) -> bool {
+        lock(&self.shared.inboxes[self.at]).is_asleep = true;
+        self.shared.sleep(self.at, takes, holds, || match holds {
+            true => most,
+            false => self.shared.look_again(self.at, self.engine.look_at_queue_again(HELD_UP)),
+        })
     }
 
     fn session(&mut self) -> Box<S> {
@@ -575,8 +768,8 @@ impl<S: ExecutorSession> Executor<S> {
         Ok(self)
     }
 
-    /// One of so many threads, and what they are to run, each one of these, to their ends: that is when the executor has been dropped
-    /// and all that it was given has been run. `open` gives a session.
+    /// One of so many threads, and what they are to run, each one of these, to their ends: that is when the executor
+    /// has been dropped and all that it was given has been run. `open` gives a session.
     ///
     /// # Errors
     /// No threads are asked for.
@@ -597,10 +790,13 @@ impl<S: ExecutorSession> Executor<S> {
         let partitions = engine.partitions().filter(|_| !batches);
         let owners = partitions.as_ref().map(|_| Owners::new(threads));
         let shared = Arc::new(Shared { inboxes, batches, owners, process: Process::current(), queue });
+        let permits = Permits::new(engine.settings().executor_queue_max);
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
         let body = |at| {
             let (shared, engine, open) = (Arc::clone(&shared), engine.clone(), Arc::clone(&open));
+            let executor = Arc::clone(&permits);
             let run = move || {
+                EXECUTOR.set(Arc::as_ptr(&executor));
                 let seen = shared.owners.as_ref().map(Owners::seen);
                 let mut desk = Desk {
                     at,
@@ -612,33 +808,64 @@ impl<S: ExecutorSession> Executor<S> {
                     sessions: Vec::new(),
                     held: 0,
                     stalled: VecDeque::new(),
-                    withheld: VecDeque::new(),
+                    withheld: 0,
                     tally: Tally::default(),
                     seen,
+                    looked: Instant::now(),
+                    others: vec![(0, Instant::now()); threads],
                 };
                 desk.run();
+                EXECUTOR.set(std::ptr::null());
             };
             Box::new(run) as ExecutorBody
         };
         let bodies = (0..threads).map(body).collect();
-        Ok((Executor { shared, partitions, threads: Vec::with_capacity(threads) }, bodies))
+        Ok((Executor { permits, shared, partitions, threads: Vec::with_capacity(threads) }, bodies))
+    }
+
+    /// A permit to give work, when there is room in the queue. A body of this executor gets one beyond the bound: the
+    /// thread that would make room may be its own.
+    pub fn reserve(&self) -> Permit {
+        match EXECUTOR.get() == Arc::as_ptr(&self.permits) {
+            true => self.permits.take_beyond(),
+            false => self.permits.take(),
+        }
+    }
+
+    /// A permit to give work, if there is room in the queue.
+    ///
+    /// # Errors
+    /// There is none now.
+    pub fn try_reserve(&self) -> Result<Permit, QueueFull> {
+        self.permits.try_take().ok_or(QueueFull { most: self.permits.most() })
+    }
+
+    /// Calls that wait to begin, and permits that callers have reserved.
+    pub fn queued(&self) -> usize {
+        self.permits.taken()
     }
 
     /// Has one of the threads run `work` by itself. In a fork, which has none of them, that panics when it is waited
     /// for.
-    pub fn run<R: Send + 'static>(&self, work: impl FnOnce(&mut S) -> R + Send + 'static) -> Running<R> {
-        let (running, place) = Running::new();
+    pub fn run<R: Send + 'static>(
+        &self,
+        permit: Permit,
+        work: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> Running<R> {
+        let (running, slot) = Running::new(permit);
         if !self.shared.process.is_current() {
-            place.put(Err(Box::new(FORKED)));
+            slot.put(Err(Box::new(FORKED)));
             return running;
         }
         let work = move |session: &mut S| {
+            let began = slot.begin(None);
+            debug_assert!(began, "only transactions are cancelled");
             let result = catch_unwind(AssertUnwindSafe(|| work(session)));
             let is_whole = result.is_ok();
-            place.put(result);
+            slot.put(result);
             is_whole
         };
-        self.shared.push(Work::Whole(Box::new(work)), Foreseen::Nothing);
+        self.shared.push(Work::Whole(Box::new(work)), PredictedAccess::Unknown);
         running
     }
 
@@ -657,32 +884,37 @@ impl<S: ExecutorSession> Executor<S> {
         lock(&self.shared.queue).work.statistics()
     }
 
-    /// Has one of the threads run a transaction in steps, each of which is one of [`Detached::step`], or the whole. Where calls are
-    /// batched, one with a usable footprint is; where threads own partitions, one in known partitions is run by their thread.
+    /// Has one of the threads run a transaction in steps, each of which is one of [`Detached::step`], or the whole.
+    /// Where calls are batched, one with a usable footprint is; where threads own partitions, one in known partitions
+    /// is run by their thread.
     pub fn start<R: Send + 'static>(
         &self,
+        permit: Permit,
         origin: Origin,
-        foreseen: Foreseen,
+        predicted: PredictedAccess,
         step: impl FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
-        let (running, place) = Running::new();
+        let (running, slot) = Running::new(permit);
         if !self.shared.process.is_current() {
-            place.put(Ok(Err(TransactError::Forked)));
+            slot.put(Ok(Err(TransactError::Forked)));
             return running;
         }
-        let foreseen = match foreseen {
-            Foreseen::Rows(footprint) if !self.shared.batches || !footprint.is_usable() => Foreseen::Nothing,
-            foreseen => foreseen,
+        let predicted = match predicted {
+            PredictedAccess::Rows(footprint) if !self.shared.batches || !footprint.is_usable() => {
+                PredictedAccess::Unknown
+            }
+            predicted => predicted,
         };
-        let is_batched = if let Foreseen::Rows(footprint) = &foreseen {
+        let is_batched = if let PredictedAccess::Rows(footprint) = &predicted {
             footprint.pass_time();
             true
         } else {
             false
         };
-        let detached = Detached::new(origin);
-        let transaction = Transaction { detached, step: Box::new(step), ended: None, place, is_batched, retries: 0 };
-        self.shared.push(Work::Transaction(Box::new(transaction)), foreseen);
+        let mut detached = Detached::new(origin);
+        detached.cancelled_by(Arc::clone(&slot.cancelled));
+        let transaction = Transaction { detached, step: Box::new(step), ended: None, slot, is_batched, retries: 0 };
+        self.shared.push(Work::Transaction(Box::new(transaction)), predicted);
         running
     }
 }
@@ -711,20 +943,52 @@ impl<S> std::fmt::Debug for Executor<S> {
     }
 }
 
+/// The queue of an executor is full: [`Executor::try_reserve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueFull {
+    /// Calls that wait to begin, at most.
+    pub most: usize,
+}
+
+impl std::fmt::Display for QueueFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the queue of the executor is full: {} calls wait to begin; wait for answers, or set a larger \
+             `executor_queue_max`",
+            self.most
+        )
+    }
+}
+
+impl std::error::Error for QueueFull {}
+
 /// What an executor was given to run. Dropping it gives up the answer, not the work.
 ///
 /// As a future it is ready when the work has been done.
 #[must_use = "the answer of what was run says whether it committed"]
 pub struct Running<R> {
-    place: Arc<Place<R>>,
+    slot: Arc<AnswerSlot<R>>,
 }
 
-/// Where an answer is left.
-struct Place<R> {
+/// Where an answer is left, and how far its call has come.
+struct AnswerSlot<R> {
     answer: Mutex<Answer<R>>,
+    stage: Mutex<Stage>,
+    cancelled: Arc<Cancelled>,
 }
 
-/// Who is to be told of an answer.
+/// How far a call has come.
+enum Stage {
+    Queued(#[allow(dead_code, reason = "held until the call begins")] Permit),
+    /// A thread runs it, in a session that this cancels.
+    Begun(Option<Canceller>),
+    /// It was cancelled before it began.
+    Cancelled,
+}
+
+/// What is told of an answer.
 enum Awaiting {
     Nobody,
     /// Sleeps.
@@ -738,23 +1002,63 @@ enum Answer<R> {
     Taken,
 }
 
-impl<R> Default for Place<R> {
-    fn default() -> Place<R> {
-        Place { answer: Mutex::new(Answer::Awaited(Awaiting::Nobody)) }
+impl<R> AnswerSlot<R> {
+    fn new(permit: Permit) -> AnswerSlot<R> {
+        let (answer, stage) = (Mutex::new(Answer::Awaited(Awaiting::Nobody)), Mutex::new(Stage::Queued(permit)));
+        AnswerSlot { answer, stage, cancelled: Arc::default() }
     }
-}
 
-impl<R> Place<R> {
+    /// The call leaves its session, which runs others then.
+    fn leave(&self) {
+        *lock(&self.stage) = Stage::Begun(None);
+    }
+
+    /// A thread begins the call, or goes on with it in another session. `false`: it was cancelled before it began.
+    fn begin(&self, canceller: Option<Canceller>) -> bool {
+        let mut stage = lock(&self.stage);
+        if matches!(*stage, Stage::Cancelled) {
+            return false;
+        }
+        let before = std::mem::replace(&mut *stage, Stage::Begun(canceller));
+        drop(stage);
+        // The permit: another caller may be woken.
+        drop(before);
+        true
+    }
+
     /// Leaves the answer and tells of it. Whatever the user's waker and answer do, the caller goes on.
-    fn put(self: Arc<Place<R>>, result: thread::Result<R>) {
+    fn put(self: Arc<AnswerSlot<R>>, result: thread::Result<R>) {
         let before = std::mem::replace(&mut *lock(&self.answer), Answer::There(result));
         match before {
             Answer::Awaited(Awaiting::Thread(thread)) => thread.unpark(),
             Answer::Awaited(Awaiting::Task(waker)) => contain(|| waker.wake()),
             _ => {}
         }
-        // Perhaps the answer is dropped here, as nobody wants it.
+        // The answer is dropped here if its caller has given it up.
         contain(|| drop(self));
+    }
+}
+
+impl<R> Running<Result<Committed<R>, TransactError>> {
+    /// Cancels the transaction. If it has not begun, it is not run: its answer, [`TransactError::Cancelled`], is there
+    /// at once, and so is its place in the queue. If it runs, it ends as by [`Canceller::cancel`]. Whether it had not
+    /// begun.
+    pub fn cancel(&self) -> bool {
+        let mut stage = lock(&self.slot.stage);
+        match &*stage {
+            Stage::Begun(canceller) => {
+                self.slot.cancelled.cancel(canceller.as_ref());
+                false
+            }
+            Stage::Cancelled => true,
+            Stage::Queued(_) => {
+                let before = std::mem::replace(&mut *stage, Stage::Cancelled);
+                drop(stage);
+                drop(before);
+                Arc::clone(&self.slot).put(Ok(Err(TransactError::Cancelled)));
+                true
+            }
+        }
     }
 }
 
@@ -776,9 +1080,9 @@ impl<R> Answer<R> {
 }
 
 impl<R> Running<R> {
-    fn new() -> (Running<R>, Arc<Place<R>>) {
-        let place = Arc::new(Place::default());
-        (Running { place: Arc::clone(&place) }, place)
+    fn new(permit: Permit) -> (Running<R>, Arc<AnswerSlot<R>>) {
+        let slot = Arc::new(AnswerSlot::new(permit));
+        (Running { slot: Arc::clone(&slot) }, slot)
     }
 
     /// Waits until the work has been done: what it gave.
@@ -787,7 +1091,7 @@ impl<R> Running<R> {
     /// If the work did; if it was polled as a future until it was ready.
     pub fn wait(self) -> R {
         let result = loop {
-            let mut answer = lock(&self.place.answer);
+            let mut answer = lock(&self.slot.answer);
             if let Some(result) = answer.take() {
                 break result;
             }
@@ -800,7 +1104,7 @@ impl<R> Running<R> {
 
     /// Whether the work has been done.
     pub fn is_done(&self) -> bool {
-        !matches!(*lock(&self.place.answer), Answer::Awaited(_))
+        !matches!(*lock(&self.slot.answer), Answer::Awaited(_))
     }
 }
 
@@ -812,7 +1116,7 @@ impl<R> Future for Running<R> {
     type Output = R;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
-        let mut answer = lock(&self.place.answer);
+        let mut answer = lock(&self.slot.answer);
         match answer.take() {
             Some(result) => {
                 drop(answer);
@@ -831,3 +1135,6 @@ impl<R> std::fmt::Debug for Running<R> {
         f.debug_struct("Running").field("done", &self.is_done()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,44 +1,51 @@
 //! Calls on the threads that own their partitions: a queue for each thread of an executor.
 //!
-//! Partition `p` belongs to thread `p mod n`; a call in several goes to the thread of its lowest. That is where its rows are in the cache,
-//! and nothing more: who may touch a partition is decided by its lock, on whatever thread a call runs. This module executes nothing.
+//! Partition `p` belongs to thread `p mod n`. A call in several partitions goes to the thread of the lowest. The
+//! rows are in the cache there, which is the only reason: each partition has a lock, and a call may run on any
+//! thread. This module runs no call.
 //!
-//! 1. *Calls and shared work take turns by age.* No thread begins a call while work that came before it waits in the shared queue, and none
-//!    takes shared work while it has a call that came before. So neither is overtaken by the other, and what runs by itself can wait for what
-//!    came before it.
-//! 2. *Callers and owner meet once for many calls.* Callers add to the inbox; the owner, when it has nothing, takes all that is there.
-//! 3. *Nobody is woken who is awake.* Who goes to sleep looks into its inbox, and says under the inbox's lock that it sleeps.
-//! 4. *An owner that is held up does not hold up other partitions.* Where a thread has begun nothing for [`STALL`], others begin what waits there, one
-//!    call at a time, except calls in partitions of the one that holds it up: they would wait for its lock as well. Threads that are idle look after
-//!    that time; one of them, the watcher, sleeps no longer, while calls wait for a thread that is awake. Threads that are busy look each [`LOOK`]
-//!    calls. Nobody takes a call away from a thread that goes on: its partitions' lines would move.
+//! 1. *Calls and shared work take turns by age.* A thread begins no call while older work waits in the shared
+//!    queue, and takes no shared work while it has an older call. So neither is overtaken by the other, and work
+//!    that runs by itself can wait for older calls.
+//! 2. *Callers and owner meet once for many calls.* Callers add to the inbox. An owner without calls takes all
+//!    that the inbox has.
+//! 3. *No thread is woken that is awake.* A thread that goes to sleep looks into its inbox, and notes under the
+//!    inbox's lock that it sleeps.
+//! 4. *An owner that is held up does not hold up other partitions.* When a thread has begun nothing for [`STALL`],
+//!    others begin the calls that wait for it, one at a time. Calls in partitions of the call that runs there
+//!    stay: they would wait for its lock as well. Idle threads look after that time. The watcher among them
+//!    ([`Sleepers`]) sleeps no longer than that while calls wait for a thread that is awake. Busy threads look
+//!    each [`LOOK`] calls. A thread that makes progress keeps its calls, and the lines of its partitions.
 //!
-//! Locks are taken in the order: the owner's calls, its inbox. Nothing is waited for under them.
+//! Locks are taken in the order: the shared queue of the executor, the owner's calls, its inbox. No thread waits
+//! for anything else while it holds one.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::CacheAligned;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
+use seriatim_base::{CacheAligned, Sleepers};
 use seriatim_txn::PartitionSet;
 
-/// What a thread has begun nothing for to be held up: a hundred calls, or twenty times what it takes to wake a thread.
+/// A thread that has begun nothing for so long is held up: the time of a hundred calls, or twenty times what it
+/// takes to wake a thread.
 pub(crate) const STALL: Duration = Duration::from_millis(1);
 
-/// Calls that a busy thread begins between two looks at the others: at most half a millisecond of such as are measured here.
+/// Calls that a busy thread begins between two looks at the others: half a millisecond of the shortest calls that
+/// were measured.
 pub(crate) const LOOK: u32 = 64;
 
-/// There is no shared work, there is no watcher.
+/// There is no shared work.
 const NONE: u64 = u64::MAX;
 
 /// A call that waits.
 struct Call<W> {
     work: W,
     partitions: PartitionSet,
-    /// Shared work that came before it.
+    /// The number of the last shared work that came before it.
     after: u64,
 }
 
@@ -51,11 +58,11 @@ struct Inbox<W> {
 /// A thread with partitions.
 struct Owner<W> {
     inbox: CacheAligned<Mutex<Inbox<W>>>,
-    /// What it has taken from there, and not begun.
+    /// Calls that it has taken from the inbox and not begun.
     calls: CacheAligned<Mutex<VecDeque<Call<W>>>>,
-    /// Works that it has begun. Written by itself.
+    /// The count of calls and works that it has begun. Written by the owner.
     begun: CacheAligned<AtomicU64>,
-    /// The partitions of that which it began last. Written by itself.
+    /// The partitions of the one that it began last. Written by the owner.
     runs: AtomicU64,
 }
 
@@ -68,7 +75,7 @@ pub(crate) enum Next<W> {
     Nothing,
 }
 
-/// What a thread has seen of the others: how many works each had begun, and when that was new.
+/// What a thread has seen of each other: how many works it had begun, and when that number was new.
 pub(crate) struct Seen {
     of: Vec<(u64, Instant)>,
     until_look: u32,
@@ -76,13 +83,11 @@ pub(crate) struct Seen {
 
 pub(crate) struct Owners<W> {
     owners: Box<[Owner<W>]>,
-    /// The number of the first shared work that waits, and of the last that came. Written under the lock of the shared queue.
+    /// The number of the first shared work that waits, and of the last that came. Written under the lock of the shared
+    /// queue.
     first: CacheAligned<AtomicU64>,
     last: AtomicU64,
-    /// Threads that sleep.
-    sleepers: CacheAligned<AtomicUsize>,
-    /// The thread that looks for owners that are held up while it is idle, or is being woken for it.
-    watcher: AtomicU64,
+    sleepers: Sleepers,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,18 +106,17 @@ impl<W> Owners<W> {
             owners: (0..threads).map(owner).collect(),
             first: CacheAligned(AtomicU64::new(NONE)),
             last: AtomicU64::new(0),
-            sleepers: CacheAligned::default(),
-            watcher: AtomicU64::new(NONE),
+            sleepers: Sleepers::default(),
         }
     }
 
-    /// A thread's own, when it begins.
+    /// What a thread that starts has seen of the others.
     pub(crate) fn seen(&self) -> Seen {
         let now = Instant::now();
         Seen { of: self.owners.iter().map(|_| (NONE, now)).collect(), until_look: LOOK }
     }
 
-    /// The thread that calls in these partitions go to; none if they are in none, or in all because nobody knows better.
+    /// The thread that runs calls in these partitions. `None`: no partitions, or all because they are not known.
     pub(crate) fn thread_of(&self, partitions: PartitionSet) -> Option<usize> {
         if partitions.is_all() {
             return None;
@@ -120,19 +124,23 @@ impl<W> Owners<W> {
         partitions.first().map(|partition| partition % self.owners.len())
     }
 
-    /// Says what waits in the shared queue: the number of the first, if there is one, and of the last that came. Under its lock.
+    /// Notes what waits in the shared queue: the number of the first, if there is one, and of the last that came.
+    /// Called under its lock.
     pub(crate) fn shared(&self, first: Option<u64>, last: u64) {
         self.first.store(first.unwrap_or(NONE), Ordering::Relaxed);
-        // ORDERING: pairs with the acquire in `push`: who sees this one's number, and whoever takes that one's call, sees that it waits.
+        // ORDERING: pairs with the acquire in `push`: a caller that reads this number, and the thread that takes its
+        // call, see `first`.
         self.last.store(last, Ordering::Release);
     }
 
     /// Whether shared work waits while threads sleep.
+    // ORDERING: a thread that was woken for the shared work reads what its waker had seen under the lock of the
+    // shared queue: the work, and all sleepers that the waker could have woken, as they are counted under that lock.
     pub(crate) fn neglects_shared(&self) -> bool {
-        self.first.load(Ordering::Relaxed) != NONE && self.sleepers.load(Ordering::Relaxed) > 0
+        self.first.load(Ordering::Relaxed) != NONE && self.sleepers.are_any()
     }
 
-    /// Gives a call to a thread. Whether somebody has to be woken to watch: [`Owners::appoint`].
+    /// Gives a call to a thread. Whether the caller has to wake a thread to watch: [`Owners::appoint`].
     pub(crate) fn push(&self, thread: usize, work: W, partitions: PartitionSet) -> bool {
         // ORDERING: pairs with the release in `shared`.
         let after = self.last.load(Ordering::Acquire);
@@ -145,26 +153,19 @@ impl<W> Owners<W> {
                 owner.unpark();
                 false
             }
-            None => self.lacks_watcher(),
+            None => self.sleepers.lack_watcher(),
         }
     }
 
-    /// Whether threads sleep, and none of them watches.
-    // ORDERING: who goes to sleep counts itself before it looks into the inboxes, under their locks. So it finds what this thread has
-    // put there, or this thread finds it.
-    fn lacks_watcher(&self) -> bool {
-        self.sleepers.load(Ordering::Relaxed) > 0 && self.watcher.load(Ordering::Relaxed) == NONE
-    }
-
-    /// Makes this thread, which sleeps and is to be woken, the watcher. `false`: there is one.
+    /// Makes a thread that sleeps, and that the caller wakes, the watcher. `false`: there is one.
     pub(crate) fn appoint(&self, thread: usize) -> bool {
-        self.watcher.compare_exchange(NONE, thread as u64, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.sleepers.appoint(thread)
     }
 
-    /// What the thread begins next. A call has begun with this.
+    /// What the thread begins next. A call counts as begun.
     pub(crate) fn next(&self, at: usize) -> Next<W> {
-        // ORDERING: before the own calls are looked at: one that came before this work is there. Its number came to `push`, and from
-        // there here, by the locks.
+        // ORDERING: read before the own calls: a call that is older than this work is found there. `push` read the
+        // number of the work, and the locks order `push` before this thread.
         let first = self.first.load(Ordering::Acquire);
         let owner = &self.owners[at];
         let mut calls = lock(&owner.calls);
@@ -182,7 +183,7 @@ impl<W> Owners<W> {
         }
     }
 
-    /// The thread begins something in these partitions, as far as is known.
+    /// The thread begins a call or work in these partitions, as far as they are known.
     pub(crate) fn began(&self, at: usize, partitions: PartitionSet) {
         let owner = &self.owners[at];
         owner.runs.store(partitions.bits(), Ordering::Relaxed);
@@ -217,7 +218,7 @@ impl<W> Owners<W> {
         None
     }
 
-    /// A call that waits for this owner and does not need what that runs in.
+    /// A call that waits for this owner and is in none of the partitions in which the owner runs one.
     fn free_call(&self, owner: &Owner<W>) -> Option<Call<W>> {
         let first = self.first.load(Ordering::Acquire);
         let runs = PartitionSet::from_bits(owner.runs.load(Ordering::Relaxed));
@@ -234,7 +235,9 @@ impl<W> Owners<W> {
         !calls.is_empty() || !lock(&owner.inbox).calls.is_empty()
     }
 
-    /// The thread goes to sleep: for how long at most. `None`: it has calls.
+    /// The thread goes to sleep, for at most the time in the answer if there is one. `None`: it has calls, and does
+    /// not sleep. Called under the lock of the shared queue, where the thread is listed as idle: one that is listed is
+    /// counted.
     pub(crate) fn lie_down(&self, at: usize) -> Option<Option<Duration>> {
         let owner = &self.owners[at];
         let calls = lock(&owner.calls);
@@ -244,9 +247,7 @@ impl<W> Owners<W> {
         }
         inbox.asleep = Some(thread::current());
         drop((calls, inbox));
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
-        let _ = self.resign(at);
-        let watches = self.watcher.load(Ordering::Relaxed) == NONE
+        let watches = self.sleepers.lie_down(at)
             && (0..self.owners.len()).any(|other| other != at && self.has(other))
             && self.appoint(at);
         Some(watches.then_some(STALL))
@@ -254,17 +255,14 @@ impl<W> Owners<W> {
 
     /// The thread has slept.
     pub(crate) fn get_up(&self, at: usize) {
-        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        self.sleepers.get_up();
         lock(&self.owners[at].inbox).asleep = None;
     }
 
-    /// The thread has something to do: it watches no longer. Whether another that sleeps should.
+    /// The thread, which is awake, has found work: it does not watch any more. Whether the caller has to appoint
+    /// another.
     pub(crate) fn resign(&self, at: usize) -> bool {
-        if self.watcher.load(Ordering::Relaxed) != at as u64 {
-            return false;
-        }
-        self.watcher.store(NONE, Ordering::Relaxed);
-        self.sleepers.load(Ordering::Relaxed) > 0
+        self.sleepers.resign(at)
     }
 }
 

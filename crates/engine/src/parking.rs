@@ -1,5 +1,5 @@
-//! Explicit transactions between their calls, where nobody can tell whether another call will come: a *parked* one that is too old is
-//! ended by the ticker.
+//! Explicit transactions between their calls. Such a transaction is *parked*: another call may come or not. The
+//! ticker ends one that is too old.
 //!
 //! ```text
 //! CALLING ──leave──▶ PARKED ──seize──▶ ENDING ──▶ ENDED
@@ -8,8 +8,10 @@
 //! ```
 //! Access rules:
 //! 1. While the word is `CALLING`, worker, slot and gate are the caller's, as of any transaction.
-//! 2. The thread that turns `PARKED` into `ENDING` has them instead, until it says `ENDED`; then they are the pool's again.
-//! 3. A call that finds `ENDING` waits for `ENDED`: it lasts as long as a roll-back. After `ENDED` the caller touches none of them.
+//! 2. The thread that turns `PARKED` into `ENDING` has them instead, until it says `ENDED`; then they are the
+//!    pool's again.
+//! 3. A call that finds `ENDING` waits for `ENDED`: it lasts as long as a roll-back. After `ENDED` the caller
+//!    touches none of them.
 //!
 //! So a transaction in a call is never ended, be it in the closure of an update that never returns.
 
@@ -72,7 +74,7 @@ impl Parking {
     /// The call ends.
     ///
     /// # Panics
-    /// If somebody has ended the transaction meanwhile: what the call did then, it did to another's worker.
+    /// If the transaction was ended meanwhile: then the call has used a worker that was another transaction's.
     pub(crate) fn leave(&self) {
         // ORDERING: release pairs with the acquire in `enter` and `seize`.
         let before = self.state.swap(PARKED, Ordering::Release);

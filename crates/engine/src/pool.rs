@@ -1,6 +1,7 @@
 //! The bounded pool of workers: one per open transaction.
 //!
-//! Access rule: a slot's worker and its writer are touched only by the thread that turned `busy` from false to true, until it turns it back.
+//! Access rule: a slot's worker and its writer are touched only by the thread that turned `busy` from false to
+//! true, until it turns it back.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -19,6 +20,10 @@ use crate::statistics::{Counters, Statistics};
 
 /// How long a session waits for a worker before it reports that all are busy.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How long a session that waits for a worker sleeps at a time: for so long it may miss one that is given back at
+/// the moment in which it begins to wait.
+const WAIT_SLICE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Pool {
     slots: Box<[CacheAligned<Slot>]>,
@@ -56,8 +61,8 @@ struct Slot {
 // SAFETY: the cells are touched under the access rule above; workers are Send.
 unsafe impl Sync for Slot {}
 
-/// Deleted records that a worker looks at after each transaction: those that come after a large delete clear it away in small
-/// amounts. Workers at rest clear away everything.
+/// Deleted records that a worker looks at after each transaction: those that come after a large delete clear it
+/// away in small amounts. Workers at rest clear away everything.
 const CHORES_MAX: usize = 64;
 
 /// A worker taken from the pool; give it back with [`Pool::give_back`].
@@ -112,8 +117,8 @@ impl Pool {
         self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Ends the explicit transactions that are parked and too old, and counts those that are open for longer than `age` and cannot be
-    /// ended. `leave_gate` is called for each that was ended and kept chains away.
+    /// Ends the explicit transactions that are parked and too old, and counts those that are open for longer than
+    /// `age` and cannot be ended. `leave_gate` is called for each that was ended and kept chains away.
     pub(crate) fn reap(&self, now: u64, age: u64, leave_gate: impl Fn()) {
         for slot in 0..self.slots.len() {
             let mut place = self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,7 +170,8 @@ impl Pool {
         !busy.load(Ordering::Relaxed) && !busy.swap(true, Ordering::Acquire)
     }
 
-    /// Takes a worker, the one at `preferred` if it is free. `None`: all were busy, for [`WAIT_MAX`] if it is to `wait`.
+    /// Takes a worker, the one at `preferred` if it is free. `None`: all were busy, for [`WAIT_MAX`] if it is to
+    /// `wait`.
     #[inline]
     pub(crate) fn lease(
         &self,
@@ -192,13 +198,11 @@ impl Pool {
         let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut found = None;
-        // A short slice of the bound at a time: a wake-up can fall between our look and our wait.
-        let slices = 100;
         let mut gate = Some(gate);
-        for _ in 0..slices {
+        for _ in 0..WAIT_MAX.as_millis() / WAIT_SLICE.as_millis() {
             found = free();
             let Some(held) = gate.take().filter(|_| found.is_none()) else { break };
-            let waited = self.freed.wait_timeout(held, WAIT_MAX / slices);
+            let waited = self.freed.wait_timeout(held, WAIT_SLICE);
             gate = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -236,9 +240,19 @@ impl Pool {
         }
         // ORDERING: pairs with the acquire in `seize`.
         slot.busy.store(false, Ordering::Release);
+        // ORDERING: no fence, which each transaction would pay for. So this load may pass the store, and miss a session
+        // that has just found the slot busy: that one looks again after `WAIT_SLICE`.
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.freed.notify_one();
+            self.wake_one();
         }
+    }
+
+    /// Wakes a session that waits for a worker.
+    #[cold]
+    fn wake_one(&self) {
+        // A session that has found the slot busy, and does not sleep yet, has the lock.
+        drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
+        self.freed.notify_one();
     }
 
     /// Commits and conflicts of all workers until now.

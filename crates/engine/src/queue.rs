@@ -1,32 +1,39 @@
-//! The queue of decisions: transactions that have been executed wait in it and are decided in batches, in an order that is
-//! chosen for the batch: one by one, or at the same time where the order says that they are not in each other's way.
+//! The queue of decisions: executed transactions wait in it and are decided in batches, in an order that is chosen
+//! for each batch: one by one, or at the same time where the order says that they do not conflict.
 //!
-//! No thread of its own: the first caller leads, decides the batch while the others sleep, and hands the lead to one that waits by
-//! then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody: it pays an allocation and four locks, with a validator six of each.
-//! Where an order is chosen, each transaction also pays for what the order is told: a validation, and lists of what it accessed
+//! The queue has no thread of its own. The first caller leads: it decides the batch while the others sleep, and
+//! hands the lead to a caller that waits by then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A
+//! caller that is alone pays an allocation and four locks, with a validator six of each. Where an order is chosen,
+//! each transaction also pays for the input of the order: a validation, and lists of what it accessed
 //! ([`Prepared`]).
 //!
-//! A protocol may bring a [`Validator`] (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3). Then a batch goes through three stages on the
-//! thread that leads it:
+//! A protocol may bring a [`Validator`] (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3). Then a batch goes through
+//! three stages on the thread that leads it:
 //!
-//! 1. *Preparation*: it is full, or has waited long enough, or nobody else has a transaction open. What is stale by now is sorted out.
-//! 2. *Reordering*: the validator orders the rest and leaves some out. Those that are refused know ([`Turn::refuse`]), and nobody waits for what they
-//!    were going to write. Several batches can be in this stage at the same time.
-//! 3. *Validation*: one batch at a time, while others are in the stages before it. A further leader takes full batches only. Each transaction is decided, in that order; by the thread that waits for it, when those before it by
-//!    an edge are decided, if the validator says so (`round`). What is stale is sorted out in the same way. Those that were refused are told last, so that they
-//!    see what the others have written when they run again.
+//! 1. *Preparation*: the batch is full, or has waited long enough, or no other transaction is open. Stale
+//!    transactions are sorted out.
+//! 2. *Reordering*: the validator orders the rest and leaves some out. Refused transactions are told at once
+//!    ([`Turn::refuse`]), so that no reader waits for what they were going to write. Several batches can be in
+//!    this stage at the same time.
+//! 3. *Validation*: one batch at a time, while others are in the stages before it. A further leader takes full
+//!    batches only. Each transaction is decided in that order. If the validator says so, the thread that waits for
+//!    it decides it, when those before it by an edge are decided (`round`). Stale transactions are sorted out in
+//!    the same way. Refused transactions end last, so that they see the writes of the others when they run again.
 //!
-//! Who has been refused too often is not queued any more: it is executed and decided while nothing else is ([`Queue::hold`]), so that nothing
-//! that it has read can change meanwhile.
+//! A transaction that was refused too often is not queued any more: it is executed and decided while no batch is
+//! decided ([`Queue::hold`]), so nothing that it has read can change meanwhile.
 //!
-//! A thread that has many transactions submits their decisions ([`Queue::submit`]) and goes on; it leads when a batch is full or when it
-//! has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep before threads that submit, which may be busy: a
-//! caller never sleeps while nobody leads and no batch is under way.
+//! A thread that has many transactions submits their decisions ([`Queue::submit`]) and goes on. It leads when a
+//! batch is full, or when it has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep
+//! before threads that submit, which may be busy: a caller sleeps only while a thread leads or a batch is under
+//! way.
 //!
-//! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not return before
-//! its frame is done. Until then only the leader of its batch touches it, but for its state, its thread and what it is told to join, or its caller when that has claimed
-//! a piece of a round (`round`); the leader's last access sets the state. Before it is in a batch, whoever has the lock of the queue may tell its caller to lead; there is one lead, and it is given up
-//! under the lock when the batch is taken out, so no other leader has the entry of one that was told and has not led yet.
+//! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does
+//! not return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are
+//! its state, its thread and the round that it is told to join; and its caller touches it after claiming a piece
+//! of a round (`round`). The leader's last access sets the state. Before the frame is in a batch, a thread that
+//! has the lock of the queue may tell its caller to lead. There is one lead, and it is given up under the lock
+//! when the batch is taken out. So no other leader has the entry of a caller that was told and has not led yet.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -53,15 +60,16 @@ use turns::Turns;
 pub struct QueueSettings {
     /// Decisions that a batch has at most; at least 1.
     pub batch_max: usize,
-    /// How long a batch waits for more while it is smaller, at most: not while nobody else has a transaction open. Zero: not at all, so that
-    /// batches come from load only.
+    /// How long a batch that is smaller waits for more, at most. It waits only while other transactions are open.
+    /// Zero: not at all, so that batches come from load only.
     pub wait: Duration,
     /// In which order a batch is decided; `None`: as the protocol says, or as they came.
     pub order: Option<Order>,
 }
 
-/// Tells the positions of a batch's transactions in the order in which they are to be decided. Those that it does not name, and all if it
-/// panics, are decided as they came; a position that the batch does not have, or that was named before, is passed over.
+/// Tells the positions of a batch's transactions in the order in which they are to be decided. Those that it does
+/// not name, and all if it panics, are decided as they came; a position that the batch does not have, or that was
+/// named before, is passed over.
 pub type Order = fn(&[Prepared]) -> Vec<usize>;
 
 impl Default for QueueSettings {
@@ -70,12 +78,15 @@ impl Default for QueueSettings {
     }
 }
 
-/// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have transactions open.
+/// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have
+/// transactions open.
 const GATHER_SLICE: Duration = Duration::from_micros(100);
 
-/// What ordering a batch takes on simulated cores, for each access of its transactions and for each vertex or edge of the graph that is
-/// looked at: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24 accesses of YCSB's transactions, in batches of 4 and 8, on an AMD EPYC, and
-/// `seriatim bench reorder` some 5 ns for each vertex or edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table of costs takes 10.5 there.
+/// What ordering a batch takes on simulated cores, for each access of its transactions and for each vertex or edge
+/// of the graph that is looked at: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24
+/// accesses of YCSB's transactions, in batches of 4 and 8, on an AMD EPYC, and `seriatim bench reorder` some 5 ns
+/// for each vertex or edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table
+/// of costs takes 10.5 there.
 const ACCESS_NANOSECONDS: u64 = 38;
 const LOOK_NANOSECONDS: u64 = 12;
 
@@ -103,7 +114,7 @@ struct State {
     waiting: Vec<Entry>,
     /// Since when the first of them waits for company, if batches wait.
     since: Option<Instant>,
-    /// Somebody leads, or was told to: takes the next batch out.
+    /// A thread leads, or was told to: it takes the next batch out.
     led: bool,
     /// The leader, while its batch gathers.
     gathers: Option<Thread>,
@@ -119,7 +130,8 @@ pub(crate) trait Turn: Send {
     /// What comes of it.
     type Result;
 
-    /// Before the order of the batch is chosen: what was prepared, if that is different now; or that it cannot commit any more.
+    /// Before the order of the batch is chosen: what was prepared, if that is different now; or that it cannot commit
+    /// any more.
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         Ok(None)
     }
@@ -196,12 +208,12 @@ impl Stages {
 enum Decision {
     /// Of a caller that sleeps.
     Awaited(NonNull<Head>, &'static Awaited),
-    /// Of a thread that goes on, and is woken when nobody leads any more.
+    /// Of a thread that goes on, and is woken when no thread leads any more.
     Submitted(Box<dyn Submitted>, Thread),
 }
 
 impl Decision {
-    /// Who waits for it.
+    /// The caller that waits for it.
     fn caller(&self) -> Option<Thread> {
         match self {
             // SAFETY: the access rule: the caller waits, or is this thread.
@@ -219,7 +231,7 @@ impl Decision {
     }
 }
 
-/// What is done with the frame of a head.
+/// What a leader does with a caller's frame.
 struct Awaited {
     recheck: unsafe fn(NonNull<Head>) -> Result<Option<Prepared>, Cause>,
     refuse: unsafe fn(NonNull<Head>),
@@ -245,11 +257,12 @@ pub enum Advance {
     Decided,
     /// The batch waits for more, at most for this long.
     Gathers(Duration),
-    /// Another thread leads, or has a batch under way. The submitter is unparked when its decisions are made, and when it may lead before.
+    /// Another thread leads, or has a batch under way. The submitter is unparked when its decisions are made, and when
+    /// it may lead before.
     Led,
 }
 
-/// What a caller sleeps on.
+/// The part of a caller's frame on which it sleeps.
 struct Head {
     state: AtomicU8,
     caller: Thread,
@@ -279,8 +292,8 @@ const RECHECKS: u8 = 3;
 /// Its caller is to make the decision, likewise.
 const DECIDES: u8 = 4;
 
-/// For how many steps of [`Backoff`] who waits for others to make decisions stays awake, where the end is near: 63 pauses and some
-/// yields, in which a decision or two are made.
+/// For how many steps of [`Backoff`] a thread that waits for decisions of others stays awake, where the end is
+/// near: 63 pauses and some yields, in which a decision or two are made.
 const AWAKE_STEPS: u32 = Backoff::SPINS + 10;
 
 /// Waits a little: awake for [`AWAKE_STEPS`], then asleep until it is unparked.
@@ -329,7 +342,7 @@ impl Head {
     /// Tells the caller to join a round, at this place, and for what.
     ///
     /// # Safety
-    /// The caller waits, and nobody has claimed its piece of the round.
+    /// The caller waits, and its piece of the round is not claimed.
     unsafe fn join(head: NonNull<Head>, round: &Arc<Round>, at: usize, what: u8) {
         // SAFETY: the caller's promise.
         let Head { joins, telling, .. } = unsafe { head.as_ref() };
@@ -352,8 +365,9 @@ impl Head {
         }
     }
 
-    /// The round that the caller was told to join, if it has not joined it. The next may be there before it is told: that one is left, for
-    /// who tells it still uses the caller's frame, which is gone when the decision of that round is made.
+    /// The round that the caller was told to join, if it has not joined it. The next round may be there before the
+    /// caller is told of it. That one is left: the thread that tells it still uses the caller's frame, which is gone
+    /// when the decision of that round is made.
     fn joins(&self, told: u8) -> Option<Joins> {
         let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
         joins.take_if(|joins| joins.what == told)
@@ -427,8 +441,9 @@ impl<T: Turn> Frame<T> {
 }
 
 impl State {
-    /// Whether somebody is to take the next batch out: another one that is under way leaves room for full ones only. So many `workers` order at the
-    /// same time, and one batch beside those is decided; without any, orders are not chosen by a validator, and one batch is under way.
+    /// Whether a thread is to take the next batch out: another one that is under way leaves room for full ones only.
+    /// So many `workers` order at the same time, and one batch beside those is decided; without any, orders are not
+    /// chosen by a validator, and one batch is under way.
     fn wants_leader(&self, batch_max: usize, workers: usize) -> bool {
         let may_order = self.unordered < workers && self.under_way <= workers;
         let has_room = self.under_way == 0 || may_order && self.waiting.len() >= batch_max;
@@ -493,13 +508,14 @@ impl Queue {
         self.state().counted
     }
 
-    /// Whether a transaction with so many restarts is not queued any more, but executed and decided while nothing else is decided
-    /// ([`Queue::hold`]).
+    /// Whether a transaction with so many restarts is not queued any more, but executed and decided while nothing else
+    /// is decided ([`Queue::hold`]).
     pub(crate) fn has_lost_patience(&self, restarts: u32) -> bool {
         restarts >= self.patience
     }
 
-    /// Has no batch decided until [`Queue::release`], or until that lasts too long: whoever reads meanwhile reads what stays.
+    /// Has no batch decided until [`Queue::release`], or until that lasts too long: what the caller reads meanwhile
+    /// does not change.
     pub(crate) fn hold(&self) -> u64 {
         self.state().counted.alone += 1;
         self.turns.take(true)
@@ -558,16 +574,17 @@ impl Queue {
         }
     }
 
-    /// Queues a decision that this thread or another makes later, when its place in the order has come. It tells the result itself, and
-    /// does not panic. A full batch that nobody decides is decided now; else somebody decides it by `Queue::advance`.
+    /// Queues a decision that this thread or another makes later, when its place in the order has come. It tells the
+    /// result itself, and does not panic. A full batch is decided now, unless another thread leads; a smaller one is
+    /// decided by `Queue::advance`.
     pub(crate) fn submit(&self, prepared: Prepared, turn: impl Turn<Result = ()> + 'static) {
         if self.enter(prepared, Decision::Submitted(Box::new(turn), thread::current()), false) {
             abort_on_unwind("a queue of decisions", || self.lead(false, None));
         }
     }
 
-    /// For a thread that has submitted decisions and nothing else to do: decides a batch, if nobody does and it has waited long enough
-    /// for more, or if it is not to `gather` any more.
+    /// For a thread that has submitted decisions and has nothing else to do: decides a batch, unless another thread
+    /// does, if the batch has waited long enough for more or is not to `gather` any more.
     pub(crate) fn advance(&self, gather: bool) -> Advance {
         let QueueSettings { batch_max, wait, .. } = self.settings;
         let mut state = self.state();
@@ -587,7 +604,8 @@ impl Queue {
         Advance::Decided
     }
 
-    /// Decides a batch that has waited for its time, by a thread that has other work. Where batches do not wait they gather meanwhile.
+    /// Decides a batch that has waited for its time, by a thread that has other work. Where batches do not wait they
+    /// gather meanwhile.
     pub(crate) fn end_wait(&self) {
         let wait = self.settings.wait;
         let is_over = || {
@@ -604,17 +622,21 @@ impl Queue {
         !self.settings.wait.is_zero()
     }
 
-    /// For a thread that has nothing to do and submitted nothing: when it is to look whether a batch has waited long enough, as those
-    /// that submitted may have other work. `None`: nothing waits.
-    pub(crate) fn look_again(&self) -> Option<Duration> {
+    /// For a thread that has nothing to do and submitted nothing: when it is to look whether the threads that
+    /// submitted decisions see to them, at the latest; where batches wait, when a batch has waited long enough.
+    /// `None`: nothing waits.
+    pub(crate) fn look_again(&self, at_latest: Duration) -> Option<Duration> {
         let wait = self.settings.wait;
         let state = self.state();
-        let since = state.since.filter(|_| !state.waiting.is_empty() || state.under_way > 0)?;
-        // Somebody has it under way if that is over.
-        Some(wait.saturating_sub(since.elapsed()).max(GATHER_SLICE))
+        if state.waiting.is_empty() && state.under_way == 0 {
+            return None;
+        }
+        // A thread has the batch under way if its wait is over.
+        Some(state.since.map_or(at_latest, |since| wait.saturating_sub(since.elapsed()).max(GATHER_SLICE)))
     }
 
-    /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is full.
+    /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is
+    /// full.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let QueueSettings { batch_max, .. } = self.settings;
         let came = Instant::now();
@@ -633,12 +655,14 @@ impl Queue {
         leads
     }
 
-    /// Whether somebody has a transaction open that does not wait. It is asked while no batch is under way: beside one, only full ones are led.
+    /// Whether a transaction is open that does not wait in the queue. Asked while no batch is under way: beside one,
+    /// only full ones are led.
     fn has_company(&self, state: &State) -> bool {
         self.pool.as_ref().is_none_or(|pool| pool.busy() > state.waiting.len())
     }
 
-    /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch. The thread's own decision, if it waits for one, has this head.
+    /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch. The thread's own decision,
+    /// if it waits for one, has this head.
     fn lead(&self, gather: bool, own: Option<NonNull<Head>>) {
         let QueueSettings { batch_max, wait, order } = self.settings;
         let mut state = self.state();
@@ -750,8 +774,9 @@ impl Queue {
         })
     }
 
-    /// Decides a batch, which has been ordered, in this order, and those that it does not name as they came, when no other batch is being decided.
-    /// Where the order says which come before which, others may be decided at the same time.
+    /// Decides a batch, which has been ordered, in this order, and those that it does not name as they came, when no
+    /// other batch is being decided. Where the order says which come before which, others may be decided at the same
+    /// time.
     fn validate(
         &self,
         mut decisions: Vec<Option<Decision>>,
@@ -793,8 +818,8 @@ impl Queue {
         refused.into_iter().for_each(|(decision, cause)| decision.make(Some(cause)));
     }
 
-    /// Gives the lead to somebody, if there is one to be had. A caller that sleeps gets it, as a thread that submitted may be busy; if nobody
-    /// sleeps, those that submitted are woken.
+    /// Gives the lead to a thread, if a batch is to be led. A caller that sleeps gets it, as a thread that submitted
+    /// may be busy. If none sleeps, the threads that submitted are woken.
     fn hand_on(&self, mut state: MutexGuard<'_, State>) {
         if !state.wants_leader(self.settings.batch_max, self.workers) {
             return;
@@ -819,7 +844,7 @@ impl Queue {
         }
     }
 
-    /// Waits until the batch is full or has waited long enough, or nobody else can come.
+    /// Waits until the batch is full or has waited long enough, or no other transaction can come.
     #[cold]
     fn gather<'q>(&'q self, mut state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
         let QueueSettings { batch_max, wait, .. } = self.settings;
@@ -844,7 +869,8 @@ fn lead(round: Round, callers: &[Option<NonNull<Head>>], what: u8, work: impl Fn
     let comes: Vec<bool> = callers.iter().map(Option::is_some).collect();
     for (at, head) in callers.iter().enumerate() {
         if let Some(head) = head {
-            // SAFETY: it waits for its decision: nobody has claimed its piece, as it was not told and this thread has not.
+            // SAFETY: it waits for its decision. Its piece is not claimed: it was not told, and this thread has not
+            // claimed it.
             unsafe { Head::join(*head, &round, at, what) };
         }
     }

@@ -185,6 +185,11 @@ impl Runner {
 
     /// Whether the protocol takes a transaction without a plan.
     #[inline]
+    /// Whether the database was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.tx.inner().is_closed()
+    }
+
     pub(crate) fn admit(&self, mode: Mode) -> Result<(), TransactError> {
         match self.tx.takes_unplanned(mode) {
             true => Ok(()),

@@ -77,6 +77,8 @@ pub struct Settings {
     pub batch: Batch,
     /// What threads of executors get of a batch.
     pub batch_placement: Placement,
+    /// Calls that wait to begin in an executor, at most.
+    pub executor_queue_max: usize,
     /// How procedures are run.
     pub execution_mode: ExecutionMode,
     /// Whether accesses are checked against plans.
@@ -129,6 +131,10 @@ const HELPERS_MAX: usize = 8;
 /// Sets of helpers that are at work at the same time, each helper with a worker of its own: those of a checkpoint, and those that go
 /// through indexes. Those that recover are gone before either.
 const HELPER_SETS: usize = 2;
+
+/// Calls that wait to begin in an executor, unless something else is said: some 10 MB of small calls, and what threads do in a tenth of a
+/// second or more.
+const EXECUTOR_QUEUE_MAX: usize = 1 << 16;
 
 /// Where a database is kept.
 #[derive(Clone, Debug)]
@@ -254,6 +260,7 @@ impl Default for Settings {
             queue: None,
             batch: Batch::Off,
             batch_placement: Placement::default(),
+            executor_queue_max: EXECUTOR_QUEUE_MAX,
             execution_mode: ExecutionMode::Whole,
             check_plans: false,
             place: None,
@@ -366,6 +373,9 @@ impl Settings {
         }
         if self.retry.attempts_max == 0 || self.operations_max == 0 {
             return invalid("attempts_max and operations_max must be at least 1");
+        }
+        if self.executor_queue_max == 0 {
+            return invalid("the queue of an executor holds at least 1 call: executor_queue_max is 0");
         }
         if self.queue.is_some_and(|queue| queue.batch_max == 0) {
             return invalid("a batch of decisions has at least 1");

@@ -1,16 +1,20 @@
 //! The queue of an executor: which work a thread begins next.
 //!
-//! Without batching it is first come, first served. With it, calls whose footprints are known are taken from the queue in batches and
-//! placed on threads, those that conflict one after another on one thread ([`Batch::place`]); or in equal shares ([`Placement::Shares`]), of
-//! which one is what is called a component here. Nothing is waited for: a batch is what is
-//! queued when a thread comes for work, up to its size. It executes nothing and knows no thread but by its number.
+//! Without batching it is first come, first served. With it, calls whose footprints are known are taken from the
+//! queue in batches and placed on threads, those that conflict one after another on one thread ([`Batch::place`]);
+//! or in equal shares ([`Placement::Shares`]), of which one is what is called a component here. Nothing is waited
+//! for: a batch is what is queued when a thread comes for work, up to its size. It executes nothing and knows no
+//! thread but by its number.
 //!
-//! 1. *What is not batched is not delayed.* It begins in the order in which it came, and nothing begins before it that came after it.
-//! 2. *Work that runs by itself may wait for what came before it.* A batch has calls from one side of it only, and it begins when
-//!    every call before it has begun, or is behind one that has, on a thread that does not run such work.
+//! 1. *What is not batched is not delayed.* It begins in the order in which it came, and nothing begins before it
+//!    that came after it.
+//! 2. *Work that runs by itself may wait for what came before it.* A batch has calls from one side of it only, and
+//!    it begins when every call before it has begun, or is behind one that has, on a thread that does not run such
+//!    work.
 //! 3. *A component stays on one thread.* A thread without work takes over a component that has not begun, whole.
-//! 4. *Calls are overtaken by a bounded number of batches.* No batch is formed while a call waits that [`OVERTAKING_BATCHES_MAX`] later
-//!    ones may have overtaken: it begins first, on whatever thread there is. There rule 3 ends; the protocol decides, as always.
+//! 4. *Calls are overtaken by a bounded number of batches.* No batch is formed while a call waits that
+//!    [`OVERTAKING_BATCHES_MAX`] later ones may have overtaken: it begins first, on whatever thread there is.
+//!    There rule 3 ends; the protocol decides, as always.
 //!
 //! A batch is placed outside of the queue's lock: between [`Next::Batch`] and [`WorkQueue::place`] the thread has it.
 
@@ -24,16 +28,17 @@ use seriatim_catalog::Key;
 
 use switch::Switch;
 
-/// Batches formed after its own that a call is overtaken by, at most. Threads that take equal shares are one or two batches apart;
-/// more means that a thread is held up.
+/// Batches formed after its own that a call is overtaken by, at most. Threads that take equal shares are one or
+/// two batches apart; more means that a thread is held up.
 pub const OVERTAKING_BATCHES_MAX: u64 = 4;
 
-/// Rows of a footprint beyond which a call is not batched. To order a call takes some 50 ns for each of its rows; of so many, it
-/// would be likely to conflict with all others of its batch.
+/// Rows of a footprint beyond which a call is not batched. To order a call takes some 50 ns for each of its rows;
+/// of so many, it would be likely to conflict with all others of its batch.
 const FOOTPRINT_ROWS_MAX: usize = 256;
 
-/// What computing a footprint takes for each row, and ordering a batch for each row of its calls, on simulated cores: an estimate from the
-/// hashes and probes of a row (`seriatim bench reorder`: 25 µs for 400 accesses, 2 GHz).
+/// What computing a footprint takes for each row, and ordering a batch for each row of its calls, on simulated
+/// cores: an estimate from the hashes and probes of a row (`seriatim bench reorder`: 25 µs for 400 accesses, 2
+/// GHz).
 const ROW_TIME: Duration = Duration::from_nanos(20);
 const ROW_ORDER_TIME: Duration = Duration::from_nanos(60);
 
@@ -89,7 +94,8 @@ pub struct BatchStatistics {
     pub components: u64,
     /// Components that another thread took over before they began.
     pub taken_over: u64,
-    /// Calls that began on another thread than the rest of their component, because too many batches had overtaken them.
+    /// Calls that began on another thread than the rest of their component, because too many batches had overtaken
+    /// them.
     pub overdue: u64,
     /// Times that [`Batch::Auto`](crate::Batch::Auto) began to batch. Batches formed while it does not are of one call.
     pub switched: u64,
@@ -129,7 +135,8 @@ impl<W> Component<W> {
     }
 }
 
-/// Rule 4: whether calls of a batch may have been overtaken as often as they are to be, when so many batches have been formed.
+/// Rule 4: whether calls of a batch may have been overtaken as often as they are to be, when so many batches have
+/// been formed.
 fn is_overdue(batch: u64, batches: u64) -> bool {
     batch + OVERTAKING_BATCHES_MAX <= batches
 }
@@ -139,13 +146,13 @@ pub(crate) enum Next<W> {
     /// It begins this.
     Work(W),
     /// It places this.
-    Batch(Forming<W>),
+    Batch(OpenBatch<W>),
     /// There is nothing that it can begin.
     Nothing,
 }
 
 /// A batch that a thread has taken and is to place.
-pub(crate) struct Forming<W> {
+pub(crate) struct OpenBatch<W> {
     batch: u64,
     calls: Vec<(Queued<W>, Footprint)>,
     loads: Vec<usize>,
@@ -167,16 +174,17 @@ pub(crate) struct WorkQueue<W> {
     /// What is to be batched.
     calls: VecDeque<(Queued<W>, Footprint)>,
     /// Batches that threads have and have not placed yet.
-    forming: Vec<u64>,
+    open_batches: Vec<u64>,
     /// Of each thread, what was placed on it and has not begun.
     threads: Vec<VecDeque<Component<W>>>,
-    /// Threads that run work by itself, for which nobody knows how long it takes.
+    /// Threads that run work by itself, which may take any time.
     away: Vec<bool>,
     counted: BatchStatistics,
 }
 
 impl<W> WorkQueue<W> {
-    /// The queue of so many threads, with batches of `size` calls at most. Of one thread, or for batches of one, nothing is to be placed.
+    /// The queue of so many threads, with batches of `size` calls at most. Of one thread, or for batches of one,
+    /// nothing is to be placed.
     pub(crate) fn new(threads: usize, size: usize) -> WorkQueue<W> {
         WorkQueue {
             size: if threads < 2 || size < 2 { 0 } else { size },
@@ -186,7 +194,7 @@ impl<W> WorkQueue<W> {
             works: VecDeque::new(),
             alone: VecDeque::new(),
             calls: VecDeque::new(),
-            forming: Vec::new(),
+            open_batches: Vec::new(),
             threads: (0..threads).map(|_| VecDeque::new()).collect(),
             away: vec![false; threads],
             counted: BatchStatistics::default(),
@@ -246,8 +254,8 @@ impl<W> WorkQueue<W> {
         self.arrivals
     }
 
-    /// What the thread does next. One that holds undecided transactions begins no call of a batch, which could conflict with them, and
-    /// no work that runs by itself.
+    /// What the thread does next. One that holds undecided transactions begins no call of a batch, which could
+    /// conflict with them, and no work that runs by itself.
     pub(crate) fn next(&mut self, thread: usize, holds: bool) -> Next<W> {
         self.away[thread] = false;
         let first = self.works.front().map_or(u64::MAX, |(work, _)| work.arrival);
@@ -284,7 +292,8 @@ impl<W> WorkQueue<W> {
             || self.threads.iter().flatten().any(|component| !component.has_begun)
     }
 
-    /// Calls that came before are not overtaken by what can be begun now: the thread has its transactions decided, and comes for them.
+    /// Calls that came before are not overtaken by what can be begun now: the thread has its transactions decided, and
+    /// comes for them.
     fn can_begin_while_holding(&self, thread: usize) -> bool {
         let own = self.threads[thread].front().map(Component::next);
         let calls = own.into_iter().chain(self.calls.front().map(|(call, _)| call.arrival));
@@ -356,7 +365,7 @@ impl<W> WorkQueue<W> {
             self.calls.front().is_some_and(|(call, _)| call.arrival < first && !self.is_behind(call.arrival));
         is_first
             && self.overdue().is_none()
-            && !self.forming.iter().any(|&batch| is_overdue(batch, self.counted.batches))
+            && !self.open_batches.iter().any(|&batch| is_overdue(batch, self.counted.batches))
     }
 
     /// Rule 2: whether it came after work that runs by itself and has not begun.
@@ -376,20 +385,20 @@ impl<W> WorkQueue<W> {
             return Next::Work(call.work);
         }
         let batch = self.counted.batches;
-        self.forming.push(batch);
+        self.open_batches.push(batch);
         let waiting = |at: usize| self.threads[at].iter().map(|component| component.calls.len()).sum::<usize>();
         let load = |at: usize| if self.away[at] { waiting(at) + self.size } else { waiting(at) };
         // The thread that forms it comes first of those that have as little.
         let mut loads: Vec<usize> = (0..self.threads.len()).map(load).collect();
         loads.rotate_left(thread);
         let (calls, placement) = (self.calls.drain(..ready).collect(), self.placement);
-        Next::Batch(Forming { batch, calls, loads, placement, placed: Vec::new() })
+        Next::Batch(OpenBatch { batch, calls, loads, placement, placed: Vec::new() })
     }
 
     /// Places a batch that the thread has taken; where each component went.
-    pub(crate) fn place(&mut self, thread: usize, forming: Forming<W>) -> Vec<usize> {
-        let Forming { batch, calls, placed, .. } = forming;
-        self.forming.retain(|forming| *forming != batch);
+    pub(crate) fn place(&mut self, thread: usize, open_batch: OpenBatch<W>) -> Vec<usize> {
+        let OpenBatch { batch, calls, placed, .. } = open_batch;
+        self.open_batches.retain(|open| *open != batch);
         self.counted.components += placed.len() as u64;
         let mut calls: Vec<_> = calls.into_iter().map(|(call, _)| Some(call)).collect();
         let mut owners = Vec::with_capacity(placed.len());
@@ -422,7 +431,7 @@ impl Hasher for HashedAlready {
     }
 }
 
-impl<W> Forming<W> {
+impl<W> OpenBatch<W> {
     /// Decides where its calls go, and in which order.
     pub(crate) fn decide(&mut self) {
         let mut batch: Batch<u64, (), BuildHasherDefault<HashedAlready>> = Batch::default();

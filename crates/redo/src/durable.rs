@@ -1,8 +1,8 @@
 //! The durable point: which epoch survives now, and who waits for it.
 //!
-//! Invariant: it never moves back, and once it has reached an epoch every commit of that epoch and of all before it is on disk.
-//! Reading it is one load. Waiting takes a mutex, off the commit path: the loggers take it when they move the point, so nobody
-//! sleeps through it.
+//! Invariant: it never moves back, and once it has reached an epoch every commit of that epoch and of all before
+//! it is on disk. Reading it is one load. Waiting takes a mutex, off the commit path: the loggers take it when
+//! they move the point, so nobody sleeps through it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,9 +28,20 @@ pub struct Durable {
 struct Waiters {
     /// Why the point will not move again.
     stop_reason: Option<String>,
+    /// Whether that is because the log was closed.
+    closed: bool,
     /// By the epoch waited for; the number tells those apart that wait for the same.
     wakers: BTreeMap<(Epoch, u64), Waker>,
     next: u64,
+}
+
+impl Waiters {
+    fn error(&self) -> Option<LogError> {
+        match self.closed {
+            true => Some(LogError::Closed),
+            false => self.stop_reason.clone().map(LogError::Stopped),
+        }
+    }
 }
 
 impl Durable {
@@ -49,8 +60,8 @@ impl Durable {
         self.point.epoch()
     }
 
-    /// Whether commits of `epoch` survive: `Some(Ok)` if they do, `Some(Err)` if that will not be known any more, `None` while it
-    /// is open.
+    /// Whether commits of `epoch` survive: `Some(Ok)` if they do, `Some(Err)` if that will not be known any more,
+    /// `None` while it is open.
     pub fn poll(&self, epoch: Epoch) -> Option<Result<(), LogError>> {
         if self.epoch() >= epoch {
             return Some(Ok(()));
@@ -59,12 +70,12 @@ impl Durable {
         self.answer(&self.waiters(), epoch)
     }
 
-    /// Waits until commits of `epoch` survive. Not bounded by itself: the loggers, or the thread that steps them, end it; see
-    /// [`Durable::wait_timeout`].
+    /// Waits until commits of `epoch` survive. Not bounded by itself: the loggers, or the thread that steps them, end
+    /// it; see [`Durable::wait_timeout`].
     ///
     /// # Errors
-    /// [`LogError::Stopped`] when the log stopped before it got there: whether these commits survive is then known to the next
-    /// recovery only.
+    /// [`LogError::Stopped`] or [`LogError::Closed`] when the log ended before it got there: whether these commits
+    /// survive is then known to the next recovery only.
     pub fn wait(&self, epoch: Epoch) -> Result<(), LogError> {
         if self.epoch() >= epoch {
             return Ok(());
@@ -97,7 +108,8 @@ impl Durable {
         }
     }
 
-    /// A future that is ready when commits of `epoch` survive, with [`Durable::wait`]'s answer. It needs no particular executor.
+    /// A future that is ready when commits of `epoch` survive, with [`Durable::wait`]'s answer. It needs no particular
+    /// executor.
     pub fn reached(self: &Arc<Durable>, epoch: Epoch) -> Reached {
         Reached { durable: Arc::clone(self), epoch, number: None }
     }
@@ -105,6 +117,11 @@ impl Durable {
     /// Why the log has stopped, if it has.
     pub fn stop_reason(&self) -> Option<String> {
         self.waiters().stop_reason.clone()
+    }
+
+    /// The error of what needs a log that goes on, if it does not.
+    pub(crate) fn error(&self) -> Option<LogError> {
+        self.waiters().error()
     }
 
     /// Whether the log has stopped.
@@ -132,8 +149,20 @@ impl Durable {
 
     /// Ends all waiting. The first reason stays.
     pub(crate) fn stop(&self, reason: impl Into<String>) {
+        self.end(reason, false);
+    }
+
+    /// As [`Durable::stop`], because the log was closed.
+    pub(crate) fn close(&self) {
+        self.end("it was closed", true);
+    }
+
+    fn end(&self, reason: impl Into<String>, closes: bool) {
         let mut waiters = self.waiters();
-        waiters.stop_reason.get_or_insert_with(|| reason.into());
+        if waiters.stop_reason.is_none() {
+            waiters.stop_reason = Some(reason.into());
+            waiters.closed = closes;
+        }
         self.point.finish();
         let woken = std::mem::take(&mut waiters.wakers);
         drop(waiters);
@@ -145,7 +174,7 @@ impl Durable {
         if self.epoch() >= epoch {
             return Some(Ok(()));
         }
-        waiters.stop_reason.clone().map(|reason| Err(LogError::Stopped(reason)))
+        waiters.error().map(Err)
     }
 
     fn waiters(&self) -> MutexGuard<'_, Waiters> {

@@ -61,6 +61,8 @@ pub enum LogError {
     },
     /// The log has stopped for good; nothing that was acknowledged is lost.
     Stopped(String),
+    /// The log was closed; nothing that was acknowledged is lost.
+    Closed,
     /// The disk is full: commits are refused until there is space again; nothing is lost.
     Full {
         /// Where space is needed.
@@ -118,6 +120,7 @@ impl fmt::Display for LogError {
                 write!(f, "the rows of table {table:?} do not fit into memory; raise the memory limit")
             }
             LogError::Stopped(reason) => write!(f, "the log has stopped: {reason}"),
+            LogError::Closed => f.write_str("the database was closed: open it again"),
             LogError::Full { directory } => write!(
                 f,
                 "the disk of {} is full: commits are refused until there is space again; nothing is lost",

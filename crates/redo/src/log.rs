@@ -352,7 +352,7 @@ impl Log {
             });
         }
         let refusal = self.refusal();
-        self.shared.stop("it was closed");
+        self.shared.close();
         refusal.map_or_else(|| note(self.shared.recorded(), self.ends()), Err)?;
         loggers.iter_mut().for_each(Logger::trim);
         Ok(())
@@ -424,8 +424,8 @@ impl Shared {
     /// Why commits are refused; the disk may have got space since.
     #[cold]
     pub(crate) fn refusal(&self) -> LogError {
-        if let Some(reason) = self.durable.stop_reason() {
-            return LogError::Stopped(reason);
+        if let Some(error) = self.durable.error() {
+            return error;
         }
         let full = self.loggers.iter().position(|progress| progress.counts.full.load(Ordering::Relaxed) != 0);
         LogError::Full { directory: self.options.directories[full.unwrap_or(0)].clone() }
@@ -433,6 +433,11 @@ impl Shared {
 
     pub(crate) fn stop(&self, reason: impl Into<String>) {
         self.durable.stop(reason);
+        self.refusing.fetch_or(STOPPED, Ordering::AcqRel);
+    }
+
+    fn close(&self) {
+        self.durable.close();
         self.refusing.fetch_or(STOPPED, Ordering::AcqRel);
     }
 

@@ -1,13 +1,13 @@
 //! Writers: a worker's end of the log, and which epochs it may still write into.
 //!
-//! Invariant: between `begin` and `end` the slot's epoch word holds at most the epoch of the commit that runs, so that no logger
-//! closes that epoch before the commit's entries are in the stream. Outside it is idle and holds nobody up.
-//! On the way are two stores, a fence and a copy: no lock, and no word that another worker writes.
+//! Invariant: between `begin` and `end` the slot's epoch word holds at most the epoch of the commit that runs, so
+//! that no logger closes that epoch before the commit's entries are in the stream. Outside it is idle and holds
+//! nobody up. On the way are two stores, a fence and a copy: no lock, and no word that another worker writes.
 //!
-//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores its slot,
-//! fences, and then reads the epoch of its commit. If the logger finds the slot idle its fence came first, so the worker reads
-//! an epoch no smaller than the logger did, which is above what the logger closes. In Silo §4.10 workers publish the id of
-//! their last commit instead, so that an idle one has to be woken.
+//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores
+//! its slot, fences, and then reads the epoch of its commit. If the logger finds the slot idle its fence came
+//! first, so the worker reads an epoch no smaller than the logger did, which is above what the logger closes. In
+//! Silo §4.10 workers publish the id of their last commit instead, so that an idle one has to be woken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// How long a writer that waits for the disk sleeps before it looks again.
 const BACKLOG_LOOK: Duration = Duration::from_millis(1);
 
-/// A buffer for commits that is larger is given back after the commit that needed it. One that reaches the size at which groups are cut
-/// ([`entry::CUT_BYTES`](crate::entry::CUT_BYTES)) is rare, and making another costs less than filling it did.
+/// A buffer for commits that is larger is given back after the commit that needed it. One that reaches the size at
+/// which groups are cut ([`entry::CUT_BYTES`](crate::entry::CUT_BYTES)) is rare, and making another costs less
+/// than filling it did.
 const GROUPS_BYTES_KEPT: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// What a writer shares with its logger.
@@ -52,7 +53,8 @@ impl Slot {
     /// A commit begins, in `current` or later.
     #[inline]
     fn announce(&self, current: Epoch) {
-        // ORDERING: a release, because a logger that reads this instead of the idle word before must see what was published.
+        // ORDERING: a release, because a logger that reads this instead of the idle word before must see what was
+        // published.
         self.epoch.store(current.0, Ordering::Release);
         // ORDERING: pairs with the fence in `closed`; see the module.
         fence(Ordering::SeqCst);
@@ -65,8 +67,8 @@ impl Slot {
         self.epoch.store(Slot::IDLE, Ordering::Release);
     }
 
-    /// The newest epoch of which none of these writers can still append anything, if `current` was read just before. What they
-    /// appended up to there is in the streams by now.
+    /// The newest epoch of which none of these writers can still append anything, if `current` was read just before.
+    /// What they appended up to there is in the streams by now.
     pub(crate) fn closed<'a>(current: Epoch, slots: impl Iterator<Item = &'a Slot>) -> Epoch {
         // ORDERING: pairs with the fence in `announce`; see the module.
         fence(Ordering::SeqCst);
@@ -101,9 +103,9 @@ impl Writer {
         Writer { shared, slot, producer, groups: Vec::new(), begun: false }
     }
 
-    /// Waits while this writer is too far ahead of the disk, at most [`LogOptions::backlog_wait_max`]: before a transaction begins, which
-    /// holds nothing then that others wait for. While it has not begun to commit the backlog does not grow. Does not wait for what
-    /// another wait would not help: [`Writer::begin`] says what that is.
+    /// Waits while this writer is too far ahead of the disk, at most [`LogOptions::backlog_wait_max`]: before a
+    /// transaction begins, which holds nothing then that others wait for. While it has not begun to commit the backlog
+    /// does not grow. Does not wait for what another wait would not help: [`Writer::begin`] says what that is.
     ///
     /// [`LogOptions::backlog_wait_max`]: crate::LogOptions::backlog_wait_max
     #[inline]
@@ -113,13 +115,14 @@ impl Writer {
         }
     }
 
-    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no
-    /// epoch from `current` on becomes durable. Never waits, since the committing transaction may hold locks:
-    /// [`Writer::wait_for_disk`] waits, before.
+    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until
+    /// [`Writer::end`] no epoch from `current` on becomes durable. Never waits, since the committing transaction may
+    /// hold locks: [`Writer::wait_for_disk`] waits, before.
     ///
     /// # Errors
-    /// [`LogError::Stopped`] when the log has failed or was closed; [`LogError::Full`] while the disk is full;
-    /// [`LogError::Backlogged`] when this writer is too far ahead of the disk. Then nothing was announced.
+    /// [`LogError::Stopped`] when the log has failed; [`LogError::Closed`] when it was closed; [`LogError::Full`]
+    /// while the disk is full; [`LogError::Backlogged`] when this writer is too far ahead of the disk. Then nothing
+    /// was announced.
     #[inline]
     pub fn begin(&mut self, current: Epoch) -> Result<(), LogError> {
         if self.shared.refuses() {
@@ -147,7 +150,8 @@ impl Writer {
         &mut self.groups
     }
 
-    /// Hands what was encoded to the logger: whole groups, or nothing. Never waits and never fails, since the commit has happened.
+    /// Hands what was encoded to the logger: whole groups, or nothing. Never waits and never fails, since the commit
+    /// has happened.
     ///
     /// # Panics
     /// Outside of `begin` and `end`.

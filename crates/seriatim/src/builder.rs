@@ -308,6 +308,13 @@ impl Builder {
         self
     }
 
+    /// How many calls may wait to begin in an [`Executor`](crate::Executor), at least 1. Beyond that its methods wait, and
+    /// [`Executor::try_reserve`](crate::Executor::try_reserve) answers [`QueueFull`](crate::QueueFull). Default 65,536.
+    pub fn executor_queue_max(mut self, calls: usize) -> Builder {
+        self.settings.executor_queue_max = calls;
+        self
+    }
+
     /// Where decisions are queued, those of a batch are made in this order. Not stable: what an order is told of may change.
     #[doc(hidden)]
     pub fn order_decisions(mut self, order: Order) -> Builder {

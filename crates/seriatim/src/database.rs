@@ -194,8 +194,9 @@ impl Database {
     }
 
     /// Closes the database, and says whether all that was committed is durable. Dropping the last handle, session and
-    /// transaction closes it as well, and says nothing. In a fork nothing is closed. Those that are still there go on
-    /// reading as when the log has stopped; what they write is refused.
+    /// transaction closes it as well, and says nothing. In a fork nothing is closed. Sessions that are still there go on reading as when the log has
+    /// stopped; their writes are refused with [`TransactError::Closed`](crate::TransactError::Closed). Calls that wait in
+    /// an [`Executor`] are not run, and get the same answer. A database in memory has nothing to close.
     ///
     /// ```
     /// # use seriatim::{Database, Durability, Table};

@@ -60,7 +60,7 @@ pub use seriatim_htm as htm;
 pub use builder::Builder;
 pub use catalog::{Bytes, Decimal, PartitionValue, Text, Timestamp};
 pub use database::Database;
-pub use executor::Executor;
+pub use executor::{Executor, Reserved};
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
 pub use scan::Scan;
@@ -68,8 +68,8 @@ pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Batch, BatchPlacement, BatchStatistics, Canceller, Checkpoint, CloseError, Committed, Conflict, Contended,
     Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, OpenError, Pending,
-    QUEUE_STAGES, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Running, Savepoint,
-    SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics, TransactError,
+    QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Running,
+    Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics, TransactError,
     TransactionOptions, available_protocols, backup, protocols,
 };
 pub use seriatim_macros::Table;

@@ -708,6 +708,11 @@ impl Inner {
         refused(refusal.unwrap_or(LogError::Backlogged { backlog_bytes: 0 }))
     }
 
+    /// Whether the database was closed, or is being closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.persistence.as_ref().is_some_and(Persistence::is_closing)
+    }
+
     /// Ends acknowledgement for good.
     #[cold]
     pub(crate) fn stop_log(&self, reason: &str) {
@@ -722,6 +727,7 @@ pub(crate) fn refused(refusal: LogError) -> TransactError {
     match refusal {
         LogError::Full { directory } => TransactError::DiskFull { directory },
         LogError::Backlogged { backlog_bytes } => TransactError::DiskBehind { backlog_bytes },
+        LogError::Closed => TransactError::Closed,
         error => TransactError::LogStopped { reason: error.to_string() },
     }
 }

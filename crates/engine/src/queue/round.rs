@@ -1,17 +1,19 @@
-//! What the threads that wait for a batch do of its work: each looks once more whether its own transaction is stale, and makes its own
-//! decision, at the same time as others.
+//! Work of a batch that the threads do which wait for it: each checks once more whether its own transaction is
+//! stale, and makes its own decision, at the same time as others.
 //!
-//! Edges say which decision comes before which. They run forward in the order, so the first that is not made can always be. Each caller is told
-//! to join, and makes its own decision when those before it have been made. The leader makes its own, those of threads that submitted, which
-//! have other work, and those whose callers do not come: one that sleeps is not waited for. A recheck has nothing before it.
+//! Edges say which decision comes before which. They run forward in the order, so the first that is not made can
+//! always be. Each caller is told to join, and makes its own decision when those before it have been made. The
+//! leader makes its own, those of threads that submitted, which have other work, and those whose callers do not
+//! come: one that sleeps is not waited for. A recheck has nothing before it.
 //!
 //! ```text
 //!            the last one before it is made           claim
 //!   waits for n ────────────────────────▶ free (0) ─────────▶ TAKEN
 //! ```
-//! Access rule: a piece of work is done by who has claimed it, which happens once. Only its caller and the leader of its batch claim it, the caller
-//! when it has been told to join. From then on the leader touches the frame of a caller only between a claim of its own and the end of that work;
-//! and when all rechecks of the batch are done, until it tells the callers again.
+//! Access rule: a piece of work is done by the thread that has claimed it, which happens once. Only its caller and
+//! the leader of its batch claim it, the caller when it has been told to join. From then on the leader touches the
+//! frame of a caller only between a claim of its own and the end of that work; and when all rechecks of the batch
+//! are done, until it tells the callers again.
 //!
 //! Source: Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3: "transactions within a batch can be validated in parallel".
 
@@ -25,8 +27,8 @@ use super::{AWAKE_STEPS, settle};
 /// In place of the count of those that are waited for.
 const TAKEN: u32 = u32::MAX;
 
-/// For how many steps of [`Backoff`] the leader waits for callers that may come, before it does their work: 63 pauses, in which one that
-/// is awake has come, and one that sleeps has not.
+/// For how many steps of [`Backoff`] the leader waits for callers that may come, before it does their work: 63
+/// pauses, in which one that is awake has come, and one that sleeps has not.
 const COMING_STEPS: u32 = Backoff::SPINS;
 
 /// Pieces of work of one kind, one of each transaction of a batch.
@@ -56,13 +58,13 @@ pub(super) enum Claim {
     Own,
     /// Others have to be done before it, or it is another's to take.
     Early,
-    /// Somebody does it, or has done it.
+    /// A thread does it, or has done it.
     Taken,
 }
 
 impl Round {
-    /// The pieces of these callers, led by this thread. Of an edge the first is to be done before the second; what does not run
-    /// forward is passed over.
+    /// The pieces of these callers, led by this thread. Of an edge the first is to be done before the second; what
+    /// does not run forward is passed over.
     pub(super) fn new(
         callers: impl Iterator<Item = Option<Thread>>,
         edges: impl IntoIterator<Item = (usize, usize)>,
@@ -110,7 +112,7 @@ impl Round {
         for &next in &self.pieces[at].after {
             let next = &self.pieces[next as usize];
             step(Touch::Exchange, &next.before);
-            // ORDERING: pairs with the acquire in `claim`. Nobody takes it while it waits for this one.
+            // ORDERING: pairs with the acquire in `claim`. It cannot be claimed while it waits for this one.
             if next.before.fetch_sub(1, Ordering::Release) == 1 {
                 frees = true;
                 if let Some(caller) = &next.caller {
@@ -133,7 +135,7 @@ impl Round {
         while !left.is_empty() {
             let mut has_worked = false;
             left.retain(|&at| {
-                // One piece at a time of those who did not come: others may have come meanwhile.
+                // One piece at a time of callers that did not come: others may have come meanwhile.
                 let is_others = comes[at] && (!are_late || has_worked);
                 let claim = if is_others { self.look(at) } else { self.claim(at) };
                 if claim == Claim::Own {

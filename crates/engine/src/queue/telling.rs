@@ -1,4 +1,5 @@
-//! For tests: that no caller is gone while another thread is about to tell it something, whoever goes on meanwhile. Nothing elsewhere.
+//! A check for tests: no caller's frame is gone while another thread is about to notify the caller. In other
+//! builds it is nothing.
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -10,7 +11,7 @@ use seriatim_base::thread::{self, Touch};
 #[cfg(test)]
 pub(super) static MET: AtomicU64 = AtomicU64::new(0);
 
-/// Whether somebody is about to tell a caller.
+/// Whether a thread is about to notify a caller.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     #[cfg(test)]
@@ -18,14 +19,14 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// Somebody is, from now on.
+    /// A thread is, from now on.
     #[inline(always)]
     pub(super) fn begin(&self) {
         #[cfg(test)]
         self.is_under_way.store(true, SeqCst);
     }
 
-    /// The caller, or another thread, may go on here.
+    /// A place where a test may let the caller, or another thread, run.
     #[inline(always)]
     pub(super) fn step(&self) {
         #[cfg(test)]

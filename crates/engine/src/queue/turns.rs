@@ -1,8 +1,8 @@
 //! Whose turn it is to make decisions: one thread at a time, first come, first served.
 //!
-//! A thread can *hold* its turn while it executes a transaction, so that nothing is decided meanwhile that the transaction has read. Code of
-//! users runs then, for which nobody knows how long it takes, so others wait for [`HOLD_MAX`] and no longer: then the turn passes on, and
-//! what the holder gives back is nothing.
+//! A thread can *hold* its turn while it executes a transaction, so that nothing that the transaction reads is
+//! changed by a decision. Code of users runs then, which may take any time. So others wait for [`HOLD_MAX`] and no
+//! longer: then the turn passes on, and the holder has none to give back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct State {
     serves: u64,
     /// Since when it is held, if it is.
     held_since: Option<Instant>,
-    /// Those who wait, and are to look again.
+    /// Threads that wait, and are to look again.
     waiting: Vec<Thread>,
 }
 

@@ -1,24 +1,26 @@
 //! Whether calls are batched, where that is decided by what conflicts cost ([`Batch::Auto`](crate::Batch::Auto)).
 //!
-//! What is measured are the retries of calls that could be batched, while they are not: with batches there are hardly any, which says
-//! nothing about what there would be without. So batches are left out now and then, for a window in which it is measured again.
-//! It depends on what it is told alone, and on no clock.
+//! What is measured are the retries of calls that could be batched, while they are not: with batches there are
+//! hardly any, which says nothing about what there would be without. So batches are left out now and then, for a
+//! window in which it is measured again. It depends on what it is told alone, and on no clock.
 
 /// Calls after which it is decided: enough that a burst of some dozen retries decides nothing.
 const WINDOW_CALLS: u64 = 1024;
 
-/// Calls that are run in batches until it is measured again. So at most one of 17 calls is run without batches that pay.
+/// Calls that are run in batches until it is measured again. So at most one of 17 calls is run without batches
+/// that pay.
 const BATCHED_CALLS: u64 = 16 * WINDOW_CALLS;
 
-/// For each doubling of the size of batches, so many more retries for 100 calls before calls are batched: from 100 on in batches of 8, of two
-/// threads, from 300 on in those of 128, of 32. A retry runs a call once more, and calls took at most 2.4 times as long in batches of 32 as without,
-/// on 8 cores, and 3.5 in those of 128, on 32 (docs/batching.md): the larger a batch, the more of it is one component, on one thread.
+/// For each doubling of the size of batches, so many more retries for 100 calls before calls are batched: from 100
+/// on in batches of 8, of two threads, from 300 on in those of 128, of 32. A retry runs a call once more, and
+/// calls took at most 2.4 times as long in batches of 32 as without, on 8 cores, and 3.5 in those of 128, on 32
+/// (docs/batching.md): the larger a batch, the more of it is one component, on one thread.
 const DOUBLING_PERCENT: u64 = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Switch {
-    /// Retries for 100 calls from which calls are batched. Below half of them they are batched no more, so that a rate near either does not
-    /// switch back and forth.
+    /// Retries for 100 calls from which calls are batched. Below half of them they are batched no more, so that a rate
+    /// near either does not switch back and forth.
     on_percent: u64,
     is_on: bool,
     /// Whether calls were batched before this window.
@@ -60,7 +62,8 @@ impl Switch {
 mod tests {
     use super::*;
 
-    /// What that of so large batches says after each window, or each time that calls were batched, with so many retries for 100 calls.
+    /// What that of so large batches says after each window, or each time that calls were batched, with so many
+    /// retries for 100 calls.
     fn of_size(size: usize, percents: &[u64]) -> Vec<bool> {
         let mut switch = Switch::new(size);
         let mut step = |percent: &u64| {

@@ -34,7 +34,7 @@ struct Model {
     /// Of each thread, the work that it runs.
     runs: Vec<Option<usize>>,
     holds: Vec<bool>,
-    forming: Vec<Option<Forming<usize>>>,
+    open_batches: Vec<Option<OpenBatch<usize>>>,
     time: u64,
     /// The order in which works began.
     begun: Vec<usize>,
@@ -53,7 +53,7 @@ impl Model {
             works: Vec::new(),
             runs: vec![None; threads],
             holds: vec![false; threads],
-            forming: (0..threads).map(|_| None).collect(),
+            open_batches: (0..threads).map(|_| None).collect(),
             time: 0,
             begun: Vec::new(),
             newest: 0,
@@ -79,13 +79,13 @@ impl Model {
     /// The thread takes a turn.
     fn turn(&mut self, thread: usize, rng: &mut Rng) {
         self.time += 1;
-        if let Some(mut forming) = self.forming[thread].take() {
-            forming.decide();
+        if let Some(mut open_batch) = self.open_batches[thread].take() {
+            open_batch.decide();
             let mut sizes = vec![0; self.runs.len()];
-            forming.placed.iter().for_each(|placed| sizes[placed.thread] += placed.members.len());
+            open_batch.placed.iter().for_each(|placed| sizes[placed.thread] += placed.members.len());
             let (least, most) = (sizes.iter().min(), sizes.iter().max());
             self.uneven = self.uneven.max(most.expect("a thread") - least.expect("a thread"));
-            drop(self.queue.place(thread, forming));
+            drop(self.queue.place(thread, open_batch));
             return;
         }
         if let Some(work) = self.runs[thread] {
@@ -111,9 +111,9 @@ impl Model {
                 }
                 self.begin(work, thread);
             }
-            Next::Batch(forming) => {
-                forming.calls.iter().for_each(|(call, _)| self.works[call.work].batch = Some(forming.batch));
-                self.forming[thread] = Some(forming);
+            Next::Batch(open_batch) => {
+                open_batch.calls.iter().for_each(|(call, _)| self.works[call.work].batch = Some(open_batch.batch));
+                self.open_batches[thread] = Some(open_batch);
             }
             Next::Nothing => {}
         }
@@ -145,8 +145,8 @@ impl Model {
     /// Whether nobody will begin it if those that run by themselves wait: it is neither behind a call that began on a thread that comes
     /// back for it, nor with a thread that places a batch.
     fn is_stuck(&self, work: usize) -> bool {
-        let is_forming = |forming: &Option<Forming<usize>>| {
-            forming.as_ref().is_some_and(|forming| forming.calls.iter().any(|(call, _)| call.work == work))
+        let is_open = |open_batch: &Option<OpenBatch<usize>>| {
+            open_batch.as_ref().is_some_and(|batch| batch.calls.iter().any(|(call, _)| call.work == work))
         };
         let has = |component: &Component<usize>| component.calls.iter().any(|call| call.work == work);
         let behind = self.queue.threads.iter().zip(&self.runs).any(|(components, runs)| {
@@ -154,8 +154,8 @@ impl Model {
             comes_back && components.front().is_some_and(|component| component.has_begun && has(component))
         });
         // While a batch is being placed that others wait for, there is a thread that goes on.
-        let goes_on = self.forming.iter().any(Option::is_some);
-        !behind && !goes_on && !self.forming.iter().any(is_forming)
+        let goes_on = self.open_batches.iter().any(Option::is_some);
+        !behind && !goes_on && !self.open_batches.iter().any(is_open)
     }
 
     fn is_done(&self) -> bool {
@@ -271,9 +271,9 @@ fn begins(queue: &mut WorkQueue<&'static str>, thread: usize) -> Option<&'static
     loop {
         match queue.next(thread, false) {
             Next::Work(work) => return Some(work),
-            Next::Batch(mut forming) => {
-                forming.decide();
-                drop(queue.place(thread, forming));
+            Next::Batch(mut open_batch) => {
+                open_batch.decide();
+                drop(queue.place(thread, open_batch));
             }
             Next::Nothing => return None,
         }

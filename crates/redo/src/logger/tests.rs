@@ -617,7 +617,7 @@ fn closing_makes_everything_durable_and_refuses_what_comes_after() {
         })
         .expect("no faults");
     assert_eq!(told, Epoch(run.epoch.0 - 1));
-    assert!(matches!(run.writers[0].begin(run.epoch), Err(LogError::Stopped(_))));
+    assert!(matches!(run.writers[0].begin(run.epoch), Err(LogError::Closed)));
     let found = read(&run.disk.fork(2), 2);
     assert_eq!((found.groups.len(), found.recorded.0), (2, run.epoch.0 - 1));
     let occupied = directories(2).into_iter().flat_map(|dir| segment::list(&run.disk, &dir).expect("a directory"));

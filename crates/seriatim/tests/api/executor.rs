@@ -594,3 +594,227 @@ fn a_batch_that_waits_for_as_long_as_a_transaction_may_be_open_is_refused() {
         assert!(said.contains(&format!("{wait:?}")) && said.contains("250ms"), "{said}");
     }
 }
+
+/// An executor all of whose threads are busy, until they are let go one by one.
+fn plugged(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
+    let executor = db.executor(threads).expect("threads");
+    let (begins, begun) = mpsc::channel();
+    let plugs = (0..threads).map(|_| {
+        let (go, gate) = mpsc::channel::<()>();
+        let begins = begins.clone();
+        drop(executor.run(move |_| {
+            begins.send(()).expect("somebody listens");
+            gate.recv().is_ok()
+        }));
+        go
+    });
+    let plugs: Vec<_> = plugs.collect();
+    (0..threads).for_each(|_| begun.recv_timeout(3 * LONG).expect("each thread has one"));
+    assert_eq!(executor.queued(), 0);
+    (executor, plugs)
+}
+
+/// One of two threads executes a transaction, and begins a body then that ends when the transaction's answer is
+/// there. The other thread was busy until that body began; from then on it has nothing to do, or short calls.
+fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_busy: bool) {
+    let (executor, mut plugs) = plugged(db, 2);
+    let first = {
+        let counters = counters.clone();
+        executor.transact(move |tx| tx.insert(&counters, &Counter { id: 101, n: 0 }))
+    };
+    let (begins, begun) = mpsc::channel();
+    let (tells, told) = mpsc::channel::<()>();
+    let second = {
+        let (counters, mut is_told) = (counters.clone(), false);
+        executor.transact(move |tx| {
+            if !is_told {
+                begins.send(()).expect("somebody listens");
+                is_told = told.recv_timeout(3 * LONG).is_ok();
+            }
+            tx.insert(&counters, &Counter { id: 102, n: 0 }).map(|()| is_told)
+        })
+    };
+    // One thread executes both.
+    drop(plugs.pop());
+    begun.recv_timeout(3 * LONG).expect("it comes to the second");
+    plugs.clear();
+    while is_busy && !first.is_done() {
+        wait_for(executor.transact(|_| Ok(()))).expect("nothing is in its way");
+    }
+    wait_for(first).expect("a new key");
+    tells.send(()).expect("it waits for that");
+    assert!(wait_for(second).expect("a new key").into_value());
+}
+
+#[test]
+fn what_a_thread_has_executed_is_decided_and_answered_while_it_runs_another_body() {
+    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
+        for is_busy in [false, true] {
+            println!("{}, busy: {is_busy}", protocol.name);
+            let db = Database::builder().protocol(protocol.name).queue_decisions(8, Duration::ZERO);
+            let db = db.open().expect("it holds them");
+            let counters = db.create::<Counter>().expect("a valid table");
+            answered_beside_a_long_body(&db, &counters, is_busy);
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_the_disk_is_answered_while_its_thread_runs_another_body() {
+    let directory = std::env::temp_dir().join(format!("seriatim-executor-{}", std::process::id()));
+    for is_busy in [false, true] {
+        let _ = std::fs::remove_dir_all(&directory);
+        let db = Database::builder().path(&directory).durability(seriatim::Durability::Group);
+        let db = db.epoch_interval(Duration::from_millis(20)).open().expect("a new directory");
+        let counters = db.create::<Counter>().expect("a valid table");
+        answered_beside_a_long_body(&db, &counters, is_busy);
+        drop((db, counters));
+    }
+    std::fs::remove_dir_all(&directory).expect("it is closed");
+}
+
+/// An executor with one thread, which is busy, and room for two calls.
+fn with_room_for_two() -> (Database, Handle<Counter>, Executor, mpsc::Sender<()>) {
+    let db = Database::builder().executor_queue_max(2).open().expect("valid settings");
+    let counters = db.create::<Counter>().expect("a valid table");
+    let (executor, mut plugs) = plugged(&db, 1);
+    let plug = plugs.pop().expect("of one thread");
+    (db, counters, executor, plug)
+}
+
+#[test]
+fn a_full_queue_makes_callers_wait_or_says_so() {
+    let (_db, counters, executor, plug) = with_room_for_two();
+    let insert = |id| {
+        let counters = counters.clone();
+        move |tx: &Tx| tx.insert(&counters, &Counter { id, n: 0 })
+    };
+    let first = executor.try_reserve().expect("room for two").transact(insert(1));
+    let room = executor.try_reserve().expect("room for two");
+    let full = executor.try_reserve().expect_err("room for two");
+    assert_eq!((full.most, executor.queued()), (2, 2));
+    assert!(full.to_string().contains("2 calls wait to begin"), "{full}");
+    drop(room);
+    let second = executor.transact(insert(2));
+    assert!(executor.try_reserve().is_err());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| executor.transact(insert(3)).wait());
+        drop(plug);
+        waits.join().expect("no panic").expect("a new key");
+    });
+    for running in [first, second] {
+        wait_for(running).expect("a new key");
+    }
+    assert_eq!(executor.queued(), 0);
+}
+
+#[test]
+fn a_body_gives_its_own_executor_work_although_the_queue_is_full() {
+    let (_db, _, executor, plug) = with_room_for_two();
+    let executor = Arc::new(executor);
+    let own = Arc::clone(&executor);
+    let from_within = executor.run(move |_| (0..5).map(|n| own.run(move |_| n)).collect::<Vec<_>>());
+    drop(plug);
+    let inner = wait_for(from_within).into_iter().map(wait_for);
+    assert!(inner.eq(0..5));
+}
+
+#[test]
+fn a_queue_without_room_is_refused_and_one_without_bound_works() {
+    let refused = Database::builder().executor_queue_max(0).open().expect_err("nothing would run");
+    assert!(refused.to_string().contains("at least 1 call"), "{refused}");
+    let db = Database::builder().executor_queue_max(usize::MAX).open().expect("valid settings");
+    let executor = db.executor(1).expect("a thread");
+    assert_eq!(wait_for(executor.run(|_| 7)), 7);
+}
+
+#[test]
+fn what_is_cancelled_before_it_begins_is_not_run_and_makes_room_at_once() {
+    let (db, counters, executor, plug) = with_room_for_two();
+    let ran = Arc::new(AtomicU32::new(0));
+    let [cancelled, kept] = std::array::from_fn(|id| {
+        let (counters, ran) = (counters.clone(), Arc::clone(&ran));
+        executor.transact(move |tx| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            tx.insert(&counters, &Counter { id: id as u32, n: 0 })
+        })
+    });
+    assert!(cancelled.cancel() && cancelled.cancel(), "it has not begun");
+    assert_eq!(executor.queued(), 1);
+    // While the only thread is busy.
+    let error = cancelled.wait().expect_err("it was cancelled");
+    assert!(matches!(error, TransactError::Cancelled), "{error}");
+    drop(plug);
+    wait_for(kept).expect("a new key");
+    drop(executor);
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    let found = db.session().snapshot(|tx| Ok(tx.get(&counters, &0)?.is_some()));
+    assert!(!found.expect("no conflict").value);
+}
+
+#[test]
+fn what_is_cancelled_while_it_runs_ends_and_the_next_in_its_session_does_not() {
+    let db = Database::builder().open().expect("in memory");
+    let counters = db.create::<Counter>().expect("a valid table");
+    let executor = db.executor(1).expect("a thread");
+    let (begins, begun) = mpsc::channel();
+    let (tells, told) = mpsc::channel::<()>();
+    let running = {
+        let counters = counters.clone();
+        executor.transact(move |tx| {
+            begins.send(()).expect("somebody listens");
+            told.recv().expect("it is told");
+            tx.insert(&counters, &Counter { id: 1, n: 0 })
+        })
+    };
+    begun.recv().expect("it begins");
+    assert!(!running.cancel(), "it has begun");
+    tells.send(()).expect("it waits for that");
+    while !running.is_done() {
+        thread::yield_now();
+    }
+    // Of what its session runs by then it ends nothing.
+    let next = {
+        let counters = counters.clone();
+        executor.transact(move |tx| {
+            assert!(!running.cancel(), "it has ended");
+            tx.insert(&counters, &Counter { id: 2, n: 0 })
+        })
+    };
+    wait_for(next).expect("a new key");
+    let found = db.session().snapshot(|tx| Ok([1, 2].map(|id| tx.get(&counters, &id).map(|row| row.is_some()))));
+    let found = found.expect("no conflict").value.map(|found| found.expect("it was read"));
+    assert_eq!(found, [false, true]);
+}
+
+#[test]
+fn what_has_not_begun_when_the_database_is_closed_is_not_run_and_told_so() {
+    let directory = std::env::temp_dir().join(format!("seriatim-executor-closed-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let db = Database::open(&directory).expect("a new directory");
+    let counters = db.create::<Counter>().expect("a valid table");
+    let (executor, plugs) = plugged(&db, 1);
+    let ran = Arc::new(AtomicU32::new(0));
+    let queued: Vec<_> = (0..82)
+        .map(|id| {
+            let (counters, ran) = (counters.clone(), Arc::clone(&ran));
+            executor.transact(move |tx| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                tx.insert(&counters, &Counter { id, n: 0 })
+            })
+        })
+        .collect();
+    let mut session = db.session();
+    db.close().expect("all of it is durable");
+    drop(plugs);
+    for running in queued {
+        let error = wait_for(running).expect_err("it was closed");
+        assert!(matches!(error, TransactError::Closed), "{error}");
+        assert!(error.to_string().contains("was closed") && !error.is_maybe_committed());
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    let error = session.transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect_err("it was closed");
+    assert!(matches!(error, TransactError::Closed), "{error}");
+    drop((executor, session, counters));
+    std::fs::remove_dir_all(&directory).expect("it is closed");
+}

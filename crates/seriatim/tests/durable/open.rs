@@ -145,7 +145,7 @@ fn a_database_that_is_closed_during_a_batch_keeps_what_it_told() {
         for running in running {
             match running.wait() {
                 Ok(_) => told.0 += 1,
-                Err(TransactError::LogStopped { .. }) => {}
+                Err(TransactError::Closed) => {}
                 Err(error @ TransactError::NotDurable { .. }) => {
                     assert!(error.is_maybe_committed());
                     told.1 += 1;

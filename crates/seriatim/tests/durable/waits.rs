@@ -203,7 +203,7 @@ fn closing_says_what_is_not_durable() {
         db.close().expect("it was closed in order");
         // Sessions that are left write nothing, and are in nobody's way.
         let error = insert(&mut session, &accounts, 2).expect_err("it was closed");
-        assert!(matches!(error, TransactError::LogStopped { .. }), "{error}");
+        assert!(matches!(error, TransactError::Closed), "{error}");
         assert!(session.snapshot(|tx| Ok(tx.get(&accounts, &1)?.is_some())).expect("it is durable").value);
         let db = builder().open().expect("it is not locked");
         let accounts = db.table::<Account>().expect("it is there");

@@ -1,0 +1,202 @@
+//! A bounded number of permits, which callers wait for in turn: an executor gives one for each call that waits in
+//! its queue.
+//!
+//! ```text
+//! word:  | permits taken | WAITED: callers wait; a permit that is given back goes to the first of them |
+//! ```
+//! A caller takes a free permit at once. Where none is free it enters the list and sleeps. While callers are in
+//! the list no other caller takes a permit, so each waits for those before it. WAITED and the list change under
+//! the mutex only, in which no thread waits.
+//!
+//! No wake-up is lost, as one word says both whether a permit is free and whether callers wait, and each change of
+//! it is an exchange: one that gives a permit back before WAITED is set leaves a free one, which the caller finds
+//! before it sets WAITED.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use seriatim_base::CacheAligned;
+use seriatim_base::thread::{self, Thread};
+
+const WAITED: usize = 1;
+const TAKEN: usize = 2;
+
+/// Permits, at most so many.
+#[derive(Debug)]
+pub(crate) struct Permits {
+    most: usize,
+    word: CacheAligned<AtomicUsize>,
+    waiters: Mutex<VecDeque<Arc<Waiter>>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    thread: Thread,
+    /// It has a permit. Set under the mutex.
+    is_served: AtomicBool,
+}
+
+/// A permit. Dropping it gives it back.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped is given back"]
+pub struct Permit(Arc<Permits>);
+
+impl Permits {
+    pub(crate) fn new(most: usize) -> Arc<Permits> {
+        Arc::new(Permits { most, word: CacheAligned::default(), waiters: Mutex::default() })
+    }
+
+    /// How many there are.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.word.load(Ordering::Relaxed) / TAKEN
+    }
+
+    /// Takes a permit, if one is free.
+    pub(crate) fn try_take(self: &Arc<Permits>) -> Option<Permit> {
+        let free = |word| (word & WAITED == 0 && word / TAKEN < self.most).then_some(word + TAKEN);
+        // ORDERING: a permit guards no memory.
+        self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok().then(|| Permit(Arc::clone(self)))
+    }
+
+    /// Takes a permit, when one is free.
+    pub(crate) fn take(self: &Arc<Permits>) -> Permit {
+        if let Some(permit) = self.try_take() {
+            return permit;
+        }
+        if let Some(waiter) = self.enter() {
+            // ORDERING: pairs with the release in `hand_on`.
+            while !waiter.is_served.load(Ordering::Acquire) {
+                thread::park();
+            }
+        }
+        Permit(Arc::clone(self))
+    }
+
+    /// Takes a permit beyond the bound: for a caller that must not wait.
+    pub(crate) fn take_beyond(self: &Arc<Permits>) -> Permit {
+        self.word.fetch_add(TAKEN, Ordering::Relaxed);
+        Permit(Arc::clone(self))
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, VecDeque<Arc<Waiter>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters the list; or has a permit, which has become free.
+    fn enter(&self) -> Option<Arc<Waiter>> {
+        let mut waiters = self.waiters();
+        let free = |word| (waiters.is_empty() && word / TAKEN < self.most).then_some(word + TAKEN);
+        loop {
+            match self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free) {
+                Ok(_) => return None,
+                Err(full)
+                    if self
+                        .word
+                        .compare_exchange(full, full | WAITED, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_ok() =>
+                {
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        let waiter = Arc::new(Waiter { thread: thread::current(), is_served: AtomicBool::new(false) });
+        waiters.push_back(Arc::clone(&waiter));
+        Some(waiter)
+    }
+
+    fn give_back(&self) {
+        let hands_on = |word: usize| word & WAITED != 0 && word / TAKEN <= self.most;
+        let less = |word| (!hands_on(word)).then(|| word - TAKEN);
+        if self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
+            self.hand_on();
+        }
+    }
+
+    /// Gives a permit to the first caller in the list.
+    #[cold]
+    fn hand_on(&self) {
+        let mut waiters = self.waiters();
+        let Some(first) = waiters.pop_front() else {
+            // Other permits were handed to all of them since.
+            self.word.fetch_sub(TAKEN, Ordering::Relaxed);
+            return;
+        };
+        if waiters.is_empty() {
+            self.word.fetch_and(!WAITED, Ordering::Relaxed);
+        }
+        // ORDERING: pairs with the acquire in `take`.
+        first.is_served.store(true, Ordering::Release);
+        drop(waiters);
+        first.thread.unpark();
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_as_were_asked_for_and_one_that_is_dropped_is_free() {
+        let permits = Permits::new(2);
+        let taken: Vec<_> = (0..2).map(|_| permits.try_take().expect("it is free")).collect();
+        assert!(permits.try_take().is_none() && permits.taken() == 2);
+        let beyond = permits.take_beyond();
+        assert_eq!(permits.taken(), 3);
+        drop(taken);
+        assert!(permits.try_take().is_some(), "one of two is free");
+        drop(beyond);
+        assert_eq!(permits.taken(), 0);
+    }
+
+    #[test]
+    fn callers_that_wait_are_served_in_turn_and_no_other_passes_them() {
+        let permits = Permits::new(1);
+        let held = permits.take();
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let (permits, order) = (&permits, &order);
+                scope.spawn(move || {
+                    let permit = permits.take();
+                    order.lock().expect("no panic").push(number);
+                    drop(permit);
+                });
+                while permits.waiters().len() <= number {
+                    thread::yield_now();
+                }
+            }
+            assert!(permits.try_take().is_none());
+            drop(held);
+        });
+        assert_eq!(order.into_inner().expect("no panic"), [0, 1, 2]);
+        assert_eq!(permits.word.load(Ordering::Relaxed), 0, "no caller waits");
+    }
+
+    #[test]
+    fn no_more_than_there_are_are_taken_at_a_time_and_no_caller_waits_for_ever() {
+        let (permits, inside) = (Permits::new(2), AtomicUsize::new(0));
+        thread::crew(4, |_, _| {
+            for _ in 0..500 {
+                let permit = permits.take();
+                assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
+                thread::yield_now();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                drop(permit);
+            }
+        });
+        assert_eq!(permits.word.load(Ordering::Relaxed), 0);
+    }
+}
