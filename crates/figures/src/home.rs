@@ -72,6 +72,15 @@ impl Home<'_> {
         written.map_err(|error| named(&error, &path))?;
         Ok(path)
     }
+
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        let path = self.0.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(&error, &path)),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn read(path: &Path) -> Result<Measured, String> {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::FIGURES;
-use crate::draw::x_name;
+use crate::draw::{Panels, x_name};
 use crate::figure::{Axis, Figure, Paper, View};
 use crate::home::Home;
 use crate::judge::{Verdict, shortly};
@@ -36,7 +36,14 @@ pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
 }
 
 fn section(figure: &Figure, measured: &Measured) -> String {
-    let mut text = format!("![{}]({}.svg)\n\n", figure.title, figure.file());
+    let panels = Panels::of(figure, measured);
+    let mut text = String::new();
+    if !panels.is_empty() {
+        let _ = write!(text, "![{}]({}.svg)\n\n", figure.title, figure.file());
+    }
+    for (why, titles) in &panels.left_out {
+        let _ = write!(text, "Not drawn: {}: {}.\n\n", line(why), titles.join("; "));
+    }
     if measured.size == Size::Small {
         text += "**Small size**: it shows that the commands run and are drawn, and says nothing of speed.\n\n";
     }
