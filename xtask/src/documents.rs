@@ -1,4 +1,5 @@
-//! Rules about text: whitespace, length, links, decision records, the change log, and paths of the machine it was written on.
+//! Rules about text: whitespace, length, links, decision records, the change log, and paths of the machine it was
+//! written on.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,7 @@ pub(crate) fn columns(tree: &Tree) -> Vec<Finding> {
 
 const SENTENCE_WORDS_MAX: usize = 40;
 
-/// No sentence in Markdown has more than 40 words; half as many are better. Numbers do not count, and code counts as one.
+/// No sentence in Markdown has more than 40 words; half as many are better. Numbers do not count, and code is one word.
 pub(crate) fn sentences(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in written(tree) {
@@ -76,7 +77,8 @@ pub(crate) fn sentences(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Paragraphs and list items outside tables and headings, with the line they begin in. Code is one word, and links have no targets.
+/// Paragraphs and list items outside tables and headings, with the line they begin in. Code is one word, and links have
+/// no targets.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let (mut open, mut last) = (false, 0);
@@ -329,7 +331,8 @@ fn names_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// No comment or document names what a list kept elsewhere numbers, such as a row of a plan: a reader could not look it up.
+/// No comment or document names a number of a list that is kept elsewhere, such as a row of a plan: a reader could not
+/// look it up.
 pub(crate) fn codes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts() {

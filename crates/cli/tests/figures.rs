@@ -1,5 +1,5 @@
-//! `seriatim figures … --small` runs every command of the figures and draws them; what is there already is not run again. Speed is
-//! not looked at.
+//! `seriatim figures … --small` runs every command of the figures and draws them. A second run measures nothing again.
+//! Speed is not looked at.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

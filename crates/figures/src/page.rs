@@ -15,9 +15,10 @@ use crate::run::verdicts;
 /// The page, of all figures of the paper that the directory has.
 pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
     let mut text = format!(
-        "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: absolute numbers do not travel. \
-         Points that were run several times are medians. A relation that needs more threads than were measured, or regions where there \
-         are none, is not shown. Of commands, `--threads 1|2` is a run with each.\n",
+        "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: \
+         absolute numbers do not travel. Points that were run several times are medians. A relation that needs more \
+         threads than were measured, or regions where there are none, is not shown. Of commands, `--threads 1|2` is a \
+         run with each.\n",
         paper.title(),
         paper.source(),
         paper.name()
