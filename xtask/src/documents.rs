@@ -1,4 +1,5 @@
-//! Rules about text: whitespace, links, decision records, the change log, and paths of the machine it was written on.
+//! Rules about text: whitespace, length, links, decision records, the change log, and paths of the machine it was
+//! written on.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,117 @@ pub(crate) fn whitespace(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Pages that a program writes: they have lines and sentences of its making.
+const GENERATED: &[&str] = &["docs/figures/", "docs/rtm.md"];
+
+/// Documents that people write.
+fn written(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
+    tree.ending(".md").filter(|(path, _)| !GENERATED.iter().any(|generated| path.starts_with(generated)))
+}
+
+const COLUMNS_MAX: usize = 120;
+
+/// Lines of prose in Markdown end at the last space before column 120. Code and tables do not break.
+pub(crate) fn columns(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in written(tree) {
+        for (number, line) in prose(text) {
+            let columns = line.chars().count();
+            if columns <= COLUMNS_MAX || line.trim_start().starts_with(['|', '#', '!']) {
+                continue;
+            }
+            // A line of one word, or of one piece of code, cannot break. The mark of a list item is no word.
+            let item = line.trim().trim_start_matches("- ");
+            let spaces = item.split('`').step_by(2).map(|piece| piece.matches(' ').count()).sum::<usize>();
+            if spaces > 0 {
+                let says = format!("{columns} columns: break the line before column {COLUMNS_MAX}");
+                findings.push(Finding::new(path, number, says));
+            }
+        }
+    }
+    findings
+}
+
+const SENTENCE_WORDS_MAX: usize = 40;
+
+/// No sentence in Markdown has more than 40 words; half as many are better. Numbers do not count, and code is one word.
+pub(crate) fn sentences(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in written(tree) {
+        for (number, paragraph) in paragraphs(text) {
+            let mut words = 0;
+            for word in paragraph.split_whitespace() {
+                let is_word = word.contains(char::is_alphabetic);
+                words += usize::from(is_word);
+                if is_word && words == SENTENCE_WORDS_MAX + 1 {
+                    let says =
+                        format!("a sentence of this paragraph has more than {SENTENCE_WORDS_MAX} words: divide it");
+                    findings.push(Finding::new(path, number, says));
+                }
+                if word.trim_end_matches([')', '*', '_', '"', ']']).ends_with(['.', '?', '!']) {
+                    words = 0;
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Paragraphs and list items outside tables and headings, with the line they begin in. Code is one word, and links have
+/// no targets.
+fn paragraphs(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let (mut open, mut last) = (false, 0);
+    for (number, line) in prose(text) {
+        let trimmed = line.trim_start();
+        let digits = trimmed.trim_start_matches(|c: char| c.is_ascii_digit());
+        let is_item = trimmed.starts_with("- ") || (digits.len() < trimmed.len() && digits.starts_with(". "));
+        let is_prose = !trimmed.is_empty() && !trimmed.starts_with(['|', '#', '!', '<']);
+        // Fenced code lies between two lines that do not follow each other.
+        if !open || is_item || !is_prose || number != last + 1 {
+            found.push((number, String::new()));
+        }
+        (open, last) = (is_prose, number);
+        if let Some((_, paragraph)) = found.last_mut().filter(|_| is_prose) {
+            paragraph.push_str(trimmed);
+            paragraph.push('\n');
+        }
+    }
+    for (_, paragraph) in &mut found {
+        // Every second piece between backticks is code.
+        let pieces: Vec<&str> = paragraph.split('`').collect();
+        let words = pieces.iter().enumerate().map(|(i, piece)| if i % 2 == 1 { "code" } else { piece });
+        let mut rest: &str = &words.collect::<String>();
+        let mut plain = String::new();
+        while let Some((before, target)) = rest.split_once("](") {
+            plain.push_str(before);
+            plain.push(']');
+            rest = target.split_once(')').map_or("", |(_, after)| after);
+        }
+        plain.push_str(rest);
+        *paragraph = plain;
+    }
+    found
+}
+
+const ARCHITECTURE_BYTES_MAX: usize = 12 * 1024;
+
+/// `ARCHITECTURE.md` is read in one sitting.
+pub(crate) fn architecture(tree: &Tree) -> Vec<Finding> {
+    const PATH: &str = "ARCHITECTURE.md";
+    let Some(text) = tree.text(PATH) else {
+        return vec![Finding::new(PATH, 0, "missing")];
+    };
+    match text.len() {
+        0..=ARCHITECTURE_BYTES_MAX => Vec::new(),
+        bytes => {
+            let says =
+                format!("{bytes} bytes, more than {ARCHITECTURE_BYTES_MAX}: move details to the README of a crate");
+            vec![Finding::new(PATH, 0, says)]
+        }
+    }
 }
 
 /// Links in Markdown to files of the repository, and to headings in them, resolve.
@@ -147,16 +259,39 @@ pub(crate) fn decisions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The change log says what the next release brings.
+const RELEASE_LINES_MAX: usize = 60;
+
+/// The change log says what the next release brings, and each release in one screen.
 pub(crate) fn changelog(tree: &Tree) -> Vec<Finding> {
     const PATH: &str = "CHANGELOG.md";
     let Some(text) = tree.text(PATH) else {
         return vec![Finding::new(PATH, 0, "missing")];
     };
-    match text.lines().any(|line| line == "## Unreleased") {
-        true => Vec::new(),
-        false => vec![Finding::new(PATH, 0, "no section `## Unreleased`")],
+    let mut findings = Vec::new();
+    if !text.lines().any(|line| line == "## Unreleased") {
+        findings.push(Finding::new(PATH, 0, "no section `## Unreleased`"));
     }
+    let mut releases: Vec<(usize, &str, usize)> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some(release) = line.strip_prefix("## ") {
+            releases.push((number, release, 0));
+        } else if let Some((.., lines)) = releases.last_mut() {
+            *lines += 1;
+        }
+    }
+    for (number, release, lines) in releases.into_iter().filter(|(_, release, _)| *release != "Unreleased") {
+        if lines > RELEASE_LINES_MAX {
+            let says = format!(
+                "{lines} lines of {release}, more than {RELEASE_LINES_MAX}: what users look up belongs to docs"
+            );
+            findings.push(Finding::new(PATH, number, says));
+        }
+        let date = release.split_once(" - ").map_or("", |(_, date)| date);
+        if date.len() != 10 || date.chars().any(|c| !c.is_ascii_digit() && c != '-') {
+            findings.push(Finding::new(PATH, number, format!("`{release}`: a release is `## VERSION - YYYY-MM-DD`")));
+        }
+    }
+    findings
 }
 
 /// Folders of machines that this text was written on. Split, so that this file does not name them.
@@ -196,7 +331,8 @@ fn names_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// No comment or document names what a list kept elsewhere numbers, such as a row of a plan: a reader could not look it up.
+/// No comment or document names a number of a list that is kept elsewhere, such as a row of a plan: a reader could not
+/// look it up.
 pub(crate) fn codes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts() {
@@ -261,6 +397,47 @@ mod tests {
         assert_one(&whitespace(&document("b.md", "\tx\n")), &["b.md:1", "tab"]);
         assert_one(&whitespace(&document("b.md", "x\r\n")), &["trailing"]);
         assert_eq!(whitespace(&document("b.md", "x\n\ny\n")), []);
+    }
+
+    #[test]
+    fn canary_long_lines_are_found() {
+        let long = format!("{} end\n", "word ".repeat(24));
+        assert_one(&columns(&document("b.md", &format!("x\n{long}"))), &["b.md:2", "124 columns"]);
+        let code = format!("- `{}`\n", "seriatim bench ".repeat(10));
+        let row = format!("| {} |\n", "cell ".repeat(30));
+        let fine = format!("{}\n{code}{row}# {}\n```\n{long}```\n", "x".repeat(120), "heading ".repeat(20));
+        assert_eq!(columns(&document("b.md", &fine)), []);
+        assert_eq!(columns(&document("docs/figures/b.md", &long)), [], "a program writes these");
+        assert_one(&columns(&document("b.md", &format!("{code}{}", code.replace("- ", "- and ")))), &["b.md:2"]);
+    }
+
+    #[test]
+    fn canary_long_sentences_are_found() {
+        let words = |n: usize| "word\n".repeat(n - 1) + "end.";
+        assert_eq!(sentences(&document("b.md", &format!("{} {}\n", words(40), words(40)))), []);
+        assert_one(&sentences(&document("b.md", &format!("# Title\n\n{}\n", words(41)))), &["b.md:3", "40 words"]);
+        let apart =
+            format!("{}\n- {}\n1. x\n\n```text\n{}\n```\n{}\n", "w ".repeat(30), words(40), words(99), words(40));
+        assert_eq!(sentences(&document("b.md", &apart)), [], "items, code and paragraphs are apart");
+        let numbers = format!("{} 1 2.5 3 % `a b c` [d](e/f)\nend.\n", "word ".repeat(37));
+        assert_eq!(sentences(&document("b.md", &numbers)), [], "numbers are no words, and code is one");
+        assert_one(&sentences(&document("b.md", &numbers.replace("end", "the end"))), &["b.md:1"]);
+    }
+
+    #[test]
+    fn canary_an_architecture_that_grows_is_found() {
+        let of = |bytes| architecture(&Tree::of(&[("ARCHITECTURE.md", &"x".repeat(bytes))]));
+        assert_eq!(of(12 * 1024), []);
+        assert_one(&of(12 * 1024 + 1), &["ARCHITECTURE.md", "12289 bytes"]);
+        assert_one(&architecture(&Tree::of(&[])), &["missing"]);
+    }
+
+    #[test]
+    fn canary_a_long_or_undated_release_is_found() {
+        let of = |text: String| changelog(&Tree::of(&[("CHANGELOG.md", &format!("## Unreleased\n{text}"))]));
+        assert_eq!(of(format!("{}## 0.1.0 - 2026-11-26\n{}", "x\n".repeat(99), "x\n".repeat(60))), []);
+        assert_one(&of(format!("## 0.1.0 - 2026-11-26\n{}", "x\n".repeat(61))), &["CHANGELOG.md:2", "61 lines"]);
+        assert_one(&of("## 0.1.0\n".to_owned()), &["CHANGELOG.md:2", "YYYY-MM-DD"]);
     }
 
     #[test]

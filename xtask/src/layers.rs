@@ -105,7 +105,12 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 const FOR_TESTS: [&str; 3] = ["canary", "small", "test-support"];
 
 /// Crates that are nothing but tests.
-const ALL_TESTS: [&str; 2] = ["crates/suite/Cargo.toml", "crates/fuzz/Cargo.toml"];
+const ALL_TESTS: [&str; 4] = [
+    "crates/suite/Cargo.toml",
+    "crates/fuzz/Cargo.toml",
+    "crates/protocol/unit/Cargo.toml",
+    "crates/store/unit/Cargo.toml",
+];
 
 /// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, those that are nothing but tests
 /// anywhere; and what is built by default is the program alone, which has nothing to do with the suite.

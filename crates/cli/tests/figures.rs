@@ -1,5 +1,5 @@
-//! `seriatim figures … --small` runs every command of the figures and draws them; what is there already is not run again. Speed is
-//! not looked at.
+//! `seriatim figures … --small` runs every command of the figures and draws them. A second run measures nothing again.
+//! Speed is not looked at.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -61,9 +61,11 @@ fn the_figures_of_each_paper_are_drawn_with_their_page() {
                 let is_from_here = origins.all(|origin| origin["revision"] == report["revision"]);
                 assert!(report["seed"].as_u64().is_some() && is_from_here, "{report}");
             }
-            let svg = std::fs::read_to_string(home.0.join(format!("{}.svg", figure.file()))).expect("a drawing");
-            assert!(svg.contains(figure.title), "{}", figure.id());
-            assert!(page.contains(&format!("]({}.svg)", figure.file())) && page.contains(figure.paper_shows), "{page}");
+            // What shows nothing here, such as aborts of emulated regions, has words in place of a drawing.
+            let svg = std::fs::read_to_string(home.0.join(format!("{}.svg", figure.file())));
+            assert!(svg.as_ref().is_ok_and(|svg| svg.contains(figure.title)) || page.contains("\nNot drawn: "));
+            assert_eq!(page.contains(&format!("]({}.svg)", figure.file())), svg.is_ok(), "{page}");
+            assert!(page.contains(figure.paper_shows), "{page}");
         }
         let again = summary(&figures(&[paper.name(), "--small", "--format", "json"], &home.0));
         assert_eq!((&again["reused"], &again["measured"]), (&printed["measured"], &printed["measured"]), "{again}");

@@ -1,7 +1,8 @@
 //! Draws a figure: a row for each view, a panel for the machine's threads and one for simulated cores.
 //!
-//! The places of x stand side by side at equal distances, whatever their numbers: threads and sizes double from place to place. What is
-//! missing is said on the drawing, and so is which back end ran regions.
+//! The places of x stand side by side at equal distances, whatever their numbers: threads and sizes double from place to
+//! place. The drawing says which curves are missing and which back end ran regions. A panel that would show nothing is
+//! left out ([`Panels`]), and the page gives the reason.
 
 use std::error::Error;
 
@@ -44,13 +45,89 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(90, 70, 160),
 ];
 
-/// The figure as SVG.
-pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<String, Box<dyn Error>> {
-    let panels = match measured.cores() {
-        none if none.is_empty() => vec![Cores::Real],
-        cores => cores,
+struct Panel<'a> {
+    view: &'a View,
+    cores: Cores,
+    shown: Curves,
+}
+
+/// The panels of a figure.
+pub(crate) struct Panels<'a> {
+    /// A row for each view that has a panel to show.
+    rows: Vec<Vec<Panel<'a>>>,
+    /// Reasons, each with the titles of the panels that are left out for it.
+    pub(crate) left_out: Vec<(String, Vec<String>)>,
+}
+
+impl<'a> Panels<'a> {
+    pub(crate) fn of(figure: &'a Figure, measured: &Measured) -> Self {
+        let mut panels = Panels { rows: Vec::new(), left_out: Vec::new() };
+        for view in figure.views {
+            let mut row = Vec::new();
+            for cores in measured.cores() {
+                let shown = measured.curves(view, cores);
+                match shows_nothing(view, &shown) {
+                    None => row.push(Panel { view, cores, shown }),
+                    Some(why) => {
+                        let title = title(view, cores);
+                        match panels.left_out.iter_mut().find(|known| known.0 == why) {
+                            Some((_, titles)) => titles.push(title),
+                            None => panels.left_out.push((why, vec![title])),
+                        }
+                    }
+                }
+            }
+            if !row.is_empty() {
+                panels.rows.push(row);
+            }
+        }
+        panels
+    }
+
+    /// Whether no panel is left: then there is no drawing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Why a panel would show nothing, if so.
+fn shows_nothing(view: &View, shown: &Curves) -> Option<String> {
+    if shown.xs().is_empty() {
+        let mut reasons: Vec<&str> = Vec::new();
+        for (_, why) in &shown.missing {
+            if !reasons.contains(&why.as_str()) {
+                reasons.push(why);
+            }
+        }
+        return Some(if reasons.is_empty() { "nothing was measured".to_owned() } else { reasons.join("; ") });
+    }
+    if let [only] = &shown.curves[..]
+        && only.points.len() == 1
+    {
+        return Some("one point alone was measured".to_owned());
+    }
+    // What a stand-in counts is its own doing and nothing of a processor's.
+    let counts_regions = ["aborted regions", "fallbacks"].iter().any(|what| view.shows.label().starts_with(what));
+    let stand_in = shown.stand_in.as_ref().filter(|_| counts_regions)?;
+    Some(format!("regions are {stand_in}"))
+}
+
+fn title(view: &View, cores: Cores) -> String {
+    let where_ = match cores {
+        Cores::Real => "threads of this machine",
+        Cores::Simulated => "simulated cores",
     };
-    let (columns, rows) = (panels.len() as u32, figure.views.len() as u32);
+    [view.title, where_].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// The figure as SVG; `None` if it would show nothing.
+pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<Option<String>, Box<dyn Error>> {
+    let panels = Panels::of(figure, measured);
+    if panels.is_empty() {
+        return Ok(None);
+    }
+    let columns = panels.rows.iter().map(Vec::len).max().unwrap_or_default() as u32;
+    let rows = panels.rows.len() as u32;
     let mut svg = String::new();
     {
         let size = (columns * PANEL.0, HEADER + rows * (PANEL.1 + NOTES_MAX as u32 * LINE + LINE));
@@ -61,15 +138,16 @@ pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<String, Box<d
         if measured.size == Size::Small {
             title += " (small size: says nothing of speed)";
         }
-        write(&header, &title, (12, 9), 19, &BLACK)?;
+        write(&header, &title, (12, 9), title_size(&title, size.0), &BLACK)?;
         let colours = colours(figure, measured);
         for (at, area) in body.split_evenly((rows as usize, columns as usize)).iter().enumerate() {
-            let (view, cores) = (&figure.views[at / columns as usize], panels[at % columns as usize]);
-            panel(area, view, cores, &measured.curves(view, cores), &colours)?;
+            if let Some(shown) = panels.rows[at / columns as usize].get(at % columns as usize) {
+                panel(area, shown, &colours)?;
+            }
         }
         root.present()?;
     }
-    Ok(svg)
+    Ok(Some(svg))
 }
 
 /// The names of all curves: one has the same colour in all panels.
@@ -85,39 +163,30 @@ fn colours(figure: &Figure, measured: &Measured) -> Vec<String> {
     names
 }
 
+/// The size at which a title fits into a drawing of this width: a letter is about half as wide as it is high.
+fn title_size(title: &str, width: u32) -> u32 {
+    let letters = title.chars().count().max(1) as u32;
+    (width.saturating_sub(24) * 19 / (10 * letters)).clamp(10, 19)
+}
+
 fn write(area: &Area<'_>, text: &str, at: (i32, i32), size: u32, colour: &RGBColor) -> Done {
     // plotters takes sizes for those of the em square.
     let style = TextStyle::from(("sans-serif", f64::from(size) * 1.24).into_font()).color(colour);
     Ok(area.draw_text(text, &style, at)?)
 }
 
-fn panel(area: &Area<'_>, view: &View, cores: Cores, shown: &Curves, names: &[String]) -> Done {
+fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[String]) -> Done {
     let (chart, notes) = area.split_vertically(PANEL.1);
-    let where_ = match cores {
-        Cores::Real => "threads of this machine",
-        Cores::Simulated => "simulated cores",
-    };
-    let title = [view.title, where_].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     for (line, note) in panel_notes(shown).iter().enumerate() {
         write(&notes, note, (14, (line as u32 * LINE) as i32), 12, &RGBColor(90, 90, 90))?;
     }
     let xs = shown.xs();
-    if xs.is_empty() {
-        write(&chart, &title, (14, 12), 16, &BLACK)?;
-        return write(
-            &chart,
-            "nothing to show here",
-            (i32::try_from(PANEL.0)? / 2 - 70, i32::try_from(PANEL.1)? / 2),
-            15,
-            &BLACK,
-        );
-    }
     let highest = shown.curves.iter().flat_map(|curve| curve.points.iter().map(|(_, y)| *y)).fold(0.0, f64::max);
     let top = if highest > 0.0 { highest * 1.15 } else { 1.0 };
     let (low, high) = (-0.5, xs.len() as f64 - 0.5);
     let (chart, beside) = chart.split_horizontally(PANEL.0 - NAMES);
     let mut chart = ChartBuilder::on(&chart);
-    chart.caption(title, ("sans-serif", 19)).margin(8).x_label_area_size(36).y_label_area_size(58);
+    chart.caption(title(view, *cores), ("sans-serif", 19)).margin(8).x_label_area_size(36).y_label_area_size(58);
     let mut chart = chart.build_cartesian_2d(low..high, 0.0..top)?;
     let label = |place: &f64| {
         // Labels are wanted where places are.
@@ -186,14 +255,8 @@ fn panel_notes(shown: &Curves) -> Vec<String> {
     }
     let more = reasons.len().saturating_sub(NOTES_MAX);
     for (at, (why, series)) in reasons.iter().take(NOTES_MAX).enumerate() {
-        // Where nothing can be shown for one reason, that is all there is to say.
-        let series = if shown.curves.is_empty() && reasons.len() == 1 {
-            String::new()
-        } else {
-            format!("{}: ", series.join(", "))
-        };
         let rest = if more > 0 && at + 1 == NOTES_MAX { format!(" (and {more} more)") } else { String::new() };
-        notes.push(cut(&format!("not shown here: {series}{why}")) + &rest);
+        notes.push(cut(&format!("not shown here: {}: {why}", series.join(", "))) + &rest);
     }
     notes
 }
@@ -235,7 +298,7 @@ mod tests {
 
     fn drawn(measured: &Measured) -> String {
         let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
-        draw(figure, measured).expect("it can be drawn")
+        draw(figure, measured).expect("it can be drawn").expect("it shows something")
     }
 
     #[test]
@@ -254,9 +317,61 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_zero_are_drawn_too() {
+    fn zero_is_drawn_and_nothing_is_not() {
         assert!(drawn(&measured(&[1.0, 2.0], &["htcc"], 0.0)).contains("<circle"));
-        let empty = drawn(&measured(&[], &[], 0.0));
-        assert!(empty.starts_with("<svg") && !empty.contains("<circle"), "{empty}");
+        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        assert_eq!(draw(figure, &measured(&[], &[], 0.0)).expect("no error"), None);
+    }
+
+    #[test]
+    fn a_panel_that_shows_nothing_is_left_out_with_its_reason() {
+        let mut half = measured(&[1.0, 2.0], &["htcc"], 5e3);
+        let mut simulated = half.points[0].clone();
+        simulated.cores = Cores::Simulated;
+        simulated.runs[0].answer = Answer::NotHere("no such option".to_owned());
+        half.points.push(simulated);
+        let svg = drawn(&half);
+        assert!(svg.contains(r#"width="640""#) && !svg.contains("simulated cores"), "one panel: {svg}");
+        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let left_out = Panels::of(figure, &half).left_out;
+        assert_eq!(left_out, [("no such option".to_owned(), vec!["simulated cores".to_owned()])]);
+    }
+
+    #[test]
+    fn aborts_of_emulated_regions_are_not_drawn() {
+        let figure = FIGURES.iter().find(|figure| figure.id() == "dbx/9").expect("it is registered");
+        let of = |backend: &str| {
+            let mut measured = measured(&[1.0, 2.0], &["dbx"], 5e3);
+            let aborted = json!({ "conflict": 1 });
+            let htm = json!({ "backend": backend, "started": 9, "aborted": aborted, "fallback": 1 });
+            let report = Answer::Report(json!({ "committed": 8, "htm": htm }));
+            measured.points.iter_mut().for_each(|point| point.runs[0].answer = report.clone());
+            draw(figure, &measured).expect("no error").is_some()
+        };
+        assert!(of("rtm") && !of("emulated"));
+    }
+
+    #[test]
+    fn a_title_fits_into_its_drawing() {
+        for figure in FIGURES {
+            let title = format!(
+                "{}, {}: {} (small size: says nothing of speed)",
+                figure.paper.title(),
+                figure.label(),
+                figure.title
+            );
+            let width = 24 + title.chars().count() as u32 * title_size(&title, PANEL.0) * 10 / 19;
+            assert!(width <= PANEL.0, "{title}: {width}");
+        }
+        assert_eq!(title_size("short", PANEL.0), 19);
+    }
+
+    #[test]
+    fn one_point_alone_is_not_drawn() {
+        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let is_drawn =
+            |xs: &[f64], series: &[&str]| draw(figure, &measured(xs, series, 5e3)).expect("no error").is_some();
+        assert!(!is_drawn(&[1.0], &["htcc"]));
+        assert!(is_drawn(&[1.0], &["htcc", "occ"]) && is_drawn(&[1.0, 2.0], &["htcc"]));
     }
 }

@@ -1,7 +1,7 @@
 //! The directory that figures are written to, and what it keeps of earlier runs.
 //!
-//! Every answer is on disk before the next command runs, and files are replaced whole, so that a run that was interrupted goes on where
-//! it was. Reports are found by their commands, whichever figure asked first: figures share what they measure.
+//! Every answer is on disk before the next command runs, and files are replaced whole. So an interrupted run continues
+//! where it was. Reports are found by their commands, whichever figure asked first: figures share what they measure.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,8 @@ impl Home<'_> {
         std::fs::create_dir_all(self.0).map_err(|error| named(&error, self.0))
     }
 
-    /// Reports of this origin in any figure's file, on these cores or, if none are named, on all; and what was passed over, a line each.
+    /// Reports of this origin in any figure's file, on these cores or, if none are named, on all. Also a line for each
+    /// file that was passed over.
     pub(crate) fn reports(&self, origin: &Origin, cores: Option<Cores>) -> io::Result<(Reports, Vec<String>)> {
         let (mut reports, mut passed_over) = (Reports::new(), Vec::new());
         let mut files = Vec::new();
@@ -71,6 +72,15 @@ impl Home<'_> {
         let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path));
         written.map_err(|error| named(&error, &path))?;
         Ok(path)
+    }
+
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        let path = self.0.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(named(&error, &path)),
+            _ => Ok(()),
+        }
     }
 }
 

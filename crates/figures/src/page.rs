@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::FIGURES;
-use crate::draw::x_name;
+use crate::draw::{Panels, x_name};
 use crate::figure::{Axis, Figure, Paper, View};
 use crate::home::Home;
 use crate::judge::{Verdict, shortly};
@@ -15,9 +15,10 @@ use crate::run::verdicts;
 /// The page, of all figures of the paper that the directory has.
 pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
     let mut text = format!(
-        "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: absolute numbers do not travel. \
-         Points that were run several times are medians. A relation that needs more threads than were measured, or regions where there \
-         are none, is not shown. Of commands, `--threads 1|2` is a run with each.\n",
+        "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: \
+         absolute numbers do not travel. Points that were run several times are medians. A relation that needs more \
+         threads than were measured, or regions where there are none, is not shown. Of commands, `--threads 1|2` is a \
+         run with each.\n",
         paper.title(),
         paper.source(),
         paper.name()
@@ -36,7 +37,14 @@ pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
 }
 
 fn section(figure: &Figure, measured: &Measured) -> String {
-    let mut text = format!("![{}]({}.svg)\n\n", figure.title, figure.file());
+    let panels = Panels::of(figure, measured);
+    let mut text = String::new();
+    if !panels.is_empty() {
+        let _ = write!(text, "![{}]({}.svg)\n\n", figure.title, figure.file());
+    }
+    for (why, titles) in &panels.left_out {
+        let _ = write!(text, "Not drawn: {}: {}.\n\n", line(why), titles.join("; "));
+    }
     if measured.size == Size::Small {
         text += "**Small size**: it shows that the commands run and are drawn, and says nothing of speed.\n\n";
     }

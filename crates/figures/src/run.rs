@@ -321,11 +321,13 @@ impl Drawing {
     }
 }
 
-/// Draws what was measured.
+/// Draws what was measured, and removes an earlier drawing if there is nothing to show.
 fn draw(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()> {
-    let drawing = draw::draw(figure, measured).map_err(|error| io::Error::other(error.to_string()))?;
-    home.write(&format!("{}.svg", figure.file()), &drawing)?;
-    Ok(())
+    let name = format!("{}.svg", figure.file());
+    match draw::draw(figure, measured).map_err(|error| io::Error::other(error.to_string()))? {
+        Some(drawing) => home.write(&name, &drawing).map(drop),
+        None => home.remove(&name),
+    }
 }
 
 /// Writes a figure's file: what was measured, and what is shown and concluded of it.

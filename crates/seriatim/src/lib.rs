@@ -7,7 +7,7 @@
 //! use seriatim::{Database, Decimal, Table};
 //!
 //! #[derive(Table)]
-//! #[table(name = "account", key(id), hash)]
+//! #[table(name = "account", key(id))]
 //! struct Account {
 //!     id: u64,
 //!     balance: Decimal<2>,

@@ -12,12 +12,14 @@ fn tables() -> [Table; 2] {
 #[test]
 fn the_documentation_has_the_comparisons_of_the_tables() {
     let text = include_str!("../../../docs/simulated-cores.md");
+    // Lines may break anywhere but in tables.
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for table in tables() {
         table.check().expect("its costs are numbers");
         let machine = table.validated_on.as_deref().expect("it was compared with a machine");
         let wanted = markdown(&table.validation);
         assert!(text.contains(&wanted), "docs/simulated-cores.md does not have the table {}:\n\n{wanted}", table.name);
-        assert!(text.contains(machine), "docs/simulated-cores.md does not name the machine: {machine}");
-        assert!(text.contains(&table.measured_on), "nor what costs were measured on: {}", table.measured_on);
+        assert!(words.contains(machine), "docs/simulated-cores.md does not name the machine: {machine}");
+        assert!(words.contains(&table.measured_on), "nor what costs were measured on: {}", table.measured_on);
     }
 }
