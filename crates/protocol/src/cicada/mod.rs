@@ -83,6 +83,7 @@ impl Protocol for Cicada {
             regulated: true,
         },
         options: &[WAIT_STEPS, EARLY_CHECKS],
+        strict_unless: None,
     };
     /// TID word, version word, wts, rts.
     const HEADER_BYTES: usize = record_header::bytes(2);
