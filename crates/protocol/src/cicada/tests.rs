@@ -359,13 +359,9 @@ fn an_unlocked_record_has_nothing_pending() {
     let words = Words::of(layout, x);
     let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nobody is about") };
     versions::pend(layout, x, at);
-    std::thread::scope(|scope| {
-        let sees = scope.spawn(|| words.sight(at + 1, Tid::ZERO.epoch()));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!sees.is_finished(), "it looks again");
-        versions::unpend(layout, x, 0);
-        assert_eq!(sees.join().expect("it ends"), Sight::Newest(word, version));
-    });
+    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Held, "it looks again, with a bound");
+    versions::unpend(layout, x, 0);
+    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Newest(word, version));
     abort(open);
 }
 
@@ -776,14 +772,22 @@ fn a_deletion_is_not_forgotten_while_a_row_is_inserted_over_it() {
     tid_word.store(free.locked().0, Ordering::Release);
     assert_eq!(stage.read(&mut snapshot, X), None, "locked, and nothing pending");
     let before = versions::pend(layout, x, at);
-    std::thread::scope(|scope| {
-        let (snapshot, stage) = (&mut snapshot.worker, &stage.bench);
-        let sees = scope.spawn(move || stage.read(snapshot, X));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!sees.is_finished(), "it waits");
-        versions::unpend(layout, x, before);
-        assert_eq!(sees.join().expect("it ends"), Ok(None));
-    });
+    let read = |snapshot: &mut Open| stage.bench.read(&mut snapshot.worker, X);
+    assert_eq!(read(&mut snapshot), Err(OpError::Wait), "it looks again, with a bound");
+    let mut scan = Scan::default();
+    let scanned =
+        stage.bench.cells.index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut scan.cursor);
+    scanned.expect("an ordered table");
+    let mut next = || snapshot.worker.scan_next(&stage.bench.cells, &mut scan, ColumnSet::ALL);
+    assert_eq!(next(), Err(OpError::Wait));
+    versions::unpend(layout, x, before);
+    let row = next().expect("the deletion is known again").expect("another row");
+    assert_eq!(stage.bench.get(row), 10);
+    assert!(
+        next().is_ok_and(|row| row.is_some()) && next() == Ok(None),
+        "the record was looked at again, and passed once"
+    );
+    assert_eq!(read(&mut snapshot), Ok(None));
     tid_word.store(free.0, Ordering::Release);
     [snapshot, inserts].into_iter().for_each(abort);
 }
