@@ -218,7 +218,7 @@ impl Variant for State {
     }
 
     fn validate(&mut self, attempt: &mut Optimistic<Entry>) -> Result<(), OpError> {
-        commit::validate(attempt)
+        commit::validate(attempt, self)
     }
 
     fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
