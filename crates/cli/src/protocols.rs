@@ -50,11 +50,13 @@ fn requirements(protocol: &ProtocolInfo) -> Vec<&'static str> {
     wanted.into_iter().filter_map(|(needed, name)| needed.then_some(name)).collect()
 }
 
-fn capabilities(protocol: &ProtocolInfo) -> Vec<&'static str> {
+fn capabilities(protocol: &ProtocolInfo) -> Vec<String> {
     let capabilities = &protocol.capabilities;
+    let unless = protocol.strict_unless.map_or(String::new(), |knob| format!(" without option {}", knob.name));
+    let strict = format!("strict serializability{unless}");
     let given = [
         (capabilities.ad_hoc, "ad-hoc transactions"),
-        (capabilities.strict, "strict serializability"),
+        (capabilities.strict, strict.as_str()),
         (capabilities.epoch_order, "epochs in serial order"),
         (capabilities.tid_order, "TIDs in serial order"),
         (capabilities.column_groups, "column groups kept apart"),
@@ -65,7 +67,7 @@ fn capabilities(protocol: &ProtocolInfo) -> Vec<&'static str> {
         (capabilities.repair, "repair"),
         (capabilities.partitions, "partitions"),
     ];
-    given.into_iter().filter_map(|(given, name)| given.then_some(name)).collect()
+    given.into_iter().filter_map(|(given, name)| given.then(|| name.to_owned())).collect()
 }
 
 fn as_json(protocol: &ProtocolInfo) -> serde_json::Value {

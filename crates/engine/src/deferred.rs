@@ -1,14 +1,19 @@
 //! Publishes what transactions have deferred: one ordinary transaction of a worker of its own, for whoever has closed the windows.
 //!
-//! It commits while no window is open: nobody of those who defer, or use what is deferred, publishes meanwhile, and no epoch ends. So what it
-//! logs is of the epoch of those who deferred, and recovery has both or neither. It cannot be refused: the rows are there, their sums have
-//! room, and memory was set aside when each was deferred, which others may have taken since; then the limit is lifted for it. Nor does it ask
-//! the log, which may be full: what it adds to is no more than what the log has taken already.
+//! It commits while no window is open: nobody of those who defer, or use what is deferred, publishes meanwhile, and no
+//! epoch ends. So what it logs is of the epoch of those who deferred, and recovery has both or neither. It cannot be
+//! refused for good: the rows are there, their sums have room, and memory was set aside when each was deferred, which
+//! others may have taken since; then the limit is lifted for it. Nor does it ask the log, which may be full: what it
+//! adds to is no more than what the log has taken already. An attempt fails where another transaction has a row locked
+//! for a moment, or the system gives no memory. There are [`ATTEMPTS_MAX`] of them; if none succeeds the process ends,
+//! and says why.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Backoff, Tid};
+use seriatim_base::{Backoff, Tid, thread};
 use seriatim_catalog::{ColumnUse, Key};
 use seriatim_history::{Addition, Columns, Recording};
 use seriatim_redo::Writer;
@@ -23,8 +28,47 @@ use crate::error::OpenError;
 /// Deleted records that the worker looks at each time.
 const CHORES_MAX: usize = 64;
 
-/// Attempts until memory that the system does not give ends the process.
+/// Attempts at most (promise d).
 const ATTEMPTS_MAX: u32 = 10_000;
+
+/// Between two attempts, once as many as a [`Backoff`] has steps have failed: so that all of them take ten seconds at
+/// least.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What was deferred could not be published. Those who deferred it have been answered, so the database cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unpublished {
+    /// Why the last attempt failed.
+    cause: Cause,
+    attempts: u32,
+}
+
+impl fmt::Display for Unpublished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unpublished { cause, attempts } = self;
+        write!(f, "what was deferred was not published in {attempts} attempts; the last stopped {cause}")
+    }
+}
+
+/// Makes attempts until one succeeds, so many at most.
+fn persist(
+    attempts_max: u32,
+    pause: Duration,
+    mut attempt: impl FnMut() -> Result<(), Cause>,
+) -> Result<(), Unpublished> {
+    let mut backoff = Backoff::new();
+    let mut attempts = 1;
+    while let Err(cause) = attempt() {
+        if attempts == attempts_max {
+            return Err(Unpublished { cause, attempts });
+        }
+        if !backoff.wait() {
+            thread::pause(pause);
+        }
+        attempts += 1;
+    }
+    Ok(())
+}
 
 pub(crate) struct Publisher {
     worker: Box<dyn Worker>,
@@ -77,18 +121,22 @@ impl Publisher {
 
     fn publish(&mut self, rows: Vec<PendingRow>) {
         let rows = self.disturbed(rows);
-        let (mut backoff, mut is_lifted) = (Backoff::new(), false);
-        for attempt in 1.. {
-            let Err(cause) = self.attempt(&rows) else { break };
-            self.worker.abort();
-            if cause.reason == Reason::OutOfMemory {
-                assert!(attempt < ATTEMPTS_MAX, "there is no memory for what was deferred");
-                self.environment.memory.set_limit(None);
-                is_lifted = true;
+        let mut is_lifted = false;
+        let published = persist(ATTEMPTS_MAX, PAUSE, || {
+            let attempted = self.attempt(&rows);
+            if let Err(cause) = attempted {
+                self.worker.abort();
+                if cause.reason == Reason::OutOfMemory {
+                    self.environment.memory.set_limit(None);
+                    is_lifted = true;
+                }
             }
-            if !backoff.wait() {
-                backoff = Backoff::new();
-            }
+            attempted
+        });
+        if let Err(error) = published {
+            // The caller aborts the process: nothing else is acknowledged, and recovery has both these additions and
+            // what they belong to, or neither.
+            panic!("{error}");
         }
         if is_lifted {
             self.environment.memory.set_limit(self.memory_limit);
@@ -141,12 +189,10 @@ impl Publisher {
 fn add(worker: &mut dyn Worker, row: &PendingRow) -> Result<(), Cause> {
     let table = row.table();
     let columns = ColumnUse::adding(row.sums.iter().map(|sum| sum.column));
-    let updating = loop {
-        match worker.update(table, row.key.as_key(), columns) {
-            Ok(updating) => break updating.expect("who deletes rows has what was deferred published first"),
-            Err(OpError::Wait) => {}
-            Err(OpError::Abort(cause)) => return Err(cause),
-        }
+    let updating = match worker.update(table, row.key.as_key(), columns) {
+        Ok(updating) => updating.expect("a transaction that deletes rows has what was deferred published first"),
+        Err(OpError::Abort(cause)) => return Err(cause),
+        Err(OpError::Wait) => unreachable!("a protocol that defers does not wait for locks"),
     };
     let wire = table.wire.as_ref().expect("rows that procedures change are logged");
     for sum in &row.sums {
@@ -195,5 +241,32 @@ impl Redo for Published<'_, '_> {
 
     fn listens(&self) -> bool {
         self.recording.is_some() || self.log.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_txn::Phase;
+
+    use super::*;
+
+    #[test]
+    fn a_publication_that_is_refused_again_and_again_ends_and_says_why() {
+        let refused = |reason| Err(Cause { phase: Phase::Lock, reason });
+        let mut left = 3;
+        let lately = persist(3, Duration::ZERO, || {
+            left -= 1;
+            if left == 0 { Ok(()) } else { refused(Reason::RecordLocked) }
+        });
+        assert_eq!((lately, left), (Ok(()), 0));
+
+        let mut made = 0;
+        let never = persist(100, Duration::ZERO, || {
+            made += 1;
+            refused(if made < 100 { Reason::RecordLocked } else { Reason::OutOfMemory })
+        });
+        let error = never.expect_err("it was never admitted");
+        assert_eq!((error.cause.reason, error.attempts, made), (Reason::OutOfMemory, 100, 100));
+        assert!(error.to_string().contains("was not published in 100 attempts"), "{error}");
     }
 }

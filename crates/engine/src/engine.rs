@@ -12,7 +12,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Environment, Eventual, Freshness, Knob, Partitions, ProtocolInfo};
+use seriatim_txn::{Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -583,15 +583,20 @@ impl Engine {
         self.durable_epoch().is_some_and(|durable| receipt.epoch() <= durable)
     }
 
-    /// The protocol in use.
-    pub fn protocol(&self) -> &'static ProtocolInfo {
-        self.inner.protocol.info()
+    /// The protocol in use, with the capabilities that it has with its options.
+    pub fn protocol(&self) -> ProtocolInfo {
+        let info = self.inner.protocol.info();
+        ProtocolInfo { capabilities: info.capabilities_with(&self.options_in_use()), ..*info }
+    }
+
+    fn options_in_use(&self) -> Options {
+        protocol::options(self.inner.protocol.info(), &self.inner.options).unwrap_or_default()
     }
 
     /// The options of the protocol in use, each with its value.
     pub fn protocol_options(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
-        let options = protocol::options(self.protocol(), &self.inner.options).unwrap_or_default();
-        self.protocol().options.iter().map(move |knob| (knob, options.get(knob)))
+        let options = self.options_in_use();
+        self.inner.protocol.info().options.iter().map(move |knob| (knob, options.get(knob)))
     }
 
     /// How regions run.

@@ -7,7 +7,6 @@ use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seriatim_base::TableId;
 use seriatim_base::process::FORKED;
 use seriatim_procedure::checked::Overflow;
 use seriatim_txn::{Cause, OptionError, Reason};
@@ -195,8 +194,9 @@ impl fmt::Display for SchemaError {
 
 impl Error for SchemaError {}
 
-/// Why a transaction's body must stop. Pass it on with `?`: from a closure, the session turns it into a retry or a [`TransactError`]. That
-/// of an explicit transaction knows all that there is to know: it says so itself, and `?` makes it a [`TransactError`].
+/// Why a transaction's body must stop. Pass it on with `?`: from a closure, the session turns it into a retry or a
+/// [`TransactError`]. An abort stands for its own cause, whatever the transaction does after it was made. That of an
+/// explicit transaction knows all that there is to know: it says so itself, and `?` makes it a [`TransactError`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Abort(Told);
@@ -204,9 +204,9 @@ pub struct Abort(Told);
 /// As large as its kind alone: most operations return it.
 #[derive(Debug, Clone)]
 enum Told {
-    /// The session has the rest.
+    /// The kind says all, or the session knows the rest.
     Kind(AbortKind),
-    /// Of an explicit transaction.
+    /// The error that it stands for.
     All(Arc<(AbortKind, TransactError)>),
 }
 
@@ -224,13 +224,13 @@ impl Eq for Abort {}
 pub(crate) enum AbortKind {
     /// The protocol ended the attempt.
     Stopped(Cause),
-    /// The key exists; table and key are noted in the transaction.
+    /// The key exists.
     Duplicate,
-    /// A row that must exist does not; table and key are noted in the transaction.
+    /// A row that must exist does not.
     Missing,
     /// A number left the range of its type; where, if it is known.
     Overflow(Option<&'static Location<'static>>),
-    /// The body's own error, noted in the transaction.
+    /// The body's own error.
     User,
 }
 
@@ -239,9 +239,9 @@ impl Abort {
         Abort(Told::Kind(kind))
     }
 
-    /// The same with the error that it stands for.
-    pub(crate) fn explained(&self, error: TransactError) -> Abort {
-        Abort(Told::All(Arc::new((self.kind(), error))))
+    /// An abort of this kind that stands for this error.
+    pub(crate) fn explained(kind: AbortKind, error: TransactError) -> Abort {
+        Abort(Told::All(Arc::new((kind, error))))
     }
 
     pub(crate) fn kind(&self) -> AbortKind {
@@ -251,12 +251,9 @@ impl Abort {
         }
     }
 
-    /// The error that it stands for, if it knows.
-    pub(crate) fn told(&self) -> Option<&TransactError> {
-        match &self.0 {
-            Told::Kind(_) => None,
-            Told::All(told) => Some(&told.1),
-        }
+    /// Whether it knows the error that it stands for.
+    pub(crate) fn is_explained(&self) -> bool {
+        matches!(self.0, Told::All(_))
     }
 
     /// Phase and reason, if the protocol ended the attempt.
@@ -308,10 +305,11 @@ impl From<seriatim_catalog::OutOfMemory> for Abort {
 
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(told) = self.told() {
-            return told.fmt(f);
-        }
-        match self.kind() {
+        let kind = match &self.0 {
+            Told::All(told) => return told.1.fmt(f),
+            Told::Kind(kind) => kind,
+        };
+        match kind {
             AbortKind::Stopped(cause) => cause.fmt(f),
             AbortKind::Duplicate => f.write_str("the key exists already"),
             AbortKind::Missing => f.write_str("a row that must exist does not"),
@@ -324,7 +322,10 @@ impl fmt::Display for Abort {
 
 impl Error for Abort {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.told().and_then(TransactError::source)
+        match &self.0 {
+            Told::All(told) => told.1.source(),
+            Told::Kind(_) => None,
+        }
     }
 }
 
@@ -350,10 +351,9 @@ impl Error for Abort {
 /// ```
 impl From<Abort> for TransactError {
     fn from(abort: Abort) -> TransactError {
-        let kind = abort.kind();
         match abort.0 {
-            Told::All(told) => Arc::try_unwrap(told).map_or_else(|told| told.1.again(), |told| told.1),
-            Told::Kind(_) => TransactError::of(kind),
+            Told::All(told) => Arc::try_unwrap(told).map_or_else(|told| TransactError::again(&told), |told| told.1),
+            Told::Kind(kind) => TransactError::of(kind),
         }
     }
 }
@@ -621,13 +621,10 @@ impl TransactError {
         }
     }
 
-    /// The same error another time, of those that an [`Abort`] stands for.
-    pub(crate) fn again(&self) -> TransactError {
-        match self {
-            TransactError::User(error) => match error.downcast_ref::<Shared>() {
-                Some(shared) => TransactError::User(Box::new(shared.clone())),
-                None => TransactError::of(AbortKind::User),
-            },
+    /// The error that an [`Abort`] stands for, another time.
+    fn again(told: &Arc<(AbortKind, TransactError)>) -> TransactError {
+        match &told.1 {
+            TransactError::User(_) => TransactError::User(Box::new(Shared(Arc::clone(told)))),
             TransactError::Duplicate { table, key } => {
                 TransactError::Duplicate { table: table.clone(), key: key.clone() }
             }
@@ -664,7 +661,7 @@ impl TransactError {
     pub fn user<E: Error + 'static>(&self) -> Option<&E> {
         match self {
             TransactError::User(error) => match error.downcast_ref::<Shared>() {
-                Some(Shared(error)) => error.downcast_ref(),
+                Some(shared) => shared.error().downcast_ref(),
                 None => error.downcast_ref(),
             },
             _ => None,
@@ -672,35 +669,33 @@ impl TransactError {
     }
 }
 
-/// A body's own error that was explained and may be again: it shows itself as the error does.
-#[derive(Clone)]
-pub(crate) struct Shared(Arc<dyn Error + Send + Sync>);
+/// A body's own error, shared by the aborts and errors that stand for it: it shows itself as the error does.
+struct Shared(Arc<(AbortKind, TransactError)>);
 
 impl Shared {
-    /// `error`, or what it shares already.
-    pub(crate) fn new(error: Box<dyn Error + Send + Sync>) -> Shared {
-        match error.downcast::<Shared>() {
-            Ok(shared) => *shared,
-            Err(error) => Shared(Arc::from(error)),
+    fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        match &self.0.1 {
+            TransactError::User(error) => &**error,
+            other => other,
         }
     }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        fmt::Debug::fmt(self.error(), f)
     }
 }
 
 impl fmt::Display for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        fmt::Display::fmt(self.error(), f)
     }
 }
 
 impl Error for Shared {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
+        self.error().source()
     }
 }
 
@@ -814,11 +809,4 @@ impl Error for TransactError {
             _ => None,
         }
     }
-}
-
-/// The key an abort is about.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyAt {
-    pub(crate) table: TableId,
-    pub(crate) key: seriatim_catalog::KeyBuf,
 }

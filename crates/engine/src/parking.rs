@@ -60,6 +60,8 @@ impl Parking {
     /// A call begins; `false` if the transaction has been ended.
     #[must_use]
     pub(crate) fn enter(&self) -> bool {
+        // The loop ends: the thread that has seized the transaction rolls it back without waiting, and sets ENDED also
+        // if that panics.
         loop {
             // ORDERING: acquire pairs with the release in `leave`, and with that of `Ending` where it fails.
             match self.state.compare_exchange(PARKED, CALLING, Ordering::Acquire, Ordering::Acquire) {

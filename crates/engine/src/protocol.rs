@@ -342,6 +342,26 @@ mod tests {
     }
 
     #[test]
+    fn a_database_states_what_its_protocol_offers_with_its_options() {
+        let mut relaxed = 0;
+        for info in protocols() {
+            let stated = |protocol_options| {
+                let htm = HtmMode::Emulated(Emulation::default());
+                let protocol = info.name.to_owned();
+                let settings = Settings { protocol, protocol_options, htm, workers: 1, ..Settings::default() };
+                settings.open().expect("a protocol of this name").protocol().capabilities
+            };
+            assert_eq!(stated(Vec::new()), info.capabilities, "{}", info.name);
+            if let Some(knob) = info.strict_unless {
+                assert!(info.capabilities.strict && info.options.contains(knob) && knob.default == 0, "{}", info.name);
+                assert!(!stated(vec![(knob.name.to_owned(), 1)]).strict, "{}", info.name);
+                relaxed += 1;
+            }
+        }
+        assert!(relaxed > 0, "dbx-tc is one");
+    }
+
+    #[test]
     fn a_protocol_that_needs_regions_is_not_opened_without() {
         let open = |mode| {
             Settings { protocol: repairing::REGIONAL.to_owned(), htm: mode, workers: 1, ..Settings::default() }.open()

@@ -12,7 +12,7 @@ use seriatim_txn::{Cause, Fault, Mode, Owned, PartitionSet, Partitions, Phase, R
 
 use crate::durability::{self, OpenHandle, Pending};
 use crate::engine::Inner;
-use crate::error::{Abort, AbortKind};
+use crate::error::Abort;
 use crate::retry::{self, pause_before};
 use crate::tx::{Origin, TxCore};
 use crate::{TransactError, TransactionOptions};
@@ -422,7 +422,7 @@ impl Runner {
     ) -> Result<Option<Duration>, TransactError> {
         let cause = match failure {
             Failure::Conflict(cause) => cause,
-            Failure::Abort(abort) => match self.aborted(&abort) {
+            Failure::Abort(abort) => match self.aborted(abort) {
                 Ok(error) => return Err(error),
                 Err(cause) => cause,
             },
@@ -445,17 +445,13 @@ impl Runner {
     }
 
     /// The body returned an abort: the error to report, or the conflict that makes it void (promise g).
-    fn aborted(&mut self, abort: &Abort) -> Result<TransactError, Cause> {
+    fn aborted(&mut self, abort: Abort) -> Result<TransactError, Cause> {
         if let Some(cause) = self.tx.stopped().or(abort.cause()) {
             return Err(cause);
         }
         self.tx.validate()?;
-        let error = match abort.kind() {
-            AbortKind::User | AbortKind::Stopped(_) => self.tx.user_error(),
-            _ => self.tx.error_of(abort),
-        };
         self.tx.roll_back_user();
-        Ok(error)
+        Ok(abort.into())
     }
 
     /// Ends an attempt that failed validation.

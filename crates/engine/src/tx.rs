@@ -52,7 +52,7 @@ use crate::cluster::{OpenRun, Scratch};
 use crate::contention::AD_HOC;
 use crate::durability::CommitDependency;
 use crate::engine::Inner;
-use crate::error::{Abort, AbortKind, KeyAt, StorageError};
+use crate::error::{Abort, AbortKind, StorageError, TransactError};
 use crate::freshness::SessionFreshness;
 use crate::lean::LeanWorker;
 use crate::options::Bounds;
@@ -138,8 +138,6 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// When the attempt is too old.
     deadline: Deadline,
     bounds: Cell<Bounds>,
-    /// The key that an abort for a duplicate or missing row is about.
-    failed_key: RefCell<Option<KeyAt>>,
     /// Whether accesses are noted to be checked against a plan, and those noted.
     pub(crate) watching: Cell<bool>,
     pub(crate) accessed: RefCell<Vec<Accessed>>,
@@ -147,7 +145,6 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     pub(crate) undo: RefCell<Option<Undo>>,
     /// Whether procedures fetch ahead.
     prefetching: Cell<bool>,
-    user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     /// What must be durable before a result of the transaction leaves.
     dependency: Cell<CommitDependency>,
     /// How long a result waits for that: of the bounds under which the attempt was opened.
@@ -330,8 +327,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(())
     }
 
-    /// The transaction cannot go on.
+    /// The transaction cannot go on. What stopped it first is the cause.
     pub fn stop(&self, cause: Cause) -> Abort {
+        let cause = self.stopped.get().unwrap_or(cause);
         self.stopped.set(Some(cause));
         // From now on every operation comes by `check`.
         self.left.set(0);
@@ -342,7 +340,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[cold]
     fn told(&self, kind: AbortKind) -> Abort {
         let abort = Abort::new(kind);
-        if self.explicit.get() { abort.explained(self.error_of(&abort)) } else { abort }
+        if self.explicit.get() { Abort::explained(kind, self.error_of(&abort)) } else { abort }
     }
 
     /// Whether the attempt is older than it may be, as far as the ticker has told, or was cancelled.
@@ -623,8 +621,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// An abort that carries the body's own error. It is reported as [`TransactError::User`](crate::TransactError::User) once it is certain that what the body read
     /// held together.
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
-        *self.user.borrow_mut() = Some(error.into());
-        self.told(AbortKind::User)
+        Abort::explained(AbortKind::User, TransactError::User(error.into()))
     }
 }
 
@@ -661,12 +658,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
             clock: Arc::clone(&inner.clock),
             deadline: Deadline::default(),
             bounds: Cell::new(TransactionOptions::default().bounds(&inner.options)),
-            failed_key: RefCell::new(None),
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
             prefetching: Cell::new(inner.options.prefetch),
-            user: RefCell::new(None),
             dependency: Cell::default(),
             wait_max: Cell::new(wait_max),
             weight: Cell::new(1),

@@ -254,8 +254,8 @@ impl Database {
         self.engine.is_durable(receipt)
     }
 
-    /// The protocol in use.
-    pub fn protocol(&self) -> &'static ProtocolInfo {
+    /// The protocol in use, with the capabilities that it has with its options.
+    pub fn protocol(&self) -> ProtocolInfo {
         self.engine.protocol()
     }
 

@@ -147,14 +147,25 @@ pub struct Program {
     pub access: Access,
     /// Its operations.
     pub ops: Vec<Op>,
-    /// Whether it rolls back at its end instead of committing.
-    pub rolls_back: bool,
+    /// What it does after them.
+    pub ending: Ending,
+}
+
+/// The last step of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It commits.
+    Commit,
+    /// It rolls back.
+    RollBack,
+    /// It gives up and reports an error: what it observed must have existed together, and nothing of it stays.
+    Report,
 }
 
 impl Program {
     /// An ordinary transaction.
     pub fn new(ops: impl Into<Vec<Op>>) -> Program {
-        Program { access: Access::ReadWrite, ops: ops.into(), rolls_back: false }
+        Program { access: Access::ReadWrite, ops: ops.into(), ending: Ending::Commit }
     }
 
     /// A read-only transaction.
@@ -164,7 +175,12 @@ impl Program {
 
     /// A transaction that rolls back.
     pub fn rolling_back(ops: impl Into<Vec<Op>>) -> Program {
-        Program { rolls_back: true, ..Program::new(ops) }
+        Program { ending: Ending::RollBack, ..Program::new(ops) }
+    }
+
+    /// A transaction that reports an error.
+    pub fn reporting(ops: impl Into<Vec<Op>>) -> Program {
+        Program { ending: Ending::Report, ..Program::new(ops) }
     }
 }
 
@@ -195,7 +211,7 @@ pub enum Tables {
 pub struct Explored {
     /// Interleavings run.
     pub schedules: usize,
-    /// Those in which every program that wanted to commit did.
+    /// Those in which every program that wanted to commit, or to report, did.
     pub all_committed: usize,
 }
 
@@ -357,7 +373,11 @@ impl Open<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Running,
-    Committed { began: usize, ended: usize },
+    /// Committed, or reported an error.
+    Answered {
+        began: usize,
+        ended: usize,
+    },
     Aborted,
 }
 
@@ -464,7 +484,7 @@ fn run_one<C: Cells>(
                 fates[who] = Fate::Aborted;
             }
         } else if let Some(transaction) = open[who].take() {
-            fates[who] = end(transaction, program.rolls_back, began[who], moment)?;
+            fates[who] = end(transaction, cells, program.ending, began[who], moment)?;
         }
         if helpers == Helpers::Between {
             db.step();
@@ -472,20 +492,30 @@ fn run_one<C: Cells>(
     }
     drop(open);
     check_outcome(db, cells, spec, &fates, &observed, strict)?;
-    Ok(spec.programs.iter().zip(&fates).all(|(program, fate)| program.rolls_back || *fate != Fate::Aborted))
+    let is_done = |(program, fate): (&Program, &Fate)| program.ending == Ending::RollBack || *fate != Fate::Aborted;
+    Ok(spec.programs.iter().zip(&fates).all(is_done))
 }
 
-fn end(transaction: Open<'_>, rolls_back: bool, began: usize, ended: usize) -> Result<Fate, String> {
-    if rolls_back {
-        drop(transaction);
-        return Ok(Fate::Aborted);
-    }
-    let result = match transaction {
-        Open::ReadWrite(tx) => tx.commit(),
-        Open::ReadOnly(tx) => tx.finish(),
+fn end<C: Cells>(
+    transaction: Open<'_>,
+    cells: OwnCells<'_, C>,
+    ending: Ending,
+    began: usize,
+    ended: usize,
+) -> Result<Fate, String> {
+    let answered = Fate::Answered { began, ended };
+    let result = match (ending, transaction) {
+        (Ending::RollBack, _) => return Ok(Fate::Aborted),
+        (Ending::Report, open) => {
+            // Which row is missing does not matter: it is a conflict if what was read before did not exist together.
+            let abort = open.reading().missing(cells.handle, &cells.key(APART - 1));
+            return Ok(if abort.is_retryable() { Fate::Aborted } else { answered });
+        }
+        (Ending::Commit, Open::ReadWrite(tx)) => tx.commit(),
+        (Ending::Commit, Open::ReadOnly(tx)) => tx.finish(),
     };
     match result {
-        Ok(_) => Ok(Fate::Committed { began, ended }),
+        Ok(_) => Ok(answered),
         Err(TransactError::Conflict { .. }) => Ok(Fate::Aborted),
         Err(error) => Err(error.to_string()),
     }
@@ -558,7 +588,7 @@ fn write<C: Cells>(
     })
 }
 
-/// Demands a serial order of the committed programs that explains everything.
+/// Demands a serial order of the programs that committed, and of those that reported, that explains everything.
 fn check_outcome<C: Cells>(
     db: &Database,
     cells: OwnCells<'_, C>,
@@ -581,26 +611,34 @@ fn check_outcome<C: Cells>(
         Ok(())
     });
     read.map_err(|error| error.to_string())?;
-    let committed: Vec<usize> = (0..fates.len()).filter(|&i| matches!(fates[i], Fate::Committed { .. })).collect();
+    let answered: Vec<usize> = (0..fates.len()).filter(|&i| matches!(fates[i], Fate::Answered { .. })).collect();
     let initial: State = spec.initial.iter().copied().collect();
     let unique = spec.tables == Tables::Unique;
     let explains = |order: &[usize]| {
         let mut replayed = initial.clone();
-        order.iter().all(|&i| run_alone(&spec.programs[i].ops, &mut replayed, unique) == observed[i])
-            && replayed == state
+        let explained = |&i: &usize| {
+            let Program { ops, ending, .. } = &spec.programs[i];
+            let mut after = replayed.clone();
+            let is_so = run_alone(ops, &mut after, unique) == observed[i];
+            if *ending == Ending::Commit {
+                replayed = after;
+            }
+            is_so
+        };
+        order.iter().all(explained) && replayed == state
     };
     // Snapshots among them: each is the first of its session, or helpers have made it since the step before.
     let in_time = |order: &[usize]| {
         !strict
             || order.iter().enumerate().all(|(place, &later)| {
                 order[place + 1..].iter().all(|&after| match (fates[later], fates[after]) {
-                    (Fate::Committed { began, .. }, Fate::Committed { ended, .. }) => began < ended,
+                    (Fate::Answered { began, .. }, Fate::Answered { ended, .. }) => began < ended,
                     _ => true,
                 })
             })
     };
     db.check_structure()?;
-    if permutations(&committed).iter().any(|order| in_time(order) && explains(order)) {
+    if permutations(&answered).iter().any(|order| in_time(order) && explains(order)) {
         return Ok(());
     }
     Err(format!("no serial order explains it: fates {fates:?}, observed {observed:?}, final state {state:?}"))

@@ -17,6 +17,8 @@ mod lost_update;
 mod phantom;
 #[path = "isolation/read_only_anomaly.rs"]
 mod read_only_anomaly;
+#[path = "isolation/reported_errors.rs"]
+mod reported_errors;
 #[path = "isolation/rolled_back_reads.rs"]
 mod rolled_back_reads;
 #[path = "isolation/write_skew.rs"]

@@ -12,6 +12,8 @@ mod membership;
 mod rebirth;
 #[path = "traps/regions.rs"]
 mod regions;
+#[path = "traps/reports.rs"]
+mod reports;
 #[path = "traps/snapshots.rs"]
 mod snapshots;
 #[path = "traps/tables.rs"]

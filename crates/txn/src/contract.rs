@@ -7,7 +7,8 @@
 //! - (d) nothing blocks without a bound it can name;
 //! - (e) removed memory goes through `memory`;
 //! - (f) every abort carries a cause;
-//! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes.
+//! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes: what it
+//!   tells of existed together at one place of the serial order, and no transaction that commits later comes before that.
 //!
 //! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction ends, whatever is written after it, so
 //! callers never copy. The exception is a step of a [`Scan`] that is [`Scan::transient`]: its row may be gone with the next step of
@@ -54,7 +55,8 @@ pub enum Freshness {
     /// makes each when it is taken, a snapshot is as under `Latest`.
     Eventual,
     /// A snapshot may lag by as long as the oldest transaction has been open that may write. Where that lacks what it is to show, a read-only
-    /// transaction validates and may abort.
+    /// transaction validates and may abort. A snapshot aborts only if it has waited in vain for the end of a commit
+    /// ([`Worker::wait_max`]).
     Past,
 }
 
@@ -88,8 +90,7 @@ pub struct Capabilities {
     pub ad_hoc: bool,
     /// Read-only snapshots that never abort, and how fresh.
     pub snapshots: Freshness,
-    /// The serial order agrees with real time between transactions that do not overlap, unless an option of the protocol says otherwise (`defer` of
-    /// `dbx-tc`).
+    /// The serial order agrees with real time between transactions that do not overlap.
     pub strict: bool,
     /// The order of epochs agrees with the serial order: of two transactions of which one overwrites what the other read, the former is
     /// of no earlier epoch. (That a transaction is of no earlier epoch than what it read or overwrote holds under every protocol.)
@@ -124,13 +125,21 @@ pub struct ProtocolInfo {
     pub source: &'static str,
     /// What it requires of its database.
     pub requirements: Requirements,
-    /// What it offers.
+    /// What it offers, with its options as they are by default.
     pub capabilities: Capabilities,
     /// Its options.
     pub options: &'static [Knob],
+    /// Of a strict protocol the option that gives up real-time order, where it is not zero.
+    pub strict_unless: Option<&'static Knob>,
 }
 
 impl ProtocolInfo {
+    /// What it offers with these options.
+    pub fn capabilities_with(&self, options: &Options) -> Capabilities {
+        let is_relaxed = self.strict_unless.is_some_and(|knob| options.get(knob) != 0);
+        Capabilities { strict: self.capabilities.strict && !is_relaxed, ..self.capabilities }
+    }
+
     /// Whether a database opens under this protocol with these regions, on this machine.
     pub fn opens_on(&self, mode: HtmMode) -> bool {
         let htm = Htm::new(mode);
@@ -463,7 +472,9 @@ pub trait Worker: Send {
     /// Undoes the writes since the savepoint. What was read stays read: it is still validated.
     fn rollback_to(&mut self, savepoint: Savepoint);
 
-    /// Whether everything read still holds, now (promise g).
+    /// Whether everything read, and all that writes build on, existed together (promise g). What passes stays true,
+    /// whatever commits afterwards: where a place in the serial order is not an instant, the attempt announces its own
+    /// as a commit does.
     ///
     /// # Errors
     /// A conflict.

@@ -6,7 +6,9 @@
 //! 2. The turn is taken by one of those who have closed the windows. Each of them waits until nothing is pending, so that
 //!    [`Windows::close`](crate::Windows::close) answers when all is published; and nothing becomes pending before the last of them opens the windows again.
 //!
-//! What publishes it is set once, by who opens the database. It is called by whatever thread closes windows, and cannot fail.
+//! What publishes it is set once, when the database is opened. The thread that has the turn calls it. It has a bounded
+//! number of attempts and ends the process if none succeeds, as what it publishes has been acknowledged. So the wait
+//! for the turn ends.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;

@@ -186,6 +186,7 @@ mod tests {
             regulated: false,
         },
         options: &[SPINS],
+        strict_unless: None,
     };
 
     fn options(given: &[(&str, u64)]) -> Result<Options, String> {

@@ -8,7 +8,7 @@
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::AtomicU32;
 
-/// Waits while this holds, as long as it takes.
+/// Waits while this holds, as long as it takes: the caller argues that it ends (`windows.rs`, `deferrals.rs`).
 pub(crate) fn wait_while(mut condition: impl FnMut() -> bool) {
     #[cfg(loom)]
     while condition() {

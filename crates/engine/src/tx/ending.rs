@@ -390,8 +390,6 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.worker().abort();
         self.ending.set(false);
         self.close();
-        self.failed_key.take();
-        self.user.take();
     }
 
     /// As [`TxCore::roll_back`], for the body's own reasons.

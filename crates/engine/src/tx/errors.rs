@@ -4,7 +4,7 @@ use seriatim_catalog::KeyBuf;
 use seriatim_txn::{Cause, ConflictInfo, Reason, Worker};
 
 use crate::durability;
-use crate::error::{Abort, AbortKind, Conflict, Shared, TransactError};
+use crate::error::{Abort, AbortKind, Conflict, TransactError};
 
 use super::TxCore;
 
@@ -42,44 +42,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Conflict { cause, table, key }
     }
 
-    /// Table and key of an abort that is about one.
-    fn failed_key(&self) -> (String, String) {
-        let failed_key = self.failed_key.borrow();
-        let described = failed_key.as_ref().map(|at| self.inner.describe(at.table, Some(at.key.as_key())));
-        let (table, key) = described.unwrap_or_default();
-        (table.unwrap_or_default(), key.unwrap_or_default())
-    }
-
-    /// The body's own error, which is gone then.
-    pub(crate) fn user_error(&self) -> TransactError {
-        let error = self.user.borrow_mut().take();
-        TransactError::User(error.unwrap_or_else(|| Box::new(Abort::new(AbortKind::User))))
-    }
-
-    /// The body's own error, which stays.
-    fn shared_user_error(&self) -> TransactError {
-        let mut noted = self.user.borrow_mut();
-        let Some(error) = noted.take() else { return TransactError::User(Box::new(Abort::new(AbortKind::User))) };
-        let shared = Shared::new(error);
-        *noted = Some(Box::new(shared.clone()));
-        TransactError::User(Box::new(shared))
-    }
-
     /// What an abort stands for, outside the retry loop. It may be asked for again.
     pub fn error_of(&self, abort: &Abort) -> TransactError {
-        if let Some(told) = abort.told() {
-            return told.again();
-        }
         match abort.kind() {
-            AbortKind::Duplicate => {
-                let (table, key) = self.failed_key();
-                TransactError::Duplicate { table, key }
-            }
-            AbortKind::Missing => {
-                let (table, key) = self.failed_key();
-                TransactError::MissingRow { table, key }
-            }
-            AbortKind::User => self.shared_user_error(),
+            _ if abort.is_explained() => abort.clone().into(),
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::OutOfMemory => self.no_room(),
                 Reason::LogStopped => self.log_refused(),
@@ -89,7 +55,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 }
                 _ => TransactError::of(abort.kind()),
             },
-            AbortKind::Overflow(_) => TransactError::of(abort.kind()),
+            kind => TransactError::of(kind),
         }
     }
 }

@@ -9,7 +9,7 @@ use seriatim_txn::{
     Added, Addition, Cause, Inserted, Mode, OnExists, OpError, Phase, Reason, RowPtr, Staged, Updating, Worker,
 };
 
-use crate::error::{Abort, AbortKind, KeyAt};
+use crate::error::{Abort, AbortKind, TransactError};
 use crate::procedure::watch;
 use crate::scan::Target;
 use crate::table::TableSet;
@@ -44,7 +44,7 @@ impl<'t, W: Worker + ?Sized> OutOfLineValues<'t, W> {
 
 impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
     /// A text that finds no place ends the transaction, whatever the body does with the error: the row that it belongs to may be
-    /// half written.
+    /// half written. Of several such texts the first is reported.
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
         let refuse = || {
             cold_path();
@@ -54,7 +54,13 @@ impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
         if let Some((set, most)) = self.bound
             && bytes.len() > most
         {
-            *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
+            // Promise (g): the text may have been made of values that did not exist together.
+            match self.tx.validate() {
+                Ok(()) => {
+                    *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
+                }
+                Err(cause) => drop(self.tx.stop(cause)),
+            }
             return Err(refuse());
         }
         self.tx.worker().out_of_line(bytes).map_err(|_| refuse())
@@ -421,7 +427,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         match self.add_unless_overflow(set, key, addition)? {
             Added::Done => Ok(true),
             Added::Missing => Ok(false),
-            Added::Overflow => Err(self.told(AbortKind::Overflow(Some(place)))),
+            Added::Overflow => Err(self.about(|| self.told(AbortKind::Overflow(Some(place))))),
         }
     }
 
@@ -512,26 +518,37 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// An abort that says which key exists already.
     #[cold]
     pub fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
-        self.about(AbortKind::Duplicate, table, key)
+        self.about(|| {
+            let (table, key) = self.in_words(table, key);
+            Abort::explained(AbortKind::Duplicate, TransactError::Duplicate { table, key })
+        })
     }
 
     /// An abort that says which row does not exist.
     #[cold]
     pub fn missing_at(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
-        self.about(AbortKind::Missing, table, key)
+        self.about(|| {
+            let (table, key) = self.in_words(table, key);
+            Abort::explained(AbortKind::Missing, TransactError::MissingRow { table, key })
+        })
     }
 
-    /// An abort about one key; a conflict instead if what led to it was not true of one state (promise g).
-    fn about(&self, kind: AbortKind, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
+    fn in_words(&self, table: &seriatim_txn::Table, key: Key<'_>) -> (String, String) {
+        let (table, key) = self.inner.describe(table.id, Some(key));
+        (table.unwrap_or_default(), key.unwrap_or_default())
+    }
+
+    /// An abort that tells of what was read; a conflict instead if that was not true of one state (promise g).
+    #[cold]
+    fn about(&self, abort: impl FnOnce() -> Abort) -> Abort {
         let _call = match self.call() {
             Ok(call) => call,
             Err(abort) => return abort,
         };
-        if let Err(cause) = self.validate() {
-            return self.stop(cause);
+        match self.validate() {
+            Ok(()) => abort(),
+            Err(cause) => self.stop(cause),
         }
-        *self.failed_key.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
-        self.told(kind)
     }
 }
 

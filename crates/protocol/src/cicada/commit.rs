@@ -11,7 +11,8 @@
 //!    sees, and each node version has its value.
 //! 5. Install and unlock, record by record.
 //!
-//! A transaction that wrote nothing does step 4, and passes its timestamp.
+//! A transaction that wrote nothing does step 4, and passes its timestamp. So does one that is about to report an
+//! error, which counts what its writes build on as read.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -40,14 +41,7 @@ const REDRAWS_MAX: u32 = 8;
 pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
     let claim = Unlinking(&state.absences);
     if attempt.base.writes.is_empty() {
-        if !(attempt.reads.is_empty() && attempt.node_set.is_empty()) {
-            let (at, since) = attempt.locks.draw(&attempt.base.core);
-            let failure = announce_and_validate(attempt, state, at, since, attempt.base.newest.epoch());
-            if let Some(failure) = failure {
-                return Err(conflict(attempt, failure));
-            }
-            attempt.locks.pass();
-        }
+        validate(attempt, state)?;
         return Ok(attempt.end_read_only(&claim));
     }
     // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
@@ -67,18 +61,26 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
     Ok(Outcome::Committed(tid))
 }
 
-/// Promise (g): whether all that was read, and that writes build on, is what the timestamp sees of what has committed. No rts is raised:
-/// what is still to commit below changes a later answer, not this one.
-pub(super) fn validate(attempt: &mut Attempt) -> Result<(), OpError> {
+/// Promise (g), and how a transaction commits that wrote nothing: step 4, of the rows that its writes build on, too.
+/// What passes was read at a place in the order, and stays so: a transaction that commits later, and writes any of it,
+/// commits above the timestamp.
+pub(super) fn validate(attempt: &mut Attempt, state: &State) -> Result<(), OpError> {
+    if attempt.reads.is_empty() && attempt.node_set.is_empty() && attempt.base.writes.is_empty() {
+        return Ok(());
+    }
     let (at, since) = attempt.locks.draw(&attempt.base.core);
-    // ORDERING: every word was loaded before.
-    fence(Ordering::SeqCst);
-    let failure = validation_failure(attempt, at, since, Epoch(0)).or_else(|| {
+    for write in attempt.base.writes.entries() {
+        versions::raise(versions::seen(&write.table().record_layout, write.record), at);
+    }
+    let failure = announce_and_validate(attempt, state, at, since, attempt.base.newest.epoch()).or_else(|| {
         let mut entries = attempt.base.writes.entries().iter();
+        // One that is locked may be replaced by a version below the timestamp.
         let stale = entries.position(|write| {
+            // ORDERING: loaded after the fence of `announce_and_validate`: a transaction that locks the record later
+            // finds the rts.
             TidWord(Plain.load(record_header::tid_word(&write.table().record_layout, write.record))) != write.expected
         });
-        stale.or_else(|| attempt.base.taken()).map(|write| Failure::Changed(ValidationFailure::Write(write)))
+        stale.map(|write| Failure::Changed(ValidationFailure::Write(write)))
     });
     match failure {
         Some(failure) => Err(conflict(attempt, failure)),

@@ -83,6 +83,7 @@ impl Protocol for Cicada {
             regulated: true,
         },
         options: &[WAIT_STEPS, EARLY_CHECKS],
+        strict_unless: None,
     };
     /// TID word, version word, wts, rts.
     const HEADER_BYTES: usize = record_header::bytes(2);
@@ -217,7 +218,7 @@ impl Variant for State {
     }
 
     fn validate(&mut self, attempt: &mut Optimistic<Entry>) -> Result<(), OpError> {
-        commit::validate(attempt)
+        commit::validate(attempt, self)
     }
 
     fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {

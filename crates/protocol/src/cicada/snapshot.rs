@@ -1,5 +1,6 @@
 //! Read-only transactions (§3.1, §3.4 of the paper): each reads at a timestamp that everybody has passed who may still write. It notes
-//! nothing, validates nothing, writes no word that others read, waits for no pending version, and never aborts.
+//! nothing, validates nothing, writes no word that others read, and waits for no pending version but one that is
+//! inserted over a deletion.
 //!
 //! A worker *announces* from which timestamp on its transaction may commit, from before it draws until all that it wrote is installed; one
 //! that is idle announces nothing. A helper moves `min_rts`, a timestamp that will never again be committed at or below, and says since which
@@ -19,10 +20,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use seriatim_base::thread::Touch;
-use seriatim_base::{CacheAligned, Epoch, Tid, WorkerId};
+use seriatim_base::{Backoff, CacheAligned, Epoch, Tid, WorkerId};
 use seriatim_memory::{Memory, PastReads};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, RecordLayout, Table};
+use seriatim_txn::{Core, OpError, RecordLayout, Table};
 
 use super::clock::Clock;
 use super::versions::{self, VersionHeader, Written};
@@ -171,17 +172,19 @@ impl chains::View for View {
         version.kept.is_deletion()
     }
 
-    /// All that is to be seen is installed, so nothing is waited for, with one exception: while a row is being inserted over a deletion
-    /// the record does not say when that was.
+    /// All that is to be seen is installed, so nothing is waited for, with one exception: while a row is being inserted
+    /// over a deletion the record does not say when that was. Promise (d): each look has the steps of a [`Backoff`],
+    /// and the caller bounds the looks ([`Worker::wait_max`](seriatim_txn::Worker::wait_max)).
     #[inline]
-    fn look(self, table: &Table, record: RecordPtr) -> (TidWord, bool) {
+    fn look(self, table: &Table, record: RecordPtr) -> Result<(TidWord, bool), OpError> {
         let record_layout: &RecordLayout = &table.record_layout;
         let header = record_header::tid_word(record_layout, record);
+        let mut backoff = Backoff::new();
         loop {
             // ORDERING: as in `Words::sight`.
             let word = TidWord(header.load(Ordering::Acquire));
             if !word.is_absent() || word.tid() == Tid::ZERO {
-                return (word, false);
+                return Ok((word, false));
             }
             // If the record is locked and nothing pending, this is when it was deleted; or a row was just installed, which has come too late:
             // then the version word begins with that row.
@@ -190,9 +193,11 @@ impl chains::View for View {
             if let Some(deleted) = deleted
                 && header.load(Ordering::Relaxed) == word.0
             {
-                return (word, View::shows(self, deleted, word.tid()));
+                return Ok((word, View::shows(self, deleted, word.tid())));
             }
-            std::hint::spin_loop();
+            if !backoff.wait() {
+                return Err(OpError::Wait);
+            }
         }
     }
 

@@ -263,6 +263,76 @@ fn what_was_seen_before_it_was_overwritten_may_be_told() {
     abort(reader);
 }
 
+/// How a transaction that gives up uses what an earlier one writes.
+const USES: [fn(&Stage, &mut Open, u64); 4] = [
+    |stage, open, key| {
+        stage.read(open, key);
+    },
+    |stage, open, key| match stage.read(open, key) {
+        Some(_) => stage.delete(open, key),
+        None => stage.insert(open, key),
+    },
+    |stage, open, key| match key {
+        ABSENT => stage.insert(open, key),
+        _ => {
+            stage.change(open, key);
+        }
+    },
+    |stage, open, key| match key {
+        ABSENT => assert_eq!(stage.scan(open).len(), 3),
+        _ => assert_eq!(stage.scan(open)[key as usize], 10),
+    },
+];
+
+/// A closure that gives up after it saw that X was overwritten, and Y or an absence as it was, reports a state of the
+/// order. A writer that read X before must not put its write of Y, or the absent row, below that: by its own timestamp
+/// it would.
+#[test]
+fn what_was_reported_stays_true() {
+    for key in [Y, ABSENT] {
+        for (uses, writes_first) in USES.into_iter().flat_map(|uses| [(uses, true), (uses, false)]) {
+            let mut stage = Stage::new();
+            let mut writer = stage.begin();
+            stage.read(&mut writer, X);
+            let write = |stage: &Stage, writer: &mut Open| match key {
+                ABSENT => stage.insert(writer, key),
+                _ => {
+                    stage.change(writer, key);
+                }
+            };
+            if writes_first {
+                write(&stage, &mut writer);
+            }
+            stage.overwrite(X);
+            let mut gives_up = stage.begin();
+            assert_eq!(stage.read(&mut gives_up, X), Some(11));
+            uses(&stage, &mut gives_up, key);
+            assert_eq!(gives_up.worker.validate(), Ok(()), "it may be reported");
+            abort(gives_up);
+            if !writes_first {
+                write(&stage, &mut writer);
+            }
+            assert_eq!(stage.refuse(writer), Reason::RecordChanged, "key {key}, writes first: {writes_first}");
+        }
+    }
+}
+
+/// A row that is pending below the timestamp may be installed there.
+#[test]
+fn a_row_to_be_written_that_another_has_locked_is_not_reported() {
+    let stage = Stage::new();
+    let mut gives_up = stage.begin();
+    stage.change(&mut gives_up, Y);
+    assert_eq!(gives_up.worker.validate(), Ok(()));
+    let record = gives_up.worker.seen().record.expect("a row is of a record");
+    let word = record_header::tid_word(&stage.bench.cells.record_layout, record);
+    let unlocked = word.load(Ordering::Relaxed);
+    word.store(TidWord(unlocked).locked().0, Ordering::Relaxed);
+    assert_eq!(gives_up.worker.validate().map_err(reason), Err(Reason::RecordChanged));
+    word.store(unlocked, Ordering::Relaxed);
+    abort(gives_up);
+}
+
 #[test]
 fn a_pending_version_is_waited_for_by_later_ones_and_not_seen_by_earlier_ones() {
     let stage = Stage::new();
@@ -359,13 +429,9 @@ fn an_unlocked_record_has_nothing_pending() {
     let words = Words::of(layout, x);
     let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nobody is about") };
     versions::pend(layout, x, at);
-    std::thread::scope(|scope| {
-        let sees = scope.spawn(|| words.sight(at + 1, Tid::ZERO.epoch()));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!sees.is_finished(), "it looks again");
-        versions::unpend(layout, x, 0);
-        assert_eq!(sees.join().expect("it ends"), Sight::Newest(word, version));
-    });
+    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Held, "it looks again, with a bound");
+    versions::unpend(layout, x, 0);
+    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Newest(word, version));
     abort(open);
 }
 
@@ -776,14 +842,22 @@ fn a_deletion_is_not_forgotten_while_a_row_is_inserted_over_it() {
     tid_word.store(free.locked().0, Ordering::Release);
     assert_eq!(stage.read(&mut snapshot, X), None, "locked, and nothing pending");
     let before = versions::pend(layout, x, at);
-    std::thread::scope(|scope| {
-        let (snapshot, stage) = (&mut snapshot.worker, &stage.bench);
-        let sees = scope.spawn(move || stage.read(snapshot, X));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!sees.is_finished(), "it waits");
-        versions::unpend(layout, x, before);
-        assert_eq!(sees.join().expect("it ends"), Ok(None));
-    });
+    let read = |snapshot: &mut Open| stage.bench.read(&mut snapshot.worker, X);
+    assert_eq!(read(&mut snapshot), Err(OpError::Wait), "it looks again, with a bound");
+    let mut scan = Scan::default();
+    let scanned =
+        stage.bench.cells.index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut scan.cursor);
+    scanned.expect("an ordered table");
+    let mut next = || snapshot.worker.scan_next(&stage.bench.cells, &mut scan, ColumnSet::ALL);
+    assert_eq!(next(), Err(OpError::Wait));
+    versions::unpend(layout, x, before);
+    let row = next().expect("the deletion is known again").expect("another row");
+    assert_eq!(stage.bench.get(row), 10);
+    assert!(
+        next().is_ok_and(|row| row.is_some()) && next() == Ok(None),
+        "the record was looked at again, and passed once"
+    );
+    assert_eq!(read(&mut snapshot), Ok(None));
     tid_word.store(free.0, Ordering::Release);
     [snapshot, inserts].into_iter().for_each(abort);
 }

@@ -30,7 +30,7 @@ use seriatim_txn::{RecordLayout, Table};
 
 use crate::shared::optimistic::Read;
 use crate::shared::origin::Origin;
-use crate::shared::record_header::{self, TidWord};
+use crate::shared::record_header::{self, LOOKS_MAX, TidWord};
 use crate::shared::versions::{Version, find};
 
 const PENDING: u64 = 1;
@@ -138,7 +138,8 @@ pub(super) enum Sight {
     OlderDeletion(Tid, Epoch),
     /// No row, as the first version came later, in this epoch.
     None(Epoch),
-    /// A version is pending, or the record being unlinked, that may be to be seen.
+    /// A version is pending, or the record being unlinked, that may be to be seen; or others changed the record at
+    /// each look.
     Held,
     /// The record has no row under this TID word, and a later transaction is writing one; when it was deleted is not known meanwhile. Who
     /// has seen this deletion sees it still.
@@ -172,7 +173,7 @@ impl<'t> Words<'t> {
     /// What an attempt sees that drew `at`, when the epoch was at least `since`.
     #[inline]
     pub(super) fn sight(self, at: u64, since: Epoch) -> Sight {
-        loop {
+        for _ in 0..LOOKS_MAX {
             // ORDERING: pairs with the release store of the TID word at install, as the others do with theirs; each is loaded before
             // the next.
             let word = TidWord(self.tid.load(Ordering::Acquire));
@@ -203,6 +204,7 @@ impl<'t> Words<'t> {
                 false => Sight::Newest(word, version),
             };
         }
+        Sight::Held
     }
 
     /// The same, from `version` on, which is the newest, or was replaced by the deletion of which the word tells.

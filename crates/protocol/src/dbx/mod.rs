@@ -55,6 +55,7 @@ impl Protocol for Dbx {
             regulated: false,
         },
         options: &OPTIONS,
+        strict_unless: None,
     };
     const HEADER_BYTES: usize = numbered::HEADER_BYTES;
     /// As §5.1 has it; beside the row version instead of the record, see README.

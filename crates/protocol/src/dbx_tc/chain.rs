@@ -334,6 +334,9 @@ impl Late {
             attempt.bases.note_only(write.table(), note.row_version, note.columns);
             attempt.base.newest = attempt.base.newest.max(last);
             let mut backoff = Backoff::new();
+            // It cannot give up, as pieces before this one are published. It ends: an attempt fails only if another
+            // transaction changed this row or has it locked, which that does without waiting for this one; those that
+            // would read or close windows wait for it.
             last = loop {
                 numbered.next_piece();
                 if attempt.rebase_only()

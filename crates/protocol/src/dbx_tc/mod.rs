@@ -140,6 +140,7 @@ impl Protocol for DbxTc {
             regulated: false,
         },
         options: &OPTIONS,
+        strict_unless: Some(&DEFER),
     };
     const HEADER_BYTES: usize = numbered::HEADER_BYTES;
     const VERSION_HEADER_BYTES: usize = numbered::VERSION_HEADER_BYTES;

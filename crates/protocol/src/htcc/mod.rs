@@ -108,6 +108,7 @@ impl Protocol for Htcc {
             regulated: false,
         },
         options: &OPTIONS,
+        strict_unless: None,
     };
     /// TID word with the hot bit, version word, lock and failures.
     const HEADER_BYTES: usize = record_header::bytes(1);

@@ -60,6 +60,7 @@ impl Protocol for Hto {
             regulated: false,
         },
         options: &OPTIONS,
+        strict_unless: None,
     };
     /// TID word, version word, timestamps of the last writer and reader.
     const HEADER_BYTES: usize = record_header::bytes(2);

@@ -74,6 +74,7 @@ impl Protocol for Naive {
             regulated: false,
         },
         options: &OPTIONS,
+        strict_unless: None,
     };
     /// TID word, version word.
     const HEADER_BYTES: usize = record_header::bytes(0);

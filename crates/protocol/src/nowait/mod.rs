@@ -54,6 +54,7 @@ impl Protocol for NoWait {
             regulated: false,
         },
         options: &[LOCK_STEPS],
+        strict_unless: None,
     };
     /// TID word, version word, lock word.
     const HEADER_BYTES: usize = record_header::bytes(locking::OWN_WORDS);

@@ -64,6 +64,7 @@ impl Protocol for Occ {
             regulated: false,
         },
         options: &[LOCK_STEPS],
+        strict_unless: None,
     };
     /// TID word, version word, read timestamp.
     const HEADER_BYTES: usize = record_header::bytes(1);

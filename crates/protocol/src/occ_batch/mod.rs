@@ -57,6 +57,7 @@ impl Protocol for OccBatch {
             regulated: false,
         },
         options: validator::OPTIONS,
+        strict_unless: None,
     };
     /// TID word, version word, mark.
     const HEADER_BYTES: usize = record_header::bytes(1);

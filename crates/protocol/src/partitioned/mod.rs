@@ -80,6 +80,7 @@ impl Protocol for Partitioned {
             regulated: false,
         },
         options: &OPTIONS,
+        strict_unless: None,
     };
     /// TID word, version word.
     const HEADER_BYTES: usize = record_header::bytes(0);

@@ -196,14 +196,17 @@ fn stepped(word: &AtomicU64) -> &AtomicU64 {
     word
 }
 
-/// The settled TID word of a record and the row version it speaks of. `None`: still locked.
+/// How often a record is looked at again that another thread has changed between two loads (promise d).
+pub(crate) const LOOKS_MAX: u32 = 64;
+
+/// The settled TID word of a record and the row version it speaks of. `None`: still locked, or changed at each look.
 ///
 /// The second look at the header is what keeps the two together: a row version stored after the first look was stored under the
 /// lock, so the second sees the lock or what followed. Without it a row could be sought in a row version of before its
 /// deletion.
 #[inline]
 pub(crate) fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
-    loop {
+    for _ in 0..LOOKS_MAX {
         let word = settled(table, record)?;
         // ORDERING: pairs with the release store of the version word at install; orders the second look after it.
         let row_version = row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
@@ -211,6 +214,7 @@ pub(crate) fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWo
             return Some((word, row_version));
         }
     }
+    None
 }
 
 /// The newest committed version of a record, for readers without a transaction: [`settled_version`] without its waits.

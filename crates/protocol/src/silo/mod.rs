@@ -43,6 +43,7 @@ impl Protocol for Silo {
             regulated: false,
         },
         options: &[LOCK_STEPS, REBASES_MAX],
+        strict_unless: None,
     };
     /// TID word (the paper's TID word), version word.
     const HEADER_BYTES: usize = record_header::bytes(0);

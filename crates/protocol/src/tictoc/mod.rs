@@ -63,6 +63,7 @@ impl Protocol for TicToc {
             regulated: false,
         },
         options: &[LOCK_STEPS],
+        strict_unless: None,
     };
     /// TID word, version word, read timestamp.
     const HEADER_BYTES: usize = record_header::bytes(1);

@@ -26,13 +26,10 @@ use seriatim_txn::{Core, Fault, RecordLayout, Table};
 use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Read};
 use crate::shared::origin::Origin;
-use crate::shared::record_header::{self, TidWord};
+use crate::shared::record_header::{self, LOOKS_MAX, TidWord};
 
 const CLOSED: u64 = 1;
 const FLAG_BITS: u32 = u64::BITS - Tid::BITS;
-
-/// How often a word is looked at again that others change meanwhile: each time one of them has moved on.
-const LOOKS_MAX: u32 = 64;
 
 fn word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
     record_header::own::<0>(record_layout, record)

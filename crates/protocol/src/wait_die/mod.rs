@@ -55,6 +55,7 @@ impl Protocol for WaitDie {
             regulated: false,
         },
         options: &[WAIT_MAX],
+        strict_unless: None,
     };
     /// TID word, version word, lock word.
     const HEADER_BYTES: usize = record_header::bytes(locking::OWN_WORDS);

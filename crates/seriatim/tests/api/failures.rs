@@ -98,6 +98,51 @@ fn an_abort_can_be_explained_again_and_says_the_same() {
     });
 }
 
+/// Several operations fail, and the body returns what one of them said. (Procedures pass each on at once.)
+#[test]
+fn an_abort_stands_for_its_own_cause_whatever_came_after_it() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let fail = |tx: &Tx| -> [Abort; 5] {
+            let (missing, there) = ((9, Reverse(42)), person(1, 1));
+            [
+                tx.require(&people, &missing).map(drop).expect_err("it is missing"),
+                tx.insert(&people, &there).expect_err("it exists"),
+                tx.abort(Insufficient { missing: 1 }),
+                tx.abort(Insufficient { missing: 2 }),
+                tx.missing(&people, &(8, Reverse(8))),
+            ]
+        };
+        let wanted = [
+            "there is no row with key region 9, number 42 in person",
+            "duplicate key region 1, number 1 in person",
+            "aborted by its body: 1 missing",
+            "aborted by its body: 2 missing",
+            "there is no row with key region 8, number 8 in person",
+        ];
+        for (at, wanted) in wanted.into_iter().enumerate() {
+            let kept = RefCell::new(None);
+            let error = session.transact(|tx| {
+                let aborts = fail(tx);
+                assert_eq!(aborts[at].to_string(), wanted);
+                *kept.borrow_mut() = Some(aborts.clone());
+                Err::<(), _>(aborts.into_iter().nth(at).expect("it is there"))
+            });
+            assert_eq!(error.expect_err("it fails").to_string(), wanted);
+            let explicit = session.begin().expect("a worker");
+            let aborts = fail(&explicit);
+            assert_eq!(explicit.explain(&aborts[at]).to_string(), wanted);
+            let [.., last] = &aborts;
+            assert_eq!(explicit.explain(last).to_string(), "there is no row with key region 8, number 8 in person");
+            assert_eq!(TransactError::from(aborts[at].clone()).to_string(), wanted);
+            assert_eq!(TransactError::from(aborts.into_iter().nth(at).expect("it is there")).to_string(), wanted);
+        }
+        let own = session.transact(|tx| Err::<(), _>(fail(tx)[2].clone())).expect_err("it fails");
+        assert_eq!(own.user(), Some(&Insufficient { missing: 1 }));
+    });
+}
+
 #[test]
 fn a_panic_comes_through_and_leaves_nothing() {
     each(|setting| {

@@ -146,7 +146,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     for (setting, budget) in with_fallbacks(seed) {
         let builder = setting.builder().retry(patience()).region_budget(budget).record_history(true);
         let db = builder.workers(5).open().expect("a database");
-        let gives_snapshots = never_validates(db.protocol());
+        let gives_snapshots = never_validates(&db.protocol());
         // Without being told, a snapshot may be from before what others were told.
         let is_told = db.protocol().capabilities.snapshots.is_bounded();
         let pair = Pair::new(&db);

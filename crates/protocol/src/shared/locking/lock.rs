@@ -128,7 +128,8 @@ fn released(now: u64, held: u64) -> u64 {
     if held != 0 || now & WAITED != 0 { held | now & (WAITED | AGE) } else { 0 }
 }
 
-/// Turns a word as `step` says.
+/// Turns a word as `step` says. The loop waits for no thread: each turn that fails is another thread's that succeeded,
+/// or is spurious.
 #[inline]
 fn turn(word: &AtomicU64, step: impl Fn(u64) -> (u64, Request)) -> Request {
     let mut now = word.load(Ordering::Acquire);

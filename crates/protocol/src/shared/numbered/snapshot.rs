@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, Eventual, Fault, RecordLayout, Table, TakenSnapshot};
+use seriatim_txn::{Core, Eventual, Fault, OpError, RecordLayout, Table, TakenSnapshot};
 
 use crate::shared::record_header::{self, TidWord};
 use crate::shared::versions::{self, Version};
@@ -117,9 +117,10 @@ impl versions::View for View {
     }
 
     #[inline(always)]
-    fn look(self, table: &Table, record: RecordPtr) -> (TidWord, bool) {
-        // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
-        // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
+    fn look(self, table: &Table, record: RecordPtr) -> Result<(TidWord, bool), OpError> {
+        // A locked record may be about to get a version of our snapshot: wait for it. The wait ends, as the holder is
+        // between its first lock and its installs, or unlinks the record: it waits for no other transaction there, runs
+        // no code of users, and aborts the process if it panics. Only a holder that is descheduled makes it long.
         let word = loop {
             if let Some(word) = record_header::settled(table, record) {
                 break word;
@@ -130,7 +131,7 @@ impl versions::View for View {
         let is_deleted = word.is_absent()
             && word.tid() != Tid::ZERO
             && View::shows(self, deletion(&table.record_layout, record).load(Ordering::Acquire), word.tid());
-        (word, is_deleted)
+        Ok((word, is_deleted))
     }
 
     fn epoch(self) -> Option<Epoch> {

@@ -15,7 +15,7 @@ use std::convert::Infallible;
 
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::Table;
+use seriatim_txn::{OpError, Table};
 
 use super::record_header::TidWord;
 
@@ -86,7 +86,10 @@ pub(crate) trait View: Copy {
 
     /// The TID word of a record, and whether that speaks of a deletion which it is shown. All that it is shown of the record has been
     /// installed; if it is not shown such a deletion, it begins at the version word, as that is afterwards.
-    fn look(self, table: &Table, record: RecordPtr) -> (TidWord, bool);
+    ///
+    /// # Errors
+    /// [`OpError::Wait`]: what it may be shown is still being decided, and the caller is to look again.
+    fn look(self, table: &Table, record: RecordPtr) -> Result<(TidWord, bool), OpError>;
 
     /// The epoch whose end it is shown, if that is not the present: what was deleted later is looked for among the
     /// undurable deletions.
@@ -111,7 +114,7 @@ impl View for Infallible {
         match version.kept {}
     }
 
-    fn look(self, _: &Table, _: RecordPtr) -> (TidWord, bool) {
+    fn look(self, _: &Table, _: RecordPtr) -> Result<(TidWord, bool), OpError> {
         match self {}
     }
 

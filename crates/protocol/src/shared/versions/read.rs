@@ -1,4 +1,5 @@
-//! Read-only transactions that read what their view shows: they never validate and never abort.
+//! Read-only transactions that read what their view shows: they never validate, and never abort unless a wait is given
+//! up.
 //!
 //! What such a transaction saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its view: the TIDs of the
 //! versions seen, and for a key it does not find the newest TID unlinked from the table. A deleted record is unlinked when all
@@ -34,7 +35,7 @@ pub(crate) fn read<O: Origin, V: View>(
     view: V,
 ) -> Result<Option<RowPtr>, OpError> {
     match attempt.base.find(table, key) {
-        Ok(record) => match shown(attempt, table, record, view) {
+        Ok(record) => match shown(attempt, table, record, view)? {
             Shown::Row(row) => return Ok(Some(row)),
             Shown::Deleted => return Ok(None),
             Shown::Before => {}
@@ -42,11 +43,11 @@ pub(crate) fn read<O: Origin, V: View>(
         Err(_) => attempt.base.seen = Seen { absent: true, ..Seen::default() },
     }
     if let Some(epoch) = view.epoch() {
-        return Ok(read_undurable_deletions(attempt, table, key, view, epoch));
+        return read_undurable_deletions(attempt, table, key, view, epoch);
     }
     if let Some(whole) = unlinked_since(table, view) {
         let records = attempt.base.core.later_deletions(table, Some(key), whole);
-        if let Some(row) = shown_of(attempt, table, records, view) {
+        if let Some(row) = shown_of(attempt, table, records, view)? {
             return Ok(Some(row));
         }
     }
@@ -69,16 +70,15 @@ fn shown_of<O: Origin, V: View>(
     table: &Table,
     records: Vec<RecordPtr>,
     view: V,
-) -> Option<RowPtr> {
-    let row = records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
-        Shown::Row(row) => Some(row),
-        Shown::Deleted | Shown::Before => None,
-    });
-    if row.is_none() {
-        // The deletion that was looked at last need not be the last there was.
-        attempt.base.seen = Seen { absent: true, ..Seen::default() };
+) -> Result<Option<RowPtr>, OpError> {
+    for record in records {
+        if let Shown::Row(row) = shown(attempt, table, record, view)? {
+            return Ok(Some(row));
+        }
     }
-    row
+    // The deletion that was looked at last need not be the last there was.
+    attempt.base.seen = Seen { absent: true, ..Seen::default() };
+    Ok(None)
 }
 
 /// The row that a key had when the log stopped, if its record was unlinked since.
@@ -89,7 +89,7 @@ fn read_undurable_deletions<O: Origin, V: View>(
     key: Key<'_>,
     view: V,
     epoch: Epoch,
-) -> Option<RowPtr> {
+) -> Result<Option<RowPtr>, OpError> {
     // As far as snapshots are eventual, what was deleted after that is wanted too.
     let epoch = view.whole().map_or(epoch, |whole| whole.min(epoch));
     let records = attempt.base.core.undurable_deletions_of(table, key, epoch);
@@ -104,8 +104,9 @@ pub(crate) fn scan_next<O: Origin, V: View>(
 ) -> Result<Option<RowPtr>, OpError> {
     loop {
         while let Some(&record) = scan.cursor.records().get(scan.next) {
+            let shown = shown(attempt, table, record, view)?;
             scan.next += 1;
-            match shown(attempt, table, record, view) {
+            match shown {
                 Shown::Row(row) => return Ok(Some(row)),
                 // What the key had before, if anything, is unlinked: with its leaf that was noted, or it is shown besides.
                 Shown::Before | Shown::Deleted => {}
@@ -148,12 +149,17 @@ fn next_leaf<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, sca
 
 /// The version of a record that a view shows.
 #[inline(always)]
-fn shown<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, record: RecordPtr, view: V) -> Shown {
-    let (word, is_deleted) = view.look(table, record);
+fn shown<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
+    table: &Table,
+    record: RecordPtr,
+    view: V,
+) -> Result<Shown, OpError> {
+    let (word, is_deleted) = view.look(table, record)?;
     if is_deleted {
         attempt.base.newest = attempt.base.newest.max(word.tid());
         attempt.base.seen = Seen { record: Some(record), tid: word.tid(), absent: true, own: false };
-        return Shown::Deleted;
+        return Ok(Shown::Deleted);
     }
     let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
     // SAFETY: reachable from the record while we are online; what comes before it is so for the reader that is shown it (rule 2).
@@ -162,8 +168,8 @@ fn shown<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, record:
         attempt.base.newest = attempt.base.newest.max(version.tid);
         let absent = V::is_deletion(version);
         attempt.base.seen = Seen { record: Some(record), tid: version.tid, absent, own: false };
-        return if absent { Shown::Deleted } else { Shown::Row(record::row_of(table, row_version)) };
+        return Ok(if absent { Shown::Deleted } else { Shown::Row(record::row_of(table, row_version)) });
     }
     attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
-    Shown::Before
+    Ok(Shown::Before)
 }
