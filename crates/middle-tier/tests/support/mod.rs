@@ -14,7 +14,7 @@ use seriatim_base::talk;
 use seriatim_middle_tier::{Acceptor, Batching, Counted, Counts, Settings, Templates, Upstream, serve};
 use seriatim_postgres::Server;
 use seriatim_wire::errors;
-use seriatim_wire::frames::{Frames, Piece};
+use seriatim_wire::frames::{Frames, Handling, Piece};
 use seriatim_wire::message;
 use seriatim_wire::messages::simplequery::Query;
 use tokio::runtime::Runtime;
@@ -215,7 +215,7 @@ impl Client {
     pub(crate) fn answer(&mut self) -> Answer {
         let mut answer = Answer::default();
         loop {
-            while let Some(piece) = self.frames.next(&mut self.buffer, |_, _| true).expect("messages") {
+            while let Some(piece) = self.frames.next(&mut self.buffer, |_, _| Handling::Gather).expect("messages") {
                 let Piece::Whole(frame) = piece else { unreachable!("all are gathered") };
                 match frame[0] {
                     b'C' => answer.tags.push(String::from_utf8_lossy(&frame[5..frame.len() - 1]).into_owned()),
