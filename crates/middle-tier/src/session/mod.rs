@@ -91,6 +91,8 @@ pub(crate) struct Session {
     phase: Phase,
     /// The last word has been said to the client.
     pub(crate) is_closing: bool,
+    /// Why the session failed, for the log.
+    pub(crate) failure: Option<String>,
     /// The upstream has said its last word.
     upstream_fatal: bool,
     /// The client has said its last word.
@@ -200,6 +202,7 @@ impl Session {
             transactions: 0,
             phase: Phase::Passing,
             is_closing: false,
+            failure: None,
             upstream_fatal: false,
             is_leaving: false,
         }
@@ -502,8 +505,8 @@ impl Session {
     }
 
     /// Ends the session because the middle tier ends.
-    pub(crate) fn stop(&mut self) {
-        self.end(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command", None);
+    pub(crate) fn stop(&mut self, text: &str) {
+        self.end(SqlState::ADMIN_SHUTDOWN, text, None);
     }
 
     /// The client violates the protocol.
@@ -515,7 +518,8 @@ impl Session {
             }
             _ => "The message was not executed; whether what was sent before it has taken effect is unknown.",
         };
-        self.end(SqlState::PROTOCOL_VIOLATION, &format!("protocol violation: {malformed}"), Some(hint));
+        self.counts.violations.add(1);
+        self.fail(SqlState::PROTOCOL_VIOLATION, format!("protocol violation: {malformed}"), Some(hint));
     }
 
     /// The client says nothing more, which a held pipeline must not hide from the upstream: it executes what it gets.
@@ -551,6 +555,12 @@ impl Session {
     /// Whether what the client has got ends with a message. Within one, nothing of ours may be said.
     pub(crate) fn is_between(&self) -> bool {
         !self.is_within
+    }
+
+    /// Ends the session by a failure, which is logged.
+    fn fail(&mut self, state: SqlState, text: String, hint: Option<&str>) {
+        self.end(state, &text, hint);
+        self.failure = Some(format!("{text} ({state})"));
     }
 
     /// Ends the session: with a last word, or without where that would be taken for the rest of a message.

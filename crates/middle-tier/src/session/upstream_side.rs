@@ -276,7 +276,7 @@ impl Session {
         }
         self.counts.unknown.add(usize::from(!is_known));
         let state = if is_known { SqlState::CONNECTION_FAILURE } else { SqlState::RESOLUTION_UNKNOWN };
-        self.end(state, &format!("connection to the server at {upstream} was lost ({why}); {text}"), None);
+        self.fail(state, format!("connection to the server at {upstream} was lost ({why}); {text}"), None);
     }
 }
 

@@ -125,7 +125,12 @@ impl MiddleTier {
             "" => Templates::default(),
             text => Templates::parse(text).unwrap_or_else(|error| panic!("{error}")),
         };
-        let settings = Settings { upstream, templates, batching, tls, tls_required, clients_max: CLIENTS_MAX };
+        let settings =
+            Settings { templates, batching, tls, tls_required, clients_max: CLIENTS_MAX, ..Settings::new(upstream) };
+        MiddleTier::with(settings)
+    }
+
+    pub(crate) fn with(settings: Settings) -> MiddleTier {
         let runtime = Runtime::new().expect("a runtime");
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -135,7 +140,7 @@ impl MiddleTier {
         let counting = Arc::clone(&counts);
         runtime.spawn(async move {
             let stop = async { _ = stopped.await };
-            serve(listener, settings, counting, stop, std::future::pending()).await;
+            serve(listener, settings, counting, stop, std::future::pending()).await.expect("settings that agree");
             let _ = end.send(());
         });
         MiddleTier { _runtime: runtime, counts, address, stop: Some(stop), ended }

@@ -583,7 +583,7 @@ fn clients_are_sent_away_between_transactions_only() {
     sends(&mut session, &[query("begin")]);
     says(&mut session, &[complete("BEGIN"), ready(TransactionStatus::Transaction)]);
     assert!(!session.is_idle());
-    session.stop();
+    session.stop("terminating");
     assert!(states(&session.to_client).ends_with(&["57P01".to_owned()]));
 }
 
