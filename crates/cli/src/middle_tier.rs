@@ -1,7 +1,8 @@
 //! `seriatim middle-tier`: a proxy before PostgreSQL that runs transactions which would conflict one after another.
 //!
-//! Standard output: a line when it listens, and what was counted when it ends. SIGTERM and SIGINT end it when its clients have ended
-//! their transactions, a second one at once.
+//! Standard output: a line when it listens, and the counts when it ends. Standard error: the log, written by a thread of
+//! its own, so that no client waits for the reader of a pipe. SIGTERM and SIGINT end it when its clients have ended their
+//! transactions; a second signal ends it at once.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
-use seriatim_base::{say, talk};
-use seriatim_middle_tier::{Acceptor, Batching, Counted, Counts, EXAMPLE, Settings, Templates, Upstream};
+use seriatim_base::{say, talk, thread};
+use seriatim_middle_tier::{Acceptor, Batching, Counted, Counts, EXAMPLE, Log, Settings, Templates, Upstream};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,9 +46,9 @@ pub(crate) fn command() -> Command {
                 .long("check")
                 .action(ArgAction::SetTrue)
                 .requires("templates")
-                .help("Only read the templates, and print their names"),
+                .help("Only check the templates, and print their names"),
         )
-        .arg(number("listen", "HOST:PORT", "127.0.0.1:6432", "Where clients connect to; port 0 is any that is free"))
+        .arg(number("listen", "HOST:PORT", "127.0.0.1:6432", "Where clients connect; port 0 is any that is free"))
         .arg(
             number("batch", "off|N", "50", "Transactions of a batch, at most; off: they go as they come")
                 .value_parser(|text: &str| match text {
@@ -64,11 +65,12 @@ pub(crate) fn command() -> Command {
                 "hold",
                 "MS",
                 "1000",
-                "For how many milliseconds a transaction waits for those that it conflicts with, at most; then it is sent, and PostgreSQL decides",
+                "For how many milliseconds a transaction waits for those that it conflicts with, at most; then it is \
+                 sent, and PostgreSQL decides",
             )
             .value_parser(milliseconds),
         )
-        .arg(number("clients", "N", "1000", "Clients at the same time, at most").value_parser(value_parser!(NonZeroUsize)))
+        .arg(number("clients", "N", "1000", "Clients at the same time, at most; each needs up to four open files").value_parser(value_parser!(NonZeroUsize)))
         .arg(number("threads", "N", "1", "Threads that serve clients").value_parser(value_parser!(u16).range(1..=1024)))
         .arg(file("tls-cert", "The certificate that clients see, and those that signed it, PEM; without it, no TLS").requires("tls-key"))
         .arg(file("tls-key", "The key of that certificate, PEM").requires("tls-cert"))
@@ -77,7 +79,20 @@ pub(crate) fn command() -> Command {
                 .long("tls-require")
                 .action(ArgAction::SetTrue)
                 .requires("tls-cert")
-                .help("Refuse clients that do not use TLS; without it, they are taken"),
+                .help(
+                    "Refuse clients that do not use TLS. Needed with --tls-cert, unless the upstream has sslmode=disable: \
+                     clients with sslmode=prefer would silently connect without TLS",
+                ),
+        )
+        .arg(
+            Arg::new("metrics")
+                .long("metrics")
+                .value_name("HOST:PORT")
+                .help("Serve the counts for Prometheus, at http://HOST:PORT/metrics"),
+        )
+        .arg(
+            number("stats", "S", "60", "Every how many seconds the counts that have changed are logged; 0: never")
+                .value_parser(value_parser!(u64).range(0..=86_400)),
         )
         .arg(args::format())
 }
@@ -112,11 +127,26 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let batching = size.map(|size| Batching { size, wait: time("wait"), hold: time("hold") });
     let clients_max = matches.get_one::<NonZeroUsize>("clients").expect("it has a default").get();
     let threads = usize::from(*matches.get_one::<u16>("threads").expect("it has a default"));
-    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(Failure::run)?;
-    let tls_required = matches.get_flag("tls-require");
-    let settings = Settings { upstream, templates, batching, tls, tls_required, clients_max };
     let counts = Arc::new(Counts::default());
+    let (log, writer) = start_log(&counts)?;
+    let interval = *matches.get_one::<u64>("stats").expect("it has a default");
+    let settings = Settings {
+        templates,
+        batching,
+        tls,
+        tls_required: matches.get_flag("tls-require"),
+        clients_max,
+        log,
+        counts_interval: (interval > 0).then(|| Duration::from_secs(interval)),
+        ..Settings::new(upstream)
+    };
+    settings.check().map_err(Failure::Usage)?;
+    seriatim_middle_tier::reserve_files(clients_max).map_err(Failure::Usage)?;
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(Failure::run)?;
     runtime.block_on(serve(matches, settings, Arc::clone(&counts)))?;
+    drop(runtime);
+    // The log may still have lines. If nothing reads them, they are lost.
+    let _ = writer.recv_timeout(LOG_END_MAX);
     match args::is_json(matches) {
         true => say!("{}\n", serde_json::to_value(counts.counted()).map_err(Failure::run)?)?,
         false => say!("{}", listed(counts.counted())?)?,
@@ -124,18 +154,50 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How long the end waits for the reader of the log.
+const LOG_END_MAX: Duration = Duration::from_secs(1);
+
+/// Starts the thread that writes the log, panics included. The receiver hears of its end.
+fn start_log(counts: &Arc<Counts>) -> Result<(Log, std::sync::mpsc::Receiver<()>), Failure> {
+    let (log, lines) = Log::new(Arc::clone(counts));
+    let (ended, writer) = std::sync::mpsc::channel();
+    let write = move || {
+        lines.into_iter().for_each(|line| talk!("{line}"));
+        let _ = ended.send(());
+    };
+    thread::spawn("log", write).map_err(Failure::run)?;
+    let panics = log.clone();
+    std::panic::set_hook(Box::new(move |panic| panics.line(format_args!("{panic}"))));
+    Ok((log, writer))
+}
+
 async fn serve(matches: &ArgMatches, settings: Settings, counts: Arc<Counts>) -> Result<(), Failure> {
     let address = text(matches, "listen");
-    let cannot =
-        |error| Failure::Usage(format!("cannot listen at {address}: {error}; give another --listen HOST:PORT"));
-    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let listener = listen("listen", address).await?;
     let bound = listener.local_addr().map_err(Failure::run)?;
+    let metrics = match matches.get_one::<String>("metrics") {
+        Some(address) => Some(listen("metrics", address).await?),
+        None => None,
+    };
+    let metrics_bound = metrics.as_ref().map(TcpListener::local_addr).transpose().map_err(Failure::run)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(Failure::run)?;
     let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::run)?;
     match args::is_json(matches) {
-        true => say!("{}\n", json!({ "listening": bound.to_string(), "upstream": settings.upstream.to_string() }))?,
-        false => say!("listening at {bound}, before {}\n", settings.upstream)?,
+        true => {
+            let metrics = metrics_bound.map(|address| address.to_string());
+            let upstream = settings.upstream.to_string();
+            say!("{}\n", json!({ "listening": bound.to_string(), "upstream": upstream, "metrics": metrics }))?;
+        }
+        false => {
+            let metrics =
+                metrics_bound.map_or(String::new(), |address| format!(", metrics at http://{address}/metrics"));
+            say!("listening at {bound}, before {}{metrics}\n", settings.upstream)?;
+        }
     }
+    if let Some(listener) = metrics {
+        tokio::spawn(seriatim_middle_tier::serve_metrics(listener, Arc::clone(&counts)));
+    }
+    let log = settings.log.clone();
     let (told, mut again) = tokio::sync::mpsc::channel(2);
     tokio::spawn(async move {
         loop {
@@ -152,17 +214,21 @@ async fn serve(matches: &ArgMatches, settings: Settings, counts: Arc<Counts>) ->
     let (abandon, abandoned) = tokio::sync::oneshot::channel::<()>();
     tokio::spawn(async move {
         again.recv().await;
-        talk!("ending when transactions have; a second signal ends at once");
+        log.line(format_args!("ending when the clients' transactions have ended; a second signal ends at once"));
         let _ = stop.send(());
         again.recv().await;
         let _ = abandon.send(());
     });
     let (stop, abandon) = (async { _ = stopped.await }, async { _ = abandoned.await });
-    seriatim_middle_tier::serve(listener, settings, counts, stop, abandon).await;
-    Ok(())
+    seriatim_middle_tier::serve(listener, settings, counts, stop, abandon).await.map_err(Failure::Usage)
 }
 
-/// A time that somebody waits.
+async fn listen(option: &str, address: &str) -> Result<TcpListener, Failure> {
+    let cannot = |error| format!("cannot listen at {address}: {error}; give another --{option} HOST:PORT");
+    TcpListener::bind(address).await.map_err(|error| Failure::Usage(cannot(error)))
+}
+
+/// A time that a transaction waits.
 fn milliseconds(text: &str) -> Result<f64, String> {
     let most = 60_000.0;
     let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=most).contains(wait));

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -57,40 +57,113 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
     refused(&["--upstream", "postgres://h", "--tls-cert", "x"], &["--tls-key"]);
     refused(&["--upstream", "postgres://h", "--tls-require"], &["--tls-cert"]);
     refused(&["--upstream", "postgres://h?sslrootcert=/dev/null"], &["sslmode=verify-full"]);
+    refused(
+        &["--upstream", "postgres://h", "--metrics", "nowhere", "--listen", "127.0.0.1:0"],
+        &["--metrics HOST:PORT"],
+    );
     refused(&["--upstream", "postgres://h", "--listen", "nowhere"], &["--listen HOST:PORT"]);
     let help = String::from_utf8(seriatim(&["--help"]).stdout).expect("text");
     assert!(help.contains("[[template]]") && help.contains("plain_begin_is_serializable"), "{help}");
 }
 
+/// A middle tier before nothing: nobody listens at port 1.
+struct Tier {
+    process: Child,
+    output: BufReader<ChildStdout>,
+    said: Value,
+}
+
+impl Tier {
+    fn start(arguments: &[&str]) -> Tier {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        command.args(["middle-tier", "--upstream", "postgres://127.0.0.1:1", "--listen", "127.0.0.1:0"]);
+        command.args(["--format", "json"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("the binary starts");
+        let mut output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        Tier { process, output, said: serde_json::from_str(&line).expect("JSON") }
+    }
+
+    /// What a client gets that begins a session.
+    fn refuses(&self) {
+        let mut client = TcpStream::connect(self.said["listening"].as_str().expect("an address")).expect("it listens");
+        client.write_all(b"\0\0\0\x11\0\x03\0\0user\0me\0\0").expect("it takes it");
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).expect("an end");
+        assert!(answer.starts_with(b"E") && answer.windows(6).any(|field| field == b"C08001"), "{answer:?}");
+    }
+
+    /// Ends it: its counts, and what is left of its log.
+    fn end(mut self) -> (Value, String) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill starts").success());
+        let (mut rest, mut log) = (String::new(), String::new());
+        self.output.read_to_string(&mut rest).expect("text");
+        self.process.stderr.take().expect("it is piped").read_to_string(&mut log).expect("text");
+        assert!(self.process.wait().expect("it ends").success());
+        (serde_json::from_str(&rest).expect("JSON"), log)
+    }
+}
+
 #[test]
 fn it_listens_until_it_is_told_to_end_and_says_what_it_has_done() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
-    // Nobody listens at port 1.
-    command.args([
-        "middle-tier",
-        "--upstream",
-        "postgres://127.0.0.1:1",
-        "--listen",
-        "127.0.0.1:0",
-        "--format",
-        "json",
-    ]);
-    let mut tier = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
-    let mut output = BufReader::new(tier.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    output.read_line(&mut line).expect("a line");
-    let said: Value = serde_json::from_str(&line).expect("JSON");
-    assert_eq!(said["upstream"], "127.0.0.1:1");
-    let mut client = TcpStream::connect(said["listening"].as_str().expect("an address")).expect("it listens");
-    client.write_all(b"\0\0\0\x11\0\x03\0\0user\0me\0\0").expect("it takes it");
-    let mut answer = Vec::new();
-    client.read_to_end(&mut answer).expect("an end");
-    assert!(answer.starts_with(b"E") && answer.windows(6).any(|field| field == b"C08001"), "{answer:?}");
-    let pid = tier.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill starts").success());
-    let mut rest = String::new();
-    output.read_to_string(&mut rest).expect("text");
-    assert!(tier.wait().expect("it ends").success());
-    let counted: Value = serde_json::from_str(&rest).expect("JSON");
+    let tier = Tier::start(&[]);
+    assert_eq!(tier.said["upstream"], "127.0.0.1:1");
+    tier.refuses();
+    let (counted, log) = tier.end();
     assert_eq!((&counted["clients"], &counted["upstream_failures"]), (&1.into(), &1.into()), "{counted}");
+    assert!(log.contains("connection to the server at 127.0.0.1:1 failed"), "{log}");
+    assert!(
+        log.lines().all(|line| line.as_bytes()[10] == b'T') && log.contains("a second signal ends at once"),
+        "{log}"
+    );
+}
+
+#[test]
+fn counts_are_served_and_logged_while_it_runs() {
+    let mut tier = Tier::start(&["--metrics", "127.0.0.1:0", "--stats", "1"]);
+    tier.refuses();
+    let mut log = BufReader::new(tier.process.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.contains("clients +1, upstream failures +1") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("text") > 0, "the log ends");
+    }
+    tier.process.stderr = Some(log.into_inner());
+    let mut reader = TcpStream::connect(tier.said["metrics"].as_str().expect("an address")).expect("it listens");
+    reader.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").expect("it takes it");
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("text");
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    assert!(
+        text.contains("seriatim_middle_tier_clients_total 1\n") && text.contains("seriatim_middle_tier_sessions 0\n")
+    );
+    tier.end();
+}
+
+/// A pipe holds some 64 KiB and the log's queue 1,024 lines. Clients are answered although both are full.
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_client() {
+    let tier = Tier::start(&[]);
+    (0..2500).for_each(|_| tier.refuses());
+    let (counted, _) = tier.end();
+    assert_eq!(counted["clients"], 2500);
+    assert!(counted["lost_lines"].as_u64().is_some_and(|lost| lost > 0), "the pipe was never full: {counted}");
+}
+
+/// Under a limit of open files that is too low it does not begin; one that may be raised is.
+#[test]
+fn the_limit_of_open_files_is_checked_at_the_start() {
+    let limited = |limit: &str| {
+        let mut command = Command::new("sh");
+        let tier = "exec \"$0\" middle-tier --upstream postgres://127.0.0.1:1 --clients 100 --listen nowhere";
+        command.args(["-c", &format!("ulimit {limit} && {tier}"), env!("CARGO_BIN_EXE_seriatim")]);
+        let output = command.output().expect("a shell");
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let refused = limited("-n 128");
+    assert!(refused.contains("100 clients need 464 open files") && refused.contains("--clients 16"), "{refused}");
+    assert!(limited("-Sn 128").contains("--listen HOST:PORT"), "it comes to the next mistake");
 }

@@ -14,6 +14,7 @@ mod directory;
 mod entries;
 mod keys;
 mod manifest;
+mod messages;
 mod reader;
 mod rows;
 mod runs;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "segments", run: segments::run, seeds: segments::seeds },
     Target { name: "manifest", run: manifest::run, seeds: manifest::seeds },
     Target { name: "checkpoint", run: checkpoint::run, seeds: checkpoint::seeds },
+    Target { name: "messages", run: messages::run, seeds: messages::seeds },
     Target { name: "runs", run: runs::run, seeds: runs::seeds },
 ];
 

@@ -96,6 +96,11 @@ fn checkpoints_from_anywhere_are_refused_or_loaded() {
 }
 
 #[test]
+fn messages_from_anywhere_are_refused_or_mean_one_thing() {
+    replay("messages");
+}
+
+#[test]
 fn programs_on_runs_agree_with_a_map() {
     // A database each.
     replay_some("runs", MUTATIONS / 4);

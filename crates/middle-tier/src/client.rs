@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use seriatim_wire::startup::{self, First};
 use seriatim_wire::{Duplex, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SemaphorePermit, watch};
 use tokio::time::Instant;
 
-use crate::Shared;
 use crate::session::{Session, Violation, Whereabouts};
+use crate::{Shared, greetings};
 
-/// How long a client may take until its session begins, as `authentication_timeout` of PostgreSQL has it.
-const GREETING_MAX: Duration = Duration::from_secs(60);
+/// What a client is told when the middle tier ends.
+const STOPPING: &str = "terminating connection due to administrator command";
 /// Room for what is read at once.
 const READ_BYTES: usize = 16 << 10;
 /// How long a client may take to read the last that it is told.
@@ -98,98 +99,189 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Serves a client until it has gone; without room for another session, its request to cancel at most.
-pub(crate) async fn run(stream: TcpStream, shared: Arc<Shared>, stopped: watch::Receiver<bool>, has_room: bool) {
-    // What goes wrong has been said to the client, if it listens; nobody else can do anything about it.
-    let _ = serve(stream, &shared, stopped, has_room).await;
+/// Serves a connection until it has ended.
+pub(crate) async fn run(
+    stream: TcpStream,
+    address: SocketAddr,
+    greeting: greetings::Greeting,
+    shared: Arc<Shared>,
+    stopped: watch::Receiver<bool>,
+) {
+    // An error of the client's connection that matters was logged; the rest are clients that have gone.
+    let _ = serve(stream, address, greeting, &shared, stopped).await;
 }
 
-async fn serve(stream: TcpStream, shared: &Shared, stopped: watch::Receiver<bool>, has_room: bool) -> io::Result<()> {
+/// A client that has sent its first packet.
+struct Greeted {
+    stream: Stream,
+    /// What it sent behind the packet.
+    buffer: BytesMut,
+    first: First,
+    is_encrypted: bool,
+}
+
+async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    greeting: greetings::Greeting,
+    shared: &Shared,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let present = shared.counts.connections.enter();
+    let mut greeting = Greeting { shared, place: greeting };
     seriatim_wire::prepare(&stream)?;
-    let mut buffer = BytesMut::new();
-    let greeted = tokio::time::timeout(GREETING_MAX, accept(Box::new(stream), &mut buffer, shared)).await;
-    let (mut client, first, is_encrypted) = match greeted {
-        Ok(Ok(Some(greeted))) => greeted,
-        Ok(Ok(None)) => return Ok(()),
-        Ok(Err(error)) => return Err(error),
-        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    let fails = |why: std::fmt::Arguments<'_>| {
+        shared.counts.ungreeted.add(1);
+        shared.log.line(format_args!("client {address}: no session began: {why}"));
     };
-    let start = match first {
-        First::Session(_) if shared.tls_required && !is_encrypted => {
-            let text =
-                "the middle tier asks for an encrypted connection; connect with sslmode=require, or a stricter one";
-            return say_last(&mut client, SqlState::INVALID_AUTHORIZATION, text).await;
+    let greeted = tokio::select! {
+        greeted = greet(Box::new(stream), shared, address) => greeted,
+        () = tokio::time::sleep(shared.greeting_max) => {
+            fails(format_args!("it has not said what it wants for {} s", shared.greeting_max.as_secs_f64()));
+            return Ok(());
         }
-        First::Session(start) if has_room => start,
-        First::Session(_) => {
-            let text = "sorry, the middle tier has too many clients already";
-            return say_last(&mut client, SqlState::TOO_MANY_CONNECTIONS, text).await;
+        () = greeting.place.pushed_out() => {
+            fails(format_args!("{} newer connections have no session either", shared.clients_max));
+            return Ok(());
         }
-        First::Cancel(packet, key) => {
-            if !shared.cancels.cancel(&key) {
-                let _ = tokio::time::timeout(CANCEL_MAX, forward_cancel(shared, &packet)).await;
-            }
-            return client.shutdown().await;
-        }
-        First::Ssl | First::Gss => unreachable!("these are answered"),
+        () = stops(&mut stopped) => return Ok(()),
     };
+    let (client, start, place) = match greeted {
+        Ok(Some(begun)) => begun,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            fails(format_args!("{error}"));
+            return Err(error);
+        }
+    };
+    drop((greeting, present));
+    let _present = shared.counts.sessions.enter();
     shared.counts.clients.add(1);
+    let Greeted { stream: mut client, buffer, is_encrypted, .. } = client;
     let is_plain = startup::parameter(&start, "replication").is_ok_and(|value| value.is_none());
-    let (upstream, upstream_encrypted) = match shared.upstream.connect().await {
+    let connected = tokio::select! {
+        connected = shared.upstream.connect() => connected,
+        () = stops(&mut stopped) => return say_last(&mut client, SqlState::ADMIN_SHUTDOWN, STOPPING).await,
+    };
+    let (upstream, upstream_encrypted) = match connected {
         Ok(connected) => connected,
         Err(error) => {
             shared.counts.upstream_failures.add(1);
             let text = format!("connection to the server at {} failed: {error}", shared.upstream);
+            shared.log.line(format_args!("client {address}: {text}"));
             return say_last(&mut client, SqlState::UNABLE_TO_CONNECT, &text).await;
         }
     };
     let (templates, counts) = (Arc::clone(&shared.templates), Arc::clone(&shared.counts));
     let mut session = Session::new(templates, counts, &start, is_plain, is_encrypted && upstream_encrypted);
     session.client_in = buffer;
-    converse(client, upstream, session, shared, stopped).await
+    let ended = converse(client, upstream, session, address, shared, stopped).await;
+    drop(place);
+    ended
 }
 
-/// Answers wishes for encryption; the connection then, what comes after them, and whether it is encrypted.
-async fn accept(
-    mut stream: Stream,
-    buffer: &mut BytesMut,
-    shared: &Shared,
-) -> io::Result<Option<(Stream, First, bool)>> {
-    let mut is_encrypted = false;
+/// A connection's place among those without a session.
+struct Greeting<'a> {
+    shared: &'a Shared,
+    place: greetings::Greeting,
+}
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        self.shared.greetings.leave(&self.place);
+    }
+}
+
+/// Completes when the middle tier is to end.
+async fn stops(stopped: &mut watch::Receiver<bool>) {
+    // If its sender has gone, so has the middle tier.
+    let _ = stopped.wait_for(|stops| *stops).await;
+}
+
+/// Takes a client up to the beginning of its session: the first packet, and a place. `None`: the client wanted to cancel
+/// a query, was refused, or has gone.
+async fn greet<'a>(
+    stream: Stream,
+    shared: &'a Shared,
+    address: SocketAddr,
+) -> io::Result<Option<(Greeted, Bytes, SemaphorePermit<'a>)>> {
+    let Some(mut greeted) = accept(stream, shared).await? else { return Ok(None) };
+    let (state, text) = match &greeted.first {
+        First::Cancel(packet, key) => {
+            if !shared.cancels.cancel(key) {
+                let _ = tokio::time::timeout(CANCEL_MAX, forward_cancel(shared, packet)).await;
+            }
+            greeted.stream.shutdown().await?;
+            return Ok(None);
+        }
+        First::Session(_) if shared.tls_required && !greeted.is_encrypted => {
+            let text = "the middle tier requires TLS: connect with sslmode=require or stricter";
+            (SqlState::INVALID_AUTHORIZATION, text)
+        }
+        First::Session(start) => match shared.sessions.try_acquire() {
+            Ok(place) => {
+                let start = start.clone();
+                return Ok(Some((greeted, start, place)));
+            }
+            Err(_) => (SqlState::TOO_MANY_CONNECTIONS, "sorry, the middle tier has too many clients already"),
+        },
+        First::Ssl | First::Gss => unreachable!("these are answered"),
+    };
+    shared.counts.refused.add(1);
+    shared.log.line(format_args!("client {address}: refused ({state}): {text}"));
+    say_last(&mut greeted.stream, state, text).await?;
+    Ok(None)
+}
+
+/// Reads the first packet behind requests for encryption, and answers these; `None`: the client has gone.
+async fn accept(mut stream: Stream, shared: &Shared) -> io::Result<Option<Greeted>> {
+    let invalid = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    let (mut buffer, mut is_encrypted, mut asked) = (BytesMut::new(), false, Vec::new());
     loop {
-        match startup::read(&mut stream, buffer).await? {
-            Some(First::Ssl) if let (Some(tls), false) = (&shared.tls, is_encrypted) => {
+        let first = match startup::read(&mut stream, &mut buffer).await? {
+            Some(first @ (First::Ssl | First::Gss)) => first,
+            Some(first) => return Ok(Some(Greeted { stream, buffer, first, is_encrypted })),
+            None => return Ok(None),
+        };
+        if asked.contains(&first) {
+            return invalid("it asks for the same encryption twice");
+        }
+        match &shared.tls {
+            Some(tls) if first == First::Ssl => {
                 // What came behind it would be taken for something that was encrypted (CVE-2021-23214).
                 if !buffer.is_empty() {
-                    return Err(io::ErrorKind::InvalidData.into());
+                    return invalid("it sent data behind its request for TLS, before TLS began");
                 }
                 stream.write_all(b"S").await?;
                 stream.flush().await?;
                 stream = tls.accept(stream).await?;
                 is_encrypted = true;
             }
-            Some(First::Ssl | First::Gss) => {
+            _ => {
                 stream.write_all(b"N").await?;
                 stream.flush().await?;
             }
-            Some(first) => return Ok(Some((stream, first, is_encrypted))),
-            None => return Ok(None),
         }
+        asked.push(first);
     }
 }
 
+/// Passes on a request to cancel, and waits until the server has sent its signal: it closes the connection then.
 async fn forward_cancel(shared: &Shared, packet: &[u8]) -> io::Result<()> {
     let (mut upstream, _) = shared.upstream.connect().await?;
     upstream.write_all(packet).await?;
     upstream.flush().await?;
-    // It closes the connection when it has sent the signal, and the client waits for that.
     upstream.read(&mut [0]).await.map(|_| ())
 }
 
+/// Refuses a client, which has limited time to read that.
 async fn say_last(client: &mut Stream, state: SqlState, text: &str) -> io::Result<()> {
-    client.write_all(&errors::response(Severity::Fatal, state, text, None)).await?;
-    client.flush().await?;
-    client.shutdown().await
+    let say = async {
+        client.write_all(&errors::response(Severity::Fatal, state, text, None)).await?;
+        client.flush().await?;
+        client.shutdown().await
+    };
+    tokio::time::timeout(LAST_WORD_MAX, say).await?
 }
 
 /// One end of a connection that is read and written at the same time.
@@ -228,6 +320,7 @@ async fn converse(
     client: Stream,
     upstream: Stream,
     mut session: Session,
+    address: SocketAddr,
     shared: &Shared,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -264,7 +357,10 @@ async fn converse(
             session.lost(&shared.upstream.to_string(), &why);
         }
         if is_stopping && session.is_idle() && !session.is_closing {
-            session.stop();
+            session.stop(STOPPING);
+        }
+        if let Some(failure) = session.failure.take() {
+            shared.log.line(format_args!("client {address}: {failure}"));
         }
         if cancel.set(session.transaction(), session.whereabouts()) && session.may_go() {
             session.cancel();
@@ -326,7 +422,7 @@ async fn converse(
             }
             () = cancel.asked.notified(), if session.whereabouts() == Whereabouts::Waits => {}
             () = tokio::time::sleep_until(closes), if session.is_closing => return Err(io::ErrorKind::TimedOut.into()),
-            _ = stopped.changed(), if !is_stopping => is_stopping = true,
+            () = stops(&mut stopped), if !is_stopping => is_stopping = true,
         }
     }
 }

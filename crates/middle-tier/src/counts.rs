@@ -1,44 +1,80 @@
-//! What a middle tier has done, counted.
+//! What a middle tier has done and does, as numbers that all its clients share.
 
+use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
 macro_rules! counts {
-    ($($name:ident: $what:literal,)*) => {
-        /// Counters of a middle tier, which all its clients share.
+    (counters { $($name:ident: $what:literal,)* } gauges { $($gauge:ident: $now:literal,)* }) => {
+        /// Counters and gauges of a middle tier.
         #[derive(Debug, Default)]
         pub struct Counts {
             $(pub(crate) $name: Counter,)*
+            $(pub(crate) $gauge: Gauge,)*
         }
 
-        /// What was counted up to a moment.
+        /// The counters at one moment.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Counted {
             $(#[doc = $what] pub $name: u64,)*
         }
 
         impl Counts {
-            /// What is counted now.
+            /// Reads the counters.
             pub fn counted(&self) -> Counted {
                 Counted { $($name: self.$name.get(),)* }
+            }
+
+            /// Counters and gauges in the text format of Prometheus.
+            pub fn exposition(&self) -> String {
+                let mut text = String::new();
+                let mut expose = |name: &str, kind: &str, what: &str, value: u64| {
+                    let name = format!("seriatim_middle_tier_{name}");
+                    let _ = writeln!(text, "# HELP {name} {what}\n# TYPE {name} {kind}\n{name} {value}");
+                };
+                $(expose(concat!(stringify!($name), "_total"), "counter", $what, self.$name.get());)*
+                $(expose(stringify!($gauge), "gauge", $now, self.$gauge.get());)*
+                text
+            }
+        }
+
+        impl Counted {
+            /// What has changed since then, as words for the log; empty if nothing has.
+            pub(crate) fn changes_since(&self, before: &Counted) -> String {
+                let counters = [$((stringify!($name), self.$name, before.$name),)*];
+                let changed = counters.iter().filter(|(_, now, before)| now != before);
+                let words = changed.map(|(name, now, before)| format!("{} +{}", name.replace('_', " "), now - before));
+                words.collect::<Vec<_>>().join(", ")
             }
         }
     };
 }
 
 counts! {
-    clients: "Sessions that began.",
-    matched: "Transactions that are instances of templates.",
-    batches: "Batches formed, those of one transaction included.",
-    batched: "Transactions in them, once for each time that they were run.",
-    waited: "Transactions that waited for one they conflict with.",
-    overdue: "Of those, and of those that waited for their batch, such that waited for too long, and went.",
-    serialization_failures: "Transactions of templates that ended with 40001 or 40P01, retried or not.",
-    retried: "Times that a transaction was run again.",
-    cancelled: "Transactions that were cancelled while they waited.",
-    upstream_failures: "Connections to the upstream that failed.",
-    unknown: "Of those, such that left an outcome unknown (08007).",
+    counters {
+        clients: "Sessions that began.",
+        matched: "Transactions that are instances of templates.",
+        batches: "Batches formed, those of one transaction included.",
+        batched: "Transactions in batches, once for each time that they were run.",
+        waited: "Transactions that waited for one that they conflict with.",
+        overdue: "Transactions that waited longer than hold for their batch or for others, and were sent.",
+        serialization_failures: "Transactions of templates that ended with 40001 or 40P01, retried or not.",
+        retried: "Times that a transaction was run again.",
+        cancelled: "Transactions that were cancelled while they waited.",
+        upstream_failures: "Connections to the upstream that failed or were lost.",
+        unknown: "Connections to the upstream whose loss left an outcome unknown (08007).",
+        refused: "Clients that were refused: too many (53300), or without the TLS that is required (28000).",
+        violations: "Sessions that ended because the client violated the protocol (08P01).",
+        ungreeted: "Connections that ended before a session began, other than by the client.",
+        accept_failures: "Connections that the system did not hand over, as for a lack of open files.",
+        lost_lines: "Lines of the log that were dropped, as nothing read the log.",
+    }
+    gauges {
+        connections: "Connections without a session: those that have just come, or do not say what they want.",
+        sessions: "Sessions.",
+    }
 }
 
 /// A number that only grows.
@@ -53,5 +89,58 @@ impl Counter {
 
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How many there are of something now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gauge(Arc<AtomicU64>);
+
+/// One of those that a gauge counts, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Present(Gauge);
+
+impl Gauge {
+    pub(crate) fn enter(&self) -> Present {
+        // ORDERING: none is needed; it is read for reports.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Present(self.clone())
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_exposed_with_what_they_mean_and_logged_when_they_change() {
+        let counts = Counts::default();
+        let before = counts.counted();
+        assert_eq!(before.changes_since(&before), "");
+        counts.clients.add(2);
+        counts.upstream_failures.add(1);
+        let present = counts.sessions.enter();
+        assert_eq!(counts.counted().changes_since(&before), "clients +2, upstream failures +1");
+        let text = counts.exposition();
+        for line in [
+            "# TYPE seriatim_middle_tier_clients_total counter",
+            "seriatim_middle_tier_clients_total 2",
+            "# HELP seriatim_middle_tier_sessions Sessions.",
+            "seriatim_middle_tier_sessions 1",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} in {text}");
+        }
+        drop(present);
+        assert_eq!(counts.sessions.get(), 0);
     }
 }

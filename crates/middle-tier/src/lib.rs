@@ -1,23 +1,34 @@
 //! A proxy before PostgreSQL that runs transactions which would conflict one after another.
 //!
-//! Clients speak the PostgreSQL protocol to it, and each has a connection of its own to the server behind it (the *upstream*). A
-//! transaction that comes whole, in one message or one pipeline, and is an instance of a *template*, is batched with those of other
-//! clients and ordered by what it reads and writes, before the upstream sees it. All else is passed on as it came.
+//! Clients speak the PostgreSQL protocol to it, and each has its own connection to the server behind it (the *upstream*).
+//! A transaction that comes whole, in one message or one pipeline, and is an instance of a *template*, is batched with
+//! those of other clients. Batches are ordered by what their transactions read and write, before the upstream gets them.
+//! All other messages are passed on as they came.
 //!
-//! Invariant: **what the upstream gets is what the client sent, to the byte and in its order**, and the client gets what the upstream
-//! answered. There are three exceptions: of the ways to authenticate, those with channel binding are not offered; a transaction that the
-//! upstream has rolled back for its serializability is sent again, from its beginning, if its template says so, and what it answered the first time
-//! is dropped; and what the upstream can no longer say, because it has gone, the proxy says.
+//! Invariant: **the upstream gets what the client sent, to the byte and in its order**, and the client gets what the
+//! upstream answered. There are four exceptions:
+//!
+//! - Authentication mechanisms with channel binding are not offered to the client, and if the upstream refuses the
+//!   client because of that, its error gets a hint.
+//! - A transaction that the upstream has rolled back with a serialization failure or a deadlock is sent again, from its
+//!   beginning, if its template says so. The answers of the first time are dropped.
+//! - Where the upstream is lost, the proxy reports that to the client.
+//! - A message that violates the protocol's limits ends the session, and is not passed on.
 //!
 //! The source is Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation
-//! Reordering", PVLDB 12(2), 2018, §5.6. What differs: record 18 in `docs/decisions`.
+//! Reordering", PVLDB 12(2), 2018, §5.6. Record 18 in `docs/decisions` says what differs.
 //!
-//! In the order of a transaction: [`serve`] accepts a client (`client`), which connects to the upstream (`upstream`); a `session`
-//! follows what both say, without doing any I/O; `templates` tells it what a transaction is; `batches` says when it may go.
+//! The modules in the order of a transaction: [`serve`] accepts a connection (`greetings`, `client`), which connects to
+//! the upstream (`upstream`); a `session` follows both sides' messages, without I/O; `templates` recognizes transactions;
+//! `batches` decides when each is sent. `counts`, `log` and `metrics` report what happens.
 
 mod batches;
 mod client;
 mod counts;
+mod files;
+mod greetings;
+mod log;
+mod metrics;
 mod session;
 mod templates;
 mod upstream;
@@ -28,32 +39,74 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use seriatim_wire::tls::Acceptor;
 
 pub use counts::{Counted, Counts};
+pub use files::reserve_files;
+pub use log::Log;
+pub use metrics::serve_metrics;
 pub use templates::{EXAMPLE, Templates};
 pub use upstream::{SslMode, Upstream};
 
 use batches::Batches;
 use client::Cancels;
+use greetings::Greetings;
 
 /// How a middle tier runs.
 #[derive(Debug)]
 pub struct Settings {
     /// Where PostgreSQL is.
     pub upstream: Upstream,
-    /// What is batched.
+    /// Which transactions are batched.
     pub templates: Templates,
-    /// How it is batched; none: transactions of templates go at once.
+    /// How transactions are batched; `None`: those of templates are sent at once.
     pub batching: Option<Batching>,
-    /// TLS for clients; none: it is refused to them.
+    /// TLS for clients; `None`: it is refused to them.
     pub tls: Option<Acceptor>,
-    /// Sessions without TLS are refused.
+    /// Whether clients without TLS are refused.
     pub tls_required: bool,
-    /// Clients at the same time, at most.
+    /// The most sessions at the same time, and the most connections that have none.
     pub clients_max: usize,
+    /// How long a connection may take until its session begins.
+    pub greeting_max: Duration,
+    /// Where failures and counts are reported.
+    pub log: Log,
+    /// How often counts that have changed are reported; `None`: never.
+    pub counts_interval: Option<Duration>,
+}
+
+impl Settings {
+    /// Passes everything on, for up to 1,000 clients, and reports nothing.
+    pub fn new(upstream: Upstream) -> Settings {
+        Settings {
+            upstream,
+            templates: Templates::default(),
+            batching: None,
+            tls: None,
+            tls_required: false,
+            clients_max: 1000,
+            // As `authentication_timeout` of PostgreSQL.
+            greeting_max: Duration::from_secs(60),
+            log: Log::default(),
+            counts_interval: None,
+        }
+    }
+
+    /// Checks that the settings agree with each other.
+    ///
+    /// # Errors
+    /// With TLS on both sides, a client with libpq's default settings would silently get a connection without TLS: its
+    /// SCRAM fails over TLS, because of channel binding, and `sslmode=prefer` then tries again without TLS.
+    pub fn check(&self) -> Result<(), String> {
+        if self.tls.is_none() || self.tls_required || !self.upstream.may_encrypt() {
+            return Ok(());
+        }
+        let text = "with --tls-cert and an upstream that may use TLS, clients with sslmode=prefer (the default of libpq) \
+            would silently connect without TLS: give --tls-require, or sslmode=disable in the URL of --upstream";
+        Err(text.into())
+    }
 }
 
 /// How transactions are batched.
@@ -88,46 +141,97 @@ struct Shared {
     tls: Option<Acceptor>,
     tls_required: bool,
     cancels: Cancels,
+    greetings: Greetings,
+    greeting_max: Duration,
+    /// Places of sessions.
+    sessions: Semaphore,
+    clients_max: usize,
     counts: Arc<Counts>,
+    log: Log,
 }
 
-/// Serves clients of `listener` until `stop` completes; then those without a transaction are sent away at once (57P01), the others
-/// when they have ended theirs, and those that are left when `abandon` completes are cut off. Counts what happens in `counts`.
+/// Serves clients of `listener` until `stop` completes. Then clients without a transaction are sent away at once (57P01),
+/// and the others when theirs have ended. Those that are left when `abandon` completes are cut off.
+///
+/// # Errors
+/// The settings do not agree with each other ([`Settings::check`]).
 pub async fn serve(
     listener: TcpListener,
     settings: Settings,
     counts: Arc<Counts>,
     stop: impl Future<Output = ()>,
     abandon: impl Future<Output = ()>,
-) {
-    let Settings { upstream, templates, batching, tls, tls_required, clients_max } = settings;
-    let batches = batching.map(|batching| Arc::new(Batches::new(batching, Arc::clone(&counts))));
-    let (cancels, templates) = (Cancels::default(), Arc::new(templates));
-    let shared = Arc::new(Shared { upstream, templates, batches, tls, tls_required, cancels, counts });
+) -> Result<(), String> {
+    settings.check()?;
+    let Settings { upstream, templates, batching, tls, tls_required, clients_max, .. } = settings;
+    let Settings { greeting_max, log, counts_interval, .. } = settings;
+    let shared = Arc::new(Shared {
+        upstream,
+        templates: Arc::new(templates),
+        batches: batching.map(|batching| Arc::new(Batches::new(batching, Arc::clone(&counts)))),
+        tls,
+        tls_required,
+        cancels: Cancels::default(),
+        greetings: Greetings::new(clients_max),
+        greeting_max,
+        sessions: Semaphore::new(clients_max.min(Semaphore::MAX_PERMITS)),
+        clients_max,
+        counts,
+        log,
+    });
     let (stopping, stopped) = watch::channel(false);
     let mut clients = tokio::task::JoinSet::new();
-    tokio::pin!(stop, abandon);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = clients.join_next() => continue,
-            () = &mut stop => break,
-        };
-        match accepted {
-            // Those that are being told that there is no room take some, too.
-            Ok(_) if clients.len() >= clients_max.saturating_mul(2) => {}
-            Ok((stream, _)) => {
-                let has_room = clients.len() < clients_max;
-                clients.spawn(client::run(stream, Arc::clone(&shared), stopped.clone(), has_room));
+    let drained = async {
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = clients.join_next() => continue,
+                () = &mut stop => break,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    // Here, and not in the task, so that they are in the order in which they came.
+                    let greeting = shared.greetings.enter();
+                    clients.spawn(client::run(stream, address, greeting, Arc::clone(&shared), stopped.clone()));
+                }
+                // Of this connection, or of too many open files: another may do.
+                Err(error) => {
+                    shared.counts.accept_failures.add(1);
+                    shared.log.line(format_args!("a connection was not accepted: {error}"));
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
             }
-            // Of this connection, or of too many open files: others may do.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
-    }
-    drop(listener);
-    stopping.send_replace(true);
+        drop(listener);
+        stopping.send_replace(true);
+        tokio::select! {
+            () = async { while clients.join_next().await.is_some() {} } => {}
+            () = abandon => clients.shutdown().await,
+        }
+    };
     tokio::select! {
-        () = async { while clients.join_next().await.is_some() {} } => {}
-        () = &mut abandon => clients.shutdown().await,
+        () = drained => {}
+        () = report_counts(&shared, counts_interval) => {}
+    }
+    Ok(())
+}
+
+/// Logs what has been counted since the last time, for ever.
+async fn report_counts(shared: &Shared, interval: Option<Duration>) {
+    let Some(interval) = interval else { return std::future::pending().await };
+    let mut before = shared.counts.counted();
+    loop {
+        tokio::time::sleep(interval).await;
+        let now = shared.counts.counted();
+        let changes = now.changes_since(&before);
+        if !changes.is_empty() {
+            let (sessions, connections) = (shared.counts.sessions.get(), shared.counts.connections.get());
+            let seconds = interval.as_secs_f64();
+            shared.log.line(format_args!(
+                "{sessions} sessions, {connections} connections without one; in {seconds} s: {changes}"
+            ));
+        }
+        before = now;
     }
 }

@@ -152,6 +152,16 @@ impl Upstream {
         Ok(())
     }
 
+    /// Whether a connection to it may use TLS.
+    pub(crate) fn may_encrypt(&self) -> bool {
+        self.mode != SslMode::Disable && !self.is_socket()
+    }
+
+    /// Whether it is reached by a Unix-domain socket, which never uses TLS (libpq).
+    fn is_socket(&self) -> bool {
+        self.host.starts_with('/')
+    }
+
     /// Connects, up to where a session's start or a request to cancel is sent; whether the connection is encrypted.
     ///
     /// # Errors
@@ -167,8 +177,7 @@ impl Upstream {
     }
 
     async fn try_connect(&self) -> std::io::Result<(Stream, bool)> {
-        if self.host.starts_with('/') {
-            // TLS is not for sockets of one machine (libpq).
+        if self.is_socket() {
             let path = format!("{}/.s.PGSQL.{}", self.host, self.port);
             return Ok((Box::new(UnixStream::connect(path).await?), false));
         }

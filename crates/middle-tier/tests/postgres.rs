@@ -4,15 +4,16 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::num::NonZeroUsize;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use seriatim_middle_tier::{Acceptor, Batching, Upstream};
+use seriatim_middle_tier::{Acceptor, Batching, Settings, Upstream};
 use seriatim_wire::message::encode;
+use seriatim_wire::messages::extendedquery::{Bind, Execute, Parse, Sync};
 use seriatim_wire::messages::response::{CommandComplete, ReadyForQuery, TransactionStatus};
 use seriatim_wire::messages::simplequery::Query;
 use seriatim_wire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
@@ -360,11 +361,36 @@ fn both_sides_can_be_encrypted() {
         if output.status.success() { Ok(said[0].clone()) } else { Err(said[1].clone()) }
     };
     let encrypted = |said: &str| Ok(said.to_owned());
+    // What psql itself says of its connection.
+    let connection = |tier: &MiddleTier, settings: &str| {
+        let mut psql = postgres.program("psql", tier.address.port(), "secret", settings);
+        let output = psql.args(["-c", "\\conninfo"]).output().expect("psql starts");
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
+        if output.status.success() { Ok(said[0].clone()) } else { Err(said[1].clone()) }
+    };
+    // Where both sides may use TLS, the middle tier requires it: else psql, by its defaults, would go on without.
+    for mode in ["prefer", "require"] {
+        let settings = Settings { tls: acceptor(), ..Settings::new(upstream("127.0.0.1", mode)) };
+        assert!(settings.check().is_err_and(|error| error.contains("--tls-require")), "{mode}");
+    }
     for (host, mode, ssl) in
         [("127.0.0.1", "disable", "f"), ("127.0.0.1", "prefer", "t"), ("localhost", "verify-full", "t")]
     {
-        let tier = MiddleTier::of(upstream(host, mode), "", None, acceptor(), false);
-        assert_eq!(asks(&tier, "sslmode=disable"), encrypted(ssl), "{mode}");
+        let tier = MiddleTier::of(upstream(host, mode), "", None, acceptor(), ssl == "t");
+        match ssl {
+            "f" => assert_eq!(asks(&tier, "sslmode=disable"), encrypted("f"), "{mode}"),
+            _ => assert!(asks(&tier, "sslmode=disable").is_err_and(|error| error.contains("requires TLS")), "{mode}"),
+        }
+        // By its defaults psql is either encrypted or refused, and told why.
+        match (ssl, connection(&tier, "")) {
+            ("f", Ok(said)) => assert!(said.contains("SSL connection"), "{mode}: {said}"),
+            ("t", Err(error)) => {
+                assert!(error.contains("channel_binding=disable") && error.contains("requires TLS"), "{mode}: {error}");
+            }
+            (_, said) => panic!("{mode}: {said:?}"),
+        }
+        let said = connection(&tier, "channel_binding=disable");
+        assert!(said.as_ref().is_ok_and(|said| said.contains("SSL connection")), "{mode}: {said:?}");
         assert_eq!(asks(&tier, "sslmode=require channel_binding=disable"), encrypted(ssl), "{mode}");
         let root = certificate.display();
         let full = format!("sslmode=verify-ca sslrootcert={root} channel_binding=disable");
@@ -385,9 +411,15 @@ fn both_sides_can_be_encrypted() {
     assert!(asks(&tier, "sslmode=require").is_err_and(|error| error.contains("does not support SSL")));
     // Who is to be encrypted and is not is told so, before the server sees anything.
     let tier = MiddleTier::of(upstream("127.0.0.1", "disable"), "", None, acceptor(), true);
-    assert!(asks(&tier, "sslmode=disable").is_err_and(|error| error.contains("sslmode=require")));
+    assert!(
+        asks(&tier, "sslmode=disable").is_err_and(|error| error.contains("sslmode=require")),
+        "{:?}",
+        tier.counted()
+    );
     assert_eq!(asks(&tier, "sslmode=require"), encrypted("f"));
-    assert_eq!(tier.counted().clients, 1);
+    let said = connection(&tier, "");
+    assert!(said.as_ref().is_ok_and(|said| said.contains("SSL connection")), "by its defaults: {said:?}");
+    assert_eq!((tier.counted().clients, tier.counted().refused), (2, 1));
 }
 
 /// What stands for the server need not be one.
@@ -454,4 +486,64 @@ fn an_upstream_that_dies_in_the_middle_leaves_no_outcome_untold() {
         assert_eq!(queries.into_inner(), 1, "it was sent once");
         assert_eq!((tier.counted().matched, tier.counted().unknown), (1, u64::from(messages < 6)));
     }
+}
+
+/// Clients that are idle for the server end with the middle tier, whatever they have sent that the server ignores.
+#[test]
+fn clients_that_the_server_has_answered_do_not_keep_the_middle_tier() {
+    let Some(postgres) = Postgres::start("idle", "") else { return };
+    let mut tier = MiddleTier::start(&postgres.url(), TEMPLATES, batches(Duration::from_millis(1)), None);
+    postgres.psql(TABLES);
+    let connect = || Client::connect(tier.address).unwrap_or_else(|answer| panic!("{answer:?}"));
+    let (mut copies, mut behind, mut part) = (connect(), connect(), connect());
+    let sync = encode(&Sync::new());
+    let copy = encode(&Query::new("copy transfers from stdin".into()));
+    copies.send(&[&copy[..], &sync, b"d\0\0\0\x0a1\t1\t1\n", &sync, b"c\0\0\0\x04"].concat());
+    assert_eq!(copies.answer().tags, ["COPY 1"]);
+    let parse = encode(&Parse::new(None, "select 1".into(), vec![]));
+    let bind = encode(&Bind::new(None, None, vec![], vec![], vec![]));
+    let pipeline = [&parse[..], &bind, &encode(&Execute::new(None, 0)), &encode(&Query::new("select 2".into()))];
+    behind.send(&pipeline.concat());
+    assert_eq!(behind.answer().tags, ["SELECT 1", "SELECT 1"]);
+    part.send(&copy[..9]);
+    // A connection that says nothing, and one that has not answered what its password is.
+    let mut mute = TcpStream::connect(tier.address).expect("it listens");
+    let mut asked = TcpStream::connect(tier.address).expect("it listens");
+    asked.write_all(b"\0\0\0\x27\0\x03\0\0user\0secret\0database\0postgres\0\0").expect("it takes it");
+    asked.read_exact(&mut [0]).expect("it is asked for its password");
+    tier.stop();
+    for client in [&mut copies, &mut behind, &mut part] {
+        assert_eq!(client.answer().errors, ["57P01"]);
+    }
+    assert_eq!(mute.read(&mut [0]).expect("an end"), 0);
+    let mut said = Vec::new();
+    asked.read_to_end(&mut said).expect("an end");
+    assert!(said.windows(6).any(|field| field == b"C57P01"), "{}", said.escape_ascii());
+    assert!(tier.has_ended());
+}
+
+/// Connections that say nothing take no client's place, and the oldest of too many is pushed out.
+#[test]
+fn mute_connections_keep_no_client_out() {
+    let closed = TcpSocket::new_v4().expect("a socket");
+    closed.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let url = format!("postgres://{}", closed.local_addr().expect("it is bound"));
+    let upstream = Upstream::parse(&url).expect("it is one");
+    // Nothing ends but by being pushed out.
+    let greeting_max = Duration::from_secs(86_400);
+    let tier = MiddleTier::with(Settings { clients_max: 2, greeting_max, ..Settings::new(upstream) });
+    let mut mute: Vec<_> = (0..6).map(|_| TcpStream::connect(tier.address).expect("it listens")).collect();
+    for stream in &mut mute[..4] {
+        assert_eq!(stream.read(&mut [0]).expect("an end"), 0);
+    }
+    // It is counted after the connection is closed.
+    let until = Instant::now() + PATIENCE;
+    while tier.counted().ungreeted < 4 {
+        assert!(Instant::now() < until, "{:?}", tier.counted());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // A client is not refused, but told that there is no server.
+    let refused = Client::connect(tier.address).err().expect("there is no server");
+    assert_eq!(refused.errors, ["08001"]);
+    assert_eq!((tier.counted().clients, tier.counted().refused), (1, 0));
 }

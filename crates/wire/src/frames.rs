@@ -1,7 +1,8 @@
-//! Cuts a stream of bytes into messages: a tag, a length that counts itself, and what that length says.
+//! Cuts a stream of bytes into messages: a tag, a length that counts itself, and a body.
 //!
-//! A message is gathered if its reader wants to look into it, and passed on in parts otherwise, so that a row of a gigabyte takes no
-//! more memory than a buffer.
+//! Its caller decides for each message whether it is gathered, passed on in parts, or refused. A message is gathered if
+//! its caller wants to decode it. The parts of any other are passed on as they arrive, so that a row of a gigabyte takes
+//! no more memory than a buffer.
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,37 +11,65 @@ use crate::Malformed;
 /// Bytes of a tag and a length.
 pub const HEADER_BYTES: usize = 5;
 
-/// What comes next of a stream of messages.
+/// The longest message that a client may send before its session is ready (`PG_MAX_AUTH_TOKEN_LENGTH`).
+const UNREADY_LENGTH_MAX: usize = 65_535;
+/// The longest of the messages that have no long fields (`PQ_SMALL_MESSAGE_LIMIT`).
+const SMALL_LENGTH_MAX: usize = 10_000;
+/// The longest message of all (`PQ_LARGE_MESSAGE_LIMIT`).
+const LARGE_LENGTH_MAX: usize = 0x3fff_fffe;
+
+/// The largest length that a client may give a message of this tag, as the server has it. `is_ready`: the server has
+/// sent the session's first `ReadyForQuery`.
+pub fn client_length_max(tag: u8, is_ready: bool) -> usize {
+    match tag {
+        _ if !is_ready => UNREADY_LENGTH_MAX,
+        b'Q' | b'F' | b'B' | b'P' | b'd' => LARGE_LENGTH_MAX,
+        _ => SMALL_LENGTH_MAX,
+    }
+}
+
+/// What is done with a message whose header has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// It is returned when all of it has arrived.
+    Gather,
+    /// Its bytes are returned as they arrive.
+    Pass,
+    /// It is an error, as it is too long.
+    Refuse,
+}
+
+/// The next bytes of a stream of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A message, its header included.
     Whole(Bytes),
-    /// Bytes of a message that is not gathered; of the first, with its header, the tag is told.
+    /// Bytes of a message that is not gathered; the first of them begin with its header and come with its tag.
     Part(Option<u8>, Bytes),
 }
 
-/// Where a stream is: in a message, or between two.
+/// The position of a stream: within a message, or between two.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// Bytes of a message begun that are still to come.
+    /// Bytes of the message that is passed on in parts which have not arrived.
     left: usize,
 }
 
 impl Frames {
-    /// Whether the last message is complete.
+    /// Whether the last message that is passed on in parts is complete.
     pub fn is_between(&self) -> bool {
         self.left == 0
     }
 
-    /// Takes the next piece from the front of `buffer`; none: more bytes are needed. `gather` is told tag and length, header included,
-    /// of each message, and whether it is to be gathered.
+    /// Takes the next piece off the front of `buffer`; `None`: it needs more bytes. `handling` gets the tag and the
+    /// length of each message; the length counts its own four bytes, but not the tag.
     ///
     /// # Errors
-    /// When a length cannot be.
+    /// The length is less than 4 or more than 2³¹ − 1, or `handling` refuses the message.
     pub fn next(
         &mut self,
         buffer: &mut BytesMut,
-        gather: impl FnOnce(u8, usize) -> bool,
+        handling: impl FnOnce(u8, usize) -> Handling,
     ) -> Result<Option<Piece>, Malformed> {
         if buffer.is_empty() {
             return Ok(None);
@@ -52,14 +81,17 @@ impl Frames {
         let [tag, length @ ..] = *header;
         let length = u32::from_be_bytes(length);
         if !(4..=i32::MAX as u32).contains(&length) {
-            return Err(Malformed("the length of a message cannot be"));
+            return Err(Malformed("the length of a message is less than 4 or more than 2147483647"));
         }
         let bytes = length as usize + 1;
-        if gather(tag, bytes) {
-            return Ok((buffer.len() >= bytes).then(|| Piece::Whole(buffer.split_to(bytes).freeze())));
+        match handling(tag, length as usize) {
+            Handling::Gather => Ok((buffer.len() >= bytes).then(|| Piece::Whole(buffer.split_to(bytes).freeze()))),
+            Handling::Pass => {
+                self.left = bytes;
+                Ok(Some(Piece::Part(Some(tag), self.part(buffer))))
+            }
+            Handling::Refuse => Err(Malformed("a message is longer than its type allows")),
         }
-        self.left = bytes;
-        Ok(Some(Piece::Part(Some(tag), self.part(buffer))))
     }
 
     fn part(&mut self, buffer: &mut BytesMut) -> Bytes {
@@ -82,11 +114,12 @@ mod tests {
     fn however_a_stream_arrives_its_bytes_leave_in_order() {
         let stream =
             [message(b'Q', b"select 1\0"), message(b'd', &[7; 300]), message(b'S', b""), message(b'd', b"x")].concat();
+        let handling = |tag, _| if tag == b'd' { Handling::Pass } else { Handling::Gather };
         for step in 1..=stream.len() {
             let (mut frames, mut buffer, mut left, mut whole) = (Frames::default(), BytesMut::new(), Vec::new(), 0);
             for chunk in stream.chunks(step) {
                 buffer.extend_from_slice(chunk);
-                while let Some(piece) = frames.next(&mut buffer, |tag, _| tag != b'd').expect("well formed") {
+                while let Some(piece) = frames.next(&mut buffer, handling).expect("well formed") {
                     match piece {
                         Piece::Whole(bytes) => {
                             whole += 1;
@@ -104,10 +137,34 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_cannot_be_are_refused() {
+    fn impossible_lengths_are_refused() {
         for length in [0, 3, u32::MAX, 1 << 31] {
             let mut buffer = BytesMut::from(&[&b"Q"[..], &length.to_be_bytes()].concat()[..]);
-            assert!(Frames::default().next(&mut buffer, |_, _| true).is_err(), "{length}");
+            assert!(Frames::default().next(&mut buffer, |_, _| Handling::Gather).is_err(), "{length}");
+        }
+    }
+
+    /// A message that is refused is refused by its header, before its body arrives.
+    #[test]
+    fn clients_may_send_messages_as_long_as_the_server_takes() {
+        for (tag, is_ready, most) in [
+            (b'Q', true, 0x3fff_fffe),
+            (b'B', true, 0x3fff_fffe),
+            (b'd', true, 0x3fff_fffe),
+            (b'S', true, 10_000),
+            (b'E', true, 10_000),
+            (b'p', false, 65_535),
+            (b'P', false, 65_535),
+        ] {
+            let handling = |tag, length| match length <= client_length_max(tag, is_ready) {
+                true => Handling::Pass,
+                false => Handling::Refuse,
+            };
+            for (length, is_taken) in [(most, true), (most + 1, false)] {
+                let length = u32::try_from(length).expect("short").to_be_bytes();
+                let mut header = BytesMut::from(&[&[tag][..], &length].concat()[..]);
+                assert_eq!(Frames::default().next(&mut header, handling).is_ok(), is_taken, "{}", char::from(tag));
+            }
         }
     }
 }

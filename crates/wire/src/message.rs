@@ -1,123 +1,246 @@
-//! Decodes messages that were gathered, by the codecs of `pgwire`.
+//! Decodes whole messages with the codecs of `pgwire`, after checking their bounds.
 //!
-//! A codec may panic on a body that ends too early: what a peer sends must not end more than its own session, so a panic is taken for
-//! what it is, a malformed message.
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
+//! A codec of `pgwire` panics on a body that is too short, and reserves memory for as many elements as a count claims.
+//! So [`decode`] takes only messages that implement [`Layout`]: a walk over the body that reads each field within the
+//! bytes that are there, and ends where the body ends. The codec runs only after the walk has succeeded.
+//!
+//! The source of the layouts is the PostgreSQL 15 documentation, §55.7, "Message Formats".
 
 use bytes::{Bytes, BytesMut};
-use pgwire::messages::startup::{PasswordMessageFamily, SASLInitialResponse};
+use pgwire::messages::extendedquery::{Bind, Close, Describe, Execute, Parse};
+use pgwire::messages::response::{CommandComplete, ErrorResponse};
+use pgwire::messages::simplequery::Query;
+use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{DecodeContext, Message};
 
 use crate::Malformed;
 use crate::frames::HEADER_BYTES;
 
-const TOO_EARLY: Malformed = Malformed("a message that ends too early");
-
-/// The message that these bytes are, header included.
-///
-/// # Errors
-/// When they are none of this kind.
-pub fn decode<M: Message>(bytes: &[u8]) -> Result<M, Malformed> {
-    decode_then(bytes, Some)
+/// A message whose bounds can be checked before it is decoded.
+pub trait Layout: Message {
+    /// Takes the fields of this message off the front of a body; `None` where the body is too short for one.
+    fn walk(body: &mut Body<'_>) -> Option<()>;
 }
 
-/// The choice of a way to authenticate that these bytes are, header included, where the server has offered some by SASL.
+/// Decodes a whole message, header included.
 ///
 /// # Errors
-/// When they are none.
-pub fn sasl_initial_response(bytes: &[u8]) -> Result<SASLInitialResponse, Malformed> {
-    // The mechanism's name, a length or -1, and so many bytes.
-    let body = bytes.get(HEADER_BYTES..).unwrap_or_default();
-    let rest = body.iter().position(|&byte| byte == 0).map_or(&[][..], |end| &body[end + 1..]);
-    let is_sound = rest.split_first_chunk().is_some_and(|(length, data)| {
-        let length = i32::from_be_bytes(*length);
-        length == -1 && data.is_empty() || usize::try_from(length) == Ok(data.len())
-    });
-    if !is_sound {
-        return Err(TOO_EARLY);
-    }
-    decode_then(bytes, |family: PasswordMessageFamily| family.into_sasl_initial_response().ok())
-}
-
-/// The one place where codecs run on what a peer sent.
-fn decode_then<M: Message, T>(bytes: &[u8], then: impl FnOnce(M) -> Option<T>) -> Result<T, Malformed> {
+/// The bytes are not exactly one message of this kind.
+pub fn decode<M: Layout>(bytes: &[u8]) -> Result<M, Malformed> {
     let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("a message without a header"))?;
     let [tag, length @ ..] = *header;
-    if u32::from_be_bytes(length) as usize != body.len() + 4 || !is_sound(tag, body) {
-        return Err(TOO_EARLY);
+    let mut rest = Body(body);
+    let is_whole = M::message_type() == Some(tag) && u32::from_be_bytes(length) as usize == body.len() + 4;
+    if !is_whole || M::walk(&mut rest).is_none() || !rest.0.is_empty() {
+        return Err(Malformed("the message is not laid out as its type requires"));
     }
-    let mut buffer = BytesMut::from(body);
-    let decode = || M::decode_body(&mut buffer, body.len() + 4, &DecodeContext::default()).ok().and_then(then);
-    let decoded = catch_unwind(AssertUnwindSafe(decode));
-    decoded.ok().flatten().ok_or(Malformed("a message whose body cannot be decoded"))
+    let decoded = M::decode_body(&mut BytesMut::from(body), body.len() + 4, &DecodeContext::default());
+    decoded.map_err(|_| Malformed("the message has a field with an invalid value"))
 }
 
 /// The bytes of a message.
 ///
 /// # Panics
-/// If the message is longer than its kind can be.
+/// If the message is longer than its type allows.
 pub fn encode(message: &impl Message) -> Bytes {
     let mut buffer = BytesMut::new();
-    message.encode(&mut buffer).expect("messages of ours have lengths that can be");
+    message.encode(&mut buffer).expect("the message is within the limits of its type");
     buffer.freeze()
 }
 
-/// Whether strings of the body end: the commonest mistake, and one that must not print a panic.
-fn is_sound(tag: u8, body: &[u8]) -> bool {
-    let strings = match tag {
-        b'Q' => 1,
-        b'P' | b'B' => 2,
-        _ => return true,
-    };
-    body.iter().filter(|&&byte| byte == 0).count() >= strings
+/// The rest of a message's body. Each method takes a field off its front, or returns `None` where it is too short.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a>(&'a [u8]);
+
+impl<'a> From<&'a [u8]> for Body<'a> {
+    fn from(bytes: &'a [u8]) -> Body<'a> {
+        Body(bytes)
+    }
+}
+
+impl<'a> Body<'a> {
+    /// The body of a message with a tag.
+    pub fn of(message: &'a [u8]) -> Body<'a> {
+        Body(message.get(HEADER_BYTES..).unwrap_or_default())
+    }
+
+    /// Everything that is left.
+    pub fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// `bytes` bytes.
+    pub fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    /// An `Int32`.
+    pub fn int32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    /// An `Int16` that counts elements, as the server reads it: without a sign.
+    fn count(&mut self) -> Option<usize> {
+        self.array().map(u16::from_be_bytes).map(usize::from)
+    }
+
+    /// A `String`, without the zero byte that ends it.
+    pub fn string(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|&byte| byte == 0)?;
+        let string = self.take(end)?;
+        self.take(1).map(|_| string)
+    }
+}
+
+impl Layout for Query {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        body.string().map(drop)
+    }
+}
+
+impl Layout for Parse {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        body.string()?;
+        body.string()?;
+        let types = body.count()?;
+        body.take(4 * types).map(drop)
+    }
+}
+
+impl Layout for Bind {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        body.string()?;
+        body.string()?;
+        let formats = body.count()?;
+        body.take(2 * formats)?;
+        for _ in 0..body.count()? {
+            // -1 is NULL. The codec takes any negative length for NULL, the server refuses the others.
+            match body.int32()? {
+                -1 => {}
+                length => drop(body.take(usize::try_from(length).ok()?)?),
+            }
+        }
+        let formats = body.count()?;
+        body.take(2 * formats).map(drop)
+    }
+}
+
+/// A statement or a portal, by its name.
+fn walk_target(body: &mut Body<'_>) -> Option<()> {
+    body.take(1)?;
+    body.string().map(drop)
+}
+
+impl Layout for Describe {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        walk_target(body)
+    }
+}
+
+impl Layout for Close {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        walk_target(body)
+    }
+}
+
+impl Layout for Execute {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        body.string()?;
+        body.int32().map(drop)
+    }
+}
+
+impl Layout for CommandComplete {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        body.string().map(drop)
+    }
+}
+
+impl Layout for ParameterStatus {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        body.string()?;
+        body.string().map(drop)
+    }
+}
+
+impl Layout for ErrorResponse {
+    fn walk(body: &mut Body<'_>) -> Option<()> {
+        while body.take(1)? != [0] {
+            body.string()?;
+        }
+        Some(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use pgwire::messages::extendedquery::{Bind, Parse};
-    use pgwire::messages::simplequery::Query;
-
     use super::*;
 
-    #[test]
-    fn messages_survive_and_cut_ones_are_refused() {
-        let bind =
-            Bind::new(None, Some("s".into()), vec![1], vec![Some(Bytes::from_static(b"\0\0\0\x05")), None], vec![]);
-        let bytes = encode(&bind);
-        assert_eq!(decode::<Bind>(&bytes), Ok(bind));
-        for end in 0..bytes.len() - 2 {
-            assert!(decode::<Bind>(&bytes[..end]).is_err(), "cut at {end}");
-            assert!(end < HEADER_BYTES || decode::<Bind>(&cut(&bytes, end)).is_err(), "a body that ends at {end}");
-        }
-        let parse = encode(&Parse::new(None, "select $1".into(), vec![23]));
-        assert!(decode::<Parse>(&parse[..parse.len() - 1]).is_err());
-        assert!(decode::<Query>(b"Q\0\0\0\x06xy").is_err());
-        assert!(decode::<Query>(b"Q").is_err());
+    fn framed(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+        [&[tag][..], &length, body].concat()
     }
 
-    /// A message that says itself that it ends here.
-    fn cut(bytes: &[u8], end: usize) -> Vec<u8> {
-        let length = u32::try_from(end - 1).expect("short").to_be_bytes();
-        [&bytes[..1], &length, &bytes[HEADER_BYTES..end]].concat()
+    /// Decodes a message, and every body that is a part of its body, one byte longer, or has one byte changed.
+    /// Whatever decodes must encode to bytes of the same length; `pgwire` panics on the bodies that are too short.
+    fn survives<M: Layout + PartialEq + std::fmt::Debug>(message: &M) {
+        let bytes = encode(message);
+        assert_eq!(decode::<M>(&bytes).as_ref(), Ok(message));
+        let (tag, body) = (bytes[0], &bytes[HEADER_BYTES..]);
+        for end in 0..bytes.len() {
+            assert!(decode::<M>(&bytes[..end]).is_err(), "{message:?} cut at {end}");
+        }
+        for end in 0..body.len() {
+            assert!(decode::<M>(&framed(tag, &body[..end])).is_err(), "{message:?} with a body of {end} bytes");
+        }
+        assert!(decode::<M>(&framed(tag, &[body, &[0]].concat())).is_err(), "{message:?} with a byte more");
+        assert!(decode::<M>(&framed(tag ^ 1, body)).is_err(), "{message:?} with another tag");
+        for at in 0..body.len() {
+            for value in 0..=u8::MAX {
+                let mut changed = body.to_vec();
+                changed[at] = value;
+                // The codec makes text of bytes that are not UTF-8, and three bytes of each.
+                if let Ok(decoded) = decode::<M>(&framed(tag, &changed))
+                    && changed.is_ascii()
+                {
+                    assert_eq!(encode(&decoded).len(), bytes.len(), "byte {at} of {message:?} is {value}");
+                }
+            }
+        }
     }
 
-    /// Who sends them has not authenticated yet.
     #[test]
-    fn choices_of_a_mechanism_are_read_or_refused() {
-        let choice = SASLInitialResponse::new("SCRAM-SHA-256".into(), Some(Bytes::from_static(b"y,,n=,r=x")));
-        let bytes = encode(&choice);
-        assert_eq!(sasl_initial_response(&bytes), Ok(choice));
-        let none = SASLInitialResponse::new("OTHER".into(), None);
-        assert_eq!(sasl_initial_response(&encode(&none)), Ok(none));
-        for end in HEADER_BYTES..bytes.len() {
-            assert_eq!(sasl_initial_response(&cut(&bytes, end)), Err(TOO_EARLY), "a body that ends at {end}");
+    fn messages_decode_and_cut_or_changed_ones_are_refused_without_a_panic() {
+        survives(&Query::new("select 1".into()));
+        survives(&Parse::new(Some("s".into()), "select $1, $2".into(), vec![23, 25]));
+        let values = vec![Some(Bytes::from_static(b"\0\0\0\x05")), None, Some(Bytes::new())];
+        survives(&Bind::new(Some("p".into()), Some("s".into()), vec![1, 0, 1], values, vec![0, 1]));
+        survives(&Bind::new(None, None, vec![], vec![], vec![]));
+        survives(&Describe::new(b'S', Some("s".into())));
+        survives(&Close::new(b'P', None));
+        survives(&Execute::new(Some("p".into()), 7));
+        survives(&CommandComplete::new("INSERT 0 1".into()));
+        survives(&ParameterStatus::new("client_encoding".into(), "UTF8".into()));
+        survives(&ErrorResponse::new(vec![(b'S', "ERROR".into()), (b'C', "40001".into())]));
+    }
+
+    #[test]
+    fn lengths_and_counts_that_claim_more_than_there_is_are_refused() {
+        // 65,535 types, parameters or formats, and a value of 2 GiB or of a negative length.
+        assert!(decode::<Parse>(&framed(b'P', b"\0\0\xff\xff")).is_err());
+        assert!(decode::<Bind>(&framed(b'B', b"\0\0\xff\xff")).is_err());
+        assert!(decode::<Bind>(&framed(b'B', b"\0\0\0\0\xff\xff\0\0")).is_err());
+        assert!(decode::<Bind>(&framed(b'B', b"\0\0\0\0\0\0\xff\xff")).is_err());
+        for length in [i32::MAX, i32::MIN, -2, 1] {
+            let body = [&b"\0\0\0\0\0\x01"[..], &length.to_be_bytes(), b"\0\0"].concat();
+            assert!(decode::<Bind>(&framed(b'B', &body)).is_err(), "{length}");
         }
-        for length in [-2, 10_000, i32::MIN, i32::MAX] {
-            let body = [&b"SCRAM-SHA-256\0"[..], &length.to_be_bytes(), b"y,,"].concat();
-            let bytes = [&b"p\0\0\0\0"[..], &body].concat();
-            let end = bytes.len();
-            assert_eq!(sasl_initial_response(&cut(&bytes, end)), Err(TOO_EARLY), "{length}");
-        }
+        assert!(decode::<Bind>(&framed(b'B', b"\0\0\0\0\0\x01\xff\xff\xff\xff\0\0")).is_ok(), "NULL");
     }
 }

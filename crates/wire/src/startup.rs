@@ -3,17 +3,16 @@
 //! The source is the PostgreSQL 15 documentation, §55.2.1, §55.2.9 and §55.2.10.
 
 use bytes::{Bytes, BytesMut};
-use pgwire::messages::startup::{SslRequest, Startup};
-use pgwire::messages::{DecodeContext, Message};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::message::Body;
 use crate::{Duplex, Malformed};
 
 /// Code of a request to cancel, where a session's start has the protocol's version.
 const CANCEL_CODE: u32 = 80_877_102;
 const SSL_CODE: u32 = 80_877_103;
 const GSS_CODE: u32 = 80_877_104;
-/// Bytes of a first packet at most, as the server has it (`MAX_STARTUP_PACKET_LENGTH`).
+/// The most bytes of a first packet, as the server has it (`MAX_STARTUP_PACKET_LENGTH`).
 const FIRST_BYTES_MAX: usize = 10_000;
 
 /// A connection's first packet.
@@ -70,17 +69,26 @@ fn take(buffer: &mut BytesMut) -> Result<Option<First>, Malformed> {
     }
 }
 
-/// A parameter of a session's start.
+/// A parameter of a session's first packet; `None` where it has no such parameter.
 ///
 /// # Errors
-/// When the packet is malformed.
-pub fn parameter(packet: &[u8], name: &str) -> Result<Option<String>, Malformed> {
-    let malformed = Malformed("the first packet of a session cannot be decoded");
-    // Pairs of strings that end with a zero, and a zero: then the decoder does not run over the end.
-    let ends = packet.len() > 8 && packet.ends_with(&[0]);
-    let mut buffer = BytesMut::from(packet.get(4..).filter(|_| ends).ok_or(malformed)?);
-    let startup = Startup::decode_body(&mut buffer, packet.len(), &DecodeContext::default()).map_err(|_| malformed)?;
-    Ok(startup.parameters.get(name).cloned())
+/// The packet is not of version 3 of the protocol, or not made of pairs of strings with a zero byte behind them.
+pub fn parameter<'a>(packet: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Malformed> {
+    let malformed = Malformed("the first packet of the session is not laid out as the protocol requires");
+    let (version, parameters) = packet.get(4..).and_then(<[u8]>::split_first_chunk::<4>).ok_or(malformed)?;
+    if version[..2] != [0, 3] {
+        return Err(malformed);
+    }
+    let (mut body, mut value) = (Body::from(parameters), None);
+    loop {
+        match body.string().ok_or(malformed)? {
+            [] if body.rest().is_empty() => return Ok(value),
+            [] => return Err(malformed),
+            // The server, too, takes the last of two.
+            known if known == name.as_bytes() => value = Some(body.string().ok_or(malformed)?),
+            _ => drop(body.string().ok_or(malformed)?),
+        }
+    }
 }
 
 /// Asks a server for TLS: whether it agrees.
@@ -88,9 +96,7 @@ pub fn parameter(packet: &[u8], name: &str) -> Result<Option<String>, Malformed>
 /// # Errors
 /// When the connection fails, or the answer is none of the protocol.
 pub async fn ask_for_tls(stream: &mut (impl Duplex + ?Sized)) -> std::io::Result<bool> {
-    let mut request = BytesMut::new();
-    SslRequest::new().encode(&mut request).map_err(std::io::Error::other)?;
-    stream.write_all(&request).await?;
+    stream.write_all(&[8_u32.to_be_bytes(), SSL_CODE.to_be_bytes()].concat()).await?;
     stream.flush().await?;
     // One byte and no more: what came behind it unencrypted would be taken for something that was encrypted (CVE-2021-23222).
     match stream.read_u8().await? {
@@ -118,7 +124,7 @@ mod tests {
         assert_eq!(taken, Ok(Some(First::Cancel(cancel.clone(), cancel.slice(8..)))));
         let session = packet(196_608, b"user\0me\0replication\0database\0\0").freeze();
         assert_eq!(take(&mut BytesMut::from(&session[..])), Ok(Some(First::Session(session.clone()))));
-        assert_eq!(parameter(&session, "replication"), Ok(Some("database".into())));
+        assert_eq!(parameter(&session, "replication"), Ok(Some(&b"database"[..])));
         assert_eq!(parameter(&session, "options"), Ok(None));
         for end in 0..session.len() {
             assert_eq!(take(&mut BytesMut::from(&session[..end])), Ok(None), "cut at {end}");
@@ -130,6 +136,24 @@ mod tests {
         assert!(take(&mut BytesMut::from(&b"GET / HTTP/1.1\r\n"[..])).is_err());
         assert!(take(&mut packet(SSL_CODE, b"more")).is_err());
         assert!(take(&mut packet(CANCEL_CODE, b"short")).is_err());
-        assert!(parameter(&packet(196_608, b"user\0me"), "user").is_err());
+    }
+
+    /// Every part of a packet, and every packet with a byte changed, is refused or has parameters.
+    #[test]
+    fn parameters_of_malformed_packets_are_refused() {
+        let whole = packet(196_608, b"user\0me\0database\0mine\0user\0you\0\0");
+        assert_eq!(parameter(&whole, "user"), Ok(Some(&b"you"[..])), "the last one counts");
+        for end in 0..whole.len() {
+            assert!(parameter(&whole[..end], "user").is_err(), "cut at {end}");
+        }
+        for at in 0..whole.len() {
+            for value in 0..=u8::MAX {
+                let mut changed = whole.clone();
+                changed[at] = value;
+                let _ = parameter(&changed, "user");
+            }
+        }
+        assert!(parameter(&packet(196_608, b"user\0me\0\0more"), "user").is_err());
+        assert!(parameter(&packet(131_072, b"user\0me\0\0"), "user").is_err(), "version 2");
     }
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use bytes::BytesMut;
 use seriatim_wire::errors;
-use seriatim_wire::frames::{Frames, Piece};
+use seriatim_wire::frames::{Frames, Handling, Piece};
 use seriatim_wire::message;
 use seriatim_wire::messages::simplequery::Query;
 
@@ -77,7 +77,7 @@ impl Client {
         let mut answer = Answer::default();
         let malformed = |error: seriatim_wire::Malformed| io::Error::new(io::ErrorKind::InvalidData, error.0);
         loop {
-            while let Some(piece) = self.frames.next(&mut self.buffer, |_, _| true).map_err(malformed)? {
+            while let Some(piece) = self.frames.next(&mut self.buffer, |_, _| Handling::Gather).map_err(malformed)? {
                 let Piece::Whole(frame) = piece else { unreachable!("all are gathered") };
                 match frame[0] {
                     b'C' => answer.tags.push(String::from_utf8_lossy(&frame[5..frame.len() - 1]).into_owned()),

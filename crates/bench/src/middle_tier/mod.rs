@@ -184,7 +184,7 @@ impl Running {
         let told = |error: std::io::Error| format!("the middle tier does not start: {error}");
         let upstream = Upstream::parse(&server.url())?;
         let templates = Templates::parse(TEMPLATES)?;
-        let settings = Settings { upstream, templates, batching, tls: None, tls_required: false, clients_max: clients };
+        let settings = Settings { templates, batching, clients_max: clients, ..Settings::new(upstream) };
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(told)?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(told)?;
         let address = listener.local_addr().map_err(told)?;
@@ -192,7 +192,8 @@ impl Running {
         let counting = Arc::clone(&counts);
         runtime.spawn(async move {
             let stop = async { _ = stopped.await };
-            seriatim_middle_tier::serve(listener, settings, counting, stop, std::future::pending()).await;
+            let served = seriatim_middle_tier::serve(listener, settings, counting, stop, std::future::pending()).await;
+            served.expect("without TLS all settings agree");
         });
         Ok(Running { runtime, counts, address, stop })
     }

@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use seriatim_wire::errors::{self, Severity, SqlState};
-use seriatim_wire::frames::{Frames, Piece};
+use seriatim_wire::frames::{Frames, Handling, Piece, client_length_max};
+use seriatim_wire::message::{self, Layout};
 use seriatim_wire::messages::extendedquery::{Bind, Close, Describe, Execute, Parse};
 use seriatim_wire::messages::simplequery::Query;
-use seriatim_wire::{Malformed, message, startup};
+use seriatim_wire::{Malformed, startup};
 
 use crate::batches::{Footprint, Key};
 use crate::counts::Counts;
@@ -49,21 +50,30 @@ pub(crate) struct Session {
     pub(crate) to_upstream: BytesMut,
     client_frames: Frames,
     upstream_frames: Frames,
-    /// Whether channel binding would be expected, were it not for us: both sides are encrypted.
+    /// Whether both connections are encrypted.
     both_encrypted: bool,
-    /// The upstream offered channel binding, and the client's choice comes next.
-    offered: bool,
+    /// The upstream offered channel binding, which was not passed on.
+    binding_withheld: bool,
+    /// The upstream has sent `AuthenticationOk`. Before that it executes nothing.
+    is_authenticated: bool,
     /// What cancels queries of this session: process and secret.
     pub(crate) key: Option<Bytes>,
     /// The database, by which keys of one are none of another.
     database: Vec<u8>,
     /// What the upstream has not answered yet.
     owed: VecDeque<Owed>,
-    /// The client has sent messages of the extended protocol that no `Sync` has ended: they are in a transaction, and after an error the
-    /// upstream ignores whatever comes.
+    /// The client has sent messages of the extended protocol behind which neither a `Sync` nor a query came: they are in
+    /// a transaction that is open. After an error the upstream ignores everything up to a `Sync`.
     is_unsynced: bool,
-    /// The upstream copies from the client in the extended protocol, and ignores `Sync` until the client ends that.
+    /// Queries behind such messages. The upstream answers each with a `ReadyForQuery`, or ignores all after an error.
+    unsynced_queries: usize,
+    /// The upstream copies from the client, and ignores `Sync` until the client ends the COPY.
     ignores_sync: bool,
+    /// Whether `owed` has every `ReadyForQuery` that the upstream owes. If not, it has those that are certain.
+    is_exact: bool,
+    /// The tag of a message of which the client has sent a part. It counts when it is complete: before, the upstream
+    /// executes nothing of it.
+    incomplete: Option<u8>,
     /// The client has got a part of a message, and what is next is the rest of it.
     is_within: bool,
     /// Of the last `ReadyForQuery`: `I` outside of a transaction, `T` in one, `E` in one that failed.
@@ -81,6 +91,8 @@ pub(crate) struct Session {
     phase: Phase,
     /// The last word has been said to the client.
     pub(crate) is_closing: bool,
+    /// Why the session failed, for the log.
+    pub(crate) failure: Option<String>,
     /// The upstream has said its last word.
     upstream_fatal: bool,
     /// The client has said its last word.
@@ -171,12 +183,16 @@ impl Session {
             client_frames: Frames::default(),
             upstream_frames: Frames::default(),
             both_encrypted,
-            offered: false,
+            binding_withheld: false,
+            is_authenticated: false,
             key: None,
             database: database(start),
             owed: VecDeque::from([Owed::Ready { is_query: true }]),
             is_unsynced: false,
+            unsynced_queries: 0,
             ignores_sync: false,
+            is_exact: true,
+            incomplete: None,
             is_within: false,
             status: None,
             is_tracked,
@@ -186,6 +202,7 @@ impl Session {
             transactions: 0,
             phase: Phase::Passing,
             is_closing: false,
+            failure: None,
             upstream_fatal: false,
             is_leaving: false,
         }
@@ -197,10 +214,12 @@ impl Session {
     /// When one of the two does not keep to the protocol: what follows from it is [`Session::violated`] or [`Session::lost`].
     pub(crate) fn advance(&mut self) -> Result<(), Violation> {
         while !self.is_closing {
-            let inspects = |tag: u8, bytes: usize| bytes <= INSPECTED_MAX && b"RSKEZ13CGWA".contains(&tag);
-            if let Some(piece) =
-                self.upstream_frames.next(&mut self.upstream_in, inspects).map_err(Violation::OfUpstream)?
-            {
+            let handling = |tag: u8, length: usize| match length < INSPECTED_MAX && b"RSKEZ13CGWA".contains(&tag) {
+                true => Handling::Gather,
+                false => Handling::Pass,
+            };
+            let next = self.upstream_frames.next(&mut self.upstream_in, handling).map_err(Violation::OfUpstream)?;
+            if let Some(piece) = next {
                 self.hear_upstream(piece);
                 continue;
             }
@@ -208,17 +227,26 @@ impl Session {
             if !gathers && !matches!(self.phase, Phase::Passing) {
                 break;
             }
-            let is_start = self.is_boundary();
-            let (is_tracked, offered) = (self.is_tracked, self.offered);
-            let inspects = |tag: u8, bytes: usize| {
-                let looks = gathers || is_start && b"QPB".contains(&tag) || is_tracked && b"PC".contains(&tag);
-                bytes <= INSPECTED_MAX && (looks || offered && tag == b'p')
+            let (is_ready, is_boundary, is_tracked) = (self.is_ready(), self.is_boundary(), self.is_tracked);
+            let handling = |tag: u8, length: usize| {
+                let inspects = gathers || is_boundary && b"QPB".contains(&tag) || is_tracked && b"PC".contains(&tag);
+                match length {
+                    _ if length > client_length_max(tag, is_ready) => Handling::Refuse,
+                    ..INSPECTED_MAX if is_ready && inspects => Handling::Gather,
+                    _ => Handling::Pass,
+                }
             };
-            let next = self.client_frames.next(&mut self.client_in, inspects).map_err(Violation::OfClient)?;
+            let next = self.client_frames.next(&mut self.client_in, handling).map_err(Violation::OfClient)?;
             let Some(piece) = next else { break };
             self.hear_client(piece);
         }
         Ok(())
+    }
+
+    /// Whether the upstream has sent the first `ReadyForQuery`. Before that, messages of the client are not decoded: the
+    /// client may not have authenticated.
+    fn is_ready(&self) -> bool {
+        self.status.is_some()
     }
 
     /// Whether a transaction may begin here: nothing is under way.
@@ -230,23 +258,28 @@ impl Session {
             && self.client_frames.is_between()
     }
 
+    /// Decodes a message of the client; `None` if that is malformed, or the session is not ready.
+    fn decode<M: Layout>(&self, frame: &[u8]) -> Option<M> {
+        message::decode(frame).ok().filter(|_| self.is_ready())
+    }
+
     fn hear_client(&mut self, piece: Piece) {
         let frame = match piece {
             Piece::Part(tag, bytes) => {
                 self.release_held();
-                return self.pass(tag, &bytes);
+                self.to_upstream.extend_from_slice(&bytes);
+                let tag = tag.or(self.incomplete.take());
+                return match (self.client_frames.is_between(), tag) {
+                    (true, Some(tag)) => self.note(tag, None),
+                    (_, tag) => self.incomplete = tag,
+                };
             }
             Piece::Whole(frame) => frame,
         };
         let tag = frame[0];
-        if std::mem::take(&mut self.offered) && tag == b'p' && self.expects_binding(&frame) {
-            let hint = "Connect with channel_binding=disable, or let the middle tier reach the server without TLS (sslmode=disable).";
-            let text = "SCRAM with TLS on both sides of the middle tier is possible only without channel binding";
-            return self.end(SqlState::INVALID_AUTHORIZATION, text, Some(hint));
-        }
         if matches!(self.phase, Phase::Passing) {
             if !self.is_boundary() {
-                return self.pass(Some(tag), &frame);
+                return self.pass(&frame);
             }
             match tag {
                 b'Q' => return self.query(frame),
@@ -254,23 +287,17 @@ impl Session {
                     let pipeline = Pipeline::new(&self.templates);
                     self.phase = Phase::Gathering { held: Vec::new(), bytes: 0, pipeline };
                 }
-                _ => return self.pass(Some(tag), &frame),
+                _ => return self.pass(&frame),
             }
         }
         self.gather(frame);
     }
 
-    /// Whether a client supports channel binding and believes that the server does not, which the server would take for an attack.
-    fn expects_binding(&self, frame: &[u8]) -> bool {
-        let initial = message::sasl_initial_response(frame).ok();
-        self.both_encrypted && initial.and_then(|initial| initial.data).is_some_and(|data| data.starts_with(b"y,"))
-    }
-
     fn query(&mut self, frame: Bytes) {
-        let query = message::decode::<Query>(&frame).ok().filter(|_| self.is_readable(&frame));
+        let query = self.decode::<Query>(&frame).filter(|_| self.is_readable(&frame));
         match query.and_then(|query| self.templates.in_message(&query.query, self.conforming)) {
             Some(instance) => self.queue(instance, frame, true),
-            None => self.pass(Some(b'Q'), &frame),
+            None => self.pass(&frame),
         }
     }
 
@@ -309,7 +336,7 @@ impl Session {
         };
         match pipeline.sync(&self.templates) {
             Some(instance) => self.queue(instance, held.concat().into(), false),
-            None => held.iter().for_each(|frame| self.pass(Some(frame[0]), frame)),
+            None => held.iter().for_each(|frame| self.pass(frame)),
         }
     }
 
@@ -318,48 +345,68 @@ impl Session {
         if let Phase::Gathering { .. } = self.phase
             && let Phase::Gathering { held, .. } = std::mem::replace(&mut self.phase, Phase::Passing)
         {
-            held.iter().for_each(|frame| self.pass(Some(frame[0]), frame));
+            held.iter().for_each(|frame| self.pass(frame));
         }
     }
 
-    /// Passes on a message of the client, or a part of one; its beginning has a tag.
-    fn pass(&mut self, tag: Option<u8>, bytes: &[u8]) {
-        // A `Flush` by itself begins nothing.
-        if matches!(tag, Some(b'P' | b'B' | b'D' | b'E' | b'C')) {
-            self.is_unsynced = true;
-        }
+    /// Passes on a message of the client.
+    fn pass(&mut self, frame: &[u8]) {
+        self.to_upstream.extend_from_slice(frame);
+        self.note(frame[0], Some(frame));
+    }
+
+    /// Notes what the upstream owes for a message that was passed on. `frame`: the message, unless it came in parts.
+    fn note(&mut self, tag: u8, frame: Option<&[u8]>) {
         match tag {
-            // It is ignored if what came before has failed, and then nothing is owed.
-            Some(b'Q' | b'F') if self.is_unsynced => self.is_tracked = false,
-            Some(b'Q' | b'F') => self.owed.push_back(Owed::Ready { is_query: true }),
-            Some(b'S') if self.ignores_sync => {}
-            Some(b'c' | b'f') if std::mem::take(&mut self.ignores_sync) => {}
-            Some(b'c' | b'f') if matches!(self.owed.back(), None | Some(Owed::CopyEnd)) => {}
-            Some(b'c' | b'f') => self.owed.push_back(Owed::CopyEnd),
-            Some(b'S') => {
+            b'Q' | b'F' if self.is_unsynced || self.unsynced_queries > 0 => {
+                // Whether the upstream ignores it is not known.
                 self.is_unsynced = false;
+                self.unsynced_queries += 1;
+                self.is_tracked = false;
+                self.is_exact = false;
+            }
+            b'Q' | b'F' => self.owed.push_back(Owed::Ready { is_query: true }),
+            b'S' if self.ignores_sync => {
+                // If the COPY has failed, the upstream does not ignore it, and whether it has is not known.
+                self.is_tracked = false;
+                self.is_exact = false;
+            }
+            b'S' => {
+                self.is_unsynced = false;
+                self.unsynced_queries = 0;
                 self.owed.push_back(Owed::Ready { is_query: false });
             }
-            Some(b'P' | b'C') if self.owed.len() >= OWED_MAX / 2 => {
-                self.is_tracked = false;
-                self.statements.clear();
+            b'c' | b'f' if std::mem::take(&mut self.ignores_sync) => {}
+            b'c' | b'f' if matches!(self.owed.back(), None | Some(Owed::CopyEnd)) => {}
+            b'c' | b'f' => self.owed.push_back(Owed::CopyEnd),
+            // A `Flush` begins nothing by itself.
+            b'B' | b'D' | b'E' => self.is_unsynced = true,
+            b'P' | b'C' => {
+                self.is_unsynced = true;
+                if self.owed.len() >= OWED_MAX / 2 {
+                    self.is_tracked = false;
+                    self.statements.clear();
+                } else if self.is_tracked {
+                    let owed = if tag == b'P' { self.owed_for_parse(frame) } else { self.owed_for_close(frame) };
+                    self.owed.push_back(owed);
+                }
             }
-            Some(b'P') if self.is_tracked => {
-                let parse = message::decode::<Parse>(bytes).ok().filter(|_| self.is_readable(bytes));
-                let named = parse.and_then(|parse| {
-                    let name = parse.name.filter(|name| name.len() <= NAME_MAX)?;
-                    Some((name, self.templates.prepare_named(&parse.query, self.conforming)))
-                });
-                self.owed.push_back(Owed::Parse(named));
-            }
-            Some(b'C') if self.is_tracked => {
-                let close = message::decode::<Close>(bytes).ok().filter(|close| close.target_type == b'S');
-                self.owed.push_back(Owed::Close(close.and_then(|close| close.name)));
-            }
-            Some(b'X') => self.is_leaving = true,
+            b'X' => self.is_leaving = true,
             _ => {}
         }
-        self.to_upstream.extend_from_slice(bytes);
+    }
+
+    fn owed_for_parse(&self, frame: Option<&[u8]>) -> Owed {
+        let parse = frame.filter(|frame| self.is_readable(frame)).and_then(|frame| self.decode::<Parse>(frame));
+        Owed::Parse(parse.and_then(|parse| {
+            let name = parse.name.filter(|name| name.len() <= NAME_MAX)?;
+            Some((name, self.templates.prepare_named(&parse.query, self.conforming)))
+        }))
+    }
+
+    fn owed_for_close(&self, frame: Option<&[u8]>) -> Owed {
+        let close = frame.and_then(|frame| self.decode::<Close>(frame)).filter(|close| close.target_type == b'S');
+        Owed::Close(close.and_then(|close| close.name))
     }
 
     fn queue(&mut self, instance: Instance, bytes: Bytes, is_query: bool) {
@@ -444,25 +491,35 @@ impl Session {
         self.to_client.extend_from_slice(b"Z\0\0\0\x05I");
     }
 
-    /// Whether the client may be sent away: it has nothing under way.
+    /// Whether the upstream has anything of the client to execute, or has not answered it.
+    fn is_under_way(&self) -> bool {
+        self.is_unsynced || self.unsynced_queries > 0 || !self.owed.is_empty()
+    }
+
+    /// Whether the session may be ended, as the upstream has executed and answered all that it was sent, and is not in a
+    /// transaction. A message or pipeline that is not complete is not sent or not executed, so it does not count.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_outside = self.status == Some(b'I') && self.owed.is_empty() && !self.is_unsynced;
-        is_outside
-            && self.is_between()
-            && matches!(self.phase, Phase::Passing)
-            && self.client_in.is_empty()
-            && self.client_frames.is_between()
+        let has_sent = matches!(self.phase, Phase::Passing | Phase::Gathering { .. });
+        let is_outside = self.status == Some(b'I') && !self.is_under_way() && has_sent;
+        self.is_between() && (is_outside || !self.is_authenticated)
     }
 
-    /// Sends the client away.
-    pub(crate) fn stop(&mut self) {
-        self.end(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command", None);
+    /// Ends the session because the middle tier ends.
+    pub(crate) fn stop(&mut self, text: &str) {
+        self.end(SqlState::ADMIN_SHUTDOWN, text, None);
     }
 
-    /// The client does not keep to the protocol.
+    /// The client violates the protocol.
     pub(crate) fn violated(&mut self, malformed: Malformed) {
-        let hint = Some("The message was not passed on; what came before it was.");
-        self.end(SqlState::PROTOCOL_VIOLATION, &format!("protocol violation: {malformed}"), hint);
+        let hint = match self.phase {
+            Phase::Gathering { .. } => "Neither the message nor the pipeline that it belongs to was executed.",
+            _ if self.is_exact && !self.is_under_way() => {
+                "The message was not executed, and nothing else was under way."
+            }
+            _ => "The message was not executed; whether what was sent before it has taken effect is unknown.",
+        };
+        self.counts.violations.add(1);
+        self.fail(SqlState::PROTOCOL_VIOLATION, format!("protocol violation: {malformed}"), Some(hint));
     }
 
     /// The client says nothing more, which a held pipeline must not hide from the upstream: it executes what it gets.
@@ -500,6 +557,12 @@ impl Session {
         !self.is_within
     }
 
+    /// Ends the session by a failure, which is logged.
+    fn fail(&mut self, state: SqlState, text: String, hint: Option<&str>) {
+        self.end(state, &text, hint);
+        self.failure = Some(format!("{text} ({state})"));
+    }
+
     /// Ends the session: with a last word, or without where that would be taken for the rest of a message.
     fn end(&mut self, state: SqlState, text: &str, hint: Option<&str>) {
         if self.is_between() {
@@ -512,5 +575,5 @@ impl Session {
 /// The database that a session's first packet names, or its user, who has one of that name then.
 fn database(start: &[u8]) -> Vec<u8> {
     let named = |name| startup::parameter(start, name).ok().flatten();
-    named("database").or_else(|| named("user")).unwrap_or_default().into_bytes()
+    named("database").or_else(|| named("user")).unwrap_or_default().to_vec()
 }

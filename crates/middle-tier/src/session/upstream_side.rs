@@ -3,15 +3,18 @@
 use bytes::{Bytes, BytesMut};
 use seriatim_wire::errors::{self, Severity, SqlState};
 use seriatim_wire::frames::Piece;
-use seriatim_wire::message;
+use seriatim_wire::message::{self, Body};
 use seriatim_wire::messages::response::CommandComplete;
 use seriatim_wire::messages::simplequery::Query;
-use seriatim_wire::messages::startup::{Authentication, ParameterStatus};
+use seriatim_wire::messages::startup::ParameterStatus;
 
 use super::{Attempt, Owed, Phase, RETAINED_MAX, STATEMENTS_MAX, Session};
 
-/// What a server offers that a connection which ends here cannot have.
-const WITH_BINDING: &str = "-PLUS";
+/// How the names of mechanisms end that bind the channel, which no proxy between two channels can do.
+const WITH_BINDING: &[u8] = b"-PLUS";
+/// What a client is told that supports channel binding, and so reports to the server that the offer was changed.
+const BINDING_HINT: &str = "The middle tier has TLS on both sides, where SCRAM needs channel_binding=disable on the \
+    client's side, or sslmode=disable in --upstream.";
 
 impl Session {
     pub(super) fn hear_upstream(&mut self, piece: Piece) {
@@ -58,7 +61,10 @@ impl Session {
     /// Takes note of a message; what is passed on of it.
     fn follow(&mut self, tag: u8, bytes: Bytes) -> Bytes {
         match tag {
-            b'R' => return self.without_binding(bytes),
+            b'R' => {
+                self.is_authenticated |= bytes.get(5..9) == Some(&[0; 4]);
+                return self.without_binding(bytes);
+            }
             b'K' if bytes.len() > 5 => self.key = Some(bytes.slice(5..)),
             b'S' => {
                 if let Ok(ParameterStatus { name, value, .. }) = message::decode(&bytes) {
@@ -71,14 +77,19 @@ impl Session {
             }
             b'Z' => {
                 self.status = bytes.get(5).copied();
-                if std::mem::take(&mut self.ignores_sync) {
-                    // The COPY failed, and this answers a `Sync` that was taken for one that is ignored.
-                    self.is_unsynced = false;
-                }
-                while let Some(owed) = self.owed.pop_front() {
-                    if let Owed::Ready { .. } = owed {
-                        break;
+                let ready = loop {
+                    match self.owed.pop_front() {
+                        Some(Owed::Ready { is_query }) => break Some(is_query),
+                        Some(_) => {}
+                        None => break None,
                     }
+                };
+                if ready.is_none() {
+                    self.unsynced_queries = self.unsynced_queries.saturating_sub(1);
+                }
+                if std::mem::take(&mut self.ignores_sync) && ready != Some(true) {
+                    // A COPY of the extended protocol failed: this answers a `Sync` that was taken for one that is ignored.
+                    self.is_unsynced = false;
                 }
                 self.forget_copies();
             }
@@ -109,24 +120,14 @@ impl Session {
                     self.statements.clear();
                 }
             }
-            b'G' | b'W' => {
-                let next = self.owed.iter().find_map(|owed| match owed {
-                    Owed::Ready { is_query } => Some(*is_query),
-                    Owed::Parse(_) | Owed::Close(_) | Owed::CopyEnd => None,
-                });
-                if tag == b'W' || next != Some(true) {
-                    // Whether it fails before it comes to the next `Sync` is not known.
-                    self.is_tracked = false;
-                    let end = self.owed.iter().position(|owed| matches!(owed, Owed::CopyEnd));
-                    self.owed.drain(..end.map_or(self.owed.len(), |end| end + 1));
-                    self.ignores_sync = tag == b'G' && end.is_none();
-                    // A COPY is under way, or ended, until a `Sync` comes behind it.
-                    let is_synced = self.owed.iter().any(|owed| matches!(owed, Owed::Ready { .. }));
-                    self.is_unsynced |= tag == b'G' && !is_synced;
-                }
-            }
+            b'G' | b'W' => self.copying(tag == b'G'),
             b'E' => {
-                self.upstream_fatal |= errors::read(&bytes).is_ok_and(|(severity, _)| severity == Severity::Fatal);
+                let Ok((severity, state)) = errors::read(&bytes) else { return bytes };
+                self.upstream_fatal |= severity == Severity::Fatal;
+                let is_negotiating = self.binding_withheld && self.both_encrypted && !self.is_authenticated;
+                if is_negotiating && state == SqlState::INVALID_AUTHORIZATION {
+                    return errors::with_hint(&bytes, BINDING_HINT);
+                }
             }
             _ => {}
         }
@@ -138,20 +139,60 @@ impl Session {
         while self.owed.pop_front_if(|owed| matches!(owed, Owed::CopyEnd)).is_some() {}
     }
 
-    /// Of the ways to authenticate, those that can be passed on.
+    /// The upstream begins a COPY: it copies from the client, or in both directions.
+    fn copying(&mut self, is_from_client: bool) {
+        let is_query = |owed: &Owed| match owed {
+            Owed::Ready { is_query } => Some(*is_query),
+            Owed::Parse(_) | Owed::Close(_) | Owed::CopyEnd => None,
+        };
+        let is_of_query = self.owed.iter().find_map(is_query) == Some(true);
+        let end = self.owed.iter().position(|owed| matches!(owed, Owed::CopyEnd));
+        self.ignores_sync = is_from_client && end.is_none();
+        if is_from_client && is_of_query {
+            // A `Sync` between the query and the end of its COPY is ignored, and the end belongs to this COPY.
+            let (mut at, owed) = (0, self.owed.len());
+            self.owed.retain(|owed| {
+                let is_within = at < end.unwrap_or(usize::MAX) && is_query(owed) == Some(false);
+                let is_kept = !is_within && Some(at) != end;
+                at += 1;
+                is_kept
+            });
+            if self.owed.len() + usize::from(end.is_some()) < owed {
+                // If the COPY fails before its end, the upstream does not ignore them.
+                self.is_tracked = false;
+                self.is_exact = false;
+            }
+            return;
+        }
+        // Whether it fails before it comes to the next `Sync` is not known.
+        self.is_tracked = false;
+        self.owed.drain(..end.map_or(self.owed.len(), |end| end + 1));
+        // The COPY is under way, or has ended, until a `Sync` comes behind it.
+        let is_synced = self.owed.iter().any(|owed| matches!(owed, Owed::Ready { .. }));
+        self.is_unsynced |= is_from_client && !is_synced;
+    }
+
+    /// An offer of SASL mechanisms without those that bind the channel; other messages of authentication unchanged.
     fn without_binding(&mut self, bytes: Bytes) -> Bytes {
+        let (mut body, mut kept, mut withheld) = (Body::of(&bytes), Vec::new(), false);
         // AuthenticationSASL.
-        if bytes.get(5..9) != Some(&[0, 0, 0, 10]) {
+        if body.int32() != Some(10) {
             return bytes;
         }
-        let Ok(Authentication::SASL(mechanisms)) = message::decode(&bytes) else { return bytes };
-        let offered = mechanisms.len();
-        let kept: Vec<_> = mechanisms.into_iter().filter(|mechanism| !mechanism.ends_with(WITH_BINDING)).collect();
-        if kept.len() == offered {
+        while let Some(mechanism @ [_, ..]) = body.string() {
+            if mechanism.ends_with(WITH_BINDING) {
+                withheld = true;
+                continue;
+            }
+            kept.extend_from_slice(mechanism);
+            kept.push(0);
+        }
+        if !withheld {
             return bytes;
         }
-        self.offered = true;
-        message::encode(&Authentication::SASL(kept))
+        self.binding_withheld = true;
+        let length = u32::try_from(kept.len() + 9).expect("shorter than what came").to_be_bytes();
+        [&b"R"[..], &length, &[0, 0, 0, 10], &kept, &[0]].concat().into()
     }
 
     /// The transaction that was sent has its last answer.
@@ -221,7 +262,7 @@ impl Session {
             }
             Phase::Passing | Phase::Gathering { .. } => match self.status {
                 None => (true, "the session had not begun"),
-                Some(_) if self.is_unsynced || !self.owed.is_empty() => {
+                Some(_) if self.is_under_way() || !self.is_exact => {
                     (false, "whether what was sent last has taken effect is unknown")
                 }
                 Some(b'I') => (true, "nothing was under way"),
@@ -235,7 +276,7 @@ impl Session {
         }
         self.counts.unknown.add(usize::from(!is_known));
         let state = if is_known { SqlState::CONNECTION_FAILURE } else { SqlState::RESOLUTION_UNKNOWN };
-        self.end(state, &format!("connection to the server at {upstream} was lost ({why}); {text}"), None);
+        self.fail(state, format!("connection to the server at {upstream} was lost ({why}); {text}"), None);
     }
 }
 

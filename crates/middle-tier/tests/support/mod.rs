@@ -14,7 +14,7 @@ use seriatim_base::talk;
 use seriatim_middle_tier::{Acceptor, Batching, Counted, Counts, Settings, Templates, Upstream, serve};
 use seriatim_postgres::Server;
 use seriatim_wire::errors;
-use seriatim_wire::frames::{Frames, Piece};
+use seriatim_wire::frames::{Frames, Handling, Piece};
 use seriatim_wire::message;
 use seriatim_wire::messages::simplequery::Query;
 use tokio::runtime::Runtime;
@@ -125,7 +125,12 @@ impl MiddleTier {
             "" => Templates::default(),
             text => Templates::parse(text).unwrap_or_else(|error| panic!("{error}")),
         };
-        let settings = Settings { upstream, templates, batching, tls, tls_required, clients_max: CLIENTS_MAX };
+        let settings =
+            Settings { templates, batching, tls, tls_required, clients_max: CLIENTS_MAX, ..Settings::new(upstream) };
+        MiddleTier::with(settings)
+    }
+
+    pub(crate) fn with(settings: Settings) -> MiddleTier {
         let runtime = Runtime::new().expect("a runtime");
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -135,7 +140,7 @@ impl MiddleTier {
         let counting = Arc::clone(&counts);
         runtime.spawn(async move {
             let stop = async { _ = stopped.await };
-            serve(listener, settings, counting, stop, std::future::pending()).await;
+            serve(listener, settings, counting, stop, std::future::pending()).await.expect("settings that agree");
             let _ = end.send(());
         });
         MiddleTier { _runtime: runtime, counts, address, stop: Some(stop), ended }
@@ -215,7 +220,7 @@ impl Client {
     pub(crate) fn answer(&mut self) -> Answer {
         let mut answer = Answer::default();
         loop {
-            while let Some(piece) = self.frames.next(&mut self.buffer, |_, _| true).expect("messages") {
+            while let Some(piece) = self.frames.next(&mut self.buffer, |_, _| Handling::Gather).expect("messages") {
                 let Piece::Whole(frame) = piece else { unreachable!("all are gathered") };
                 match frame[0] {
                     b'C' => answer.tags.push(String::from_utf8_lossy(&frame[5..frame.len() - 1]).into_owned()),

@@ -5,7 +5,7 @@ use super::*;
 /// Messages of a stream, and what is left of one that is cut.
 fn whole(stream: &[u8]) -> (Vec<Bytes>, BytesMut) {
     let (mut frames, mut buffer, mut whole) = (Frames::default(), BytesMut::from(stream), Vec::new());
-    while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| true).expect("messages") {
+    while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| Handling::Gather).expect("messages") {
         whole.push(frame);
     }
     (whole, buffer)

@@ -1,8 +1,9 @@
 //! A session against an upstream that these tests play: every message by hand, and a death after each.
 
 mod failures;
+mod hostile;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::{Bytes, BytesMut};
 use seriatim_wire::errors::{self, Severity, SqlState};
@@ -51,11 +52,19 @@ fn committed() -> Vec<Bytes> {
     said
 }
 
+/// Templates, of which those of the example are parsed once.
+fn parsed(templates: &str) -> Arc<Templates> {
+    static EXAMPLES: LazyLock<Arc<Templates>> = LazyLock::new(|| Arc::new(Templates::parse(EXAMPLE).expect("right")));
+    match templates {
+        "" => Arc::default(),
+        EXAMPLE => Arc::clone(&EXAMPLES),
+        other => Arc::new(Templates::parse(other).expect("right")),
+    }
+}
+
 /// A session that has begun, with these templates.
 fn session(templates: &str) -> Session {
-    let templates =
-        if templates.is_empty() { Templates::default() } else { Templates::parse(templates).expect("right") };
-    let mut session = Session::new(Arc::new(templates), Arc::default(), START, true, false);
+    let mut session = Session::new(parsed(templates), Arc::default(), START, true, false);
     let mut upstream = vec![encode(&Authentication::Ok), parameter("client_encoding", "UTF8")];
     upstream.push(parameter("standard_conforming_strings", "on"));
     upstream.push(encode(&BackendKeyData::new(7, SecretKey::I32(9))));
@@ -82,7 +91,7 @@ fn sends(session: &mut Session, messages: &[Bytes]) {
 /// SQLSTATEs that the client has got.
 fn states(to_client: &[u8]) -> Vec<String> {
     let (mut frames, mut buffer, mut states) = (Frames::default(), BytesMut::from(to_client), Vec::new());
-    while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| true).expect("messages") {
+    while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| Handling::Gather).expect("messages") {
         if frame[0] == b'E' {
             states.push(errors::read(&frame).expect("an error").1.to_string());
         }
@@ -95,7 +104,7 @@ fn what_is_no_template_passes_to_the_byte_however_it_arrives() {
     let client = [
         query("select 1"),
         query(TRANSFER),
-        Bytes::from_static(b"F\0\0\0\x0bwhatever"),
+        Bytes::from_static(b"F\0\0\0\x0cwhatever"),
         encode(&Parse::new(Some("s".into()), "select $1".into(), vec![23])),
         encode(&Bind::new(None, Some("s".into()), vec![], vec![Some(Bytes::from(vec![7; 100_000]))], vec![])),
         encode(&Sync::new()),
@@ -531,32 +540,34 @@ fn what_nobody_hears_is_not_sent() {
     assert!(running.keeps_place());
 }
 
+fn offer(mechanisms: &[&str]) -> Bytes {
+    encode(&Authentication::SASL(mechanisms.iter().map(|&mechanism| mechanism.to_owned()).collect()))
+}
+
 #[test]
-fn channel_binding_is_not_offered_and_who_expects_it_is_told_why() {
-    let offer = |mechanisms: &[&str]| {
-        encode(&Authentication::SASL(mechanisms.iter().map(|&mechanism| mechanism.to_owned()).collect()))
-    };
-    let choice = |flag: &str| {
-        let first = format!("{flag},,n=,r=nonce");
-        let length = u32::try_from(first.len()).expect("short").to_be_bytes();
-        let body = [&b"SCRAM-SHA-256\0"[..], &length, first.as_bytes()].concat();
-        let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
-        Bytes::from([&b"p"[..], &length, &body].concat())
-    };
-    for (flag, both_encrypted, refused) in [("n", true, false), ("y", true, true), ("y", false, false)] {
+fn channel_binding_is_not_offered_and_its_refusal_gets_a_hint() {
+    let refusal = |state| errors::response(Severity::Fatal, state, "SCRAM channel binding negotiation error", None);
+    let hint_of = |both_encrypted, offered: &[&str], state| {
         let mut session = Session::new(Arc::default(), Arc::default(), START, true, both_encrypted);
-        session.to_upstream.clear();
-        says(&mut session, &[offer(&["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"])]);
+        says(&mut session, &[offer(offered)]);
         assert_eq!(session.to_client.split(), offer(&["SCRAM-SHA-256"]));
-        sends(&mut session, &[choice(flag)]);
-        assert_eq!(session.is_closing, refused, "{flag}");
-        if refused {
-            assert_eq!(states(&session.to_client), ["28000"]);
-            assert!(session.to_upstream.is_empty());
-        } else {
-            assert_eq!(session.to_upstream, choice(flag));
-        }
-    }
+        says(&mut session, &[refusal(state)]);
+        let said = session.to_client.split();
+        if said == refusal(state) { None } else { Some(String::from_utf8_lossy(&said).into_owned()) }
+    };
+    let both = ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"];
+    let hint = hint_of(true, &both, SqlState::INVALID_AUTHORIZATION);
+    assert!(hint.is_some_and(|hint| hint.contains("channel_binding=disable")));
+    // Another error, an upstream that does not bind channels, or one that is not reached by TLS.
+    assert_eq!(hint_of(true, &both, SqlState(*b"28P01")), None);
+    assert_eq!(hint_of(true, &both[1..], SqlState::INVALID_AUTHORIZATION), None);
+    assert_eq!(hint_of(false, &both, SqlState::INVALID_AUTHORIZATION), None);
+    // A role that may not log in has authenticated before.
+    let mut session = Session::new(Arc::default(), Arc::default(), START, true, true);
+    says(&mut session, &[offer(&both), encode(&Authentication::Ok)]);
+    session.to_client.clear();
+    says(&mut session, &[refusal(SqlState::INVALID_AUTHORIZATION)]);
+    assert_eq!(session.to_client, refusal(SqlState::INVALID_AUTHORIZATION));
 }
 
 #[test]
@@ -572,7 +583,7 @@ fn clients_are_sent_away_between_transactions_only() {
     sends(&mut session, &[query("begin")]);
     says(&mut session, &[complete("BEGIN"), ready(TransactionStatus::Transaction)]);
     assert!(!session.is_idle());
-    session.stop();
+    session.stop("terminating");
     assert!(states(&session.to_client).ends_with(&["57P01".to_owned()]));
 }
 
