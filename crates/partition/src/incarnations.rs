@@ -1,37 +1,38 @@
-//! Lives of peers: how often one has restarted. A notice that one is down names the life that ended, so a late one does no harm.
+//! Incarnations of peers: an incarnation is the time of a peer between two restarts. A notice that a peer is
+//! down names the incarnation that ended, so a late notice does no harm.
 
 use std::collections::BTreeMap;
 
-/// What is known of each.
+/// The known incarnations of each peer.
 #[derive(Debug)]
-pub(crate) struct Lives<N> {
+pub(crate) struct Incarnations<N> {
     of: BTreeMap<N, Known>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The latest life that something was heard of.
+    /// The latest incarnation from which a message came.
     heard: Option<u64>,
-    /// The latest that is said to have ended.
+    /// The latest incarnation that was reported as ended.
     ended: Option<u64>,
 }
 
-impl<N: Ord> Lives<N> {
-    pub(crate) fn new() -> Lives<N> {
-        Lives { of: BTreeMap::new() }
+impl<N: Ord> Incarnations<N> {
+    pub(crate) fn new() -> Incarnations<N> {
+        Incarnations { of: BTreeMap::new() }
     }
 
-    /// Something is heard of this life; whether it may still go on.
-    pub(crate) fn hear(&mut self, one: N, life: u64) -> bool {
+    /// Notes a message of this incarnation. Returns whether the incarnation may still be alive.
+    pub(crate) fn hear(&mut self, one: N, incarnation: u64) -> bool {
         let known = self.of.entry(one).or_default();
-        known.heard = known.heard.max(Some(life));
-        known.ended < Some(life)
+        known.heard = known.heard.max(Some(incarnation));
+        known.ended < Some(incarnation)
     }
 
-    /// This life is said to have ended; whether no later one is known.
-    pub(crate) fn end(&mut self, one: N, life: u64) -> bool {
+    /// Notes that this incarnation has ended. Returns whether no later one is known.
+    pub(crate) fn end(&mut self, one: N, incarnation: u64) -> bool {
         let known = self.of.entry(one).or_default();
-        known.ended = known.ended.max(Some(life));
+        known.ended = known.ended.max(Some(incarnation));
         known.heard <= known.ended
     }
 }
