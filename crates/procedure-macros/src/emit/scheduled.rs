@@ -19,8 +19,8 @@ use super::{bind_arguments, footprint, library, own, slot};
 use crate::escape;
 use crate::known::Known;
 use crate::tree::{
-    self, Block, Expression, ExpressionKind, Field, Mark, Operation, OperationKind, Operator, Place, Procedure,
-    Selector, Step, StepKind, Take, ValueType, Written,
+    self, Block, Expression, ExpressionKind, Field, Mark, Operation, OperationKind, Operator, Procedure, Selector,
+    Step, StepKind, Take, Target, ValueType, Written,
 };
 
 /// `Declared::SCHEDULES` and `Declared::scheduled`; nothing if the procedure runs whole only.
@@ -445,7 +445,7 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    fn assign(&self, mark: &Mark, place: &Place, operator: Option<Operator>, value: &Expression) -> TokenStream {
+    fn assign(&self, mark: &Mark, place: &Target, operator: Option<Operator>, value: &Expression) -> TokenStream {
         let is_slot = self.straight.code.slots.contains(&place.variable);
         if place.path.is_empty() && !is_slot {
             return self.straight.assign(mark, place, operator, value);
@@ -476,7 +476,7 @@ impl<'p> Emitter<'p> {
     }
 
     /// Where something is changed, after what computes its indexes.
-    fn place(&self, mark: &Mark, place: &Place) -> (TokenStream, TokenStream) {
+    fn place(&self, mark: &Mark, place: &Target) -> (TokenStream, TokenStream) {
         let base = match self.straight.code.slots.contains(&place.variable) {
             true => {
                 let slot = slot(place.variable);

@@ -11,8 +11,8 @@ use super::{bind_arguments, index_field, library, own, table_field};
 use crate::escape;
 use crate::options::Options;
 use crate::tree::{
-    Block, Expression, ExpressionKind, Field, KeyRange, Mark, Operation, OperationKind, Operator, Place, Procedure,
-    Selector, Source, Step, StepKind, Take, Written, change,
+    Block, Expression, ExpressionKind, Field, KeyRange, Mark, Operation, OperationKind, Operator, Procedure, Selector,
+    Source, Step, StepKind, Take, Target, Written, change,
 };
 
 /// `Declared::straight`.
@@ -175,7 +175,7 @@ impl<'p> Emitter<'p> {
         self.code.pattern(pattern)
     }
 
-    fn place(&self, mark: &Mark, place: &Place) -> TokenStream {
+    fn place(&self, mark: &Mark, place: &Target) -> TokenStream {
         let name = &mark.name;
         place.path.iter().fold(quote!(#name), |base, selector| match selector {
             Selector::Field(Field::Member(member)) => quote!(#base.#member),
@@ -190,7 +190,7 @@ impl<'p> Emitter<'p> {
     pub(super) fn assign(
         &self,
         mark: &Mark,
-        place: &Place,
+        place: &Target,
         operator: Option<Operator>,
         value: &Expression,
     ) -> TokenStream {

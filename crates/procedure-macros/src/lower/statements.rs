@@ -9,7 +9,7 @@ use super::expressions::{compound, needs_steps, refusal, typed_literal};
 use super::{Lowering, refuse};
 use crate::surface;
 use crate::tree::{
-    self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Place, Selector, Step, StepKind,
+    self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Selector, Step, StepKind, Target,
     ValueType, VariableId, Written,
 };
 
@@ -279,7 +279,7 @@ impl Lowering {
                     known.value_type = value.span.value_type.clone();
                 }
                 let name = known.ident.clone();
-                let place = Place { variable, path: Vec::new() };
+                let place = Target { variable, path: Vec::new() };
                 block.0.push(assignment(span, name, StepKind::Assign { place, operator: None, value }));
                 Ok(())
             }
@@ -545,7 +545,7 @@ impl Lowering {
     }
 
     /// What is assigned, and the name of its variable here.
-    fn place(&mut self, place: &Expr) -> Result<(Ident, Place)> {
+    fn place(&mut self, place: &Expr) -> Result<(Ident, Target)> {
         match place {
             Expr::Path(path) => {
                 let Some(ident) = path.path.get_ident() else {
@@ -570,7 +570,7 @@ impl Lowering {
                         _ => refuse(ident, format!("`{ident}` is assigned: declare it with `let mut {ident}`")),
                     };
                 }
-                Ok((ident.clone(), Place { variable, path: Vec::new() }))
+                Ok((ident.clone(), Target { variable, path: Vec::new() }))
             }
             Expr::Field(field) => {
                 let (name, mut base) = self.place(&field.base)?;
@@ -611,7 +611,7 @@ fn assignment(at: Span, name: Ident, kind: StepKind) -> Step {
 }
 
 /// The part of a place that a path leads to, as an expression.
-fn part(at: Span, place: &Place, path: &[Selector]) -> Expression {
+fn part(at: Span, place: &Target, path: &[Selector]) -> Expression {
     let kind = match path.split_last() {
         None => ExpressionKind::Variable(place.variable),
         Some((Selector::Field(field), before)) => ExpressionKind::Field(part(at, place, before), field.clone()),
