@@ -1,5 +1,5 @@
-//! What `#[derive(Table)]` makes: the same definition, row bytes and keys as a declaration at run time, and accessors that read
-//! what was written.
+//! What `#[derive(Table)]` makes: the same definition, row bytes and keys as a declaration at run time, and
+//! accessors that read what was written.
 
 #![deny(unsafe_code)]
 
