@@ -1,4 +1,5 @@
-//! Hash indexes through the public interface: agreement with the standard library's map under threads, and what they cost.
+//! Hash indexes through the public interface: agreement with the standard library's map under threads, and
+//! what they cost.
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, rng, thread};

@@ -464,7 +464,8 @@ fn no_key_is_lost_while_chains_are_compacted() {
         // Keys that are not counted leave the table at four buckets, so that chains are long.
         let keys = (0..).filter(|&n| !Word8::hash(n).is_counted()).take(changes as usize);
         let keys: Vec<Owned> = keys.map(Owned::Word8).collect();
-        // A queue of 40: the place of the oldest is taken by one of the youngest. Keys `removing .. inserted` are there.
+        // A queue of 40: the place of the oldest is taken by one of the youngest. Keys `removing .. inserted`
+        // are there.
         let (inserted, removing) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
