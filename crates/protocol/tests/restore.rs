@@ -1,5 +1,5 @@
-//! Recovery's way into the tables, under every protocol: whatever the order in which versions come, the newest stands, nothing else
-//! is left, and transactions go on from there.
+//! Recovery's way into the tables, under every protocol: whatever the order in which versions come, the
+//! newest stands, nothing else is left, and transactions go on from there.
 
 mod all_hot;
 
@@ -291,7 +291,8 @@ fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTre
     expected
 }
 
-/// Transactions over what was restored: rows are there, change, go, come back, and are deleted in the end. TIDs only rise.
+/// Transactions over what was restored: rows are there, change, go, come back, and are deleted in the end.
+/// TIDs only rise.
 fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row>)>, rng: &mut Rng) {
     let mut worker = bench.worker();
     for mode in [Mode::ReadOnly, Mode::ReadWrite] {
@@ -351,7 +352,8 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row
 
 /// Unlinks what a worker deleted, and frees it.
 fn clear_away<W: Worker>(worker: &mut W) {
-    // A round ends at the first key that was deleted again after it was queued; where nothing could be looked at before, that is each.
+    // A round ends at the first key that was deleted again after it was queued; where nothing could be looked
+    // at before, that is each.
     for _ in 0..=KEYS {
         worker.core().local.collect();
         worker.collect_garbage(usize::MAX);
@@ -386,7 +388,8 @@ fn newest_stands<P: Recover>() {
     }
 }
 
-/// Restoring over what transactions left: a row version outside its record, and a tombstone that a worker still has to look at.
+/// Restoring over what transactions left: a row version outside its record, and a tombstone that a worker
+/// still has to look at.
 fn over_what_is_there<P: Recover>() {
     for kind in KINDS {
         let bench = Bench::<P>::open(kind);

@@ -15,7 +15,7 @@ use seriatim_txn::{
 
 use super::DbxTc;
 use crate::common::{Bench, modes};
-use crate::shared::{numbered, record_header, versions};
+use crate::shared::{record_header, snapshot_numbered, versions};
 
 type Worker = <DbxTc as Protocol>::Worker;
 
@@ -189,8 +189,9 @@ impl Redo for Held {
     }
 }
 
-/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that answers, and whether it had to wait. The
-/// commit goes on only after `meanwhile` has said that it has seen what it is to see before.
+/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that
+/// answers, and whether it had to wait. The commit goes on only after `meanwhile` has said that it has seen
+/// what it is to see before.
 fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()) -> T + Send) -> (T, bool) {
     let ((reached, is_reached), (release, released)) = (mpsc::channel(), mpsc::channel());
     let (says, has_seen) = mpsc::channel();
@@ -577,8 +578,8 @@ fn shown(bench: &Bench<DbxTc>, reader: &mut Worker, ids: u64) -> (Vec<Option<i64
     (by_key, scanned)
 }
 
-/// Rows that are changed, deleted, unlinked, and inserted anew after a snapshot was made are shown as they were to those who begin later,
-/// in whatever epoch, and whatever is collected meanwhile.
+/// Rows that are changed, deleted, unlinked, and inserted anew after a snapshot was made are shown as they
+/// were to those who begin later, in whatever epoch, and whatever is collected meanwhile.
 #[test]
 fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
     let values = [10, 11, 12, 13];
@@ -674,9 +675,10 @@ fn older_versions(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) -> usize {
     let record = bench.cells.index.get(Key::Word8(id), worker.core().local.pinned()).expect("it is linked");
     let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire) as usize;
     let mut versions = 0;
-    // SAFETY: online, and nothing was let go of since the oldest snapshot that was made: the chain ends at what was there then.
+    // SAFETY: online, and nothing was let go of since the oldest snapshot that was made: the chain ends at
+    // what was there then.
     unsafe {
-        versions::find(newest, |version: &numbered::VersionHeader| {
+        versions::find(newest, |version: &snapshot_numbered::VersionHeader| {
             versions += 1;
             version.kept.snapshot() <= 1
         })
@@ -685,7 +687,8 @@ fn older_versions(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) -> usize {
     versions - 1
 }
 
-/// Whatever is committed, and in how many epochs, a record has one older version for each snapshot that was made, and memory has no more.
+/// Whatever is committed, and in how many epochs, a record has one older version for each snapshot that was
+/// made, and memory has no more.
 #[test]
 fn writers_keep_one_version_of_a_record_for_each_snapshot() {
     for bench in benches(&[0, 0]) {
@@ -714,8 +717,8 @@ fn writers_keep_one_version_of_a_record_for_each_snapshot() {
     }
 }
 
-/// Of turns of a hundred changes, after each of which `ended` is called with its number, none leaves more memory in use than the one before, from
-/// the fourth on; and a reader is shown the last.
+/// Of turns of a hundred changes, after each of which `ended` is called with its number, none leaves more
+/// memory in use than the one before, from the fourth on; and a reader is shown the last.
 fn keeps_no_more_each_turn(bench: &Bench<DbxTc>, ended: impl Fn(i64)) {
     let (mut worker, mut bytes) = (bench.worker(), usize::MAX);
     for turn in 0..10 {
@@ -731,8 +734,8 @@ fn keeps_no_more_each_turn(bench: &Bench<DbxTc>, ended: impl Fn(i64)) {
     }
 }
 
-/// Where no reader wants a snapshot none is made, and what was replaced goes after its grace period. The one reader of a turn is not enough for an
-/// offer.
+/// Where no reader wants a snapshot none is made, and what was replaced goes after its grace period. The one
+/// reader of a turn is not enough for an offer.
 #[test]
 fn while_no_snapshots_are_wanted_writers_keep_nothing_for_them() {
     for bench in benches_wanting(&[0, 0], 2) {
@@ -770,7 +773,7 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
                 let record = bench.cells.index.get(Key::Word8(0), worker.core().local.pinned()).expect("it is linked");
                 let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire);
                 // SAFETY: online, and nobody else changes it.
-                let version = unsafe { numbered::VersionHeader::of(newest as usize) };
+                let version = unsafe { snapshot_numbered::VersionHeader::of(newest as usize) };
                 assert_eq!(version.kept.snapshot(), version.tid.epoch().0, "round {round}");
                 worker.core().local.leave();
             }
@@ -787,7 +790,8 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
     }
 }
 
-/// What was deleted and freed while nothing was kept is not followed by readers of an offer that is renewed before the epoch has ended.
+/// What was deleted and freed while nothing was kept is not followed by readers of an offer that is renewed
+/// before the epoch has ended.
 #[test]
 fn what_was_freed_between_two_offers_is_not_looked_for() {
     for bench in benches_wanting(&[10, 11, 12], 2) {
@@ -897,7 +901,8 @@ fn sums_are_published_late_for_a_while_after_they_could_not_be_merged() {
     }
 }
 
-/// Published with the rest, an addition is one all the same: others that are published later take their places around it.
+/// Published with the rest, an addition is one all the same: others that are published later take their
+/// places around it.
 #[test]
 fn a_sum_that_is_published_with_the_rest_is_reported_as_added_to() {
     #[derive(Default)]

@@ -115,8 +115,8 @@ fn what_has_ended_is_not_in_the_way_of_an_older_transaction_unless_that_is_wante
     }
 }
 
-/// Its own timestamp hides those of other readers: it must not take the record for its own. Here T2 finds a key absent that T1
-/// inserts, and overwrites what T1 has read.
+/// Its own timestamp hides those of other readers: it must not take the record for its own. Here T2 finds a
+/// key absent that T1 inserts, and overwrites what T1 has read.
 #[test]
 fn a_reader_among_others_does_not_become_a_writer() {
     for first_is_younger in [false, true] {

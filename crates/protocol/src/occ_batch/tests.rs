@@ -1,4 +1,5 @@
-//! That what the order of a batch makes possible does commit: those who read before those who write, and blind writes of one row.
+//! That what the order of a batch makes possible does commit: those who read before those who write, and
+//! blind writes of one row.
 
 use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
 use seriatim_htm::HtmMode;
@@ -448,8 +449,8 @@ fn what_is_said_of_a_batch_is_said_by_its_places() {
     assert_eq!((order, edges, left_out), (vec![1, 4, 0, 2], Some(vec![(1, 2), (0, 2)]), vec![3]));
 }
 
-/// One looks whether it is stale before another transaction changes a column that it does not use, and one behind it: whose version is older
-/// says nothing of what they used.
+/// One looks whether it is stale before another transaction changes a column that it does not use, and one
+/// behind it: whose version is older says nothing of what they used.
 #[test]
 fn who_saw_an_older_version_is_not_stale_by_that() {
     let bench = wide();

@@ -158,7 +158,8 @@ pub(crate) fn wait_for_the_durable_point<P: Protocol>() {
     }
 }
 
-/// A row that was inserted lies in the first place. Another that has the key committed before does not take that from it.
+/// A row that was inserted lies in the first place. Another that has the key committed before does not take
+/// that from it.
 pub(crate) fn who_inserted_keeps_its_row<P: Protocol>() {
     for (mode, two) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let bench = bench::<P>(mode, two);

@@ -104,7 +104,8 @@ fn commit(worker: &mut Worker) -> bool {
     decided
 }
 
-/// Adds to a sum of row `id`, and changes row 0. If what is pending of that row has to be published first, it does so anew.
+/// Adds to a sum of row `id`, and changes row 0. If what is pending of that row has to be published first, it
+/// does so anew.
 fn defer(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) {
     let is_done = (0..2).any(|_| {
         begin(worker);
