@@ -196,7 +196,8 @@ fn names_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// No comment or document names what a list kept elsewhere numbers, such as a row of a plan: a reader could not look it up.
+/// No comment or document names what a list kept elsewhere numbers, such as a row of a plan: a reader could
+/// not look it up.
 pub(crate) fn codes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts() {
@@ -265,7 +266,8 @@ mod tests {
 
     #[test]
     fn links_that_resolve_pass() {
-        let text = "[a](a.md) [b](../src/lib.rs) [c](a.md#two) [d](#here) [`e`](./) [f](https://x.y/z) [g](a.md#a-heading-code)\n\
+        let text = "[a](a.md) [b](../src/lib.rs) [c](a.md#two) [d](#here) [`e`](./) [f](https://x.y/z) \
+            [g](a.md#a-heading-code)\n\
                     # Here\n```\n[not](a/link)\n```\n`[nor](this)`\n[h]: a.md\n";
         assert_eq!(links(&document("docs/b.md", text)), []);
     }

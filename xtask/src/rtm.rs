@@ -1,8 +1,9 @@
 //! `cargo xtask rtm`: everything that needs hardware regions, where they work, with a dated report in `docs/rtm.md`.
 //!
-//! Machines with RTM come rarely: so one command runs all of it, within [`MINUTES`], and every part also runs on other back ends
-//! (`--backend emulated --small --to FILE`), where its commands are tried. A part that fails, or is not done in time, is reported and
-//! fails the whole, after all parts have had their turn. Where regions do not work it says which kind of machine this is.
+//! Machines with RTM come rarely: so one command runs all of it, within [`MINUTES`], and every part also runs
+//! on other back ends (`--backend emulated --small --to FILE`), where its commands are tried. A part that
+//! fails, or is not done in time, is reported and fails the whole, after all parts have had their turn. Where
+//! regions do not work it says which kind of machine this is.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -173,7 +174,8 @@ fn execute(root: &Path, part: &Part, backend: &str, left: Duration) -> Done {
     Done { failure, seconds: began.elapsed().as_secs_f64(), output }
 }
 
-/// The failure of a command, if it is one, and its output. The output goes through files, so that none fills a pipe meanwhile.
+/// The failure of a command, if it is one, and its output. The output goes through files, so that none fills
+/// a pipe meanwhile.
 fn ended(mut command: Command, is_measurement: bool, left: Duration) -> Result<(Option<String>, String), String> {
     let failed = |what: &str, error: std::io::Error| format!("{what}: {error}");
     let path = std::env::temp_dir().join(format!("seriatim-rtm-{}-{}", std::process::id(), clock::unix_microseconds()));
@@ -265,7 +267,8 @@ fn verdict(results: &[(Part, Done)]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("failed, as the report says: {}", failed.join("; "))) }
 }
 
-/// Year, month and day of a time since 1970, in UTC (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Year, month and day of a time since 1970, in UTC (Hinnant, "chrono-compatible low-level date algorithms",
+/// `civil_from_days`).
 fn date(unix_microseconds: i64) -> String {
     let days = unix_microseconds.div_euclid(86_400_000_000) + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -8,8 +8,8 @@
 //!
 //! | back end | a body runs | for |
 //! |---|---|---|
-//! | [`Rtm`](Backend::Rtm) | in a hardware region, finally under the fallback locks | processors whose regions commit |
-//! | [`Emulated`](Backend::Emulated) | in a software region with random aborts, finally under the fallback locks | tests |
+//! | [`Rtm`](Backend::Rtm) | in a hardware region, or under the fallback locks | processors whose regions commit |
+//! | [`Emulated`](Backend::Emulated) | in a software region with random aborts, or under the fallback locks | tests |
 //! | [`Absent`](Backend::Absent) | under the fallback locks, at once | everything else |
 //!
 //! With the feature `simulate` there are also modelled regions, of simulated cores (`modelled.rs`).

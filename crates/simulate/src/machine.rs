@@ -28,7 +28,7 @@ use seriatim_base::thread::{self, Touch};
 use crate::costs::{Costs, Counts, Step};
 use crate::lines::{CORES_MAX, Lines, Touched, line_of};
 use crate::regions::Regions;
-use crate::turns::{Turn, Schedule};
+use crate::turns::{Schedule, Turn};
 use crate::watchdog::{Signs, Watchdog};
 
 /// Bytes of a core's stack, as of an ordinary thread. Only used pages are ever in memory.

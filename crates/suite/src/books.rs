@@ -1,11 +1,13 @@
 //! Books: what procedures write in several tables belongs together, whoever looks and whenever.
 //!
-//! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and transfer: what they do to
-//! accounts they answer, what they do to sums they only add, so a protocol that publishes piece by piece may do that later. Others look
-//! meanwhile, and write: snapshots, closures, explicit transactions, and, if the database is on a disk, recoveries of what is durable
-//! at some moment. For all of them each branch's sum is that of its accounts, and so is what its reserve has got: another procedure draws on that, and is the only one that
-//! reads it, so a protocol may let it wait for what the others add. Part of the sum is in a column of few bits, near an end of its range: an
-//! addition that was published late and did not fit would end the process.
+//! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and
+//! transfer: what they do to accounts they answer, what they do to sums they only add, so a protocol that
+//! publishes piece by piece may do that later. Others look meanwhile, and write: snapshots, closures,
+//! explicit transactions, and, if the database is on a disk, recoveries of what is durable at some moment.
+//! For all of them each branch's sum is that of its accounts, and so is what its reserve has got: another
+//! procedure draws on that, and is the only one that reads it, so a protocol may let it wait for what the
+//! others add. Part of the sum is in a column of few bits, near an end of its range: an addition that was
+//! published late and did not fit would end the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -154,7 +156,8 @@ struct Tables {
     reserves: Handle<Reserve>,
 }
 
-/// What a branch's books say: its sum, and that of its accounts; or what its reserve has got instead, if that is another.
+/// What a branch's books say: its sum, and that of its accounts; or what its reserve has got instead, if that
+/// is another.
 fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> {
     let mut balances = 0;
     for id in accounts_of(branch) {
@@ -280,7 +283,8 @@ enum Lacks {
 /// Runs in which threads may not be in each other's way, at most.
 const RUNS_MAX: u64 = 20;
 
-/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile. Again, if what is looked for has not happened.
+/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile. Again, if what is
+/// looked for has not happened.
 ///
 /// # Errors
 /// Who saw books that do not balance; that nothing happened that is to be looked at.
@@ -377,8 +381,8 @@ fn keep_books_once(
     })
 }
 
-/// Canary: one that missed what another of its group had ended with before it began is convicted, though something was pending; and need not be
-/// if it is of another group.
+/// Canary: one that missed what another of its group had ended with before it began is convicted, though
+/// something was pending; and need not be if it is of another group.
 fn order_in_groups_is_judged(mut history: History) -> Option<Lacks> {
     let mut missed = Vec::new();
     for t in &history.transactions {
@@ -450,11 +454,13 @@ fn audit_recovered(again: &Database) -> Result<i64, String> {
     Ok(all)
 }
 
-/// Of so many steps of a deposit the power is cut before one: all of them would take long, and another run tries others.
+/// Of so many steps of a deposit the power is cut before one: all of them would take long, and another run
+/// tries others.
 const STRIDE: u64 = 3;
 
-/// Deposits again and again, and before another step of it each time has helpers end epochs and write logs meanwhile, as far as they need not wait; then
-/// cuts the power on a copy of the disk, and once more when the deposit has ended. Whatever was durable then is whole. How many of the helpers had to wait for the
+/// Deposits again and again, and before another step of it each time has helpers end epochs and write logs
+/// meanwhile, as far as they need not wait; then cuts the power on a copy of the disk, and once more when the
+/// deposit has ended. Whatever was durable then is whole. How many of the helpers had to wait for the
 /// deposit.
 ///
 /// # Errors
@@ -503,8 +509,8 @@ pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, Stri
     Ok(waited)
 }
 
-/// Between the answer of a deposit and when it is durable: how far it is, what has happened since the step before, whether what it deferred is still
-/// pending, and what a recovery has of it.
+/// Between the answer of a deposit and when it is durable: how far it is, what has happened since the step
+/// before, whether what it deferred is still pending, and what a recovery has of it.
 type Moment = (&'static str, fn(&Database), bool, i64);
 
 const MOMENTS: [Moment; 4] = [
@@ -514,8 +520,8 @@ const MOMENTS: [Moment; 4] = [
     ("when that was flushed", |db| (0..2).for_each(|_| db.step()), false, 1),
 ];
 
-/// Deposits once, where something of it is deferred, and ends the process so at each of these moments: whatever was answered and is to be kept is
-/// there, and what is there is whole.
+/// Deposits once, where something of it is deferred, and ends the process so at each of these moments:
+/// whatever was answered and is to be kept is there, and what is there is whole.
 ///
 /// # Errors
 /// What was recovered by halves, was lost, or was answered too early; that nothing was pending.

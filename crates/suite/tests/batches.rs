@@ -1,5 +1,6 @@
-//! Batches that a validator orders. Of two transactions that can both commit in one order and not in the other, both do at once, whichever came
-//! first. A decision validates whatever the order is, so an edge that is missed shows in no history: it shows here.
+//! Batches that a validator orders. Of two transactions that can both commit in one order and not in the
+//! other, both do at once, whichever came first. A decision validates whatever the order is, so an edge that
+//! is missed shows in no history: it shows here.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -357,8 +358,9 @@ fn under_no_policy_does_anybody_restart_more_often_than_its_patience_lasts() {
     }
 }
 
-/// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it is to be decided: of each of the
-/// first attempts the row changes behind its back, of others too unless nothing is decided.
+/// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it
+/// is to be decided: of each of the first attempts the row changes behind its back, of others too unless
+/// nothing is decided.
 fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> (u32, Statistics) {
     let (db, tables) = open(builder);
     let (ends, updates) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -473,9 +475,9 @@ fn a_batch_whose_wait_is_over_is_decided_before_its_thread_takes_other_work() {
     }
 }
 
-/// The thread that holds an executed transaction has begun a body that ends when it is told, which it is when that transaction has
-/// committed: another thread of the executor, which had work until the body began, or was asleep, decides it when its wait is over, and
-/// tells it.
+/// The thread that holds an executed transaction has begun a body that ends when it is told, which it is when
+/// that transaction has committed: another thread of the executor, which had work until the body began, or
+/// was asleep, decides it when its wait is over, and tells it.
 #[test]
 fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
     const WAIT: Duration = Duration::from_millis(100);
@@ -510,7 +512,8 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
             };
             if is_asleep {
                 pushed.store(true, SeqCst);
-                // The first has been executed, and its thread waits for company. On a slow machine it has not: then nothing is shown.
+                // The first has been executed, and its thread waits for company. On a slow machine it has
+                // not: then nothing is shown.
                 thread::sleep(WAIT / 2);
             }
             let second = {
@@ -535,7 +538,8 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
     }
 }
 
-/// One is refused when the next has been executed: before it sleeps and is executed again, that one is decided, and its caller told.
+/// One is refused when the next has been executed: before it sleeps and is executed again, that one is
+/// decided, and its caller told.
 #[test]
 fn what_a_thread_holds_is_decided_before_it_sleeps() {
     const PAUSE: Duration = Duration::from_millis(1);

@@ -147,8 +147,8 @@ fn histories_have_the_columns_that_updates_may_change() {
     }
 }
 
-/// What a scan did not list because a write of its own lay over it, later taken back, was there all the same; what it did not list
-/// after that was not.
+/// What a scan did not list because a write of its own lay over it, later taken back, was there all the same;
+/// what it did not list after that was not.
 #[test]
 fn scans_between_writes_that_are_taken_back_say_what_they_saw() {
     for setting in matrix(seed("scans between writes")) {

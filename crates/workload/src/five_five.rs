@@ -1,11 +1,12 @@
-//! The validator microbenchmark of Ding, Kot and Gehrke ("Improving Optimistic Concurrency Control Through Transaction Batching
-//! and Operation Reordering", PVLDB 12(2), 2018, section 5): 100 K objects; each transaction reads five and writes five,
-//! drawn by Zipf's law; one of the objects read is also written.
+//! The validator microbenchmark of Ding, Kot and Gehrke ("Improving Optimistic Concurrency Control Through
+//! Transaction Batching and Operation Reordering", PVLDB 12(2), 2018, section 5): 100 K objects; each
+//! transaction reads five and writes five, drawn by Zipf's law; one of the objects read is also written.
 //!
-//! Departure: the paper leaves values null. Here the object read and written counts its writes by what was read, so that a lost
-//! update shows, and every write stores a value that no other transaction writes, so that a blind write that got lost shows. The
-//! other four writes are blind, as in the paper: they set a column and read none. Where the paper is silent: the nine objects
-//! differ, and the hottest have the lowest numbers.
+//! Departure: the paper leaves values null. Here the object read and written counts its writes by what was
+//! read, so that a lost update shows, and every write stores a value that no other transaction writes, so
+//! that a blind write that got lost shows. The other four writes are blind, as in the paper: they set a
+//! column and read none. Where the paper is silent: the nine objects differ, and the hottest have the lowest
+//! numbers.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -239,8 +240,8 @@ impl Inputs {
 
     /// The next input.
     pub fn read_write(&mut self) -> ReadWriteInput {
-        // Which draws are the reads and which the writes must not depend on the order: later ones are colder, since they
-        // differ from the earlier.
+        // Which draws are the reads and which the writes must not depend on the order: later ones are colder,
+        // since they differ from the earlier.
         let mut drawn = self.objects.draw_distinct::<{ 1 + 2 * BLIND }>(&mut self.rng);
         self.rng.shuffle(&mut drawn);
         ReadWriteInput {
@@ -331,10 +332,10 @@ static ROWS: Rule = Rule { clause: "rows", says: "objects = objects loaded" };
 /// Objects looked at in one transaction.
 const PART: u64 = 1 << 16;
 
-/// Checks the table; if there are ledgers, against what the terminals of this workload committed: the objects count the transactions,
-/// and each holds what some terminal last wrote there. The latter needs that a session's own transactions are serialized in the order
-/// in which it ran them, and finds a blind write that got lost: the object then shows a value that is not the last write of any
-/// terminal.
+/// Checks the table; if there are ledgers, against what the terminals of this workload committed: the objects
+/// count the transactions, and each holds what some terminal last wrote there. The latter needs that a
+/// session's own transactions are serialized in the order in which it ran them, and finds a blind write that
+/// got lost: the object then shows a value that is not the last write of any terminal.
 ///
 /// # Errors
 /// When the table is missing or a reading transaction fails.
@@ -497,8 +498,9 @@ mod tests {
         Plans::of(&FiveFive::new(Options { objects: 9, theta: 0.0 }))
     }
 
-    /// Five reads, five writes, all keys known (section 5). One object is read and written; the others written are written
-    /// blind, so they need nothing that was read. When the object read and written changes, only its write runs again.
+    /// Five reads, five writes, all keys known (section 5). One object is read and written; the others
+    /// written are written blind, so they need nothing that was read. When the object read and written
+    /// changes, only its write runs again.
     #[test]
     fn the_plan_of_read_write() {
         expect_file!["five_five/read_write.txt"].assert_eq(&plans().plan("read_write"));

@@ -1,4 +1,5 @@
-//! What the tests of workloads share: load, run a few terminals under a protocol, ask the check, break the data on purpose.
+//! What the tests of workloads share: load, run a few terminals under a protocol, ask the check, break the
+//! data on purpose.
 
 use crate::{Ending, Entry, Loading, Outcome, Report, Workload};
 use seriatim::procedure::{plan, show};

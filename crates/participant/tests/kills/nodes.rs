@@ -617,10 +617,12 @@ impl Open for DurableCoordinator {
     }
 }
 
+type CoordinatorOut = CoordinatorOutputOf<Program>;
+
 /// Where nodes keep their records.
 pub(crate) trait Kind {
     type Owner: OwnerNode;
-    type Coordinator: Node<Message = MessageOf<Program>, Output = CoordinatorOutputOf<Program>, Setup = CoordinatorSetup>;
+    type Coordinator: Node<Message = MessageOf<Program>, Output = CoordinatorOut, Setup = CoordinatorSetup>;
 }
 
 /// In lists.

@@ -37,7 +37,7 @@ impl Lowering {
         block
     }
 
-    /// What stands last: a result, or branches that end in results.
+    /// The last part of a body: a result, or branches that end in results.
     fn end(&mut self, value: &Expr, block: &mut Block) -> Result<()> {
         let span = value.span();
         match value {
@@ -200,7 +200,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// Lowers an operation that stands where `expression` does.
+    /// Lowers an operation at the position of `expression`.
     fn operation_here(
         &mut self,
         expression: &Expr,
@@ -237,7 +237,7 @@ impl Lowering {
         Ok(read)
     }
 
-    /// Steps that give `variable` the value of an expression in whose branches there are steps.
+    /// Steps that assign `variable` the value of an expression in whose branches there are steps.
     pub(super) fn assign_branches(&mut self, value: &Expr, variable: VariableId, block: &mut Block) -> Result<()> {
         let span = value.span();
         match value {
@@ -544,7 +544,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// What is assigned, and the name of its variable here.
+    /// The target of an assignment, and the name of its variable here.
     fn place(&mut self, place: &Expr) -> Result<(Ident, Target)> {
         match place {
             Expr::Path(path) => {
@@ -559,7 +559,8 @@ impl Lowering {
                     && depth < update.depth
                 {
                     let message = format!(
-                        "`{ident}` is declared outside of the change: return what is new as the change's value and assign it after"
+                        "`{ident}` is declared outside of the change: return what is new as the change's value and \
+                         assign it after"
                     );
                     return refuse(ident, message);
                 }

@@ -51,7 +51,8 @@ fn epochs_up_to_any_one_are_a_prefix() {
             })
         };
         db.session().transact(load).expect("loading");
-        // The newest epoch that any finished commit had: one that begins to validate later is not of an earlier one. And how often it rose.
+        // The newest epoch that any finished commit had: one that begins to validate later is not of an
+        // earlier one. And how often it rose.
         let (floor, risen, began) = (AtomicU64::new(0), AtomicU64::new(0), clock::Instant::now());
         thread::scope(|scope| {
             for at in 0..3 {

@@ -89,7 +89,8 @@ fn idle_workers_do_not_stall_reclamation() {
     }
 }
 
-/// While a transaction is parked, what it might read is kept, but no more than is retired meanwhile; it all goes afterwards.
+/// While a transaction is parked, what it might read is kept, but no more than is retired meanwhile; it all
+/// goes afterwards.
 #[test]
 fn a_parked_transaction_holds_memory_only_while_it_is_open() {
     for setting in matrix(seed("parked transaction")) {

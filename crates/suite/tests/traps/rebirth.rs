@@ -116,8 +116,8 @@ struct Met {
     refused: usize,
 }
 
-/// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a cell that the
-/// reader sees. So there is no order in which the key was absent.
+/// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a
+/// cell that the reader sees. So there is no order in which the key was absent.
 fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Met) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");

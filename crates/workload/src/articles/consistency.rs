@@ -1,7 +1,8 @@
-//! What holds of the tables of Articles: counts of comments, their numbers and their authors, and what the terminals booked.
+//! What holds of the tables of Articles: counts of comments, their numbers and their authors, and what the
+//! terminals booked.
 //!
-//! A lost update of an article's count would let two comments take one number; an insert that vanished leaves a count without
-//! its comment; a lost change of a user leaves a sum that differs from the terminals' books.
+//! A lost update of an article's count would let two comments take one number; an insert that vanished leaves
+//! a count without its comment; a lost change of a user leaves a sum that differs from the terminals' books.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -35,7 +36,8 @@ struct Found {
     unknown: u32,
 }
 
-/// Checks the tables; if there are books, also against what was loaded and what the terminals of this workload committed.
+/// Checks the tables; if there are books, also against what was loaded and what the terminals of this
+/// workload committed.
 pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -> Result<Report, LoadError> {
     let (tables, mut session) = (Tables::open(db)?, db.session());
     let mut report = Report::new(&[&ROWS, &COUNTS, &NUMBERS, &AUTHORS, &PARENTS, &BOOKED, &CHANGED, &INDEX]);
@@ -96,7 +98,8 @@ fn collect_users(tx: &ReadTx, tables: &Tables, ids: Range<u32>) -> Result<Vec<(u
     Ok(found)
 }
 
-/// The articles from `first` to `last`, and how many comments are of none. `exists` tells of each number whether a user has it.
+/// The articles from `first` to `last`, and how many comments are of none. `exists` tells of each number
+/// whether a user has it.
 fn collect(tx: &ReadTx, tables: &Tables, exists: &[bool], first: u32, last: u32) -> Result<(Vec<Found>, u64), Abort> {
     let (mut found, mut strays) = (Vec::new(), 0);
     for article in tx.scan(&tables.articles, first..=last) {

@@ -1,6 +1,7 @@
 //! The four transactions: procedures of their input.
 //!
-//! None asks to be rolled back. An article or a user that is not there means a database loaded with other options, and fails.
+//! None asks to be rolled back. An article or a user that is not there means a database loaded with other
+//! options, and fails.
 
 use super::input::{AddCommentInput, GetArticleInput, GetArticlesInput, UpdateUserInfoInput};
 use super::schema::{Article, Comment, Line, User};

@@ -1,8 +1,9 @@
 //! What holds of SmallBank's tables: no money appears or vanishes, and no savings are negative.
 //!
-//! The totals are compared with the loader's and the terminals' own books, which no engine wrote. A lost update of a balance
-//! leaves a total that differs from the books; so does a deposit, a check or a transfer applied by half or twice. Savings that
-//! became negative were withdrawn on a balance that was not there any more.
+//! The totals are compared with the loader's and the terminals' own books, which no engine wrote. A lost
+//! update of a balance leaves a total that differs from the books; so does a deposit, a check or a transfer
+//! applied by half or twice. Savings that became negative were withdrawn on a balance that was not there any
+//! more.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -40,7 +41,8 @@ struct Found {
     misnamed: Vec<(u64, u64)>,
 }
 
-/// Checks the tables; if there are books, also against what was loaded and what the terminals of this workload committed.
+/// Checks the tables; if there are books, also against what was loaded and what the terminals of this
+/// workload committed.
 pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -> Result<Report, LoadError> {
     let (tables, mut session) = (Tables::open(db)?, db.session());
     let mut report = Report::new(&[&TOTAL, &SAVED, &SOLVENT, &ROWS, &NAMES]);

@@ -1,8 +1,8 @@
-//! What holds of TATP's tables: every row has its parent and values of its domain, numbers lead to their subscribers, and call
-//! forwarding has exactly the rows that committed transactions left there.
+//! What holds of TATP's tables: every row has its parent and values of its domain, numbers lead to their
+//! subscribers, and call forwarding has exactly the rows that committed transactions left there.
 //!
-//! UPDATE_LOCATION and UPDATE_SUBSCRIBER_DATA overwrite columns with random values, so one of them that is lost leaves no trace
-//! here; the history checker finds it.
+//! UPDATE_LOCATION and UPDATE_SUBSCRIBER_DATA overwrite columns with random values, so one of them that is
+//! lost leaves no trace here; the history checker finds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

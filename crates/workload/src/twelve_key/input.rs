@@ -18,8 +18,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether other clients write this key too, where there are conflicts: the first key of the client that keeps to its
-    /// partition.
+    /// Whether other clients write this key too, where there are conflicts: the first key of the client that
+    /// keeps to its partition.
     pub fn is_hot(&self) -> bool {
         self.client == self.partition && self.number == 0
     }

@@ -1,4 +1,5 @@
-//! The keys: one hash table. A row's key is (partition, client, number): five bytes, so that it is compared as an integer.
+//! The keys: one hash table. A row's key is (partition, client, number): five bytes, so that it is compared
+//! as an integer.
 
 use super::input::KEYS;
 use super::options::Options;
@@ -38,7 +39,8 @@ impl Tables {
     }
 }
 
-/// Creates the table, registers the procedures and fills the table with every client's keys on every partition, never updated.
+/// Creates the table, registers the procedures and fills the table with every client's keys on every
+/// partition, never updated.
 ///
 /// # Errors
 /// When it exists with another definition or with rows, or an insert fails.

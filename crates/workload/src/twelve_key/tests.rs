@@ -1,5 +1,6 @@
-//! Inputs meet where the options say and nowhere else; transactions do what they say, in one round and two; every protocol keeps
-//! the counts; the check notices a lost update of a client's key and of a hot one, and a lost row.
+//! Inputs meet where the options say and nowhere else; transactions do what they say, in one round and two;
+//! every protocol keeps the counts; the check notices a lost update of a client's key and of a hot one, and a
+//! lost row.
 
 use super::*;
 use crate::test_support;
