@@ -9,7 +9,6 @@
 //! which all see a transaction to the begins of transactions with groups; from the ends to the begins of
 //! transactions without a group; and from the ends in each group to the begins in it. Targets take 4 bytes an
 //! edge; reasons are derived again when needed.
-//! from the ends in each group to the begins in it. Targets are 4 bytes an edge; reasons are derived again when needed.
 
 use crate::index::{Index, NONE};
 use crate::{Promises, Transaction};

@@ -6,7 +6,7 @@
 //! | [`Identity`] | the owner of the directory, and its incarnation | at initialization, and at each opening |
 //! | [`Undecided`] | a fragment that may be undone, and its undo | with the fragment; deleted at the undo |
 //! | [`Highest`] | the highest number of a client | with the fragment, or the vote |
-//! | [`Decided`] | a commit that a coordinator may have to repeat | before anybody is told |
+//! | [`Decided`] | a commit that a coordinator may have to repeat | before the decision is sent |
 //!
 //! Invariants:
 //!
@@ -16,7 +16,7 @@
 //!     message, in the order of messages. So a fragment that is marked as voted depends on marked fragments
 //!     only. If the disk takes no writes, the marks wait. Until then no fragment without a row runs: it would
 //!     be decided at once, and might depend on one that is undone.
-//! (c) An unmarked fragment has not been reported to anybody. It is undone when the database is opened, the
+//! (c) An unmarked fragment has not been reported. It is undone when the database is opened, the
 //!     latest first.
 
 use std::collections::{BTreeMap, VecDeque};

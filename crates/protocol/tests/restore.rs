@@ -114,7 +114,8 @@ impl<P: Recover> Bench<P> {
         let restored = self.key(id, |key| match version {
             Version::Row(row) => {
                 let fill = &mut |writer: &mut RowWriter<'_>| self.fill(row, writer);
-                // SAFETY: keys are one thread's each and nobody reads; columns are set by the table's places.
+                // SAFETY: each key belongs to one thread and there are no readers; columns are set by the
+                // table's places.
                 unsafe { self.protocol.restore(core, &self.table, key, near(leaf_hint), tid, Change::Row(fill)) }
             }
             Version::Patch(sum, note) => {
@@ -123,7 +124,7 @@ impl<P: Recover> Bench<P> {
                         writer.set::<i64>(&places[0], *sum)?;
                     }
                     if let Some(note) = note {
-                        // Twice: what is replaced within one patch is nobody's either.
+                        // Twice: a value that is replaced within one patch has no reader either.
                         writer.set::<String>(&places[1], "something in between")?;
                         writer.set::<String>(&places[1], note)?;
                     }

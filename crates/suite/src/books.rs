@@ -1,4 +1,4 @@
-//! Books: what procedures write in several tables belongs together, whoever looks and whenever.
+//! Bookkeeping: writes of procedures to several tables belong together, for every reader at every time.
 //!
 //! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and
 //! transfer: what they do to accounts they answer, what they do to sums they only add, so a protocol that
@@ -133,18 +133,18 @@ pub struct Load {
     pub callers: u32,
     /// What each of them calls.
     pub calls: u32,
-    /// Whether those who look also write.
+    /// Whether the auditors also write.
     pub writes: bool,
     /// Whether callers add what may not fit.
     pub squeezes: bool,
-    /// Who says whether all was right.
+    /// The judge of the run.
     pub judge: Judge,
 }
 
-/// Who judges.
+/// The judge of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// Those who look: they compare sums with balances.
+    /// The auditors: they compare sums with balances.
     Auditors,
     /// The serializability checker, of what all of them read, wrote and added; it knows nothing of sums.
     Checker,
@@ -178,7 +178,7 @@ fn balanced(who: &str, branch: u32, (sum, balances): (i64, i64)) -> Result<(), S
     }
 }
 
-/// Transactions of one who calls no procedures.
+/// Transactions of a session that calls no procedures.
 struct Auditor<'a> {
     session: Session,
     tables: &'a Tables,
@@ -274,7 +274,7 @@ fn call(session: &mut Session, rng: &mut Rng, squeezes: bool) -> Result<(), Stri
 
 /// Why a run is repeated that found nothing: what it is for has not happened.
 enum Lacks {
-    /// Where that is up to who is in whose way.
+    /// The reason lies in the scheduling of conflicts.
     Late,
     /// Of so many canaries each could be known to others.
     Missed(usize),
@@ -287,7 +287,7 @@ const RUNS_MAX: u64 = 20;
 /// looked for has not happened.
 ///
 /// # Errors
-/// Who saw books that do not balance; that nothing happened that is to be looked at.
+/// An auditor whose books do not balance; or none of the events occurred that are under test.
 pub fn keep_books(
     setting: &Setting,
     load: &Load,
@@ -376,7 +376,7 @@ fn keep_books_once(
     check(&history, &promises).map_err(|violation| violation.to_string())?;
     Ok(match setting.defers {
         true => order_in_groups_is_judged(history),
-        // Only once somebody was in the way, where it is as others want it.
+        // Only after a conflict, for protocols that publish later only then.
         false => (!is_late).then_some(Lacks::Late),
     })
 }
@@ -541,7 +541,7 @@ pub fn cut_before_publication(
         let mut answer = Some(session.submit_call(deposit, &(0, 0, 1)));
         for (moment, step, is_pending, _) in &MOMENTS[..=cut] {
             step(&db);
-            // Whoever asks for it waits for nothing, and ends no epoch.
+            // A caller that polls waits for nothing, and ends no epoch.
             answer = answer.and_then(|answer| answer.poll().err());
             let is_early = answer.is_none() && mode != Durability::Async && *is_pending;
             if is_early || db.has_deferred() != *is_pending {

@@ -243,7 +243,7 @@ fn crossed(builder: seriatim::Builder) -> u64 {
 #[test]
 fn a_younger_transaction_that_waits_for_an_older_deadlocks() {
     for protocol in seriatim::available_protocols() {
-        // As long as may be: whoever is waited for may not be run for a while.
+        // As long as possible: the awaited thread may not run for a while.
         let mut patient = Database::builder().protocol(protocol.name);
         for knob in protocol.options.iter().filter(|knob| ["wait_max_us", "commit_wait_us"].contains(&knob.name)) {
             patient = patient.protocol_option(knob.name, knob.max.min(60_000_000));
@@ -384,7 +384,7 @@ fn what_clients_see_of_partitions_that_several_own_convicts_them() {
     }
 }
 
-/// Whoever owns a partition reads a row twice, and another commits in between.
+/// An owner of a partition reads a row twice, and another transaction commits in between.
 #[test]
 fn commits_in_partitions_of_others_are_seen_by_their_owners() {
     for (fault, expected) in [(Fault::None, [1, 1]), (Fault::CommitUnowned, [1, 2])] {
@@ -518,7 +518,7 @@ fn a_transaction_ended_in_a_call_is_noticed_in_every_protocol() {
     }
 }
 
-/// A child of the test above: ends well if nobody notices.
+/// A child of the test above: it succeeds if the fault is not noticed.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn ended_in_a_call() {

@@ -313,7 +313,7 @@ fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
                 Ok(_) => inserted.push(next),
                 Err(TransactError::OutOfMemory) => {
                     refused += 1;
-                    // On few cores those who are not refused get their turn.
+                    // On few cores the transactions that are not refused get their turn.
                     std::thread::sleep(Duration::from_micros(50));
                 }
                 Err(other) => panic!("{setting}: {other}"),

@@ -140,7 +140,7 @@ impl<A: Application> CoordinatorRole<A> {
                         end.panics.push(panic);
                         self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator: ID, incarnation });
                         self.ports.put_all(|| ToPort::CoordinatorDown);
-                        // There is nobody for whom to begin the next incarnation.
+                        // No client is left that would need the next incarnation.
                         self.owners.flush();
                         self.ports.flush();
                         bury(coordinator.take());

@@ -36,7 +36,6 @@
 //! partition's data is gone. The same holds if the owner panics again while it runs the records, or at the
 //! same notice. Every transaction over a partition that is gone is answered `Unavailable`; the others
 //! continue.
-//! the partition's data is gone: every transaction over it is answered `Unavailable`, the others go on.
 //!
 //! A panic in the coordinator ends its incarnation. (Procedures are caught, so it comes from code of users that is
 //! dropped.) Owners undo the transactions that have not voted. The new incarnation begins at once, also without

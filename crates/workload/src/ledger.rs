@@ -1,4 +1,4 @@
-//! What terminals committed, so that a check can compare it with the data.
+//! Ledgers of committed transactions, with which a check compares the data.
 //!
 //! Invariant: a terminal adds to its ledger after its transaction committed and never otherwise; so the sums
 //! are those of exactly the transactions in the database, whatever the engine did with their writes.

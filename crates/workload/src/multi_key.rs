@@ -3,7 +3,7 @@
 //! them, drawn by Zipf's law.
 //!
 //! Where the paper is silent: the ten records differ, the hottest have the lowest keys, and an update adds to
-//! what it finds. The paper shows theta 0 and 0.8.
+//! the old value. The paper shows theta 0 and 0.8.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -41,13 +41,13 @@ fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
 /// The kinds of transaction.
 pub const KINDS: [&str; 1] = ["update"];
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {
     /// Records updated.
     updates: Count,
-    /// What was added to them, modulo 2^64.
+    /// The sum of the amounts added, modulo 2^64.
     amounts: Count,
 }
 
@@ -177,7 +177,7 @@ pub const KEYS: usize = 10;
 pub struct UpdateInput {
     /// The records; all differ.
     pub keys: [u64; KEYS],
-    /// What is added to each.
+    /// The amount to add to each.
     pub amount: u64,
 }
 
@@ -208,7 +208,7 @@ pub fn procedures() -> Procedures {
     procedures![update]
 }
 
-/// Adds the input's amount to each of its records; the sum of what they hold then, modulo 2^64.
+/// Adds the input's amount to each of its records. Returns the sum of their new values, modulo 2^64.
 #[procedure]
 pub fn update(tx: &Tx, input: &UpdateInput) -> Result<u64, Abort> {
     let mut sum = 0u64;

@@ -27,7 +27,7 @@ const PROCESSORS: [(Option<Cpuid>, Option<bool>, &str); 6] = {
     }
     [
         (None, None, "x86-64"),
-        // The instructions fault, or are executed and abort, or would even commit: nobody looks.
+        // The instructions fault, or run and abort, or would even commit: the result is not used.
         (says(false, false), None, "does not offer"),
         (says(false, true), None, "does not offer"),
         (says(true, true), None, "RTM_ALWAYS_ABORT"),

@@ -209,7 +209,7 @@ fn trap_2_untouched_pages_and_pauses_fall_back_in_hardware() {
         Err(unavailable) => return skip(unavailable),
     };
     let lock = SpinLock::new();
-    // Zeroed pages nobody has touched.
+    // Zeroed pages that no thread has touched.
     let words: Vec<u64> = vec![0; 1 << 22];
     let mut worker = Worker::new(&htm, 0, Budget::default());
     for page in 0..64 {

@@ -48,7 +48,7 @@ impl Held {
                 .all(|at| word(self.start, at).load(Ordering::Relaxed) == expected(self.start, self.number, at))
     }
 
-    /// Makes an object that nobody else knows yet.
+    /// Makes an object that no other thread knows yet.
     pub(super) fn new(local: &mut Local, outside: &mut Outside, rng: &mut Rng) -> Held {
         let words = WORDS[rng.below(WORDS.len() as u64) as usize];
         let start = local.allocate(outside, words * 8).expect("a few hundred bytes").cast::<AtomicU64>();

@@ -172,7 +172,7 @@ fn what_was_ready_when_its_worker_went_is_done_by_another() {
     leaving.enter();
     leaving.defer([7; 3]);
     leaving.leave();
-    // Ready from here on, and nobody has asked for it.
+    // Ready from here on, and not yet requested.
     leaving.collect();
     drop(leaving);
     heir.collect();

@@ -34,7 +34,7 @@ pub(crate) struct Slot {
     pub(crate) count: u32,
 }
 
-/// Who has last changed what every partition has.
+/// The client that last changed the replicated row.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "latest", key(id), replicated, ordered)]
 pub(crate) struct Latest {

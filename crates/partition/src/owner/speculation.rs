@@ -3,7 +3,7 @@
 //!
 //! Why it is serializable: a transaction that runs on top of a finished one comes behind it in the order, and
 //! sees all its effects. If the finished one aborts, all transactions on top of it are undone and run again,
-//! in the same order. Their results were told to nobody but the coordinator of the one that aborted, which
+//! in the same order. Their results were sent only to the coordinator of the one that aborted, which
 //! knows the dependencies of the responses. So clients are told what blocking would have told them.
 //!
 //! Replies of single-partition transactions wait. Transactions over several partitions of the same coordinator

@@ -133,7 +133,7 @@ fn what_is_no_procedure_and_read_one_row_validates_it() {
     }
 }
 
-/// Who waits for the end of a window waits for few of them.
+/// A thread that waits for the end of a window waits for few of them.
 #[test]
 fn many_additions_are_published_with_the_rest() {
     let rows = super::LATE_MAX.default + 1;
@@ -201,7 +201,7 @@ fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()
         is_reached.recv().expect("it publishes the key");
         let other = scope.spawn(move || meanwhile(&|| says.send(()).expect("the test waits for it")));
         has_seen.recv().expect("it says so");
-        // Who need not wait is done by then.
+        // A caller that need not wait has finished by then.
         for _ in 0..50 {
             if !other.is_finished() {
                 thread::sleep(Duration::from_millis(1));
@@ -532,13 +532,13 @@ fn snapshots_show_all_of_a_chain_or_nothing() {
     }
 }
 
-/// Only an epoch ends: nobody makes a snapshot.
+/// Only an epoch ends: no snapshot is made.
 fn end_epoch(bench: &Bench<DbxTc>) {
     let environment = &bench.environment;
     environment.memory.advance_horizon(environment.epochs.advance(&environment.htm));
 }
 
-/// A reader of the newest snapshot that somebody made.
+/// A reader of the newest snapshot that was made.
 fn reader(bench: &Bench<DbxTc>) -> Worker {
     let mut reader = bench.worker();
     reader.core().includes = Epoch(0);
@@ -705,7 +705,7 @@ fn writers_keep_one_version_of_a_record_for_each_snapshot() {
             let now = bench.environment.memory.in_use_bytes();
             assert!(snapshots < 2 || now < bytes + (4 << 10), "{bytes} bytes were in use, and now {now}");
             bytes = now;
-            // Nobody says that older ones are not read any more.
+            // Older snapshots are not declared as unread.
             bench.environment.epochs.advance_snapshot(&bench.environment.htm, true);
         }
         bench.environment.advance_epoch();
@@ -755,7 +755,7 @@ fn what_only_older_durable_snapshots_need_is_let_go_of() {
     }
 }
 
-/// Whoever ends epochs meanwhile: between what a commit reads of S and what it reads of E, too.
+/// Epochs end meanwhile, also between a commit's read of S and its read of E.
 #[test]
 fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
     for bench in benches_with(&[0, 0], [("durable_snapshots", 1), ("late_period", 0)]) {
@@ -772,7 +772,7 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
                 worker.core().local.enter();
                 let record = bench.cells.index.get(Key::Word8(0), worker.core().local.pinned()).expect("it is linked");
                 let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire);
-                // SAFETY: online, and nobody else changes it.
+                // SAFETY: online, and no other thread changes it.
                 let version = unsafe { snapshot_numbered::VersionHeader::of(newest as usize) };
                 assert_eq!(version.kept.snapshot(), version.tid.epoch().0, "round {round}");
                 worker.core().local.leave();
@@ -820,7 +820,7 @@ fn what_was_freed_between_two_offers_is_not_looked_for() {
     }
 }
 
-/// Offers come and go, and whoever has taken one goes on reading it.
+/// Offers come and go, and a reader that has taken one continues to read it.
 #[test]
 fn an_offer_is_taken_by_those_who_come_while_it_stands() {
     for bench in benches_wanting(&[0], 2) {

@@ -308,7 +308,7 @@ fn after_repeated_aborts_a_transaction_runs_alone() {
     commit(&mut holder);
     assert_eq!(change(&bench, &mut fails, X), Ok(12));
     assert!(clock.is_alone(id));
-    // Who begins meanwhile waits within a bound, and then goes on.
+    // A transaction that begins meanwhile waits within a bound, and then continues.
     let mut late = begin_and_draw(&bench, Y);
     late.abort();
     commit(&mut fails);

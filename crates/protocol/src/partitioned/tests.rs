@@ -172,7 +172,7 @@ fn a_commit_owns_all_that_it_writes() {
         if committed.is_err() {
             other.abort();
         }
-        // Who writes nothing is in nobody's way.
+        // A transaction without writes conflicts with no owner.
         let mut reader = begin(&bench);
         assert!(bench.read(&mut reader, X).is_ok() && commit(&mut reader).is_ok());
     }

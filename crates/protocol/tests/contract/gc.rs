@@ -106,7 +106,7 @@ pub(crate) fn refused_insertions_over_a_deleted_row<P: Protocol>() {
             let changed = bench.change(&mut other, 0, |value| value + 1);
             match commits(&mut other, changed) {
                 true => assert!(!commits(&mut worker, Ok(())), "{} on {mode}: it lost an update", P::INFO.name),
-                // Whoever locks what it accesses is not refused at its commit.
+                // A transaction that locks what it accesses is not refused at its commit.
                 false => worker.abort(),
             }
             worker.core().local.live_bytes()

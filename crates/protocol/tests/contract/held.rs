@@ -120,7 +120,7 @@ pub(crate) fn only_a_decision_moves_node_versions<P: Protocol>() {
         assert_eq!(insert(&bench, &mut stale, ABSENT, 5), Ok(Inserted::New));
         let mut other = begin(&bench);
         let changed = bench.change(&mut other, 0, |value| value + 1);
-        // Who has locked what it read is not overtaken.
+        // A transaction that has locked its reads is not overtaken.
         let overtaken = commits(&mut other, changed);
         assert_eq!(overtaken, P::INFO.name != ALL_HOT);
         if overtaken {

@@ -17,7 +17,7 @@ pub(crate) fn taken_amid_a_commit<P: Protocol>() {
     if P::INFO.capabilities.snapshots == Freshness::None {
         return;
     }
-    // A snapshot that the reader makes, and, where those are eventual, the newest that somebody made.
+    // A snapshot that the reader makes, and, where snapshots are eventual, the newest that was made.
     [u64::MAX, 0].map(Epoch).into_iter().for_each(taken_so::<P>);
 }
 

@@ -111,7 +111,7 @@ pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Bui
     }
 }
 
-/// Makes a directory with all rows in it: who is killed while loading leaves half of them.
+/// Makes a directory with all rows in it: a child that is killed while loading leaves half of them.
 pub(super) fn prepare(directory: &Path, protocol: &str) -> Result<(), String> {
     let db = terminals::load(builder(protocol, directory, Durability::Async), &tpcc())?;
     let payers = db.create::<Payer>().map_err(said)?;

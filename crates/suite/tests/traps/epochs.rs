@@ -62,7 +62,7 @@ fn epochs_up_to_any_one_are_a_prefix() {
                     let mut session = db.session();
                     for number in 0.. {
                         if number >= 300 {
-                            // Epochs may not pass for a while where nobody runs who ends them.
+                            // Epochs may not pass for a while if no thread runs that ends them.
                             if risen.load(Ordering::Relaxed) > EPOCHS || began.elapsed() > LONG {
                                 break;
                             }

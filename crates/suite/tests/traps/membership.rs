@@ -108,7 +108,7 @@ fn a_delete_from_a_scanned_range_refutes_the_scan_and_is_unlinked_when_that_has_
                 assert_eq!(unlinked, 0, "{setting}, {n} rows: a record is unlinked that a transaction may hold");
                 let wrote = unless_conflict(reader.insert(&cells, &cell(RESULTS)));
                 let reader = wrote.and_then(|()| committed(reader.commit()));
-                // Nobody commits in a later epoch than who overwrote what it read.
+                // No transaction commits in a later epoch than one that overwrote its reads.
                 match reads_the_past && steps == 0 {
                     true => {
                         assert!(gone.is_some() && reader.is_some(), "{setting}, {n} rows, {steps} steps: both commit")

@@ -81,7 +81,7 @@ impl Inputs {
         GetArticleInput { a_id: self.a_id() }
     }
 
-    /// An input of GetArticles: what follows an article.
+    /// An input of GetArticles: the articles after one.
     pub fn get_articles(&mut self) -> GetArticlesInput {
         GetArticlesInput { first: self.a_id() + 1 }
     }

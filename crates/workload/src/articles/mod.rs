@@ -73,7 +73,7 @@ pub struct Articles {
     shared: Arc<Shared>,
 }
 
-/// What loader, terminals and check share.
+/// The state that loader, terminals and check share.
 #[derive(Default)]
 struct Shared {
     /// Comments that were loaded.
@@ -81,7 +81,7 @@ struct Shared {
     ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {

@@ -18,7 +18,7 @@ pub struct Zipfian {
     /// Sum of the first min(n, SUMMED) terms, kept so that growing is cheap.
     head: f64,
     zeta: f64,
-    /// What ranks 0 and 1 together take of `zeta`.
+    /// The share of ranks 0 and 1 together in `zeta`.
     two: f64,
     alpha: f64,
     eta: f64,
@@ -87,7 +87,7 @@ impl Zipfian {
         (rank as u64).min(self.n - 1)
     }
 
-    /// Ranks that differ, in the order drawn; a rank drawn before is drawn anew.
+    /// Distinct ranks, in the order drawn; a rank that was drawn before is drawn again.
     ///
     /// # Panics
     /// If there are fewer than `N`.

@@ -94,7 +94,7 @@ pub struct SmallBank {
     shared: Arc<Shared>,
 }
 
-/// What loader, terminals and check share.
+/// The state that loader, terminals and check share.
 #[derive(Default)]
 struct Shared {
     /// Cents loaded into savings.
@@ -104,7 +104,7 @@ struct Shared {
     ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed: cents added less those taken, signed.
+/// The committed transactions of one terminal: cents added less cents taken, signed.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {

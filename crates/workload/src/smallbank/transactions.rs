@@ -1,7 +1,7 @@
 //! The six transactions: procedures of their input.
 //!
-//! Each finds its customers by name first. A name or an account that is not there means a database loaded
-//! with other options, and fails; what SmallBank itself asks to be rolled back is [`InsufficientFunds`].
+//! Each finds its customers by name first. A missing name or account means a database that was loaded with
+//! other options, and is a failure; SmallBank's own rollbacks are [`InsufficientFunds`].
 
 use std::fmt;
 
@@ -30,10 +30,10 @@ impl fmt::Display for InsufficientFunds {
 
 impl std::error::Error for InsufficientFunds {}
 
-/// What a check costs beyond its amount if savings and checking together do not cover it.
+/// The penalty of a check that savings and checking together do not cover.
 pub const OVERDRAFT_PENALTY: Money = Money::ONE;
 
-/// What a customer has: savings and checking together.
+/// A customer's savings and checking together.
 #[procedure]
 pub fn balance(tx: &Tx, input: &BalanceInput) -> Result<Money, Abort> {
     let account = tx.require::<Account>(input.name)?;
@@ -64,7 +64,7 @@ pub fn transact_savings(tx: &Tx, input: &TransactSavingsInput) -> Result<(), Abo
     Ok(())
 }
 
-/// What Amalgamate moved.
+/// The amounts that Amalgamate moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct AmalgamateOutput {
     /// Out of the giver's savings.
@@ -92,7 +92,7 @@ pub fn amalgamate(tx: &Tx, input: &AmalgamateInput) -> Result<AmalgamateOutput, 
     Ok(AmalgamateOutput { savings, checking })
 }
 
-/// Takes a check out of a customer's checking account, and a penalty if it is not covered; what was taken in all.
+/// Takes a check out of a customer's checking account, and a penalty if it is not covered. Returns the total.
 #[procedure]
 pub fn write_check(tx: &Tx, input: &WriteCheckInput) -> Result<Money, Abort> {
     let account = tx.require::<Account>(input.name)?;

@@ -89,7 +89,7 @@ pub struct Tatp {
     shared: Arc<Shared>,
 }
 
-/// What loader, terminals and check share.
+/// The state that loader, terminals and check share.
 #[derive(Default)]
 struct Shared {
     /// Rows of call_forwarding that were loaded.
@@ -97,7 +97,7 @@ struct Shared {
     ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {

@@ -84,7 +84,7 @@ pub fn get_subscriber_data(tx: &Tx, input: &GetSubscriberDataInput) -> Result<Su
 /// Most call forwardings of a facility: one for each start time.
 const DESTINATIONS_MAX: usize = START_TIMES.len();
 
-/// What GET_NEW_DESTINATION found.
+/// The result of GET_NEW_DESTINATION.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Data)]
 pub struct Destinations {
     /// Numbers in use.
@@ -120,7 +120,7 @@ pub fn get_new_destination(tx: &Tx, input: &GetNewDestinationInput) -> Result<De
     Ok(found)
 }
 
-/// What GET_ACCESS_DATA shows.
+/// The result of GET_ACCESS_DATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct AccessData {

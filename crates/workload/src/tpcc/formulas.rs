@@ -1,4 +1,4 @@
-//! What the clauses compute: the pure functions of the procedures.
+//! The computations of the clauses: the pure functions of the procedures.
 
 use super::input::{NewOrderInput, NewOrderLine, PaymentInput};
 use super::scale::LINES_MAX;
@@ -154,7 +154,7 @@ pub fn slot(slots: &[u32; SLOTS], item: u32) -> usize {
     probed.find(|&at| slots[at] == 0 || slots[at] == item).unwrap_or(SLOTS)
 }
 
-/// Text built in place, for columns that hold more than one value. What does not fit is cut off.
+/// Text built in place, for columns that hold more than one value. Text that does not fit is cut off.
 struct Builder<const N: usize> {
     bytes: [u8; N],
     length: usize,

@@ -25,7 +25,7 @@ mod terminal;
 mod tests;
 mod transactions;
 
-pub use input::{Inputs, KEYS, KeysInput, Place};
+pub use input::{Inputs, KEYS, KeyLocation, KeysInput};
 pub use options::{Options, Rounds, open};
 pub use schema::{Cell, Tables};
 pub use terminal::TwelveKeyTerminal;
@@ -87,7 +87,7 @@ fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
 /// The kinds of transaction.
 pub const KINDS: [&str; 2] = ["single_partition", "multi_partition"];
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Ledger {

@@ -12,13 +12,13 @@ use seriatim::{Database, Handle, Rng, SchemaError, Table};
 pub struct Cell {
     /// Where it lives.
     pub partition: u16,
-    /// Whose it is.
+    /// The client that owns the key.
     pub client: u16,
     /// Which of that client's keys there, below [`KEYS`].
     pub number: u8,
     /// Updates so far.
     pub value: u64,
-    /// What the transaction of two rounds that last wrote here had read, at all its keys together.
+    /// The sum of the values that the last two-round transaction to write here had read, over all its keys.
     pub sum: u64,
 }
 
