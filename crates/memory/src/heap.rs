@@ -28,7 +28,8 @@ pub(crate) const SPAN: Size = small(64 << 10, 4 << 10);
 pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
 /// Bytes mapped in one step at most.
 const STEP_MAX: usize = 64 << 20;
-/// What lists of transactions may take above the limit, at least; an eighth of the limit if that is more. So reads and deletes go
+/// What lists of transactions may take above the limit, or above what rows take if that is more, at least; an eighth of the limit if
+/// that is more. So reads and deletes go
 /// on where no row fits any more: 16 MiB are some 600,000 reads, or 100,000 deletes, of one transaction.
 const NOTES_MIN: usize = 16 << 20;
 /// What is left of a span goes back to the heap from here on; smaller ones become blocks.
@@ -192,8 +193,9 @@ impl Heap {
     /// As [`Heap::note`], if the bound for lists allows it.
     pub(crate) fn try_note(&self, before: usize, after: usize) -> Result<(), OutOfMemory> {
         let limit = self.limit.load(Ordering::Relaxed);
-        let bound = limit.saturating_add((limit / 8).max(NOTES_MIN));
         let mut state = lock(&self.state);
+        // More than the limit is taken only where the limit came later, as after a recovery: lists have the same room above it.
+        let bound = limit.max(state.taken).saturating_add((limit / 8).max(NOTES_MIN));
         let noted = state.noted + after - before;
         if after > before && state.taken.saturating_add(noted) > bound {
             return Err(self.refuse(&state));

@@ -23,7 +23,7 @@ pub struct Options {
     /// can be used again, by allocations of its size class, at the limit by smaller ones too, and by all once a whole span is free
     /// ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count
     /// too: they leave less for allocations, and may themselves go on above the limit by an eighth of it, or by 16 MiB if that is
-    /// more. Default: no limit.
+    /// more; and so above what allocations have taken, if that is more than the limit ([`Memory::set_limit`]). Default: no limit.
     ///
     /// [`CountedVec`]: crate::CountedVec
     pub limit_bytes: Option<usize>,
