@@ -48,7 +48,7 @@ const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
 /// Folders whose Rust, without files that are compiled for tests only, stays within so many lines: (folder, lines, why).
 const LINES_MAX: &[(&str, usize, &str)] = &[(
     "crates/seriatim/src",
-    6_090,
+    6_260,
     "the public crate is what types add; what needs no row type belongs to engine, which compiles once and not once a user",
 )];
 

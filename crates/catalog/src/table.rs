@@ -160,6 +160,9 @@ impl<T> TableColumns<T> {
     /// No column: whether there is a row is all that is asked.
     pub const EMPTY: TableColumns<T> = TableColumns { set: ColumnSet::EMPTY, rows: PhantomData };
 
+    /// All columns.
+    pub const ALL: TableColumns<T> = TableColumns { set: ColumnSet::ALL, rows: PhantomData };
+
     /// The columns.
     #[inline]
     pub const fn set(self) -> ColumnSet {
