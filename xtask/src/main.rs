@@ -19,11 +19,13 @@ mod sanitize;
 mod soak;
 mod sources;
 mod tidy;
+mod tiers;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named steps
        cargo xtask tidy           the repository's own rules
+       cargo xtask tests          brings the table of tests and their tiers up to date
        cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh] | --sample [OPTION...]
                                   whether tests notice when a mechanism of safety is missing
        cargo xtask instructions [--format text|json]
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some("rtm") => rtm::run(&root, &arguments[1..]),
         Some("soak") => soak::run(&root, &arguments[1..]),
         Some("contributing") if arguments.len() == 1 => contributing::run(&root),
+        Some("tests") if arguments.len() == 1 => tiers::update(&root),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {
             eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));

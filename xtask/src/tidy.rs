@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::files::Tree;
-use crate::{contributing, documents, layers, mutants, protocols, sources};
+use crate::{contributing, documents, layers, mutants, protocols, sources, tiers};
 
 /// Where a rule is broken, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,6 +51,7 @@ const RULES: &[Rule] = &[
     documents::codes,
     contributing::check,
     mutants::list::check,
+    tiers::check,
 ];
 
 /// Checks the repository at `root`.

@@ -1,0 +1,284 @@
+//! Which tests run when: `xtask/tests.txt` lists every test of the repository with its tier.
+//!
+//! Invariant: the table and the sources agree, and no row of the table is ever lost. A test that is deleted keeps its row, with the
+//! tier `gone` and what covers it now. So a change of tier, or a test that is no longer run, is a line of a commit that is reviewed.
+//!
+//! The tier of a test follows from the sources:
+//!
+//! - `fast`: `cargo test --workspace` runs it, and so does `.ci/run`.
+//! - `nightly`: `cargo xtask nightly` runs it. Its `#[ignore]` says so, or its whole test program is left out of `cargo test` by
+//!   `test = false` in the manifest.
+//! - `loom`: a model that loom checks, in `cargo xtask nightly`.
+//! - `child`: another test runs it, in a process of its own.
+//! - `manual`: a measurement, run by hand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::files::Tree;
+use crate::tidy::Finding;
+
+/// The table.
+const TABLE: &str = "xtask/tests.txt";
+
+/// Where a test is, and its name. Tests of one name in one file are numbered: `name`, `name#2`.
+type Test = (String, String);
+
+/// Test programs and libraries that `cargo test` leaves out, as prefixes of paths.
+fn left_out(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, manifest) in tree.ending("/Cargo.toml") {
+        let folder = path.trim_end_matches("Cargo.toml");
+        for section in manifest.split("\n[").filter(|section| section.lines().any(|line| line.trim() == "test = false"))
+        {
+            if section.starts_with("lib]") {
+                found.push(format!("{folder}src/"));
+            } else if section.starts_with("[test]]") {
+                let name = section.lines().find_map(|line| line.trim().strip_prefix("name = ")).unwrap_or_default();
+                let name = name.trim_matches('"');
+                found.extend([format!("{folder}tests/{name}.rs"), format!("{folder}tests/{name}/")]);
+            }
+        }
+    }
+    found
+}
+
+/// Every test of the sources, with its tier and its line.
+fn found(tree: &Tree) -> BTreeMap<Test, (String, usize)> {
+    let left_out = left_out(tree);
+    let mut tests = BTreeMap::new();
+    for (path, text) in tree.ending(".rs").filter(|(path, _)| !path.starts_with("fuzz/")) {
+        let is_model = path.contains("loom") || text.lines().any(|line| line == "#![cfg(all(test, loom))]");
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let mut module_of_models = false;
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, line) in lines.iter().enumerate() {
+            // A model's module is the last of its file, or the file.
+            module_of_models |= line.starts_with("mod loom") && line.ends_with('{');
+            if *line != "#[test]" {
+                continue;
+            }
+            let attributes = lines[at + 1..].iter().take_while(|line| !line.contains("fn ")).copied();
+            let ignored = attributes.filter_map(|line| line.strip_prefix("#[ignore")).next();
+            let Some(signature) = lines[at + 1..].iter().find(|line| line.contains("fn ")) else { continue };
+            let name = signature.split("fn ").nth(1).unwrap_or_default();
+            let name = &name[..name.find(|c: char| c != '_' && c != '$' && !c.is_alphanumeric()).unwrap_or(name.len())];
+            let tier = match ignored {
+                _ if is_model || module_of_models => "loom",
+                None if left_out.iter().any(|prefix| path.starts_with(prefix.as_str())) => "nightly",
+                None => "fast",
+                Some(reason) if reason.starts_with(" = \"nightly") => "nightly",
+                Some(reason) if reason.contains("process of its own") => "child",
+                Some(_) => "manual",
+            };
+            let number = numbers.entry(name).or_default();
+            *number += 1;
+            let name = if *number == 1 { name.to_owned() } else { format!("{name}#{number}") };
+            tests.insert((path.to_owned(), name), (tier.to_owned(), at + 1));
+        }
+    }
+    tests
+}
+
+/// The table as it is written: how many rows it had at its longest, and its rows.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Table {
+    rows_min: usize,
+    /// The tier of each test; of one that is gone `gone: ` and the reason.
+    rows: BTreeMap<Test, String>,
+}
+
+/// # Errors
+/// The line that is none of a table.
+fn parse(text: &str) -> Result<Table, (usize, String)> {
+    let mut table = Table::default();
+    let mut file = None;
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let wrong = |message: &str| (at + 1, message.to_owned());
+        if let Some(count) = line.strip_prefix("rows ") {
+            table.rows_min = count.parse().map_err(|_| wrong("`rows` and a number"))?;
+        } else if let Some(row) = line.strip_prefix("  ") {
+            let path: &String = file.as_ref().ok_or_else(|| wrong("a test without a file above it"))?;
+            let (name, tier) = row.split_once(' ').ok_or_else(|| wrong("a test's name and its tier"))?;
+            let is_tier = ["fast", "nightly", "loom", "child", "manual"].contains(&tier) || tier.starts_with("gone: ");
+            if !is_tier {
+                return Err(wrong("a tier is fast, nightly, loom, child, manual, or `gone: ` and what covers it now"));
+            }
+            table.rows.insert((path.clone(), name.to_owned()), tier.to_owned());
+        } else {
+            file = Some(line.to_owned());
+        }
+    }
+    Ok(table)
+}
+
+fn written(table: &Table) -> String {
+    let mut text = "# Every test with its tier; see xtask/src/tiers.rs. `cargo xtask tests` brings it up to date. Rows are never removed: a test\n\
+                    # that is deleted is `gone: ` and what covers it now; of one that is renamed the row is renamed by hand.\n"
+        .to_owned();
+    let _ = writeln!(text, "rows {}", table.rows_min);
+    let mut file = "";
+    for ((path, name), tier) in &table.rows {
+        if path != file {
+            let _ = writeln!(text, "\n{path}");
+            file = path;
+        }
+        let _ = writeln!(text, "  {name} {tier}");
+    }
+    text
+}
+
+/// The table agrees with the sources, and has all the rows that it ever had.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    // Trees of other rules' tests have none.
+    let Some(text) = tree.text(TABLE) else { return Vec::new() };
+    let table = match parse(text) {
+        Ok(table) => table,
+        Err((line, message)) => return vec![Finding::new(TABLE, line, message)],
+    };
+    let found = found(tree);
+    let mut findings = Vec::new();
+    for ((path, name), (tier, line)) in &found {
+        match table.rows.get(&(path.clone(), name.clone())) {
+            None => {
+                findings.push(Finding::new(path, *line, format!("`{name}` is not in {TABLE}: run `cargo xtask tests`")))
+            }
+            Some(listed) if listed != tier => {
+                let message = format!("`{name}` is {tier} here and {listed} in {TABLE}: which one is meant?");
+                findings.push(Finding::new(path, *line, message));
+            }
+            Some(_) => {}
+        }
+    }
+    let lost = table.rows.iter().filter(|(test, tier)| !tier.starts_with("gone: ") && !found.contains_key(*test));
+    for ((path, name), _) in lost {
+        let message =
+            format!("`{name}` of {path} is gone: run `cargo xtask tests`, or write `gone: ` and what covers it now");
+        findings.push(Finding::new(TABLE, 0, message));
+    }
+    if table.rows.len() < table.rows_min {
+        let message = format!("{} rows, and there were {}: rows are never removed", table.rows.len(), table.rows_min);
+        findings.push(Finding::new(TABLE, 0, message));
+    }
+    findings
+}
+
+/// `cargo xtask tests`: enters new tests and new tiers, and follows tests that were moved to another file.
+///
+/// # Errors
+/// When the table cannot be read or written; or a test is gone, and its row wants to say what covers it now.
+pub(crate) fn update(root: &Path) -> Result<(), String> {
+    let tree = Tree::read(root)?;
+    let mut table = match tree.text(TABLE) {
+        Some(text) => parse(text).map_err(|(line, message)| format!("{TABLE}:{line}: {message}"))?,
+        None => Table::default(),
+    };
+    let gone = renew(&mut table, &found(&tree));
+    std::fs::write(root.join(TABLE), written(&table)).map_err(|error| format!("{TABLE}: {error}"))?;
+    if gone.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "tests that are gone; write `gone: ` and what covers each now, or rename its row:\n{}",
+        gone.join("\n")
+    ))
+}
+
+/// Brings the table up to date; the tests that are gone without a reason, whose rows stay.
+fn renew(table: &mut Table, found: &BTreeMap<Test, (String, usize)>) -> Vec<String> {
+    let missing: BTreeSet<Test> = table.rows.keys().filter(|test| !found.contains_key(*test)).cloned().collect();
+    let missing: Vec<Test> = missing.into_iter().filter(|test| !table.rows[test].starts_with("gone: ")).collect();
+    let mut new: BTreeSet<&Test> = found.keys().filter(|test| !table.rows.contains_key(*test)).collect();
+    let mut gone = Vec::new();
+    for test in missing {
+        let moved: Vec<&Test> = new.iter().filter(|(_, name)| *name == test.1).copied().collect();
+        match moved[..] {
+            [to] => {
+                table.rows.remove(&test);
+                new.remove(to);
+            }
+            _ => gone.push(format!("{}  {}", test.0, test.1)),
+        }
+    }
+    for (test, (tier, _)) in found {
+        table.rows.insert(test.clone(), tier.clone());
+    }
+    table.rows_min = table.rows_min.max(table.rows.len());
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::assert_one;
+
+    const SOURCE: &str = "//! A.\n#[test]\nfn one() {}\n#[test]\n#[ignore = \"nightly: an hour\"]\nfn two() {}\n";
+    const LISTED: &str = "rows 2\n\ncrates/a/src/lib.rs\n  one fast\n  two nightly\n";
+
+    fn checked(source: &str, table: &str) -> Vec<Finding> {
+        check(&Tree::of(&[("crates/a/src/lib.rs", source), (TABLE, table)]))
+    }
+
+    #[test]
+    fn a_table_that_agrees_with_the_sources_is_in_order() {
+        assert_eq!(checked(SOURCE, LISTED), []);
+        let table = parse(LISTED).expect("a table");
+        assert_eq!(parse(&written(&table)), Ok(table));
+    }
+
+    #[test]
+    fn canary_a_test_that_changes_its_tier_is_new_or_gone_is_seen() {
+        assert_one(
+            &checked(&SOURCE.replace("#[ignore = \"nightly: an hour\"]\n", ""), LISTED),
+            &["`two`", "fast here"],
+        );
+        assert_one(&checked(&format!("{SOURCE}#[test]\nfn three() {{}}\n"), LISTED), &["`three` is not in"]);
+        let one = "//! A.\n#[test]\nfn one() {}\n";
+        assert_one(&checked(one, LISTED), &["`two`", "is gone"]);
+        assert_eq!(checked(one, &LISTED.replace("two nightly", "two gone: one has it")), []);
+        let shortened = LISTED.replace("  two nightly\n", "");
+        assert_one(&checked(one, &shortened), &["1 rows, and there were 2"]);
+        assert_one(&checked(one, "  two fast\n"), &["without a file"]);
+        assert_one(&checked(SOURCE, &LISTED.replace("one fast", "one often")), &["a tier is"]);
+    }
+
+    #[test]
+    fn what_a_manifest_leaves_out_of_cargo_test_is_nightly() {
+        let manifest = "[package]\nname = \"a\"\n\n[lib]\ntest = false\n\n[[test]]\nname = \"long\"\ntest = false\n";
+        let files = [
+            ("crates/a/Cargo.toml", manifest),
+            ("crates/a/tests/long/b.rs", SOURCE),
+            ("crates/a/tests/short.rs", SOURCE),
+        ];
+        let tiers = |file: &str| {
+            let found = found(&Tree::of(&files));
+            let of = found.into_iter().filter(|((path, _), _)| path == file);
+            of.map(|(_, (tier, _))| tier).collect::<Vec<_>>()
+        };
+        assert_eq!(tiers("crates/a/tests/long/b.rs"), ["nightly", "nightly"]);
+        assert_eq!(tiers("crates/a/tests/short.rs"), ["fast", "nightly"]);
+        assert_eq!(left_out(&Tree::of(&files))[0], "crates/a/src/");
+    }
+
+    #[test]
+    fn models_children_and_measurements_are_tiers_of_their_own() {
+        let source = "//! A.\n#[test]\n#[ignore = \"run by another test, in a process of its own\"]\nfn a() {}\n#[test]\n\
+                      #[ignore = \"a measurement\"]\nfn b() {}\nmod loom_models {\n#[test]\nfn a() {}\n}\n";
+        let found = found(&Tree::of(&[("crates/a/src/lib.rs", source)]));
+        let tiers: Vec<_> = found.into_iter().map(|((_, name), (tier, _))| (name, tier)).collect();
+        let expected = [("a", "child"), ("a#2", "loom"), ("b", "manual")];
+        assert_eq!(tiers, expected.map(|(name, tier)| (name.to_owned(), tier.to_owned())));
+    }
+
+    #[test]
+    fn renewing_follows_what_was_moved_and_tells_what_is_gone() {
+        let mut table = parse(LISTED).expect("a table");
+        let moved = found(&Tree::of(&[("crates/a/src/b.rs", "//! A.\n#[test]\nfn one() {}\n")]));
+        let gone = renew(&mut table, &moved);
+        assert_eq!(gone, ["crates/a/src/lib.rs  two"]);
+        assert_eq!(table.rows_min, 2);
+        let rows: Vec<_> = table.rows.iter().map(|((path, name), tier)| format!("{path} {name} {tier}")).collect();
+        assert_eq!(rows, ["crates/a/src/b.rs one fast", "crates/a/src/lib.rs two nightly"]);
+    }
+}
