@@ -1,4 +1,5 @@
-//! Tells the binary which revision it is built from, where git knows. Runs again only when the checked-out revision changes.
+//! Tells the binary which revision it is built from, where git knows. Runs again only when the checked-out revision
+//! changes.
 
 use std::process::Command;
 
@@ -10,7 +11,8 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // In a linked working tree HEAD and the branches lie apart. A path that does not exist would run this at each build.
+    // In a linked working tree HEAD and the branches lie apart. A path that does not exist would run this at each
+    // build.
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
     for name in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
         let path = git(&["rev-parse", "--git-path", name]);

@@ -1,6 +1,7 @@
-//! The measurements that are commands of `seriatim bench` and print what they find: what a transaction costs over its index, and over a map in
-//! the same program, what dispatch costs, what a declared procedure costs over the same by hand, what prefetching by plans brings, whether
-//! memory grows, what durability costs, what hardware regions bring, what a long reader costs a writer.
+//! The measurements that are commands of `seriatim bench` and print what they find: what a transaction costs over its
+//! index, and over a map in the same program, what dispatch costs, what a declared procedure costs over the same by
+//! hand, what prefetching by plans brings, whether memory grows, what durability costs, what hardware regions bring,
+//! what a long reader costs a writer.
 //!
 //! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the

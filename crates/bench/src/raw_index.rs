@@ -1,6 +1,6 @@
-//! What a transaction costs over its index: YCSB's 80 % reads and 20 % read-modify-writes of 100-byte values, one operation a
-//! transaction, uniform keys, one thread, through the public API; and the same lookups and changes in place in the same index without
-//! transactions ([`index`], alone), on records of 104 bytes.
+//! What a transaction costs over its index: YCSB's 80 % reads and 20 % read-modify-writes of 100-byte values, one
+//! operation a transaction, uniform keys, one thread, through the public API; and the same lookups and changes in place
+//! in the same index without transactions ([`index`], alone), on records of 104 bytes.
 //!
 //! Source of the shape: YCSB (Cooper et al., SoCC 2010) with the mix that STO reports.
 

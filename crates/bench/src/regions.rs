@@ -104,7 +104,8 @@ unsafe impl Body for Sweep<'_> {
     }
 }
 
-/// Touches lines, the second word of which names the next line; all are on one circle. Stores to the first word of each if it writes.
+/// Touches lines, the second word of which names the next line; all are on one circle. Stores to the first word of each
+/// if it writes.
 struct Scatter<'a> {
     words: &'a [AtomicU64],
     /// The line to begin with.

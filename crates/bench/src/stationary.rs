@@ -1,7 +1,7 @@
 //! Whether a throughput is the same from the beginning to the end of a time: whether a warm-up was long enough.
 //!
-//! The mean of the first half is compared with that of the second. A start-up that is still going on makes them differ; so does other work on
-//! the machine, for which a measurement is given more room than a warm-up, which can go on.
+//! The mean of the first half is compared with that of the second. A start-up that is still going on makes them differ;
+//! so does other work on the machine, for which a measurement is given more room than a warm-up, which can go on.
 
 /// A warm-up ends when halves differ by no more than this part of the greater.
 pub const SETTLED_MAX: f64 = 0.1;

@@ -1,4 +1,5 @@
-//! Ctrl-C during a measurement: the first SIGINT or SIGTERM ends the run early, and it reports what it has; the second ends the process.
+//! Ctrl-C during a measurement: the first SIGINT or SIGTERM ends the run early, and it reports what it has; the second
+//! ends the process.
 
 use seriatim_base::{interrupt, talk, thread};
 use tokio::runtime::Builder;

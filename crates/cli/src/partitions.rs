@@ -250,8 +250,8 @@ impl Asked {
         }
     }
 
-    /// Runs it; if it is to settle, again with longer warm-ups until it does. What came of the last run, and what the report says of its
-    /// warm-up.
+    /// Runs it; if it is to settle, again with longer warm-ups until it does. What came of the last run, and what the
+    /// report says of its warm-up.
     fn settle(&mut self, plan: &mut Plan, settles: bool, is_simulated: bool) -> Result<(Measured, Value), Failure> {
         let (least, mut runs) = (plan.warmup, 1);
         loop {

@@ -493,8 +493,8 @@ pub(crate) fn drive<I: Send, C>(
 /// Memory grows by no more than this part of what was touched for it, as far as the warm-up tells.
 const MARGIN: f64 = 1.25;
 
-/// Touches the memory that a measurement will need which is so many times as long as the warm-up, before which this was counted, so that
-/// transactions do not wait for fresh pages.
+/// Touches the memory that a measurement will need which is so many times as long as the warm-up, before which this was
+/// counted, so that transactions do not wait for fresh pages.
 fn touch(db: &Database, before: &Statistics, times: f64) {
     let grown = db.statistics().memory_bytes.saturating_sub(before.memory_bytes);
     let mib = growth(grown as f64, times, Machine::here().memory_bytes) >> 20;
@@ -506,7 +506,8 @@ fn touch(db: &Database, before: &Statistics, times: f64) {
     }
 }
 
-/// Bytes that a run needs which is so many times as long as one that grew by so many; at most half of the machine's memory.
+/// Bytes that a run needs which is so many times as long as one that grew by so many; at most half of the machine's
+/// memory.
 fn growth(grown: f64, times: f64, memory: Option<u64>) -> usize {
     (grown * times * MARGIN).min(memory.unwrap_or(4 << 30) as f64 / 2.0) as usize
 }

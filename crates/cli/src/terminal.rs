@@ -12,8 +12,8 @@ pub(crate) fn columns() -> usize {
     Term::stdout().size_checked().map_or(COLUMNS, |(_, columns)| usize::from(columns)).max(COLUMNS_MIN)
 }
 
-/// `first` and `text`, broken between words into lines of at most so many columns. All lines of `text` begin below its first word, which
-/// is at column `indent`. A word that is longer has a line of its own.
+/// `first` and `text`, broken between words into lines of at most so many columns. All lines of `text` begin below its
+/// first word, which is at column `indent`. A word that is longer has a line of its own.
 pub(crate) fn wrapped(first: &str, indent: usize, text: &str, columns: usize) -> String {
     let mut lines = format!("{first:<indent$}");
     let mut at = first.chars().count().max(indent);

@@ -1,4 +1,5 @@
-//! Ctrl-C during `seriatim bench`: what was measured until then is reported, and the exit code says that it was interrupted.
+//! Ctrl-C during `seriatim bench`: what was measured until then is reported, and the exit code says that it was
+//! interrupted.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -3,9 +3,10 @@
 //! A quantity that cannot be computed, or that says nothing here, is *not shown here*, with the reason: it is never taken for one that
 //! holds or differs. That is also said of simulations that are not proven.
 //!
-//! On threads of the machine the quantity is computed of each round, and an interval that covers its median with a probability of nine
-//! tenths or more is compared with where it should lie. Where the interval covers a bound, or is of too few or too short rounds, the
-//! relation *cannot be told*. Simulations repeat to the last digit and have no interval.
+//! On threads of the machine the quantity is computed of each round, and an interval that covers its median with a
+//! probability of nine tenths or more is compared with where it should lie. Where the interval covers a bound, or is of
+//! too few or too short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no
+//! interval.
 
 use serde::Serialize;
 
@@ -122,8 +123,8 @@ fn of(round: &[Curve]) -> Curves {
     Curves { curves: round.to_vec(), ..Curves::default() }
 }
 
-/// The narrowest interval between two of the values, as many from either end, that misses the median of what they are drawn from with
-/// at most [`MISSED_MAX`], whatever its distribution; all values where there is none.
+/// The narrowest interval between two of the values, as many from either end, that misses the median of what they are
+/// drawn from with at most [`MISSED_MAX`], whatever its distribution; all values where there is none.
 fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let count = values.len();

@@ -255,8 +255,8 @@ fn add(curves: &mut Vec<Curve>, name: &str, x: f64, y: f64) {
     }
 }
 
-/// What a command runs where regions have this back end: the command without its seed, and without what says how regions run. Where there
-/// are none, nothing depends on how often they begin.
+/// What a command runs where regions have this back end: the command without its seed, and without what says how
+/// regions run. Where there are none, nothing depends on how often they begin.
 fn code(command: &str, backend: &str) -> String {
     let mut words = command.split_whitespace();
     let mut kept = vec![backend];

@@ -1,7 +1,9 @@
-//! Contention: the same transactions of one's own under several protocols and options, with the rows at which they conflict.
+//! Contention: the same transactions of one's own under several protocols and options, with the rows at which they
+//! conflict.
 //!
-//! `cargo run --release -p seriatim --example contention`. What to look at: the transactions know no protocol, so comparing two takes
-//! two databases; the report names the rows and procedures that conflict; the sum shows that no update was lost.
+//! `cargo run --release -p seriatim --example contention`. What to look at: the transactions know no protocol, so
+//! comparing two takes two databases; the report names the rows and procedures that conflict; the sum shows that no
+//! update was lost.
 
 use std::error::Error;
 
