@@ -61,7 +61,8 @@ fn measure(protocol: &str, options: &[(&str, u64)]) -> Result<(), Box<dyn Error>
         println!("  {:>6} at {key}, {}", place.count, place.cause);
     }
     let sold = db.session().transact(|tx| {
-        (0..PRODUCTS).try_fold(0, |sum, id| Ok(sum + tx.get(&products, &id)?.map_or(0, |product| product.sold())))
+        let sold = |id: u64| Ok::<u64, Abort>(tx.get(&products, &id)?.map_or(0, |product| product.sold()));
+        (0..PRODUCTS).try_fold(0, |sum, id| Ok(sum + sold(id)?))
     })?;
     assert_eq!(*sold, 2 * THREADS * u64::from(ORDERS), "every order was counted");
     Ok(())
