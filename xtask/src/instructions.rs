@@ -2,7 +2,7 @@
 //! program and seed give nearly the same counts on any machine, so that changes can be compared where clocks
 //! cannot be trusted.
 //!
-//! `seriatim-bench instructions` runs each portion in one function, and callgrind collects inside that
+//! `seriatim bench instructions` runs each portion in one function, and callgrind collects inside that
 //! function only, with a dump before it: loading counts nothing, but leaves the simulated caches as they
 //! were. What callgrind simulates is one level of caches for instructions and data and a last level; the last
 //! level is given the size of an L2 ([`CACHES`]), so its misses are L2 misses. There is no prefetcher in it.
@@ -46,12 +46,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         );
     }
     let mut build = cargo(root);
-    build.args(["build", "--release", "-p", "seriatim-bench"]);
+    build.args(["build", "--release", "-p", "seriatim-cli"]);
     finish(build)?;
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let dumps = folder.join(format!("instructions-{}-{}", std::process::id(), clock::unix_microseconds()));
     std::fs::create_dir_all(&dumps).map_err(|error| format!("{}: {error}", dumps.display()))?;
-    let counted = count(&folder.join("release").join("seriatim-bench"), &dumps);
+    let counted = count(&folder.join("release").join("seriatim"), &dumps);
     let _ = std::fs::remove_dir_all(&dumps);
     print!("{}", print(&counted?));
     Ok(())
@@ -63,7 +63,7 @@ fn count(program: &Path, dumps: &Path) -> Result<Vec<Row>, String> {
     command.args(["--tool=callgrind", "--quiet", "--cache-sim=yes"]).args(CACHES);
     command.arg(format!("--toggle-collect={FUNCTION}")).arg(format!("--dump-before={FUNCTION}"));
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(program).arg("instructions");
+    command.arg(program).args(["bench", "instructions"]);
     let output =
         command.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if !output.status.success() {

@@ -92,7 +92,7 @@ fn parts(options: &Options) -> Vec<Part> {
     let suite = "test -p seriatim-suite --test";
     let mut parts = vec![
         part("build of the tests", "test -p seriatim-htm -p seriatim-suite --no-run", &[]),
-        part("build of the programs", "build --release -p seriatim-cli -p seriatim-bench", &[]),
+        part("build of the programs", "build --release -p seriatim-cli", &[]),
         part("regions and their traps", "test -p seriatim-htm", &[]),
         part("anomalies in every interleaving", &format!("{suite} isolation"), &only("lost_update")),
         part("histories under load", &format!("{suite} histories"), &only("scans")),
@@ -111,7 +111,7 @@ fn parts(options: &Options) -> Vec<Part> {
             parts.push(part("TPC-C and its conditions", line, &more));
         }
     }
-    let line = format!("run --release -p seriatim-bench -- rtm --backend {backend}");
+    let line = format!("run --release -p seriatim-cli -- bench rtm --backend {backend}");
     parts.push(Part { is_measurement: true, ..part("measurements", &line, if small { &["--small"] } else { &[] }) });
     parts
 }
@@ -123,7 +123,7 @@ fn parts(options: &Options) -> Vec<Part> {
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let options = Options::parse(root, arguments)?;
     let mut ask = cargo(root);
-    ask.args(["run", "--quiet", "-p", "seriatim-bench", "--", "rtm", "--kind"]);
+    ask.args(["run", "--quiet", "-p", "seriatim-cli", "--", "bench", "rtm", "--kind"]);
     let output = ask.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot run {ask:?}: {error}"))?;
     let kind = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {

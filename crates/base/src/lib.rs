@@ -13,6 +13,7 @@ pub mod disk;
 mod durable_point;
 mod fair_lock;
 mod ids;
+pub mod interrupt;
 pub mod machine;
 pub mod output;
 pub mod prefetch;

@@ -46,7 +46,7 @@ impl Loops {
         let program = std::env::current_exe()?;
         let mut loops = Loops(Vec::new());
         for _ in 0..count {
-            loops.0.push(Command::new(&program).arg("busy-loop").stdin(Stdio::piped()).spawn()?);
+            loops.0.push(Command::new(&program).args(["bench", "busy-loop"]).stdin(Stdio::piped()).spawn()?);
         }
         Ok(loops)
     }
@@ -71,7 +71,7 @@ pub(crate) fn spin() -> ! {
         std::process::exit(0);
     });
     if let Err(error) = ends {
-        talk!("seriatim-bench: no thread for the end of a busy loop: {error}");
+        talk!("seriatim: no thread for the end of a busy loop: {error}");
         std::process::exit(1);
     }
     let mut count = 0u64;

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Length of the measurement of each size
-    #[arg(long, default_value_t = 2.0, value_parser = crate::seconds)]
+    #[arg(long, default_value_t = 2.0, value_parser = crate::commands::seconds)]
     seconds: f64,
     /// Sizes of batches, in KiB
     #[arg(long, value_delimiter = ',', default_value = "4,64,256,1024", value_parser = clap::value_parser!(u32).range(1..=65_536))]

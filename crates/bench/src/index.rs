@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Barrier};
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Backoff, Rng, thread};
+use seriatim_base::{Backoff, Rng, interrupt, thread};
 use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{
     Access, Agent, Body, BodyError, Budget, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock, Whole,
@@ -32,7 +32,7 @@ const INSERTED: u64 = 1 << 63;
 const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Why there is no measurement, in words.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub type Failure = Box<dyn Error>;
 
 /// What runs in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub enum Way {
     Changes,
     /// Each operation, lookups too; they share one fallback lock.
     Operations,
+    /// Nothing: records are read and changed in place, by the one thread there is.
+    Alone,
 }
 
 /// What is run.
@@ -149,7 +151,7 @@ unsafe impl Body for Advance<'_> {
 }
 
 /// What all threads share.
-struct Shared {
+pub(crate) struct Shared {
     options: Options,
     memory: Memory,
     htm: Htm,
@@ -158,7 +160,7 @@ struct Shared {
 }
 
 /// One thread's.
-struct Client<'s> {
+pub(crate) struct Client<'s> {
     shared: &'s Shared,
     local: Local,
     agent: Agent,
@@ -167,7 +169,7 @@ struct Client<'s> {
 }
 
 impl Client<'_> {
-    fn new(shared: &Shared) -> Result<Client<'_>, Failure> {
+    pub(crate) fn new(shared: &Shared) -> Result<Client<'_>, Failure> {
         let mut local = shared.memory.register().ok_or("no worker is left")?;
         let agent = shared.htm.agent(local.worker(), Budget::default());
         let whole = Whole::new(&shared.htm, Budget::default(), &shared.lock);
@@ -197,7 +199,7 @@ impl Client<'_> {
             shared.index.insert(&mut cx, Key::Word8(key), record, &mut Unobserved)
         };
         let inserted = match way {
-            Way::Changes => link(),
+            Way::Changes | Way::Alone => link(),
             Way::Operations => {
                 let mut inserted = Ok(Inserted::Linked);
                 whole.run(&mut || inserted = link());
@@ -215,9 +217,10 @@ impl Client<'_> {
         f(Row::of(record, pin))
     }
 
-    fn read(&mut self, key: u64) {
+    pub(crate) fn read(&mut self, key: u64) {
         let Client { shared, local, whole, .. } = self;
         match shared.options.way {
+            Way::Alone => Client::find(shared, local, key, |row| _ = black_box(row.copy())),
             Way::Changes => Client::find(shared, local, key, |row| _ = black_box(row.read())),
             Way::Operations => {
                 let mut words = [0; VALUE];
@@ -227,9 +230,10 @@ impl Client<'_> {
         }
     }
 
-    fn change(&mut self, key: u64) {
+    pub(crate) fn change(&mut self, key: u64) {
         let Client { shared, local, agent, whole, outside } = self;
         match shared.options.way {
+            Way::Alone => Client::find(shared, local, key, Row::advance),
             Way::Changes => Client::find(shared, local, key, |row| {
                 black_box(row.read());
                 // Refused is who found it locked for as long as is waited for.
@@ -237,6 +241,12 @@ impl Client<'_> {
             }),
             Way::Operations => whole.run(&mut || Client::find(shared, local, key, Row::advance)),
         }
+    }
+
+    /// How often a record was changed.
+    #[cfg(test)]
+    pub(crate) fn changes(&self, key: u64) -> u64 {
+        Client::find(self.shared, &self.local, key, Row::copy)[0].wrapping_sub(key)
     }
 
     /// Runs operations for the time.
@@ -247,7 +257,7 @@ impl Client<'_> {
         let before = self.regions();
         start.wait();
         let began = Instant::now();
-        while measured.seconds < seconds || measured.operations == 0 {
+        while measured.seconds < seconds && !interrupt::is_requested() || measured.operations == 0 {
             for _ in 0..BATCH {
                 match rng.below(100) as u32 {
                     dice if dice < reads => self.read(rng.below(records)),
@@ -274,7 +284,7 @@ impl Client<'_> {
 
     fn regions(&self) -> RegionStatistics {
         match self.shared.options.way {
-            Way::Changes => self.agent.statistics(),
+            Way::Changes | Way::Alone => self.agent.statistics(),
             Way::Operations => self.whole.statistics(),
         }
     }
@@ -311,7 +321,7 @@ fn check(shared: &Shared, done: &Measured) -> Result<(), String> {
 }
 
 /// Loads an index.
-fn load(options: Options) -> Result<Shared, Failure> {
+pub(crate) fn load(options: Options) -> Result<Shared, Failure> {
     let memory = Memory::new(seriatim_memory::Options { workers_max: options.threads + 1, ..Default::default() })?;
     let htm = Htm::new(options.htm)?;
     let mut local = memory.register().ok_or("no worker is left")?;

@@ -8,8 +8,7 @@ use seriatim_base::clock::Instant;
 /// How long an arm runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
-    /// So many operations: for tests.
-    #[cfg_attr(not(test), allow(dead_code, reason = "times are no matter for tests"))]
+    /// So many operations.
     Operations(u64),
     /// So many seconds.
     Seconds(f64),

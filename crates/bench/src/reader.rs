@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..))]
     accounts: u64,
     /// Seconds for which the reader holds each snapshot
-    #[arg(long, default_value_t = 1.0, value_parser = crate::seconds)]
+    #[arg(long, default_value_t = 1.0, value_parser = crate::commands::seconds)]
     held: f64,
     /// An option of the protocol, as NAME=VALUE; may be given several times
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value)]

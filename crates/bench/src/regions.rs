@@ -8,13 +8,15 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{CACHE_LINE, Rng, WorkerId};
+use seriatim_base::{CACHE_LINE, Rng, WorkerId, interrupt};
 use seriatim_htm::{
     Access, Agent, Body, BodyError, Budget, Htm, HtmMode, NoLocks, Outside, RegionStatistics, Unavailable,
 };
 
+use crate::measure::Length;
+
 /// One attempt, then the fallback.
-pub const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
+const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 /// Words of a cache line.
 pub const WORDS: usize = CACHE_LINE / size_of::<AtomicU64>();
 /// Turns between two looks at the clock.
@@ -32,13 +34,18 @@ pub enum Work {
         /// Whether all writes come before all reads.
         writes_first: bool,
     },
-    /// Writes so many cache lines that lie at random in [`SCATTERED`], each of which names the next.
-    Scatter(usize),
+    /// Touches cache lines that lie at random in [`SCATTERED`], each of which names the next.
+    Scatter {
+        /// How many.
+        lines: usize,
+        /// Whether they are written, too.
+        writes: bool,
+    },
     /// Loads one word again and again for so many microseconds.
     Linger(f64),
 }
 
-/// Lines of which [`Work::Scatter`] writes some: 4 MiB.
+/// Lines of which [`Work::Scatter`] touches some: 4 MiB.
 pub const SCATTERED: usize = (4 << 20) / CACHE_LINE;
 
 /// What threads did.
@@ -97,12 +104,14 @@ unsafe impl Body for Sweep<'_> {
     }
 }
 
-/// Stores to the first word of lines, the second word of which names the next line; all are on one circle.
+/// Touches lines, the second word of which names the next line; all are on one circle. Stores to the first word of each
+/// if it writes.
 struct Scatter<'a> {
     words: &'a [AtomicU64],
     /// The line to begin with.
     from: u64,
     count: usize,
+    writes: bool,
     /// What is stored.
     value: u64,
 }
@@ -115,7 +124,9 @@ unsafe impl Body for Scatter<'_> {
     fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
         Ok((0..self.count).fold(self.from, |line, _| {
             let at = line as usize * WORDS;
-            access.store(&self.words[at], self.value);
+            if self.writes {
+                access.store(&self.words[at], self.value);
+            }
             access.load(&self.words[at + 1])
         }))
     }
@@ -133,7 +144,7 @@ fn circle(lines: usize, rng: &mut Rng) -> Vec<AtomicU64> {
 }
 
 /// Loads one word so many times.
-pub struct Linger<'a>(pub &'a AtomicU64, pub u64);
+struct Linger<'a>(&'a AtomicU64, u64);
 
 // SAFETY: rule 3: the word is borrowed while the body runs.
 unsafe impl Body for Linger<'_> {
@@ -145,28 +156,32 @@ unsafe impl Body for Linger<'_> {
 }
 
 /// How many loads of [`Linger`] a microsecond has on this machine, outside of regions; measured by so many.
-pub fn loads_of_microsecond(loads: u64) -> f64 {
+fn loads_of_microsecond(loads: u64) -> f64 {
     let (word, began) = (AtomicU64::new(0), Instant::now());
     black_box((0..loads).fold(0, |sum, _| black_box(sum ^ word.load(Ordering::Acquire))));
     loads as f64 / (began.elapsed().as_secs_f64() * 1e6).max(1e-3)
 }
 
-/// Runs a body of one thread for a time.
+/// Runs a body of one thread for so long: turns and seconds.
 fn repeat<B: Body>(
     agent: &mut Agent,
-    seconds: f64,
+    length: Length,
     body: &mut B,
     mut ran: impl FnMut(&mut B, Option<B::Output>),
 ) -> (u64, f64) {
     let (mut outside, began, mut turns) = (Outside::claim(), Instant::now(), 0);
     loop {
-        for _ in 0..TURNS {
+        let next = match length {
+            Length::Operations(count) => count,
+            Length::Seconds(_) => TURNS,
+        };
+        for _ in 0..next {
             let output = agent.run(&mut outside, &NoLocks, body).ok();
             ran(body, output);
         }
-        turns += TURNS;
+        turns += next;
         let elapsed = began.elapsed().as_secs_f64();
-        if elapsed >= seconds {
+        if length.seconds().is_none_or(|seconds| elapsed >= seconds) || interrupt::is_requested() {
             return (turns, elapsed);
         }
     }
@@ -182,6 +197,11 @@ fn lost(words: &[AtomicU64], value: u64) -> u64 {
 /// # Errors
 /// The back end is not here.
 pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measured, Unavailable> {
+    run_for(work, worker, mode, Length::Seconds(seconds))
+}
+
+/// As [`run`], also for a number of turns.
+pub(crate) fn run_for(work: Work, worker: u16, mode: HtmMode, length: Length) -> Result<Measured, Unavailable> {
     let htm = Htm::new(mode)?;
     let mut agent = htm.agent(WorkerId(worker), ONE);
     let mut wrong = 0;
@@ -191,18 +211,18 @@ pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measu
             let lines = |count: usize| (0..count * WORDS).map(|_| AtomicU64::new(1)).collect::<Vec<_>>();
             let (source, target) = (lines(read), lines(written));
             let mut sweep = Sweep { read: &source, written: &target, writes_first, value: 0 };
-            let (turns, elapsed) = repeat(&mut agent, seconds, &mut sweep, |sweep, sum| {
+            let (turns, elapsed) = repeat(&mut agent, length, &mut sweep, |sweep, sum| {
                 wrong += u64::from(sum != Some(read as u64));
                 sweep.value += 1;
             });
             wrong += lost(&target, turns - 1);
             (turns, elapsed)
         }
-        Work::Scatter(count) => {
+        Work::Scatter { lines: count, writes } => {
             let words = circle(SCATTERED, &mut Rng::from_seed(u64::from(worker)));
-            let mut scatter = Scatter { words: &words, from: 0, count, value: 1 };
+            let mut scatter = Scatter { words: &words, from: 0, count, writes, value: 1 };
             let mut last = 0;
-            let (turns, elapsed) = repeat(&mut agent, seconds, &mut scatter, |scatter, next| {
+            let (turns, elapsed) = repeat(&mut agent, length, &mut scatter, |scatter, next| {
                 last = scatter.from;
                 wrong += u64::from(next.is_none());
                 scatter.from = next.unwrap_or(last);
@@ -212,7 +232,7 @@ pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measu
             let mut line = last;
             for _ in 0..count {
                 let at = line as usize * WORDS;
-                wrong += u64::from(words[at].load(Ordering::Acquire) != turns);
+                wrong += u64::from(words[at].load(Ordering::Acquire) != if writes { turns } else { 0 });
                 line = words[at + 1].load(Ordering::Acquire);
             }
             wrong += u64::from(line != scatter.from);
@@ -221,7 +241,7 @@ pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measu
         Work::Linger(microseconds) => {
             let word = AtomicU64::new(0);
             let loads = (microseconds * loads_of_microsecond(2_000_000)).ceil() as u64;
-            repeat(&mut agent, seconds, &mut Linger(&word, loads), |_, sum| wrong += u64::from(sum != Some(0)))
+            repeat(&mut agent, length, &mut Linger(&word, loads), |_, sum| wrong += u64::from(sum != Some(0)))
         }
     };
     Ok(Measured { turns, seconds, regions: agent.statistics(), wrong })
@@ -244,7 +264,8 @@ mod tests {
                 Work::Touch { read: 0, written: 9, writes_first: false },
                 Work::Touch { read: 9, written: 3, writes_first: false },
                 Work::Touch { read: 9, written: 3, writes_first: true },
-                Work::Scatter(9),
+                Work::Scatter { lines: 9, writes: true },
+                Work::Scatter { lines: 9, writes: false },
                 Work::Linger(0.1),
             ] {
                 let measured = run(work, 0, mode, 0.001).expect("the back end is here");
@@ -253,6 +274,8 @@ mod tests {
                 assert_eq!(regions.started, regions.committed + regions.aborted.total(), "{mode}, {work:?}");
                 assert_eq!(regions.started, if mode == HtmMode::Absent { 0 } else { turns }, "{mode}, {work:?}");
                 assert_eq!(regions.committed + regions.fallback, regions.started, "{mode}, {work:?}");
+                let counted = run_for(work, 0, mode, Length::Operations(3)).expect("the back end is here");
+                assert_eq!((counted.turns, counted.wrong), (3, 0), "{mode}, {work:?}");
             }
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn initial(key: u64) -> [u8; VALUE_BYTES] {
 
 /// The value that follows another: each byte one more.
 #[inline]
-pub(crate) fn next(value: &[u8]) -> [u8; VALUE_BYTES] {
+fn next(value: &[u8]) -> [u8; VALUE_BYTES] {
     let mut next = [0; VALUE_BYTES];
     for (next, byte) in next.iter_mut().zip(value) {
         *next = byte.wrapping_add(1);

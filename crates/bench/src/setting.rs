@@ -9,7 +9,7 @@ use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
 use seriatim_workload::{Loading, Workload};
 
-use crate::Pairs;
+use crate::commands::Pairs;
 use crate::measure::Length;
 use crate::report::Format;
 

@@ -9,10 +9,19 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use seriatim::{Batch, BatchPlacement, Durability};
 use seriatim_base::say;
+use seriatim_bench::commands;
 use seriatim_figures::Paper;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
-use crate::{Failure, below, middle_tier, partitions, reorder, upstream};
+use crate::{Failure, below, middle_tier, partitions, protocols, reorder, upstream};
+
+/// What exit codes mean; docs/command-line.md has the same.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    done; also if the reader of the output went away
+  1    a fault was found, a run failed, or output could not be written
+  2    the arguments cannot be: one line says what is wrong and what would be right
+  130  interrupted by SIGINT or SIGTERM; `bench` has reported what it measured until then";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +38,8 @@ Examples:
   seriatim figures htcc --out DIR                      the figures of the HTCC paper, drawn from runs of this program
   seriatim middle-tier --upstream postgres://localhost --templates FILE
                                                        a proxy before PostgreSQL that orders conflicting transactions
-  seriatim protocols                                   what there is to choose from";
+  seriatim protocols                                   what there is to choose from
+  seriatim protocols htcc                              one of them, with its options";
 
 /// The argument that names a procedure. Not a word, so that no option of a workload can have its name.
 pub(crate) const PROCEDURE: &str = "<procedure>";
@@ -50,12 +60,12 @@ fn take_negatives(command: Command) -> Command {
 
 fn all() -> Command {
     Command::new("seriatim")
-        .version(concat!(env!("CARGO_PKG_VERSION")))
+        .version(env!("SERIATIM_VERSION"))
         .about(
             "Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks, shows what is derived \
              from their procedures, and recovers, checks and copies databases.",
         )
-        .after_help(EXAMPLES)
+        .after_help(format!("{EXIT_CODES}\n\n{EXAMPLES}"))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(bench())
@@ -107,11 +117,7 @@ fn all() -> Command {
         .subcommand(crate::simulated::command())
         .subcommand(middle_tier::command())
         .subcommand(crate::model::command())
-        .subcommand(
-            Command::new("protocols")
-                .about("Lists the concurrency-control protocols: name, paper, needs, gives")
-                .arg(format()),
-        )
+        .subcommand(protocols::command())
 }
 
 pub(crate) fn format() -> Arg {
@@ -195,6 +201,9 @@ fn bench() -> Command {
     for entry in WORKLOADS {
         let mut workload = run_options(Command::new(entry.name).about(entry.about))
             .arg(number("warmup", "S", "2", "Seconds that run before and do not count").value_parser(seconds))
+            .arg(Arg::new("settle").long("settle").action(ArgAction::SetTrue).conflicts_with("simulate-cores").help(
+                "Let the warm-up go on, for 20 s at most, until the last second has the throughput of the one before, up to a tenth",
+            ))
             .arg(
                 number("protocol", "P", "auto", "Concurrency-control protocol")
                     .value_parser(PossibleValuesParser::new(names.clone())),
@@ -205,7 +214,7 @@ fn bench() -> Command {
                     .value_name("NAME=VALUE")
                     .action(ArgAction::Append)
                     .value_parser(option)
-                    .help("An option of the protocol, as `seriatim protocols` lists them; may be given several times"),
+                    .help("An option of the protocol, as `seriatim protocols NAME` lists them; may be given several times"),
             )
             .arg(
                 Arg::new("hot-tables")
@@ -282,7 +291,7 @@ fn bench() -> Command {
                     .long("prefault")
                     .value_name("MIB")
                     .value_parser(value_parser!(u64))
-                    .help("Memory to touch beforehand, in MiB; by default what the run is expected to need"),
+                    .help("Memory to touch before the measurement, in MiB; by default what it will need if it grows as the warm-up did"),
             )
             .arg(
                 Arg::new("memory-limit")
@@ -310,7 +319,7 @@ fn bench() -> Command {
     let roofline =
         run_options(Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"));
     let others = [partitions::command(), reorder::command(), upstream::command(), roofline];
-    bench.subcommands(below::commands()).subcommands(others)
+    commands::add(bench.subcommands(below::commands()).subcommands(others))
 }
 
 /// Simulated cores instead of threads.
@@ -376,7 +385,7 @@ fn durability() -> [Arg; 5] {
 fn option(text: &str) -> Result<(String, u64), String> {
     let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
     parsed.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-        "it is a name and a whole number, such as lock_steps=64; `seriatim protocols` lists the names".to_owned()
+        "it is a name and a whole number, such as lock_steps=64; `seriatim protocols NAME` lists the names".to_owned()
     })
 }
 
@@ -425,7 +434,7 @@ fn plan() -> Command {
     WORKLOADS.iter().fold(plan, |plan, entry| {
         let procedure =
             Arg::new(PROCEDURE).value_name("PROCEDURE").help("One procedure, by name; all if none is given");
-        plan.subcommand(knobs(entry, Command::new(entry.name).about(entry.about).arg(procedure)))
+        plan.subcommand(knobs(entry, Command::new(entry.name).about(entry.about).arg(procedure).arg(format())))
     })
 }
 
@@ -448,8 +457,8 @@ fn graph() -> Command {
                     .long("format")
                     .value_name("FORMAT")
                     .default_value("text")
-                    .value_parser(["text", "dot", "svg"])
-                    .help("What to print on standard output: for people, for Graphviz, a drawing"),
+                    .value_parser(["text", "json", "dot", "svg"])
+                    .help("What to print on standard output: for people, for programs, for Graphviz, a drawing"),
             );
         graph.subcommand(knobs(entry, command))
     })
@@ -516,7 +525,7 @@ fn figures() -> Command {
                 .long("rounds")
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..=1000))
-                .help("Runs of each point on threads of this machine, whose medians are shown; by default 3, or 1 of the small size"),
+                .help("Runs of each point on threads of this machine, whose medians are shown and intervals judged; by default 5, or 1 of the small size"),
         )
         .arg(
             number("jobs", "N", "1", "Points on simulated cores to measure at a time; each may need some gigabytes")

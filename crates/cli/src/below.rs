@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use seriatim::catalog::Organization;
 use seriatim::htm::{Emulation, HtmMode, RegionStatistics};
 use seriatim::thread;
-use seriatim_base::say;
+use seriatim_base::{interrupt as requests, say};
 use seriatim_bench::index::{self, Way};
 use seriatim_bench::regions::{self, SCATTERED, WORDS, Work};
 
@@ -14,7 +14,7 @@ use crate::args::{is_json, number, run_options, simulation};
 use crate::bench::plan;
 use crate::machine::{self, Machine};
 use crate::simulated::{self, Simulation};
-use crate::{Failure, report};
+use crate::{Failure, interrupt, report};
 
 /// Lines of a KiB.
 const LINES: u32 = 1024 / (WORDS * size_of::<u64>()) as u32;
@@ -107,7 +107,7 @@ fn mode(matches: &ArgMatches, seed: u64) -> Result<HtmMode, Failure> {
 fn report(seed: u64, regions: &RegionStatistics, backend: &str, more: Value) -> Value {
     let mut report = json!({
         "user_aborted": 0, "conflict_aborted": 0, "failed": 0, "consistency": "passed",
-        "htm": report::regions(regions, backend),
+        "htm": report::regions(regions, backend), "interrupted": requests::is_requested(),
         "seed": seed, "revision": machine::revision(), "machine": Machine::here(),
     });
     if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), more) {
@@ -122,7 +122,7 @@ fn fates(regions: &RegionStatistics, backend: &str) -> String {
     let share = 100.0 * aborted.total() as f64 / started.max(1) as f64;
     let (conflict, capacity, explicit, system) = (aborted.conflict, aborted.capacity, aborted.explicit, aborted.system);
     format!(
-        "regions {backend}: {started} begun, {share:.2} % aborted ({conflict} conflict, {capacity} capacity, {explicit} \
+        "regions        {backend}: {started} begun, {share:.2} % aborted ({conflict} conflict, {capacity} capacity, {explicit} \
          explicit, {system} system), {fallback} fell back"
     )
 }
@@ -151,19 +151,20 @@ pub(crate) fn index(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     };
     // What cannot be here is known before anything is loaded.
     seriatim::htm::Htm::new(options.htm).map_err(Failure::usage)?;
+    interrupt::catch()?;
     let (done, backend) = index::run(options).map_err(Failure::run)?;
     let (committed, per_second) = (done.operations / u64::from(ops), done.per_second / f64::from(ops));
     if !is_json(matches) {
-        return Ok(say!(
-            "{} index, {} threads: {:.0} operations a second over {:.1} s\n{} changes, {} insertions, nothing lost\n{}\nseed {seed}\n",
-            text(matches, "index"),
-            plan.threads,
+        let what = format!("{} index, {} threads, {:.1} s", text(matches, "index"), plan.threads, done.seconds);
+        say!(
+            "{}throughput     {:.0} operations a second: {} changes, {} insertions\n{}\n{PASSED}",
+            machine::conditions(&what, seed),
             done.per_second,
-            done.seconds,
             done.changes,
             done.inserts,
             fates(&done.regions, &backend)
-        )?);
+        )?;
+        return interrupt::conclude(done.seconds);
     }
     let options = ["index", "regions", "htm"].map(|name| (name.to_owned(), json!(text(matches, name))));
     let mut options: serde_json::Map<String, Value> = options.into_iter().collect();
@@ -174,8 +175,12 @@ pub(crate) fn index(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         "committed": committed, "committed_per_second": per_second, "changes": done.changes,
         "inserts": done.inserts, "options": options,
     });
-    Ok(say!("{}\n", report(seed, &done.regions, &backend, more))?)
+    say!("{}\n", report(seed, &done.regions, &backend, more))?;
+    interrupt::conclude(done.seconds)
 }
+
+/// The last line of a report of a run that was checked and has no fault.
+const PASSED: &str = "verdict        passed: nothing was lost\n";
 
 /// `seriatim bench regions`.
 pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
@@ -191,7 +196,7 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
             ));
         }
         (Some(microseconds), _) => Work::Linger(microseconds),
-        (None, Some(lines)) => Work::Scatter(lines as usize),
+        (None, Some(lines)) => Work::Scatter { lines: lines as usize, writes: true },
         (None, None) => {
             let writes_first = matches.get_flag("writes-first");
             Work::Touch { read: lines("read"), written: lines("written"), writes_first }
@@ -202,6 +207,9 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         mode => mode,
     };
     let backend = seriatim::htm::Htm::new(htm).map_err(Failure::usage)?.backend().to_string();
+    if simulation.is_none() {
+        interrupt::catch()?;
+    }
     let one = |worker: usize| regions::run(work, worker as u16, htm, plan.seconds).map_err(Failure::usage);
     let parts = match &simulation {
         Some(simulation) => simulation.crew(&plan, one)?,
@@ -215,8 +223,10 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         return Err(Failure::Run(format!("{} words do not have what was stored last", done.wrong)));
     }
     if !is_json(matches) {
-        let text = fates(&done.regions, &backend);
-        return Ok(say!("{text}\n{} threads over {:.1} s\nseed {seed}\n", plan.threads, done.seconds)?);
+        let cores = if simulation.is_some() { "simulated cores" } else { "threads" };
+        let what = format!("regions, {} {cores}, {:.1} s", plan.threads, done.seconds);
+        say!("{}{}\n{PASSED}", machine::conditions(&what, seed), fates(&done.regions, &backend))?;
+        return interrupt::conclude(done.seconds);
     }
     let simulated = simulation.map(|_| json!({ "cores": plan.threads, "regions": backend, "proven": false }));
     let more = json!({
@@ -227,5 +237,6 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
             "writes-first": matches.get_flag("writes-first"), "scattered": scattered, "microseconds": lingers, "htm": text(matches, "htm"),
         },
     });
-    Ok(say!("{}\n", report(seed, &done.regions, &backend, more))?)
+    say!("{}\n", report(seed, &done.regions, &backend, more))?;
+    interrupt::conclude(done.seconds)
 }

@@ -9,18 +9,26 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Batch, Database, Durability, Statistics, rng};
-use seriatim_base::{say, talk};
-use seriatim_workload::{Entry, Loading, Workload, roofline};
+use seriatim_base::{interrupt as requests, say, talk};
+use seriatim_bench::commands;
+use seriatim_workload::{Entry, LoadError, Loading, Workload, roofline};
 
 use crate::machine::{self, Machine};
 use crate::report::{self, Consistency};
 use crate::runner::{self, Plan};
 use crate::simulated::{self, Simulation};
-use crate::{Failure, args, below, callers, partitions, reorder, upstream};
+use crate::{Failure, args, below, callers, interrupt, partitions, reorder, upstream};
 
 const MIB: usize = 1 << 20;
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    if let Some(done) = commands::run(matches) {
+        // What cannot be written is told apart from what went wrong.
+        return done.map_err(|error| match error.downcast::<std::io::Error>() {
+            Ok(error) => Failure::from(*error),
+            Err(error) => Failure::run(error),
+        });
+    }
     let Some((name, matches)) = matches.subcommand() else { unreachable!("clap requires a workload") };
     let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(rng::entropy);
     talk!("seed {seed}");
@@ -45,7 +53,10 @@ pub(crate) fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     let (threads, warmup) = (usize::from(threads), seconds("warmup"));
     let batch = matches.try_get_one::<Batch>("batch").ok().flatten().copied().unwrap_or_default();
     let batch_placement = matches.try_get_one("batch-placement").ok().flatten().copied().unwrap_or_default();
-    Plan { threads, seconds: seconds("seconds"), warmup, seed, durability, outstanding, batch, batch_placement }
+    let settles = matches.try_get_one::<bool>("settle").is_ok_and(|settles| settles == Some(&true));
+    let touches = matches.try_get_one::<u64>("prefault").is_ok_and(|mib| mib.is_none());
+    let seconds = seconds("seconds");
+    Plan { threads, seconds, warmup, seed, durability, outstanding, batch, batch_placement, touches, settles }
 }
 
 /// Where partitions are asked for and threads are not, an executor's threads own them. Not where results wait for the disk: it has few
@@ -98,24 +109,26 @@ fn durability(matches: &ArgMatches) -> Durability {
 
 fn speed_of_light(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let plan = plan(matches, seed);
-    let rate = roofline::run(plan.threads, plan.seconds, seed);
+    interrupt::catch()?;
+    let rate = roofline::run(plan.threads, plan.seconds, seed, &requests::is_requested);
     if args::is_json(matches) {
         let report = json!({
-            "workload": "roofline", "threads": rate.threads, "seconds": plan.seconds,
-            "committed": rate.transactions, "committed_per_second": rate.per_second,
+            "workload": "roofline", "threads": rate.threads, "seconds": rate.seconds,
+            "interrupted": requests::is_requested(), "committed": rate.transactions, "committed_per_second": rate.per_second,
             "nanoseconds_per_transaction": rate.nanoseconds,
             "seed": seed, "revision": machine::revision(), "machine": Machine::here(),
         });
         say!("{report}\n")?;
     } else {
+        let what = format!("roofline, {} threads, {:.1} s", rate.threads, rate.seconds);
         say!(
-            "roofline: {} threads, {:.0} transactions a second, {:.0} ns each\n",
-            rate.threads,
+            "{}throughput     {:.0} transactions a second, {:.0} ns each\n",
+            machine::conditions(&what, seed),
             rate.per_second,
             rate.nanoseconds
         )?;
     }
-    Ok(())
+    interrupt::conclude(rate.seconds)
 }
 
 fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
@@ -129,6 +142,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     check_batch(&plan)?;
     let home = Home::of(matches, &plan)?;
     let db = open(matches, &plan, home.as_ref())?;
+    interrupt::catch()?;
     talk!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
     let costs = simulation.as_ref().map(|simulation| simulation.costs(&db, entry.name)).transpose()?;
     match simulation {
@@ -138,7 +152,8 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     }
     check_names(&db)?;
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
-    let bytes = wanted.unwrap_or_else(|| expected_growth(entry.name, &plan));
+    // On threads the warm-up tells how much that is.
+    let bytes = wanted.unwrap_or_else(|| costs.as_ref().map_or(0, |_| growth_of_cores(entry.name, &plan)));
     if bytes > 0 {
         talk!("touching {} MiB", bytes / MIB);
         db.prefault(bytes).map_err(Failure::run)?;
@@ -155,6 +170,9 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
             callers::run(&db, executor, workload.as_ref(), &plan, tick).map_err(Failure::run)?
         }
     };
+    if measured.seconds == 0.0 {
+        interrupt::check("before the measurement")?;
+    }
     let consistency = if matches.get_flag("no-check") || matches.get_flag("without-validation") {
         Consistency::Skipped
     } else {
@@ -174,8 +192,9 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     // What is said of a simulation's end is said at that time.
     let printed = say!("{}", costs.as_ref().map_or_else(text, |_| simulated::at(plan.warmup + plan.seconds, text)));
     // Inconsistent data are said even if nobody reads the rest.
-    report.verdict()?;
-    Ok(printed?)
+    report.verdict().map_err(Failure::Run)?;
+    printed?;
+    interrupt::conclude(measured.seconds)
 }
 
 /// Where a run keeps its database.
@@ -295,15 +314,19 @@ fn load(db: &Database, workload: &dyn Workload, threads: usize) -> Result<(), Fa
             bar.set_position(done);
         }
     };
-    let loaded = workload.load(db, &Loading { threads, progress: &progress, ..Loading::default() });
+    let is_stopped = &requests::is_requested;
+    let loaded = workload.load(db, &Loading { threads, progress: &progress, is_stopped, ..Loading::default() });
     if let Ok(bar) = shown.lock() {
         bar.finish_and_clear();
     }
-    loaded.map_err(Failure::run)
+    match loaded {
+        Err(LoadError::Stopped) => interrupt::check("while loading"),
+        loaded => loaded.map_err(Failure::run),
+    }
 }
 
-/// Bytes a run is expected to add, so that it does not wait for fresh pages: TPC-C keeps every order.
-fn expected_growth(workload: &str, plan: &Plan) -> usize {
+/// Bytes that a run on simulated cores is expected to add: TPC-C keeps every order.
+fn growth_of_cores(workload: &str, plan: &Plan) -> usize {
     if workload != "tpcc" {
         return 64 * MIB;
     }

@@ -60,7 +60,7 @@ fn recovered_text(db: &Database, recovery: &Recovery, checkpoint: Option<&Checkp
     text.line("checkpoint", format!("{} rows", HumanCount(recovery.checkpoint_rows)));
     let (bytes, entries) = (HumanBytes(recovery.log_bytes), HumanCount(recovery.entries));
     let rate = HumanCount(entries_per_second(recovery) as u64);
-    text.line("log", format!("{bytes}, {entries} entries, {rate} a second"));
+    text.line("log", format!("{bytes}, {entries} entries applied, {rate} a second"));
     text.line("indexes", format!("{} rows entered", HumanCount(recovery.indexed_rows)));
     text.line("time", format!("{:.3} s", recovery.duration.as_secs_f64()));
     recovery.notices.iter().for_each(|notice| text.line("notice", notice));
@@ -69,6 +69,18 @@ fn recovered_text(db: &Database, recovery: &Recovery, checkpoint: Option<&Checkp
         text.line("taken", format!("a checkpoint of {rows} rows, {bytes}, in {:.3} s", duration.as_secs_f64()));
     }
     text.0
+}
+
+/// How many of the log's entries a recovery applies, and why not all.
+fn replays(applied: u64, all: u64) -> String {
+    let (applied, others) = (HumanCount(applied), all.saturating_sub(applied));
+    match others {
+        0 => format!("applies {applied} of these entries, which is all"),
+        _ => format!(
+            "applies {applied} of these entries; the checkpoint has {} others, or they are void: of epochs that did not become durable",
+            HumanCount(others)
+        ),
+    }
 }
 
 /// `seriatim check`.
@@ -86,6 +98,7 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
 #[derive(Default)]
 struct Findings {
     verified: Option<Verified>,
+    recovery: Recovery,
     tables: Vec<TableChecked>,
     workloads: Vec<(&'static str, Report)>,
 }
@@ -102,6 +115,7 @@ fn find_fault(directory: &Path, found: &mut Findings) -> Result<Option<String>, 
         Err(error) => return Err(failure(&error)),
     }
     let db = load(Database::builder().inspect(directory))?;
+    found.recovery = db.recovery().cloned().unwrap_or_default();
     if let Err(fault) = db.check_structure() {
         return Ok(Some(fault));
     }
@@ -131,6 +145,7 @@ impl Findings {
             let (entries, bytes) = (HumanCount(verified.entries), HumanBytes(verified.log_bytes));
             let batches = HumanCount(verified.batches);
             text.line("log", format!("{entries} entries in {batches} batches, {bytes}: every checksum is right"));
+            text.line("recovery", replays(self.recovery.entries, verified.entries));
             verified.notices.iter().for_each(|notice| text.line("notice", notice));
         }
         for TableChecked { name, rows, indexes, .. } in &self.tables {
@@ -175,6 +190,7 @@ impl Findings {
         });
         json!({
             "directory": directory, "passed": fault.is_none(), "fault": fault, "verified": verified,
+            "recovery": { "checkpoint_rows": self.recovery.checkpoint_rows, "entries": self.recovery.entries },
             "tables": tables.collect::<Vec<_>>(), "workloads": workloads.collect::<Vec<_>>(),
         })
     }
@@ -287,5 +303,20 @@ struct Lines(String);
 impl Lines {
     fn line(&mut self, name: &str, value: impl std::fmt::Display) {
         let _ = writeln!(self.0, "{name:<14} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_that_a_recovery_does_not_apply_are_counted_with_the_reason() {
+        assert_eq!(replays(1_200, 1_200), "applies 1,200 of these entries, which is all");
+        let some = replays(1_000, 3_500);
+        assert!(
+            some.starts_with("applies 1,000 of these entries; the checkpoint has 2,500 others, or they are void"),
+            "{some}"
+        );
     }
 }

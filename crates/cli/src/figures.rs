@@ -43,18 +43,21 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let report = json!({
         "figures": figures_drawn, "directory": directory, "measured": summary.measured, "reused": summary.reused,
         "left_out": summary.left_out, "failed": summary.failed, "hold": summary.hold, "differ": summary.differ,
+        "cannot_tell": summary.cannot_tell,
     });
     match crate::args::is_json(matches) {
         true => say!("{report}\n")?,
         false => say!(
-            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; {} relations hold, {} differ\n",
+            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; {} relations hold, {} differ, \
+             {} cannot be told\n",
             directory.display(),
             summary.measured,
             summary.reused,
             summary.left_out,
             summary.failed,
             summary.hold,
-            summary.differ
+            summary.differ,
+            summary.cannot_tell
         )?,
     }
     match summary.failed {

@@ -30,15 +30,32 @@ impl Machine {
     }
 }
 
+impl std::fmt::Display for Machine {
+    /// Processor and memory, in a few words.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Machine { processor, cores, memory_bytes, .. } = self;
+        let processor = processor.as_deref().unwrap_or("an unknown processor");
+        let plural = if *cores == 1 { "" } else { "s" };
+        write!(f, "{processor}, {cores} processor{plural}")?;
+        memory_bytes.map_or(Ok(()), |bytes| write!(f, ", {:.0} GiB", bytes as f64 / f64::from(1 << 30)))
+    }
+}
+
 /// The value of the first line `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
     line.split_once(':').map(|(_, value)| value.trim().to_owned())
 }
 
+/// The first lines of a report in words: what ran, and on what.
+pub(crate) fn conditions(what: &str, seed: u64) -> String {
+    let build = if cfg!(debug_assertions) { ", not optimized" } else { "" };
+    format!("conditions     {what}; {}; revision {}{build}; seed {seed}\n", Machine::here(), revision())
+}
+
 /// The revision this binary was built from, if the build knew it.
 pub(crate) fn revision() -> &'static str {
-    option_env!("SERIATIM_REVISION").unwrap_or("unknown")
+    env!("SERIATIM_REVISION")
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The `seriatim` command line: benchmarks, the papers' figures, what is derived from procedures, what is done to database directories,
 //! the middle tier before PostgreSQL, and the registry of protocols.
 //!
-//! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a fault was found or a run failed, 2 the arguments
-//! cannot be: one line says what is wrong and what would be right. The reader of the output may go away; output that cannot be
-//! written is a failed run.
+//! Standard output is data, standard error is talk. Exit codes are those of `args::EXIT_CODES`. With code 2 one line
+//! says what is wrong and what would be right. The reader of the output may go away; output that cannot be written is a
+//! failed run.
 
 mod args;
 mod below;
@@ -12,6 +12,7 @@ mod callers;
 mod contention;
 mod directories;
 mod figures;
+mod interrupt;
 mod machine;
 mod middle_tier;
 mod model;
@@ -22,6 +23,7 @@ mod reorder;
 mod report;
 mod runner;
 mod simulated;
+mod terminal;
 mod upstream;
 mod working_sets;
 
@@ -64,6 +66,10 @@ pub(crate) fn exit(done: Result<(), Failure>) -> ExitCode {
             talk!("seriatim: {message}");
             ExitCode::from(1)
         }
+        Err(Failure::Interrupted(message)) => {
+            talk!("seriatim: {message}");
+            ExitCode::from(interrupt::EXIT_CODE)
+        }
     }
 }
 
@@ -74,6 +80,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// A run went wrong, or what it left is inconsistent.
     Run(String),
+    /// A signal ended it early. What was done until then has been reported.
+    Interrupted(String),
     /// The reader of the output has gone: nothing is left to say.
     Closed,
 }

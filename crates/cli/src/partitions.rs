@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 use seriatim_base::{say, talk};
 use seriatim_bench::partitions::{KEYS, Measured, Mix, Plan, costs, declared, model as measuring, on_threads, tpcc};
+use seriatim_bench::stationary::{MEASURED_MAX, SETTLED_MAX, TIMES_MAX};
 use seriatim_partition::Scheme;
 use seriatim_partition::model::{self, Recommendation, Times};
 use seriatim_transport::Counts;
@@ -205,6 +206,11 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let data = matches.get_one::<PathBuf>("data").cloned();
     if data.is_some() {
+        if matches.get_flag("settle") {
+            return Err(Failure::Usage(
+                "--settle may run several times, and --data is of one run: leave one of them out".to_owned(),
+            ));
+        }
         if matches.get_flag("simulate-cores") {
             return Err(Failure::Usage("simulated cores have no disk: leave --data out".to_owned()));
         }
@@ -234,13 +240,33 @@ impl Asked {
         match self {
             Asked::Keys => measure(plan, is_simulated),
             Asked::Arrays(asked) => {
-                asked.transport.scheme = plan.transport.scheme;
+                (asked.transport.scheme, asked.warmup) = (plan.transport.scheme, plan.warmup);
                 measure_tpcc(asked, is_simulated)
             }
             Asked::Declared(asked) => {
-                asked.transport.scheme = plan.transport.scheme;
+                (asked.transport.scheme, asked.warmup) = (plan.transport.scheme, plan.warmup);
                 measure_declared(asked, is_simulated)
             }
+        }
+    }
+
+    /// Runs it; if it is to settle, again with longer warm-ups until it does. What came of the last run, and what the
+    /// report says of its warm-up.
+    fn settle(&mut self, plan: &mut Plan, settles: bool, is_simulated: bool) -> Result<(Measured, Value), Failure> {
+        let (least, mut runs) = (plan.warmup, 1);
+        loop {
+            let measured = self.measure(plan, is_simulated)?;
+            let is_settled = measured.is_stationary(SETTLED_MAX);
+            let longer = (2 * plan.warmup).max(plan.length);
+            if !settles || is_settled || longer > least.max(plan.length).mul_f64(TIMES_MAX) {
+                let warmup = json!({
+                    "seconds": plan.warmup.as_secs_f64(), "settled": settles.then_some(is_settled), "runs": runs,
+                });
+                return Ok((measured, warmup));
+            }
+            talk!("not settled after {} s: again with {} s", plan.warmup.as_secs_f64(), longer.as_secs_f64());
+            plan.warmup = longer;
+            runs += 1;
         }
     }
 
@@ -319,6 +345,10 @@ pub(crate) fn command() -> Command {
         );
     system(mix(command))
         .args(workload())
+        .arg(flag(
+            "settle",
+            "Run again with twice the warm-up until both halves of the measured time have the same throughput, up to a tenth",
+        ))
         .arg(count("partitions", "2", 64, "Partitions, an owner each"))
         .arg(flag("undo", "Keep undo for all transactions, also where none is needed: measures what it costs"))
         .arg(flag("keep-records", "Keep records in memory, from which an owner that dies could go on"))
@@ -442,10 +472,11 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         Which::Declared(entry) => Asked::Declared(declared_plan(entry, matches, &plan)?),
     };
     let chosen = if scheme.is_none() { Some(asked.choose(&mut plan, is_simulated)?) } else { None };
-    let measured = asked.measure(&plan, is_simulated)?;
+    let (measured, warmup) = asked.settle(&mut plan, matches.get_flag("settle"), is_simulated)?;
     let several = if matches!(which, Which::Keys) { "two" } else { "several" };
     if !is_json(matches) {
-        return Ok(say!("{}", words(&plan, &measured, several))?);
+        let cores = if is_simulated { "simulated cores" } else { "threads" };
+        return Ok(say!("{}", words(&plan, &measured, several, cores))?);
     }
     let mut report = frame(&plan, matches, is_simulated);
     if !matches!(which, Which::Keys) {
@@ -454,21 +485,27 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), results(&plan, &measured)) {
         fields.extend(more);
         fields.insert("auto".to_owned(), json!(chosen));
+        fields.insert("warmup".to_owned(), warmup);
     }
     Ok(say!("{report}\n")?)
 }
 
-fn words(plan: &Plan, measured: &Measured, several: &str) -> String {
+fn words(plan: &Plan, measured: &Measured, several: &str, cores: &str) -> String {
     let Measured { committed, committed_multi, user_aborted, conflict_aborted, seconds, .. } = measured;
     let microseconds = |share| measured.latency(share) as f64 / 1000.0;
-    let mut text = format!(
-        "{}, {} partitions, {} clients: {:.0} transactions a second over {seconds:.3} s\n\
-         {committed} committed, {committed_multi} of them over {several} partitions; {user_aborted} failed by their own will, \
-         {conflict_aborted} attempts by conflicts\n\
-         answered within {:.1} µs (half), {:.1} µs (99 of 100)\n",
+    let what = format!(
+        "{} over {} partitions, {} clients on {} {cores}, {seconds:.3} s",
         plan.transport.scheme.name(),
         plan.transport.partitions,
         plan.clients,
+        plan.transport.ports,
+    );
+    let mut text = machine::conditions(&what, plan.seed);
+    text += &format!(
+        "throughput     {:.0} transactions a second\n\
+         {committed} committed, {committed_multi} of them over {several} partitions; {user_aborted} failed by their own will, \
+         {conflict_aborted} attempts by conflicts\n\
+         answered within {:.1} µs (half), {:.1} µs (99 of 100)\n",
         measured.per_second(),
         microseconds(0.5),
         microseconds(0.99),
@@ -487,11 +524,11 @@ fn words(plan: &Plan, measured: &Measured, several: &str) -> String {
     }
     text += &measured.coordinator.iter().map(|counts| each("coordinator", counts)).collect::<String>();
     let [executed, undone] = measured.fragments;
-    text += &format!("{executed} fragments ran, {undone} were taken back\nnothing lost");
+    text += &format!("{executed} fragments ran, {undone} were taken back\nverdict        passed: nothing was lost");
     if let Some(ordered) = measured.ordered {
         text += &format!("; {ordered} transactions have a serial order");
     }
-    text + &format!("\nseed {}\n", plan.seed)
+    text + "\n"
 }
 
 /// What reports of all commands have.
@@ -554,7 +591,7 @@ fn results(plan: &Plan, measured: &Measured) -> Value {
         "committed_per_second": measured.committed as f64 / measured.seconds.max(f64::MIN_POSITIVE),
         "ended_per_second": measured.per_second(),
         "user_aborted": measured.user_aborted, "conflict_aborted": measured.conflict_aborted,
-        "ordered": measured.ordered,
+        "ordered": measured.ordered, "halves": measured.halves, "stationary": measured.is_stationary(MEASURED_MAX),
         "latency_us": {
             "p50": microseconds(0.5), "p95": microseconds(0.95), "p99": microseconds(0.99), "p999": microseconds(0.999),
             "max": microseconds(1.0),

@@ -1,53 +1,98 @@
-//! `seriatim protocols`: the registry.
+//! `seriatim protocols`: the registry as a short list, or one protocol with its options.
 
-use std::fmt::Write;
-
-use clap::ArgMatches;
-use comfy_table::{ContentArrangement, Table, presets};
-use serde_json::json;
-use seriatim::{Freshness, Knob, ProtocolInfo};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command};
+use serde_json::{Value, json};
+use seriatim::{Database, Freshness, Knob, ProtocolInfo};
 use seriatim_base::{say, talk};
 
-use crate::Failure;
+use crate::terminal::{columns, wrapped};
+use crate::{Failure, args};
 
+/// The argument that names a protocol.
+const NAME: &str = "NAME";
+
+/// The command.
+pub(crate) fn command() -> Command {
+    let names = seriatim::protocols().iter().map(|protocol| protocol.name);
+    Command::new("protocols")
+        .about("Lists the concurrency-control protocols, or shows one with its source, capabilities and options")
+        .arg(
+            Arg::new(NAME)
+                .value_name(NAME)
+                .value_parser(PossibleValuesParser::new(names))
+                .hide_possible_values(true)
+                .help("A protocol to show; all are listed if none is given"),
+        )
+        .arg(args::format())
+}
+
+/// `seriatim protocols`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    if matches.get_one::<String>("format").is_some_and(|format| format == "json") {
-        let all: Vec<_> = seriatim::protocols().iter().map(as_json).collect();
-        let here = json!({ "protocols": all, "rtm": seriatim::htm::detect().reason });
-        return Ok(say!("{here}\n")?);
+    let named = matches.get_one::<String>(NAME);
+    let one = named.and_then(|name| seriatim::protocols().iter().find(|protocol| protocol.name == name));
+    let default = Database::in_memory().map_err(Failure::run)?.protocol().name;
+    let rtm = seriatim::htm::detect().reason;
+    if args::is_json(matches) {
+        let json = match one {
+            Some(protocol) => as_json(protocol, default),
+            None => {
+                let all: Vec<_> = seriatim::protocols().iter().map(|protocol| as_json(protocol, default)).collect();
+                json!({ "protocols": all, "rtm": rtm })
+            }
+        };
+        return Ok(say!("{json}\n")?);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["name", "what it does", "needs", "gives", "source"]);
-    for protocol in seriatim::protocols() {
-        table.add_row([
-            protocol.name.to_owned(),
-            protocol.summary.to_owned(),
-            requirements(protocol).join(", "),
-            capabilities(protocol).join(", "),
-            protocol.source.to_owned(),
-        ]);
+    match one {
+        Some(protocol) => say!("{}", details(protocol, default, columns()))?,
+        None => say!("{}", list(default, columns()))?,
     }
-    say!("{table}\n\noptions, which `seriatim bench --option NAME=VALUE` sets:\n{}", options())?;
-    talk!("RTM on this machine: {}", seriatim::htm::detect().reason);
+    talk!("RTM on this machine: {rtm}");
     Ok(())
 }
 
-/// A line for each option of each protocol.
-fn options() -> String {
+/// A line or a few for each protocol.
+fn list(default: &str, columns: usize) -> String {
+    let indent = 2 + seriatim::protocols().iter().map(|protocol| protocol.name.len()).max().unwrap_or(0) + 2;
     let mut text = String::new();
-    for protocol in seriatim::protocols() {
-        for Knob { name, unit, default, min, max, about, source } in protocol.options {
-            let range = format!("{default} {unit}, from {min} to {max}");
-            let _ = writeln!(text, "{:<8} {name:<20} {range}: {about} ({source})", protocol.name);
-        }
+    for ProtocolInfo { name, summary, .. } in seriatim::protocols() {
+        let mark = if *name == default { '*' } else { ' ' };
+        text += &wrapped(&format!("{mark} {name}"), indent, summary, columns);
+    }
+    let notes = "* is the default, which `auto` opens. `seriatim protocols NAME` shows a protocol's source, capabilities and options.";
+    text + "\n" + &wrapped("", 0, notes, columns)
+}
+
+/// All that is known of a protocol.
+fn details(protocol: &ProtocolInfo, default: &str, columns: usize) -> String {
+    const INDENT: usize = 9;
+    let is_default = if protocol.name == default { " (the default)" } else { "" };
+    let listed = |names: Vec<String>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    let mut text = format!("{}{is_default}\n", protocol.name);
+    for (name, about) in [
+        ("does", protocol.summary.to_owned()),
+        ("needs", listed(requirements(protocol))),
+        ("gives", listed(capabilities(protocol))),
+        ("source", protocol.source.to_owned()),
+    ] {
+        text += &wrapped(&format!("  {name}"), INDENT, &about, columns);
+    }
+    if protocol.options.is_empty() {
+        return text + "\nIt has no options.\n";
+    }
+    text += "\n";
+    text += &wrapped("", 0, "Options, which `seriatim bench … --option NAME=VALUE` sets:", columns);
+    for Knob { name, unit, default, min, max, about, source } in protocol.options {
+        text += "\n";
+        text += &wrapped("", 2, &format!("{name} = {default} (default; {min} to {max})"), columns);
+        text += &wrapped("", 6, &format!("{about}. Unit: {unit}. Source: {source}."), columns);
     }
     text
 }
 
-fn requirements(protocol: &ProtocolInfo) -> Vec<&'static str> {
+fn requirements(protocol: &ProtocolInfo) -> Vec<String> {
     let wanted = [(protocol.requirements.plan, "plan"), (protocol.requirements.regions, "regions")];
-    wanted.into_iter().filter_map(|(needed, name)| needed.then_some(name)).collect()
+    wanted.into_iter().filter_map(|(needed, name)| needed.then(|| name.to_owned())).collect()
 }
 
 fn capabilities(protocol: &ProtocolInfo) -> Vec<String> {
@@ -70,9 +115,10 @@ fn capabilities(protocol: &ProtocolInfo) -> Vec<String> {
     given.into_iter().filter_map(|(given, name)| given.then(|| name.to_owned())).collect()
 }
 
-fn as_json(protocol: &ProtocolInfo) -> serde_json::Value {
+fn as_json(protocol: &ProtocolInfo, default: &str) -> Value {
     json!({
         "name": protocol.name,
+        "default": protocol.name == default,
         "summary": protocol.summary,
         "source": protocol.source,
         "needs": requirements(protocol),
@@ -81,7 +127,7 @@ fn as_json(protocol: &ProtocolInfo) -> serde_json::Value {
     })
 }
 
-fn knob_as_json(knob: &Knob) -> serde_json::Value {
+fn knob_as_json(knob: &Knob) -> Value {
     json!({
         "name": knob.name,
         "unit": knob.unit,
@@ -91,4 +137,50 @@ fn knob_as_json(knob: &Knob) -> serde_json::Value {
         "about": knob.about,
         "source": knob.source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Words of a text, without how it is broken into lines.
+    fn words(text: &str) -> Vec<&str> {
+        text.split_whitespace().collect()
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_nothing_is_lost() {
+        for columns in [40, 80, 100, 200] {
+            let fits = |text: &str| {
+                let longest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+                assert!(longest <= columns, "{columns}: {longest}\n{text}");
+                assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+            };
+            let short = list("dbx", columns);
+            fits(&short);
+            assert!(short.contains("* dbx ") && !short.contains("* silo"), "{short}");
+            for protocol in seriatim::protocols() {
+                let ProtocolInfo { name, summary, source, options, .. } = protocol;
+                assert!(short.lines().any(|line| line[2..].starts_with(&format!("{name} "))), "{short}");
+                let all = details(protocol, "dbx", columns);
+                fits(&all);
+                assert_eq!(all.contains("(the default)"), *name == "dbx", "{all}");
+                let shown = words(&all);
+                let wanted: BTreeSet<&str> = [*summary, *source]
+                    .into_iter()
+                    .chain(options.iter().map(|knob| knob.about))
+                    .flat_map(words)
+                    .collect();
+                let has =
+                    |word: &&str| shown.iter().any(|shown| shown.trim_end_matches('.') == word.trim_end_matches('.'));
+                assert!(wanted.iter().all(has), "{all}");
+                assert!(
+                    options.iter().all(|knob| all.contains(&format!("{} = {} (default", knob.name, knob.default))),
+                    "{all}"
+                );
+            }
+        }
+    }
 }

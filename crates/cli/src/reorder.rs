@@ -96,11 +96,13 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
             || format!("the smallest set is told of batches of {SMALLEST_MAX} at most"),
             |smallest| format!("{smallest:.3} must be"),
         );
+        let what =
+            format!("{} by {}, {batches} batches of {transactions}, θ {theta}, 1 thread", algorithm.name, policy.name);
         return Ok(say!(
-            "{} by {}, {batches} batches of {transactions}, θ {theta}: {left_out:.3} left out of a batch; {smallest}\n\
-             {microseconds:.1} µs a batch, median {microseconds_median:.1}, {looked:.0} vertices and edges looked at; each order is serial\nseed {seed}\n",
-            algorithm.name,
-            policy.name,
+            "{}left out       {left_out:.3} of a batch; {smallest}\n\
+             time           {microseconds:.1} µs a batch, median {microseconds_median:.1}; {looked:.0} vertices and edges looked at\n\
+             verdict        passed: each order is serial\n",
+            machine::conditions(&what, seed),
         )?);
     }
     let report = json!({

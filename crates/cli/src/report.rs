@@ -13,9 +13,10 @@ use seriatim::{
     Batch, BatchStatistics, Contention, Database, LogStatistics, QUEUE_STAGES, QueueStatistics, SnapshotAges,
     Statistics,
 };
+use seriatim_base::interrupt;
+use seriatim_bench::stationary;
 use seriatim_workload::{Entry, Values};
 
-use crate::Failure;
 use crate::callers;
 use crate::contention;
 use crate::machine::{self, Machine};
@@ -139,12 +140,12 @@ impl Report<'_> {
                 quantile(1.0),
             ]);
         }
-        let mut text = format!("{table}\n\n");
+        let mut text = machine::conditions(&self.conditions(), self.plan.seed);
+        let _ = write!(text, "\n{table}\n\n");
         let mut line = |name: &str, value: String| {
             let _ = writeln!(text, "{name:<14} {value}");
         };
         line("throughput", format!("{:.0} transactions a second over {seconds:.1} s", self.per_second()));
-        line("protocol", format!("{}, regions {}", self.db.protocol().name, self.db.backend()));
         line("conflicts", format!("{} attempts retried, {failed} transactions failed", statistics.conflict_aborted));
         for (cause, count) in &statistics.aborts {
             line("", format!("{count} {cause}"));
@@ -211,7 +212,6 @@ impl Report<'_> {
         }
         if let Some(log) = &statistics.log {
             let (bytes, each) = (HumanBytes(log.bytes), self.log_bytes_each());
-            line("durability", format!("{}, {} outstanding a thread", self.plan.durability, self.plan.outstanding));
             line("log", format!("{bytes}, {each:.0} bytes of commits a transaction"));
             let mean = mean_flush_us(log);
             let longest = log.flush_time_max.as_secs_f64() * 1e6;
@@ -228,18 +228,67 @@ impl Report<'_> {
             }
         }
         line("memory", format!("{} MiB in use", statistics.memory_bytes >> 20));
-        line("seed", self.plan.seed.to_string());
-        if matches.get_flag("without-validation") {
-            line("validation", "none: results are wrong".to_owned());
-        }
-        line("consistency", self.consistency.word().to_owned());
         if let Consistency::Checked(report) = &self.consistency {
-            let _ = write!(text, "{report}");
+            let _ = write!(text, "\n{report}");
         }
         if let Some((contention, rows)) = self.contention(matches) {
             text += &contention::text(&contention, rows);
         }
+        let _ = writeln!(text, "\nverdict        {}", self.conclusion(matches));
         text
+    }
+
+    /// What was run, and how.
+    fn conditions(&self) -> String {
+        let Plan { threads, durability, outstanding, .. } = self.plan;
+        let (warmup, settled) = self.measured.warmup;
+        let settled = match settled {
+            Some(true) => " until it was stationary",
+            Some(false) => " (not stationary then)",
+            None => "",
+        };
+        let cores = match (&self.measured.simulated, threads) {
+            (Some(_), _) => format!("{threads} simulated cores"),
+            (None, 1) => "1 thread".to_owned(),
+            (None, _) => format!("{threads} threads"),
+        };
+        let waits = if self.plan.waits() { format!(" ({outstanding} outstanding a thread)") } else { String::new() };
+        format!(
+            "{} under {} on {cores}, {:.1} s after {warmup:.1} s of warm-up{settled}, durability {durability}{waits}, regions {}",
+            self.entry.name,
+            self.db.protocol().name,
+            self.measured.seconds,
+            self.db.backend()
+        )
+    }
+
+    /// Whether throughput was the same in both halves; `None` where that is not known.
+    fn is_stationary(&self) -> Option<bool> {
+        let halves = self.measured.halves?.map(|count| count as f64);
+        Some(stationary::is_alike(halves, stationary::MEASURED_MAX))
+    }
+
+    /// The last line: whether the run is to be believed.
+    fn conclusion(&self, matches: &ArgMatches) -> String {
+        let early = match interrupt::is_requested() {
+            true => format!("; interrupted after {:.1} s", self.measured.seconds),
+            false => String::new(),
+        };
+        match (self.verdict(), &self.consistency) {
+            (Err(failure), Consistency::Checked(report)) if report.passed() => {
+                format!("FAILED: {failure}{early}; {} consistency conditions hold", report.rules().count())
+            }
+            (Err(failure), _) => format!("FAILED: {failure}{early}"),
+            (Ok(()), Consistency::Checked(report)) => {
+                let drift =
+                    if self.is_stationary() == Some(false) { "; throughput changed while it was measured" } else { "" };
+                format!("passed: {} consistency conditions hold{drift}{early}", report.rules().count())
+            }
+            (Ok(()), Consistency::Skipped) if matches.get_flag("without-validation") => {
+                format!("not checked: without validation results are wrong{early}")
+            }
+            (Ok(()), Consistency::Skipped) => format!("not checked (--no-check){early}"),
+        }
     }
 
     pub(crate) fn json(&self, matches: &ArgMatches) -> Value {
@@ -320,6 +369,10 @@ impl Report<'_> {
             "is_full": self.measured.is_full,
             "tables": tables,
             "consistency": self.consistency.word(),
+            "interrupted": interrupt::is_requested(),
+            "warmup": { "seconds": self.measured.warmup.0, "settled": self.measured.warmup.1 },
+            "halves": self.measured.halves,
+            "stationary": self.is_stationary(),
             "seed": self.plan.seed,
             "revision": machine::revision(),
             "machine": Machine::here(),
@@ -360,23 +413,23 @@ impl Report<'_> {
     }
 
     /// Failure if the data is inconsistent or transactions failed.
-    pub(crate) fn verdict(&self) -> Result<(), Failure> {
+    pub(crate) fn verdict(&self) -> Result<(), String> {
         if let Consistency::Checked(report) = &self.consistency
             && !report.passed()
         {
             let first = report.violations().first().map(ToString::to_string).unwrap_or_default();
-            return Err(Failure::Run(format!("the consistency check failed: {first}")));
+            return Err(format!("the consistency check failed: {first}"));
         }
         if let Some(failure) = &self.measured.failure {
-            return Err(Failure::Run(format!("{} transactions failed, for example: {failure}", self.measured.failed)));
+            return Err(format!("{} transactions failed, for example: {failure}", self.measured.failed));
         }
         if self.measured.is_full {
             let limit =
                 self.db.statistics().memory_limit.map_or(String::new(), |bytes| format!(" of {} MiB", bytes >> 20));
-            return Err(Failure::Run(format!(
+            return Err(format!(
                 "the memory limit{limit} was reached after {:.1} s, where the run ended: the figures are of that time",
                 self.measured.seconds
-            )));
+            ));
         }
         Ok(())
     }

@@ -14,8 +14,11 @@ use seriatim::clock::{Instant, thread_processor_time};
 use seriatim::{
     Batch, BatchPlacement, BatchStatistics, Database, Durability, Session, Statistics, TransactError, thread,
 };
+use seriatim_base::{interrupt, talk};
+use seriatim_bench::stationary;
 use seriatim_workload::{Ending, LoadError, Outcome, Submitted, Terminal, Workload};
 
+use crate::machine::Machine;
 use crate::working_sets::WorkingSets;
 use crate::{callers, simulated};
 
@@ -25,6 +28,12 @@ pub(crate) const STOP: u8 = 2;
 
 /// How often it is looked whether a run that is over has measured anything.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How often it is looked whether a signal has asked for the end of a run.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Seconds of a measurement from which its halves are compared.
+const HALVES_MIN: f64 = 1.0;
 
 /// Nanoseconds; latencies above are counted as this.
 const LATENCY_MAX: u64 = 60_000_000_000;
@@ -41,6 +50,10 @@ pub(crate) struct Plan {
     /// Whether an executor runs the transactions, and how it batches them.
     pub(crate) batch: Batch,
     pub(crate) batch_placement: BatchPlacement,
+    /// Whether memory is touched at the end of the warm-up: as much as the measurement will need if it grows as before.
+    pub(crate) touches: bool,
+    /// Whether the warm-up goes on until throughput is stationary.
+    pub(crate) settles: bool,
 }
 
 impl Plan {
@@ -90,6 +103,10 @@ pub(crate) struct Measured {
     /// Transactions that failed although they should not, with an example.
     pub(crate) failed: u64,
     pub(crate) failure: Option<TransactError>,
+    /// Seconds of the warm-up; and whether throughput was stationary then, if it was to be.
+    pub(crate) warmup: (f64, Option<bool>),
+    /// Transactions in each half of the measurement; `None` where it was too short to tell.
+    pub(crate) halves: Option<[u64; 2]>,
     /// The run ended early, at the memory limit.
     pub(crate) is_full: bool,
     /// Nanoseconds from the beginning of transactions until their results left; `None` where results do not wait.
@@ -113,6 +130,8 @@ impl Measured {
             kinds: kinds(workload),
             failed: 0,
             failure: None,
+            warmup: (0.0, None),
+            halves: None,
             is_full: false,
             durable: None,
             lag: Lag::default(),
@@ -383,7 +402,7 @@ pub(crate) fn drive<I: Send, C>(
     let mut lag = Lag::default();
     // Before anyone begins: without a warm-up the first attempts count.
     let mut base = (db.statistics(), counted());
-    let (parts, base, seconds) = thread::scope(|scope| {
+    let (parts, base, (seconds, warmup, halves)) = thread::scope(|scope| {
         let (phase, one) = (&phase, &one);
         let running: Vec<_> = inputs
             .into_iter()
@@ -396,22 +415,48 @@ pub(crate) fn drive<I: Send, C>(
         let under_way = if plan.batch == Batch::Off { 1 } else { callers::outstanding(plan) as u64 };
         let mut unmeasured = vec![0; counts.len()];
         let begin = Instant::now();
-        let (warm, end) = (plan.warmup, plan.warmup + plan.seconds);
+        let (mut warm, mut end) = (plan.warmup, plan.warmup + plan.seconds);
         let (mut second, mut before) = (0u64, 0u64);
+        let (mut windows, mut windowed, mut settled) = (Vec::new(), 0, None);
+        let (mut middle, mut first_half) = (f64::INFINITY, None);
         let mut from = begin;
         loop {
             let now = begin.elapsed().as_secs_f64();
+            if plan.settles && now >= (windows.len() + 1) as f64 * stationary::WINDOW {
+                let count = sum();
+                windows.push(count - windowed);
+                windowed = count;
+            }
+            if now >= warm && plan.settles && settled.is_none() {
+                let is_settled = stationary::is_settled(&windows);
+                match is_settled || now >= stationary::SECONDS_MAX.max(plan.warmup) {
+                    true => settled = Some(is_settled),
+                    false => (warm, end) = (now + stationary::WINDOW, f64::INFINITY),
+                }
+            }
+            if first_half.is_none() && now >= middle {
+                first_half = Some(sum());
+            }
             if now >= warm && phase.load(Ordering::Relaxed) == WARM_UP {
+                if plan.touches {
+                    touch(db, &base.0, plan.seconds / now);
+                }
+                warm = begin.elapsed().as_secs_f64();
+                end = warm + plan.seconds;
                 base = (db.statistics(), counted());
                 from = Instant::now();
                 // Unless a terminal has stopped the run.
                 let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
                 unmeasured = each().collect();
             }
+            if middle.is_infinite() && phase.load(Ordering::Relaxed) == MEASURE && plan.seconds >= HALVES_MIN {
+                middle = warm.min(now) + plan.seconds / 2.0;
+            }
             let mut threads = running.iter().zip(each().zip(&unmeasured));
             let has_measured =
                 threads.all(|(thread, (count, unmeasured))| thread.is_finished() || count > unmeasured + under_way);
-            if now >= end && has_measured || phase.load(Ordering::Relaxed) == STOP {
+            let is_stopped = phase.load(Ordering::Relaxed) == STOP || interrupt::is_requested();
+            if now >= end && has_measured || is_stopped {
                 lag.sample(db);
                 break;
             }
@@ -420,7 +465,7 @@ pub(crate) fn drive<I: Send, C>(
                 next = next.min(warm);
             }
             let pause = if now < end { Duration::from_secs_f64((next - now).max(0.0)) } else { LOOK_INTERVAL };
-            thread::sleep(pause);
+            thread::sleep(pause.min(SIGNAL_INTERVAL));
             if begin.elapsed().as_secs_f64() >= (second + 1) as f64 {
                 second += 1;
                 lag.sample(db);
@@ -429,15 +474,42 @@ pub(crate) fn drive<I: Send, C>(
                 before = after;
             }
         }
-        let seconds = from.elapsed().as_secs_f64();
+        let is_measured = phase.load(Ordering::Relaxed) != WARM_UP;
+        let seconds = if is_measured { from.elapsed().as_secs_f64() } else { 0.0 };
         phase.store(STOP, Ordering::Relaxed);
         let join = |thread: thread::ScopedJoinHandle<'_, Part>| thread.join().expect("a terminal does not panic");
-        (running.into_iter().map(join).collect::<Vec<_>>(), base, seconds)
+        let unmeasured = unmeasured.iter().sum::<u64>();
+        let halves = first_half.map(|count| [count - unmeasured, sum() - count]);
+        let warmup = (if is_measured { warm } else { 0.0 }, settled);
+        (running.into_iter().map(join).collect::<Vec<_>>(), base, (seconds, warmup, halves))
     });
     let (statistics, counted) = base;
     let durable = plan.waits().then(histogram);
-    let measured = Measured { durable, lag, ..Measured::new(workload, db.statistics().since(&statistics)) };
+    let measured =
+        Measured { durable, lag, warmup, halves, ..Measured::new(workload, db.statistics().since(&statistics)) };
     (merge(measured, parts, seconds), counted)
+}
+
+/// Memory grows by no more than this part of what was touched for it, as far as the warm-up tells.
+const MARGIN: f64 = 1.25;
+
+/// Touches the memory that a measurement will need which is so many times as long as the warm-up, before which this was
+/// counted, so that transactions do not wait for fresh pages.
+fn touch(db: &Database, before: &Statistics, times: f64) {
+    let grown = db.statistics().memory_bytes.saturating_sub(before.memory_bytes);
+    let mib = growth(grown as f64, times, Machine::here().memory_bytes) >> 20;
+    if mib > 0 {
+        talk!("touching {mib} MiB");
+        if let Err(error) = db.prefault(mib << 20) {
+            talk!("not touched, so transactions wait for fresh pages: {error}");
+        }
+    }
+}
+
+/// Bytes that a run needs which is so many times as long as one that grew by so many; at most half of the machine's
+/// memory.
+fn growth(grown: f64, times: f64, memory: Option<u64>) -> usize {
+    (grown * times * MARGIN).min(memory.unwrap_or(4 << 30) as f64 / 2.0) as usize
 }
 
 /// A counter alone on its cache lines.
@@ -466,4 +538,17 @@ pub(crate) fn merge(mut measured: Measured, parts: Vec<Part>, seconds: f64) -> M
         }
     }
     measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_expected_to_grow_as_in_the_warm_up_and_by_half_of_the_machines_at_most() {
+        let mib = f64::from(1 << 20);
+        assert_eq!(growth(56.0 * mib, 5.0, Some(8 << 30)), 350 << 20);
+        assert_eq!(growth(0.0, 5.0, Some(8 << 30)), 0);
+        assert_eq!(growth(4096.0 * mib, 5.0, Some(8 << 30)), 4 << 30);
+    }
 }

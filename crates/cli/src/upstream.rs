@@ -78,9 +78,12 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     };
     if !is_json(matches) {
         let retries = aborted as f64 / committed.max(1) as f64;
+        let what = format!("SmallBank on PostgreSQL {version}, {clients} clients, middle tier {tier}, {seconds} s");
         return Ok(say!(
-            "PostgreSQL {version}, {clients} clients, middle tier {tier}: {per_second:.0} transactions a second, {retries:.3} rolled back for each\n\
-             latency: median {:.0} µs, 95 % {:.0}, 99 % {:.0}; no money was lost\nseed {seed}\n",
+            "{}throughput     {per_second:.0} transactions a second, {retries:.3} rolled back for each\n\
+             latency        median {:.0} µs, 95 % {:.0}, 99 % {:.0}\n\
+             verdict        passed: no money was lost\n",
+            machine::conditions(&what, seed),
             quantile(0.5),
             quantile(0.95),
             quantile(0.99)

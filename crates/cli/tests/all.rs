@@ -4,6 +4,7 @@ mod bench;
 mod directories;
 mod documentation;
 mod figures;
+mod interrupt;
 mod middle_tier;
 mod output;
 mod partitions;

@@ -183,10 +183,72 @@ fn kinds(entry: &Entry) -> &'static [&'static str] {
 fn reports_as_text_have_the_kinds_and_the_rules_of_the_check() {
     for entry in WORKLOADS {
         let text = printed(entry, &[]);
-        let is_consistent = text.lines().any(|line| line.starts_with("consistency") && line.ends_with("passed"));
-        assert!(is_consistent && text.contains("holds") && text.contains("transactions a second"), "{text}");
+        let (first, last) = (text.lines().next().unwrap_or_default(), text.lines().last().unwrap_or_default());
+        assert!(
+            last.starts_with("verdict        passed: ") && last.ends_with(" consistency conditions hold"),
+            "{text}"
+        );
+        assert!(text.contains("holds") && text.contains("transactions a second"), "{text}");
+        let conditions = [
+            "conditions     ",
+            entry.name,
+            " under dbx on 2 threads, ",
+            "durability off, regions ",
+            "processor",
+            "seed 7",
+        ];
+        assert!(conditions.iter().all(|word| first.contains(word)), "{first}");
         kinds(entry).iter().for_each(|kind| assert!(text.contains(kind), "{kind}: {text}"));
     }
+}
+
+#[test]
+fn a_warm_up_goes_on_until_throughput_has_settled_and_says_so() {
+    let entry = Entry::find("ycsb").expect("it is registered");
+    let arguments = ["bench", "ycsb", "--core", "C", "--records", "1000", "--seconds", "1", "--warmup", "0.05"];
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        let output = command.args(arguments).args(["--format", "json"]).args(more).output().expect("the binary starts");
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        report
+    };
+    let settled = run(&["--settle"]);
+    let (seconds, is_settled) = (settled["warmup"]["seconds"].as_f64(), settled["warmup"]["settled"].as_bool());
+    // Eight windows of a quarter of a second, or given up after 20 s.
+    assert!(seconds >= Some(2.0) && (is_settled == Some(true) || seconds >= Some(20.0)), "{settled}");
+    assert!(settled["stationary"].is_boolean() && settled["halves"].is_array(), "{settled}");
+    let as_asked = run(&[]);
+    assert!(
+        as_asked["warmup"]["settled"].is_null() && as_asked["warmup"]["seconds"].as_f64() < Some(2.0),
+        "{as_asked}"
+    );
+    let short: Value = serde_json::from_str(&printed(entry, &["--format", "json"])).expect("JSON");
+    assert!(short["stationary"].is_null(), "too short to tell: {short}");
+}
+
+/// What reads only adds nothing.
+#[test]
+fn no_memory_is_touched_that_the_warm_up_does_not_ask_for() {
+    let arguments = ["bench", "ycsb", "--core", "C", "--records", "1000", "--seconds", "0.05", "--warmup", "0.05"];
+    let output = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts");
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !talk.contains("touching"), "{talk}");
+}
+
+#[test]
+fn a_run_that_is_not_checked_says_so_last() {
+    let entry = Entry::find("ycsb").expect("it is registered");
+    let unvalidated = ["--without-validation", "--protocol", "htcc"];
+    for (more, wanted) in [
+        (&["--no-check"][..], "not checked (--no-check)"),
+        (&unvalidated, "not checked: without validation results are wrong"),
+    ] {
+        let text = printed(entry, more);
+        assert_eq!(text.lines().last().and_then(|line| line.strip_prefix("verdict        ")), Some(wanted), "{text}");
+    }
+    let text = printed(entry, &["--contention", "3"]);
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("verdict ")), "{text}");
 }
 
 #[test]
@@ -414,7 +476,10 @@ fn a_run_ends_at_the_memory_limit_with_what_it_measured() {
         let last = talk.lines().last().expect("it says why");
         assert!(last.contains("the memory limit of 24 MiB was reached after"), "{talk}");
         if more[1] == "text" {
-            assert!(said.contains("transactions a second") && said.contains("consistency    passed"), "{said}");
+            assert!(
+                said.contains("verdict        FAILED: the memory limit") && said.contains(" conditions hold\n"),
+                "{said}"
+            );
             continue;
         }
         let report: Value = serde_json::from_str(&said).expect("an object");
@@ -472,7 +537,11 @@ fn an_index_without_transactions_and_regions_report_what_workloads_do() {
         let arguments = [&[name][..], &more, &htm].concat();
         let text = below(&arguments);
         let printed = String::from_utf8_lossy(&text.stdout);
-        assert!(text.status.success() && printed.contains("seed 7"), "{arguments:?}: {text:?}");
+        assert!(
+            text.status.success() && printed.lines().next().is_some_and(|line| line.ends_with("seed 7")),
+            "{text:?}"
+        );
+        assert!(printed.lines().last().is_some_and(|line| line.starts_with("verdict        passed: ")), "{printed}");
         let output = below(&[&arguments[..], &["--format", "json"]].concat());
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!((&report["workload"], &report["threads"], &report["seed"]), (&name.into(), &2.into(), &7.into()));

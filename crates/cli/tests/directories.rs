@@ -78,6 +78,15 @@ fn a_benchmarks_database_is_recovered_checked_backed_up_and_restored() {
     let recovered = json(&["recover", &data]);
     assert!(recovered["entries"].as_u64() > Some(0) && recovered["indexed_rows"].as_u64() > Some(0), "{recovered}");
     assert_eq!(recovered["checkpoint"], Value::Null);
+    let same = |checked: &Value, recovered: &Value| {
+        assert_eq!(checked["recovery"]["entries"], recovered["entries"], "{checked}");
+        assert_eq!(checked["recovery"]["checkpoint_rows"], recovered["checkpoint_rows"], "{checked}");
+        assert_eq!(checked["verified"]["checkpoint_rows"], recovered["checkpoint_rows"], "{checked}");
+    };
+    let checked = json(&["check", &data]);
+    same(&checked, &json(&["recover", &data, "--dry-run"]));
+    let text = printed(&["check", &data]);
+    assert!(text.contains("\nrecovery       applies "), "{text}");
     let copied = json(&["backup", &data, &copy]);
     assert!(copied["bytes"].as_u64() > Some(0), "{copied}");
     let text = printed(&["recover", &data, "--checkpoint"]);
@@ -94,7 +103,10 @@ fn a_benchmarks_database_is_recovered_checked_backed_up_and_restored() {
     let text = printed(&["check", &data]);
     assert!(text.contains("conditions hold") && text.contains("no fault"), "{text}");
     // After a checkpoint that is what is loaded.
-    assert!(json(&["recover", &data])["checkpoint_rows"].as_u64() > Some(0));
+    let recovered = json(&["recover", &data]);
+    assert!(recovered["checkpoint_rows"].as_u64() > Some(0), "{recovered}");
+    let checked = json(&["check", &data]);
+    same(&checked, &recovered);
 }
 
 /// The largest file of a name that starts so.

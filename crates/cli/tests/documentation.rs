@@ -85,6 +85,22 @@ fn the_readme_lists_the_protocols() {
     assert!(listed.eq(seriatim::protocols().iter().map(|protocol| protocol.name)), "{section}");
 }
 
+/// Both list the same codes with the same meanings.
+#[test]
+fn exit_codes_are_those_of_the_help() {
+    let (help, page) = (printed("--help"), read("docs/command-line.md"));
+    let (_, codes) = help.split_once("\nExit codes:\n").expect("the help lists them");
+    let codes: Vec<(&str, &str)> = codes
+        .lines()
+        .map_while(|line| line.trim().split_once("  "))
+        .map(|(code, meaning)| (code, meaning.trim()))
+        .collect();
+    assert_eq!(codes.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["0", "1", "2", "130"]);
+    for (code, meaning) in codes {
+        assert!(page.contains(&format!("| {code} | {meaning} |\n")), "{code}: {meaning}");
+    }
+}
+
 #[test]
 fn the_drawings_of_tpcc_are_those_that_are_printed() {
     for (file, arguments) in DRAWINGS {

@@ -26,6 +26,22 @@ impl Drop for Home {
 
 const SHORT: [&str; 8] = ["--scale", "small", "--seconds", "0.05", "--warmup", "0", "--prefault", "0"];
 
+/// Every measurement below the workloads that prints by itself, as small as it goes.
+const MEASUREMENTS: [&str; 12] = [
+    "raw-index --keys 100 --pairs 1 --seconds 0.001",
+    "dispatch --keys 100 --pairs 1 --seconds 0.001",
+    "embedded --entries 100 --accounts 10 --pairs 1 --seconds 0.001",
+    "procedures --pairs 1 --seconds 0.001 --scale small --records 200 --prefault 0",
+    "prefetch --warehouses 1 --pairs 1 --seconds 0.001 --scale small --records 200 --prefault 0",
+    "prefetch --warehouses 1 --pairs 1 --seconds 0.001 --scale small --records 200 --prefault 0 --format json",
+    "reader --accounts 10 --held 0.001 --pairs 1 --seconds 0.001 --scale small --records 200 --prefault 0",
+    "busy --warehouses 1 --loops 1 --pairs 1 --seconds 0.001 --scale small --records 200 --prefault 0",
+    "churn --seconds 10 --rows 50",
+    "instructions --small --transactions 100",
+    "rtm --kind",
+    "rtm --backend absent --small",
+];
+
 /// A home with a database in it, and every command that prints, whose outputs go to fresh directories of this name.
 fn commands(test: &str) -> (Home, Vec<Vec<String>>) {
     let home = Home(std::env::temp_dir().join(format!("seriatim-output-{test}-{:016x}", rng::entropy())));
@@ -62,6 +78,7 @@ fn commands(test: &str) -> (Home, Vec<Vec<String>>) {
         let (from, to) = (home.at(&format!("backup-{format}")), home.at(&format!("restored-{format}")));
         all.push(words(&format!("restore {from} {to} --format {format}")));
     }
+    all.extend(MEASUREMENTS.map(|line| words(&format!("bench {line}"))));
     (home, all)
 }
 
@@ -139,5 +156,23 @@ fn copies_from_nowhere_and_to_what_is_not_empty_say_what_would_be_right() {
         );
         let hollow = refused(&[command, &empty, &home.at("copy")]);
         assert!(hollow.contains(&format!("cannot use {empty}: it holds no database")), "{hollow}");
+    }
+}
+
+#[test]
+fn arguments_of_measurements_that_cannot_be_are_one_line() {
+    for (arguments, wanted) in [
+        (&["raw-index", "--seconds", "-1"][..], "from 0.001 to 86400"),
+        (&["raw-index", "--keys", "0"], "--keys"),
+        (&["rtm", "--backend", "tsx"], "auto, rtm, emulated or absent"),
+        (&["rtm", "--kind", "--small"], "--small"),
+        (&["instructions", "--transactions", "-1"], "--transactions"),
+        (&["row-index"], "raw-index"),
+    ] {
+        let child = Command::new(env!("CARGO_BIN_EXE_seriatim")).arg("bench").args(arguments).output();
+        let child = child.expect("the binary starts");
+        let talk = String::from_utf8_lossy(&child.stderr);
+        assert_eq!((child.status.code(), talk.lines().count()), (Some(2), 1), "{arguments:?}: {talk}");
+        assert!(talk.contains(wanted), "{arguments:?}: {talk}");
     }
 }

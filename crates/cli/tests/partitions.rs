@@ -105,11 +105,26 @@ fn partitions_of_the_database_have_threads_that_own_them_unless_threads_are_said
     }
 }
 
+/// With a bound of a tenth it settles or says that it did not, and by how many runs.
+#[test]
+fn a_warm_up_settles_or_says_that_it_did_not() {
+    let settled = report(&[&["--multi", "0.1", "--settle"][..], &SHORT].concat());
+    let warmup = &settled["warmup"];
+    assert!(warmup["settled"].is_boolean() && warmup["runs"].as_u64() > Some(0), "{settled}");
+    let halves: Vec<f64> = settled["halves"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+    let is_alike = (halves[0] - halves[1]).abs() <= 0.1 * halves[0].max(halves[1]);
+    assert_eq!(warmup["settled"], is_alike, "{settled}");
+    let as_asked = report(&[&["--multi", "0.1"][..], &SHORT].concat());
+    assert_eq!(as_asked["warmup"], serde_json::json!({ "seconds": 0.0, "settled": null, "runs": 1 }));
+}
+
 #[test]
 fn words_say_the_same() {
     let output = partitions(&[&["--multi", "0.1", "--delay", "50", "--partitions", "3"][..], &SHORT].concat());
     let said = String::from_utf8_lossy(&output.stdout);
-    for word in ["speculation, 3 partitions, 40 clients", "over two partitions", "owner 2: ", "nothing lost", "seed "] {
+    for word in
+        ["speculation over 3 partitions, 40 clients", "over two partitions", "owner 2: ", "nothing was lost", "seed "]
+    {
         assert!(said.contains(word), "{said}");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use seriatim::Database;
 use seriatim::procedure::plan::{Chopping, Options};
 use seriatim_workload::{Entry, WORKLOADS};
@@ -64,6 +65,72 @@ fn every_procedure_is_shown_alone_and_with_the_others() {
             let repairs = db.repairs(name).expect("it is registered");
             assert!(text.ends_with(&format!("\n{repairs}")) && repairs.starts_with("repairs: "), "{text}");
         }
+    }
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let text = printed(&[arguments, &["--format", "json"]].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// How many a list has.
+#[track_caller]
+fn count(list: &Value) -> usize {
+    list.as_array().unwrap_or_else(|| panic!("no list: {list}")).len()
+}
+
+#[test]
+fn plans_as_json_have_every_operation_with_what_it_touches() {
+    for entry in WORKLOADS {
+        let (all, db) = (json(&["plan", entry.name]), declared(entry));
+        assert_eq!(all["workload"], entry.name);
+        assert_eq!(count(&all["procedures"]), db.procedure_names().len());
+        for (at, name) in db.procedure_names().iter().enumerate() {
+            let (shown, plan) = (&all["procedures"][at], db.plan(name).expect("it is registered"));
+            assert_eq!(json(&["plan", entry.name, name])["procedures"], Value::Array(vec![shown.clone()]));
+            assert_eq!((&shown["procedure"], &shown["read_only"]), (&(**name).into(), &plan.is_read_only().into()));
+            assert_eq!(count(&shown["operations"]), plan.operations.len());
+            let fragments = db.fragments(name).expect("it is registered");
+            assert_eq!(count(&shown["fragments"]["fragments"]), fragments.fragments.len());
+            assert_eq!((count(&shown["loops"]), count(&shown["failures"])), (plan.loops.len(), plan.failures.len()));
+            for (id, operation) in plan.operations.iter().enumerate() {
+                let shown = &shown["operations"][id];
+                assert_eq!(shown["table"], *plan.tables[operation.table].name);
+                assert_eq!(
+                    (count(&shown["key"]), count(&shown["accesses"])),
+                    (operation.key.len(), operation.accesses.len())
+                );
+                let writes: usize = operation.accesses.iter().map(|access| access.writes.iter().count()).sum();
+                let listed =
+                    shown["accesses"].as_array().expect("a list").iter().map(|access| count(&access["writes"]));
+                assert_eq!(listed.sum::<usize>(), writes, "{shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn graphs_as_json_have_every_piece_and_edge() {
+    for (name, flag, chopping) in choppings() {
+        let shown = json(&["graph", name, flag]);
+        assert_eq!(
+            (&shown["options"], count(&shown["conflicts"])),
+            (&chopping.options.to_string().into(), chopping.conflicts.len())
+        );
+        assert_eq!(
+            (count(&shown["deferrals"]), count(&shown["claims"])),
+            (chopping.deferrals.len(), chopping.claims.len())
+        );
+        for (at, chopped) in chopping.procedures.iter().enumerate() {
+            let shown = &shown["procedures"][at];
+            assert_eq!(
+                (&shown["procedure"], count(&shown["pieces"])),
+                (&(*chopped.procedure).into(), chopped.pieces.len())
+            );
+            assert_eq!(shown["decisive"].as_u64(), chopped.decisive.map(|piece| piece as u64), "{shown}");
+        }
+        let ends = |conflict: &Value| conflict["left"]["procedure"].is_string() && count(&conflict["on"]) > 0;
+        assert!(shown["conflicts"].as_array().expect("a list").iter().all(ends), "{shown}");
     }
 }
 
@@ -201,8 +268,8 @@ fn what_there_is_not_is_refused_with_what_there_is() {
         let line = refused(&[command, "tpcd"]);
         assert!(line.contains("tpcd") && WORKLOADS.iter().all(|entry| line.contains(entry.name)), "{line}");
     }
-    let line = refused(&["graph", "tpcc", "--format", "json"]);
-    assert!(["json", "text", "dot", "svg"].iter().all(|format| line.contains(format)), "{line}");
+    let line = refused(&["graph", "tpcc", "--format", "png"]);
+    assert!(["png", "json", "text", "dot", "svg"].iter().all(|format| line.contains(format)), "{line}");
     let line = refused(&["plan", "ycsb", "--core", "G"]);
     assert!(line.contains("core") && line.contains("\"G\""), "{line}");
     for entry in WORKLOADS {
@@ -210,6 +277,45 @@ fn what_there_is_not_is_refused_with_what_there_is() {
         assert!(line.contains("no such") && line.contains(entry.name), "{line}");
         assert!(declared(entry).procedure_names().iter().all(|name| line.contains(name)), "{line}");
     }
+}
+
+#[test]
+fn a_protocol_is_shown_by_its_name_with_its_options_and_no_line_is_wide() {
+    let narrow = |text: &str| {
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(100), "{longest:?}: {text}");
+    };
+    let said = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let list = said(&["protocols"]);
+    narrow(&list);
+    assert!(list.lines().any(|line| line.starts_with("* dbx ")), "{list}");
+    let all: Value = serde_json::from_str(&said(&["protocols", "--format", "json"])).expect("JSON");
+    for (protocol, listed) in seriatim::protocols().iter().zip(all["protocols"].as_array().expect("a list")) {
+        let shown = said(&["protocols", protocol.name]);
+        narrow(&shown);
+        assert!(
+            protocol.options.iter().all(|knob| shown.contains(&format!("\n  {} = {} ", knob.name, knob.default))),
+            "{shown}"
+        );
+        let one: Value = serde_json::from_str(&said(&["protocols", protocol.name, "--format", "json"])).expect("JSON");
+        assert_eq!((&one, &one["name"]), (listed, &protocol.name.into()));
+        assert_eq!(one["default"], protocol.name == "dbx", "{one}");
+    }
+    let line = refused(&["protocols", "2pl"]);
+    assert!(seriatim::protocols().iter().all(|protocol| line.contains(protocol.name)), "{line}");
+}
+
+#[test]
+fn the_version_has_the_revision_that_reports_have() {
+    let version = printed(&["--version"]);
+    let report = run(&["bench", "reorder", "--batches", "1", "--format", "json"]);
+    let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let revision = report["revision"].as_str().expect("a text");
+    assert_eq!(version, format!("seriatim {} (revision {revision})\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

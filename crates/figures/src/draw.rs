@@ -278,9 +278,8 @@ mod tests {
 
     fn measured(xs: &[f64], series: &[&str], rate: f64) -> Measured {
         let report = json!({ "committed_per_second": rate, "htm": { "backend": "emulated" } });
-        let run = Run { command: String::new(), answer: Answer::Report(report) };
         let points = series.iter().flat_map(|series| {
-            let run = &run;
+            let run = Run { command: format!("--protocol {series}"), answer: Answer::Report(report.clone()) };
             xs.iter().map(move |&x| MeasuredPoint {
                 part: String::new(),
                 cores: Cores::Real,

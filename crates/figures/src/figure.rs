@@ -167,7 +167,7 @@ impl Shows {
     }
 }
 
-/// A relation that the paper shows, to be judged here: a quantity and the interval it should lie in.
+/// A relation that the paper shows, or one of ours, to be judged here: a quantity and the interval it should lie in.
 #[derive(Debug)]
 pub struct Claim {
     /// The relation, with the paper's figures where it gives some.
@@ -184,6 +184,8 @@ pub struct Claim {
     pub threads: usize,
     /// Whether it says something of regions of a processor, or of modelled ones: where they are emulated or absent it is not shown.
     pub regions: bool,
+    /// Whether it is no relation of the paper's: one that we ask of ours, or of a setting that the paper does not have.
+    pub ours: bool,
     /// What is known of why it differs, where it does.
     pub because: &'static str,
 }
@@ -193,7 +195,7 @@ impl Claim {
     #[must_use]
     pub const fn new(says: &'static str, quantity: Quantity) -> Claim {
         let (min, max) = (f64::NEG_INFINITY, f64::INFINITY);
-        Claim { says, view: 0, quantity, min, max, threads: 1, regions: false, because: "" }
+        Claim { says, view: 0, quantity, min, max, threads: 1, regions: false, ours: false, because: "" }
     }
 
     /// The curves of this view decide.
@@ -230,6 +232,12 @@ impl Claim {
     #[must_use]
     pub const fn about_regions(self) -> Claim {
         Claim { regions: true, ..self }
+    }
+
+    /// It is not the paper's.
+    #[must_use]
+    pub const fn ours(self) -> Claim {
+        Claim { ours: true, ..self }
     }
 
     /// Why it differs, where it does.

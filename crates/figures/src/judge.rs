@@ -1,12 +1,17 @@
 //! Whether a claim holds of what was measured.
 //!
 //! A quantity that cannot be computed, or that says nothing here, is *not shown here*, with the reason: it is never taken for one that
-//! holds or differs.
+//! holds or differs. That is also said of simulations that are not proven.
+//!
+//! On threads of the machine the quantity is computed of each round, and an interval that covers its median with a
+//! probability of nine tenths or more is compared with where it should lie. Where the interval covers a bound, or is of
+//! too few or too short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no
+//! interval.
 
 use serde::Serialize;
 
 use crate::figure::{Claim, Quantity};
-use crate::measured::{Cores, Curves, Size};
+use crate::measured::{Cores, Curve, Curves, Size};
 
 /// What is to be said of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,6 +27,11 @@ pub enum Verdict {
         /// It, and where it should lie.
         numbers: String,
     },
+    /// What was measured does not decide it.
+    CannotTell {
+        /// The quantity, where it should lie, and what is missing.
+        numbers: String,
+    },
     /// Nothing can be said.
     NotShown {
         /// Why.
@@ -34,10 +44,21 @@ impl std::fmt::Display for Verdict {
         match self {
             Verdict::Holds { numbers } => write!(f, "**holds**: {numbers}"),
             Verdict::Differs { numbers } => write!(f, "**differs**: {numbers}"),
+            Verdict::CannotTell { numbers } => write!(f, "cannot be told: {numbers}"),
             Verdict::NotShown { reason } => write!(f, "not shown here: {reason}"),
         }
     }
 }
+
+/// Rounds and seconds of each run that a verdict on threads takes.
+pub(crate) const ROUNDS_MIN: usize = 5;
+pub(crate) const SECONDS_MIN: f64 = 2.0;
+
+/// How much shorter a run may be than it should, as it ends when threads look.
+const SECONDS_SLACK: f64 = 0.05;
+
+/// With what probability an interval misses the median, at most.
+const MISSED_MAX: f64 = 0.1;
 
 fn not_shown(reason: impl Into<String>) -> Verdict {
     Verdict::NotShown { reason: reason.into() }
@@ -63,10 +84,60 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
     if let Some(backend) = shown.stand_in.as_ref().filter(|_| claim.regions) {
         return not_shown(format!("regions are {backend} ({measured})"));
     }
-    let numbers = format!("{measured}, {}", interval(claim.min, claim.max));
-    match value >= claim.min && value <= claim.max {
-        true => Verdict::Holds { numbers },
-        false => Verdict::Differs { numbers },
+    let series = claim.quantity.series();
+    let is_of = |names: &[String]| names.iter().find(|name| series.contains(&name.as_str())).cloned();
+    if let Some(name) = is_of(&shown.unproven) {
+        return not_shown(format!("the simulation of {name} is not proven ({measured})"));
+    }
+    let should = interval(claim.min, claim.max);
+    if let Some(name) = is_of(&shown.unsteady) {
+        let numbers = format!("{measured}, {should}; the throughput of {name} changed while it was measured");
+        return Verdict::CannotTell { numbers };
+    }
+    let (low, high, numbers) = match cores {
+        Cores::Simulated => (value, value, format!("{measured}, {should}")),
+        Cores::Real => {
+            let rounds = shown.rounds.iter().filter_map(|round| self::value(&claim.quantity, &of(round)));
+            let values: Vec<f64> = rounds.collect();
+            let (count, seconds) = (values.len(), shown.seconds);
+            let is_short = seconds.is_some_and(|seconds| seconds < SECONDS_MIN * (1.0 - SECONDS_SLACK));
+            if count < ROUNDS_MIN || is_short {
+                let each = seconds.map(|seconds| format!(" of {} s", shortly(seconds))).unwrap_or_default();
+                let needs = format!("a verdict takes {ROUNDS_MIN} rounds of {SECONDS_MIN} s, here are {count}{each}");
+                return Verdict::CannotTell { numbers: format!("{measured}, {should}; {needs}") };
+            }
+            let (low, high) = around_the_median(values);
+            let range = format!("{} to {} in {count} rounds", shortly(low), shortly(high));
+            (low, high, format!("{measured} ({range}), {should}"))
+        }
+    };
+    match (low >= claim.min && high <= claim.max, high < claim.min || low > claim.max) {
+        (true, _) => Verdict::Holds { numbers },
+        (_, true) => Verdict::Differs { numbers },
+        _ => Verdict::CannotTell { numbers },
+    }
+}
+
+/// Curves alone.
+fn of(round: &[Curve]) -> Curves {
+    Curves { curves: round.to_vec(), ..Curves::default() }
+}
+
+/// The narrowest interval between two of the values, as many from either end, that misses the median of what they are
+/// drawn from with at most [`MISSED_MAX`], whatever its distribution; all values where there is none.
+fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    // The probability that at most so many values lie on one side of the median.
+    let (mut cut, mut choices) = (0, 1.0);
+    let mut below = 0.5f64.powi(count as i32);
+    loop {
+        choices = choices * (count - cut) as f64 / (cut + 1) as f64;
+        below += choices * 0.5f64.powi(count as i32);
+        if 2.0 * below > MISSED_MAX || 2 * (cut + 1) >= count {
+            return (values[cut], values[count - 1 - cut]);
+        }
+        cut += 1;
     }
 }
 
@@ -205,7 +276,6 @@ fn value(quantity: &Quantity, shown: &Curves) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::FIGURES;
-    use crate::measured::Curve;
 
     /// Curves of which the quantity is `value`.
     fn example(quantity: &Quantity, value: f64) -> Curves {
@@ -247,7 +317,9 @@ mod tests {
                 series.iter().map(|name| curve(name, &[(4.0, value / series.len() as f64)])).collect()
             }
         };
-        Curves { curves, threads: usize::MAX, backends: vec!["rtm".to_owned()], ..Curves::default() }
+        let rounds = vec![curves.clone(); ROUNDS_MIN];
+        let backends = vec!["rtm".to_owned()];
+        Curves { curves, threads: usize::MAX, backends, rounds, seconds: Some(SECONDS_MIN), ..Curves::default() }
     }
 
     fn verdict(claim: &Claim, shown: &Curves) -> Verdict {
@@ -294,6 +366,7 @@ mod tests {
         max: f64::INFINITY,
         threads: 8,
         regions: true,
+        ours: false,
         because: "",
     };
 
@@ -305,7 +378,10 @@ mod tests {
     #[test]
     fn what_cannot_be_said_is_not_shown_with_the_reason() {
         let twice = example(&CLAIM.quantity, 3.0);
-        assert_eq!(verdict(&CLAIM, &twice).to_string(), "**holds**: a over b 3, should be at least 2");
+        assert_eq!(
+            verdict(&CLAIM, &twice).to_string(),
+            "**holds**: a over b 3 (3 to 3 in 5 rounds), should be at least 2"
+        );
         let few = Curves { threads: 2, ..twice.clone() };
         let said = verdict(&CLAIM, &few);
         assert!(["8", "2 threads", "a over b 3"].iter().all(|word| reason(&said).contains(word)), "{said}");
@@ -322,6 +398,63 @@ mod tests {
         lone.curves.push(Curve { name: "b".to_owned(), points: vec![(1.0, 3.0)] });
         assert!(reason(&verdict(&CLAIM, &lone)).contains("nothing was measured"), "not where it counts");
         assert!(reason(&verdict(&CLAIM, &Curves::default())).contains("nothing was measured"));
+    }
+
+    #[test]
+    fn an_interval_that_covers_the_bound_decides_nothing() {
+        let mut shown = example(&CLAIM.quantity, 2.5);
+        let ratio = |to: f64| example(&CLAIM.quantity, to).curves;
+        let mut judged = |ratios: [f64; 5]| {
+            shown.rounds = ratios.map(ratio).into();
+            verdict(&CLAIM, &shown)
+        };
+        assert!(matches!(judged([2.1, 2.5, 2.6, 3.0, 2.2]), Verdict::Holds { .. }));
+        assert!(matches!(judged([1.1, 1.5, 1.6, 1.0, 1.9]), Verdict::Differs { .. }));
+        let said = judged([2.5, 2.6, 1.9, 2.5, 3.0]);
+        assert_eq!(said.to_string(), "cannot be told: a over b 2.5 (1.9 to 3 in 5 rounds), should be at least 2");
+    }
+
+    #[test]
+    fn few_or_short_rounds_decide_nothing_and_say_what_would() {
+        let full = example(&CLAIM.quantity, 3.0);
+        let few = Curves { rounds: full.rounds[1..].to_vec(), ..full.clone() };
+        let said = verdict(&CLAIM, &few).to_string();
+        assert!(said.starts_with("cannot be told: ") && said.ends_with("5 rounds of 2 s, here are 4 of 2 s"), "{said}");
+        let short = Curves { seconds: Some(0.2), ..full.clone() };
+        let said = verdict(&CLAIM, &short).to_string();
+        assert!(said.starts_with("cannot be told: ") && said.ends_with("here are 5 of 0.2 s"), "{said}");
+        // What has no length is as it is.
+        assert!(matches!(verdict(&CLAIM, &Curves { seconds: None, ..full }), Verdict::Holds { .. }));
+    }
+
+    #[test]
+    fn simulations_that_are_not_proven_hold_nothing() {
+        for value in [3.0, 1.0] {
+            let mut shown = Curves { rounds: Vec::new(), ..example(&CLAIM.quantity, value) };
+            let proven = judge(&CLAIM, &shown, Size::Large, Cores::Simulated);
+            assert_eq!(matches!(proven, Verdict::Holds { .. }), value > 2.0, "{proven}");
+            shown.unproven = vec!["c".to_owned()];
+            assert_eq!(judge(&CLAIM, &shown, Size::Large, Cores::Simulated), proven, "another curve");
+            shown.unproven.push("b".to_owned());
+            let said = judge(&CLAIM, &shown, Size::Large, Cores::Simulated);
+            assert!(reason(&said).starts_with("the simulation of b is not proven (a over b "), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_changes_while_it_is_measured_decides_nothing() {
+        let mut shown = example(&CLAIM.quantity, 3.0);
+        shown.unsteady = vec!["a".to_owned()];
+        let said = verdict(&CLAIM, &shown).to_string();
+        assert!(said.starts_with("cannot be told: ") && said.ends_with("a changed while it was measured"), "{said}");
+    }
+
+    #[test]
+    fn an_interval_around_the_median_is_as_narrow_as_nine_tenths_allow() {
+        let of = |count: u32| around_the_median((1..=count).map(f64::from).collect());
+        assert_eq!(of(1), (1.0, 1.0));
+        // Of five, all: missed once in 16. Of eight without the ends: nine in 128.
+        assert_eq!([of(5), of(7), of(8), of(11)], [(1.0, 5.0), (1.0, 7.0), (2.0, 7.0), (3.0, 9.0)]);
     }
 
     #[test]

@@ -127,6 +127,14 @@ pub(crate) struct Curves {
     pub(crate) stand_in: Option<String>,
     /// Why points are missing: the curve and the reason, each once.
     pub(crate) missing: Vec<(String, String)>,
+    /// Curves of simulations that are not proven.
+    pub(crate) unproven: Vec<String>,
+    /// Curves of runs whose throughput was not the same from their beginning to their end.
+    pub(crate) unsteady: Vec<String>,
+    /// The curves of each round alone.
+    pub(crate) rounds: Vec<Vec<Curve>>,
+    /// The shortest run, if runs have a length.
+    pub(crate) seconds: Option<f64>,
 }
 
 impl Curves {
@@ -155,13 +163,15 @@ impl Measured {
         Cores::ALL.into_iter().filter(|cores| self.points.iter().any(|point| point.cores == *cores)).collect()
     }
 
-    /// What a view shows: of points that ran several times, medians.
+    /// What a view shows: of points that ran several times, medians. Of points that ran the same code, the first.
     pub(crate) fn curves(&self, view: &View, cores: Cores) -> Curves {
         let mut shown = Curves::default();
-        for point in self.points.iter().filter(|point| point.part == view.part && point.cores == cores) {
+        // By what ran and where it is shown, the curve.
+        let mut ran: Vec<(String, String)> = Vec::new();
+        'points: for point in self.points.iter().filter(|point| point.part == view.part && point.cores == cores) {
             // Values of the runs, by curve and x.
             let mut places: Vec<(String, f64, Vec<f64>)> = Vec::new();
-            for Run { command, answer } in &point.runs {
+            for (round, Run { command, answer }) in point.runs.iter().enumerate() {
                 let report = match answer {
                     Answer::Report(report) => report,
                     Answer::NotHere(why) | Answer::Failed(why) => {
@@ -169,19 +179,42 @@ impl Measured {
                         continue;
                     }
                 };
-                shown.threads = shown.threads.max(point.threads);
                 if let Some(backend) = metric::backend(report) {
+                    let code = format!("{} at {}", code(command, &backend), point.x);
+                    match ran.iter().find(|(other, _)| *other == code) {
+                        Some((_, other)) if *other != point.series => {
+                            let why = format!("here it is the same code as {other}: regions are {backend}");
+                            note(&mut shown.missing, (point.series.clone(), why));
+                            continue 'points;
+                        }
+                        Some(_) => {}
+                        None => ran.push((code, point.series.clone())),
+                    }
                     let is_stand_in = ["emulated", "absent"].iter().any(|other| backend.starts_with(other));
                     if is_stand_in && !command.contains("--htm absent") {
                         shown.stand_in = Some(backend.clone());
                     }
                     note(&mut shown.backends, backend);
                 }
+                shown.threads = shown.threads.max(point.threads);
+                if let Some(seconds) = report["seconds"].as_f64() {
+                    shown.seconds = Some(shown.seconds.map_or(seconds, |least| least.min(seconds)));
+                }
                 let values = point.values(&view.shows, report);
                 if values.is_empty() {
                     note(&mut shown.missing, (point.series.clone(), "its report has no such number".to_owned()));
                 }
                 for (name, x, y) in values {
+                    if metric::is_unproven(report) {
+                        note(&mut shown.unproven, name.clone());
+                    }
+                    if report["stationary"] == false || report["warmup"]["settled"] == false {
+                        note(&mut shown.unsteady, name.clone());
+                    }
+                    if shown.rounds.len() <= round {
+                        shown.rounds.resize_with(round + 1, Vec::new);
+                    }
+                    add(&mut shown.rounds[round], &name, x, y);
                     match places.iter_mut().find(|place| place.0 == name && place.1 == x) {
                         Some(place) => place.2.push(y),
                         None => places.push((name, x, vec![y])),
@@ -189,14 +222,11 @@ impl Measured {
                 }
             }
             for (name, x, ys) in places {
-                let at = shown.curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
-                    shown.curves.push(Curve { name, points: Vec::new() });
-                    shown.curves.len() - 1
-                });
-                shown.curves[at].points.push((x, median(ys)));
+                add(&mut shown.curves, &name, x, median(ys));
             }
         }
-        shown.curves.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        let all = shown.rounds.iter_mut().flatten().chain(&mut shown.curves);
+        all.for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
         shown
     }
 }
@@ -215,6 +245,32 @@ impl MeasuredPoint {
         let Self { cores, threads, series, x, .. } = self;
         Point { part: "", cores: *cores, threads: *threads, series: series.clone(), x: *x, arguments: Vec::new() }
     }
+}
+
+/// Adds a place to the curve of this name.
+fn add(curves: &mut Vec<Curve>, name: &str, x: f64, y: f64) {
+    match curves.iter_mut().find(|curve| curve.name == name) {
+        Some(curve) => curve.points.push((x, y)),
+        None => curves.push(Curve { name: name.to_owned(), points: vec![(x, y)] }),
+    }
+}
+
+/// What a command runs where regions have this back end: the command without its seed, and without what says how
+/// regions run. Where there are none, nothing depends on how often they begin.
+fn code(command: &str, backend: &str) -> String {
+    let mut words = command.split_whitespace();
+    let mut kept = vec![backend];
+    while let Some(word) = words.next() {
+        match word {
+            "--seed" | "--htm" => drop(words.next()),
+            "--option" => match words.next() {
+                Some(option) if backend == "absent" && option.starts_with("region_") => {}
+                option => kept.extend(option.into_iter().flat_map(|option| [word, option])),
+            },
+            _ => kept.push(word),
+        }
+    }
+    kept.join(" ")
 }
 
 fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
@@ -285,6 +341,55 @@ mod tests {
         let asked = absent("seriatim bench tpcc --htm absent --seed 1");
         assert_eq!((&asked.backends[..], asked.stand_in), (&["absent".to_owned()][..], None));
         assert_eq!(absent("seriatim bench tpcc --seed 1").stand_in.as_deref(), Some("absent"));
+    }
+
+    #[test]
+    fn commands_that_run_the_same_code_here_are_one_curve() {
+        let on = |series: &str, command: &str, backend: &str| {
+            let answer = json!({ "committed_per_second": 1000.0, "htm": { "backend": backend } });
+            let mut point = point(series, 1.0, &[Answer::Report(answer)]);
+            point.runs[0].command = format!("seriatim bench tpcc {command}");
+            point
+        };
+        let (with, without) = ("--protocol dbx --seed 1", "--protocol dbx --htm absent --seed 2");
+        let curves = |points: Vec<MeasuredPoint>| {
+            let shown = measured(points).curves(&VIEW, Cores::Real);
+            (shown.curves.into_iter().map(|curve| curve.name).collect::<Vec<_>>(), shown.missing)
+        };
+        let (names, missing) = curves(vec![on("dbx", with, "absent"), on("dbx without regions", without, "absent")]);
+        assert_eq!(names, ["dbx"]);
+        let why = "here it is the same code as dbx: regions are absent";
+        assert_eq!(missing, [("dbx without regions".to_owned(), why.to_owned())]);
+        let (names, missing) = curves(vec![on("dbx", with, "rtm"), on("dbx without regions", without, "absent")]);
+        assert_eq!((names.len(), missing.len()), (2, 0));
+        let begins = |count: u32| format!("--protocol dbx --option region_held_max={count} --option rebases_max=0");
+        let both = |backend| vec![on("HOCC(1)", &begins(1), backend), on("HOCC(8)", &begins(8), backend)];
+        assert_eq!((curves(both("absent")).0.len(), curves(both("rtm")).0.len()), (1, 2));
+        let other = on("occ", "--protocol occ", "absent");
+        assert_eq!(curves(vec![on("dbx", with, "absent"), other]).0.len(), 2);
+    }
+
+    #[test]
+    fn rounds_lengths_and_what_is_not_to_be_believed_are_told_apart() {
+        let of = |rate: f64, seconds: f64, more: Value| {
+            let mut report = json!({ "committed_per_second": rate * 1000.0, "seconds": seconds });
+            if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), more) {
+                fields.extend(more);
+            }
+            Answer::Report(report)
+        };
+        let steady = of(1.0, 2.0, json!({ "simulated": { "proven": true }, "stationary": true }));
+        let points = vec![
+            point("dbx", 2.0, &[of(5.0, 2.0, json!({})), of(7.0, 1.5, json!({}))]),
+            point("dbx", 1.0, &[of(3.0, 2.0, json!({})), of(4.0, 2.0, json!({}))]),
+            point("silo", 1.0, &[of(1.0, 2.0, json!({ "simulated": { "proven": false } })), steady]),
+            point("occ", 1.0, &[of(1.0, 2.0, json!({ "stationary": false }))]),
+        ];
+        let shown = measured(points).curves(&VIEW, Cores::Real);
+        let dbx: Vec<_> = shown.rounds.iter().map(|round| round[0].points.clone()).collect();
+        assert_eq!(dbx, [[(1.0, 3.0), (2.0, 5.0)], [(1.0, 4.0), (2.0, 7.0)]]);
+        assert_eq!((shown.rounds[0].len(), shown.rounds[1].len(), shown.seconds), (3, 2, Some(1.5)));
+        assert_eq!((shown.unproven, shown.unsteady), (vec!["silo".to_owned()], vec!["occ".to_owned()]));
     }
 
     #[test]

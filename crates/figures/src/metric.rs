@@ -55,6 +55,11 @@ pub(crate) const DURABLE: Metric = Metric {
     of: |report| Some(number(report, "/durable_latency_us/p50")? / 1000.0),
 };
 
+/// Whether a report is of a simulation that was not compared with threads, or was too far from them.
+pub(crate) fn is_unproven(report: &Value) -> bool {
+    !report["simulated"].is_null() && report["simulated"]["proven"] != true
+}
+
 /// The back end that ran regions, as the report has it; of simulated cores also whether they are proven, and at which revision.
 pub(crate) fn backend(report: &Value) -> Option<String> {
     let simulated = &report["simulated"];

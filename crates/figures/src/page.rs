@@ -16,9 +16,12 @@ use crate::run::verdicts;
 pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
     let mut text = format!(
         "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: \
-         absolute numbers do not travel. Points that were run several times are medians. A relation that needs more \
-         threads than were measured, or regions where there are none, is not shown. Of commands, `--threads 1|2` is a \
-         run with each.\n",
+         absolute numbers do not travel. Points that were run several times are medians. A relation on threads is \
+         judged by an interval over rounds, and cannot be told where that covers the bound. Points with `--settle` are \
+         warmed up until throughput is stationary: until a second has that of the one before, or, of partitions, until \
+         both halves of the measured time have the same, up to a tenth. A relation that needs more threads than were \
+         measured, or regions where there are none, or a simulation that is not proven, is not shown. Of commands, \
+         `--threads 1|2` is a run with each.\n",
         paper.title(),
         paper.source(),
         paper.name()
@@ -98,12 +101,22 @@ fn heading(cores: Cores) -> &'static str {
 }
 
 fn claims(figure: &Figure, measured: &Measured) -> String {
+    let mut text = relations(figure, measured, "what the paper shows", false);
+    if figure.claims.iter().any(|claim| claim.ours) {
+        text += &relations(figure, measured, "besides, not the paper's", true);
+    }
+    text
+}
+
+/// The verdicts of a figure's claims that are the paper's, or of those that are ours; and why they differ.
+fn relations(figure: &Figure, measured: &Measured, title: &str, ours: bool) -> String {
     let all = measured.cores();
-    let mut text = "| what the paper shows |".to_owned();
+    let mut text = format!("| {title} |");
     all.iter().for_each(|cores| text += &format!(" {} |", heading(*cores)));
     text += &format!("\n|---|{}\n", "---|".repeat(all.len()));
     let mut reasons = String::new();
-    for (claim, (says, verdicts)) in figure.claims.iter().zip(verdicts(figure, measured)) {
+    let verdicts = figure.claims.iter().zip(verdicts(figure, measured));
+    for (claim, (says, verdicts)) in verdicts.filter(|(claim, _)| claim.ours == ours) {
         text += &format!("| {} |", cell(says));
         verdicts.iter().for_each(|(_, verdict)| text += &format!(" {} |", cell(&verdict.to_string())));
         text.push('\n');

@@ -72,6 +72,8 @@ pub struct Summary {
     pub hold: usize,
     /// Claims that differ.
     pub differ: usize,
+    /// Claims that cannot be told.
+    pub cannot_tell: usize,
 }
 
 /// Measures and draws figures, and writes a page for each of their papers.
@@ -134,6 +136,7 @@ fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary
             match verdict.1 {
                 Verdict::Holds { .. } => summary.hold += 1,
                 Verdict::Differs { .. } => summary.differ += 1,
+                Verdict::CannotTell { .. } => summary.cannot_tell += 1,
                 Verdict::NotShown { .. } => {}
             }
         }
@@ -213,8 +216,13 @@ impl Work<'_> {
         simulated.sort_by_key(|&at| Reverse(points[at].threads));
         let simulated = simulated.into_iter().map(|at| asked(at, 0)).collect();
         let (real, rounds) = (on(Cores::Real), 0..setting.rounds(Cores::Real));
-        let real = rounds.flat_map(|round| real.iter().map(move |&at| (at, round)));
-        let real = real.map(|(at, round)| asked(at, round)).collect();
+        // In every other round backwards, so that what drifts meets curves alike.
+        let mut turns = Vec::new();
+        for round in rounds {
+            let turn = real.iter().map(|&at| asked(at, round));
+            turns.extend(if round % 2 == 0 { turn.collect::<Vec<_>>() } else { turn.rev().collect() });
+        }
+        let real = turns;
         let (wanted, left): (Vec<_>, Vec<_>) = [(Cores::Simulated, simulated), (Cores::Real, real)]
             .into_iter()
             .partition(|(cores, _)| self.job.cores.is_none_or(|wanted| wanted == *cores));
@@ -337,9 +345,9 @@ fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()>
     fields.insert("title".to_owned(), json!(figure.title));
     fields.insert("paper_shows".to_owned(), json!(figure.paper_shows));
     fields.insert("views".to_owned(), views(figure, measured));
-    let claims = verdicts(figure, measured).into_iter().map(|(says, verdicts)| {
+    let claims = figure.claims.iter().zip(verdicts(figure, measured)).map(|(claim, (says, verdicts))| {
         let on = |cores| verdicts.iter().find(|verdict| verdict.0 == cores).map(|verdict| json!(verdict.1));
-        json!({ "says": says, "real": on(Cores::Real), "simulated": on(Cores::Simulated) })
+        json!({ "says": says, "ours": claim.ours, "real": on(Cores::Real), "simulated": on(Cores::Simulated) })
     });
     fields.insert("claims".to_owned(), claims.collect());
     home.write(&format!("{}.json", figure.file()), &format!("{file:#}\n"))?;

@@ -1,6 +1,7 @@
 //! What figures are measured with: sizes, threads, and the commands made of them.
 
 use crate::figure::Point;
+use crate::judge::{ROUNDS_MIN, SECONDS_MIN};
 use crate::measured::{Cores, Size};
 
 /// What the one who draws figures chose, and what the machine has.
@@ -85,7 +86,7 @@ impl Setting {
     pub(crate) fn rounds(&self, cores: Cores) -> u32 {
         match cores {
             Cores::Simulated => 1,
-            Cores::Real => self.rounds.unwrap_or(if self.is_small() { 1 } else { 3 }).max(1),
+            Cores::Real => self.rounds.unwrap_or(if self.is_small() { 1 } else { ROUNDS_MIN as u32 }).max(1),
         }
     }
 
@@ -104,7 +105,7 @@ impl Setting {
     pub fn point(&self, part: &'static str, series: &str, x: f64, scene: Scene, command: &str) -> Point {
         let (warmup, rest) = match (self.size, scene.cores) {
             (Size::Small, _) => (0.0, "--prefault 0"),
-            (Size::Large, Cores::Real) => (0.5, "--no-check"),
+            (Size::Large, Cores::Real) => (0.5, "--settle --no-check"),
             (Size::Large, Cores::Simulated) => (0.02, "--no-check"),
         };
         // Virtual seconds. All cores' work is done by one thread, and many of them count as much in less time.
@@ -137,7 +138,7 @@ impl Setting {
         simulated: f64,
     ) -> Point {
         let (count, seconds) = match cores {
-            Cores::Real => ("--threads", self.seconds.unwrap_or(if self.is_small() { 0.05 } else { 2.0 })),
+            Cores::Real => ("--threads", self.seconds.unwrap_or(if self.is_small() { 0.05 } else { SECONDS_MIN })),
             Cores::Simulated => ("--simulate-cores", simulated),
         };
         let line = format!("bench {command} {count} {threads} --seconds {seconds}");
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(
             command(&large(), "silo-rows", scene),
             "bench tpcc --warehouses 40 --protocol silo --option rebases_max=0 --mix new-order --threads 2 --seconds 2 \
-             --warmup 0.5 --no-check"
+             --warmup 0.5 --settle --no-check"
         );
         for (threads, seconds) in [(8, 0.03), (16, 0.015), (40, 0.01)] {
             let scene = Scene { cores: Cores::Simulated, threads };

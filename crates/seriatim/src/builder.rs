@@ -350,12 +350,6 @@ impl Builder {
         self
     }
 
-    /// The former name of [`Builder::execution_mode`].
-    #[doc(hidden)]
-    pub fn shape(self, execution_mode: ExecutionMode) -> Builder {
-        self.execution_mode(execution_mode)
-    }
-
     /// Whether every access that a procedure makes is checked against its plan; one outside it panics. In pieces and repairs each
     /// pass is checked against the operations that run in it. Slow, for tests. Columns read are checked in builds with debug
     /// assertions only. Default no.

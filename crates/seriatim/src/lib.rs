@@ -79,12 +79,6 @@ pub use session::{AtPartition, Session};
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{MissingRow, ReadTx, Tx};
 
-/// Former names, for programs written with them.
-#[doc(hidden)]
-pub use seriatim_base::Tid as Stamp;
-#[doc(hidden)]
-pub use seriatim_txn::{Capabilities as Gives, Requirements as Needs};
-
 #[doc(no_inline)]
 pub use catalog::Table;
 

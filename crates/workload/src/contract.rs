@@ -373,15 +373,17 @@ pub struct Loading<'a> {
     pub threads: usize,
     /// Called now and then from any of them with rows inserted so far and rows in all.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
+    /// Asked now and then by each of them: whether to give up.
+    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
     /// The time at which rows say that they were made.
     pub now: Timestamp,
 }
 
 impl Default for Loading<'_> {
-    /// One thread, no progress reports, the time it is.
+    /// One thread, no progress reports, never given up, the time it is.
     fn default() -> Self {
         let now = Timestamp::from_microseconds(clock::unix_microseconds());
-        Loading { threads: 1, progress: &|_, _| {}, now }
+        Loading { threads: 1, progress: &|_, _| {}, is_stopped: &|| false, now }
     }
 }
 
@@ -394,6 +396,8 @@ pub enum LoadError {
     Register(RegisterError),
     /// A loading or checking transaction failed.
     Transact(TransactError),
+    /// It was given up ([`Loading::is_stopped`]).
+    Stopped,
 }
 
 impl fmt::Display for LoadError {
@@ -402,6 +406,7 @@ impl fmt::Display for LoadError {
             LoadError::Schema(error) => write!(f, "the workload's tables: {error}"),
             LoadError::Register(error) => write!(f, "the workload's procedures: {error}"),
             LoadError::Transact(error) => write!(f, "a loading or checking transaction: {error}"),
+            LoadError::Stopped => f.write_str("loading was given up"),
         }
     }
 }
@@ -412,6 +417,7 @@ impl std::error::Error for LoadError {
             LoadError::Schema(error) => Some(error),
             LoadError::Register(error) => Some(error),
             LoadError::Transact(error) => Some(error),
+            LoadError::Stopped => None,
         }
     }
 }

@@ -28,6 +28,7 @@ pub struct Loader<'a> {
     session: Session,
     outstanding: VecDeque<Pending<u64>>,
     progress: &'a Progress<'a>,
+    is_stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// Most transactions of a thread that wait until they are durable.
@@ -37,8 +38,11 @@ impl Loader<'_> {
     /// Runs a transaction, which may run again, and tells how many rows it inserted.
     ///
     /// # Errors
-    /// What it, or an earlier one, ended with.
+    /// What it, or an earlier one, ended with; [`LoadError::Stopped`].
     pub fn transact(&mut self, insert: impl FnMut(&Tx) -> Result<u64, Abort>) -> Result<(), LoadError> {
+        if (self.is_stopped)() {
+            return Err(LoadError::Stopped);
+        }
         self.outstanding.push_back(self.session.submit(insert));
         self.take_down_to(OUTSTANDING_MAX)
     }
@@ -68,7 +72,8 @@ pub fn load(
     let progress = Progress { done: AtomicU64::new(0), total: rows, report: loading.progress };
     let (next, stopped, failure) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(None));
     let parts_of_a_thread = || -> Result<(), LoadError> {
-        let mut loader = Loader { session: db.session(), outstanding: VecDeque::new(), progress: &progress };
+        let (session, is_stopped) = (db.session(), loading.is_stopped);
+        let mut loader = Loader { session, outstanding: VecDeque::new(), progress: &progress, is_stopped };
         while !stopped.load(Ordering::Relaxed) {
             let part = next.fetch_add(1, Ordering::Relaxed);
             if part >= parts {

@@ -39,6 +39,8 @@ pub(super) struct UnderWay<Q> {
 pub(super) struct When {
     pub(super) now: Instant,
     pub(super) is_measured: bool,
+    /// Which half of the measured time.
+    pub(super) half: usize,
 }
 
 /// What clients of a thread were told, counted.
@@ -49,6 +51,8 @@ pub struct Counted {
     pub(super) user_aborted: u64,
     pub(super) conflict_aborted: u64,
     pub(super) latencies: Vec<u64>,
+    /// Those that ended by themselves in each half of the measured time.
+    pub(super) halves: [u64; 2],
     /// Of the whole run, likewise what follows.
     pub(super) ended: [u64; 2],
     /// Answers that must not be.
@@ -103,6 +107,7 @@ impl Counted {
         }
         self.ended[usize::from(is_multi)] += 1;
         if when.is_measured {
+            self.halves[when.half] += 1;
             self.latencies.push(when.now.since(began).as_nanos() as u64);
         }
         false
@@ -120,6 +125,7 @@ pub(super) fn serve<A: Application, C: Clients<A>>(
     let mut under_way: HashMap<u64, UnderWay<C::Asked>> = HashMap::with_capacity(count);
     let began = Instant::now();
     let (from, to) = (began.after(warmup), began.after(warmup + length));
+    let middle = began.after(warmup + length / 2);
     let call = |clients: &mut C, port: &mut Port<A>, under_way: &mut HashMap<_, _>, next: UnderWay<C::Asked>| {
         let transaction = clients.call(port, &next.asked).expect("a port has room for its clients");
         under_way.insert(transaction.number, next);
@@ -138,7 +144,11 @@ pub(super) fn serve<A: Application, C: Clients<A>>(
             clients.counted().wrong.push(format!("{} is lost", answer.transaction));
             false
         } else {
-            clients.note(&asked, answer.ended, When { now, is_measured: now > from && now <= to })
+            clients.note(
+                &asked,
+                answer.ended,
+                When { now, is_measured: now > from && now <= to, half: usize::from(now > middle) },
+            )
         };
         let next = match again {
             // From its first attempt on.

@@ -29,6 +29,7 @@ use std::time::Duration;
 use seriatim_partition::{PartitionId, Scheme};
 use seriatim_transport::{Application, Costs};
 
+use crate::stationary;
 use roles::Ends;
 
 pub use client::Told;
@@ -100,6 +101,8 @@ pub struct Measured {
     pub conflict_aborted: u64,
     /// Of the measurement.
     pub seconds: f64,
+    /// Transactions that ended by themselves in each half of the measured time.
+    pub halves: [u64; 2],
     /// Nanoseconds until transactions were answered, sorted.
     pub latencies: Vec<u64>,
     /// Transactions of the whole run that ended by themselves: on one partition, and over two.
@@ -120,6 +123,11 @@ impl Measured {
     /// Transactions a second that ended by themselves.
     pub fn per_second(&self) -> f64 {
         (self.committed + self.user_aborted) as f64 / self.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    /// Whether throughput was the same in both halves of the measured time, up to this part.
+    pub fn is_stationary(&self, apart_max: f64) -> bool {
+        stationary::is_alike(self.halves.map(|count| count as f64), apart_max)
     }
 
     /// Nanoseconds within which this share of transactions was answered.

@@ -139,6 +139,7 @@ impl<A: Application, T> Ends<A, T> {
             measured.user_aborted += of.user_aborted;
             measured.conflict_aborted += of.conflict_aborted;
             measured.ended = [0, 1].map(|kind| measured.ended[kind] + of.ended[kind]);
+            measured.halves = [0, 1].map(|half| measured.halves[half] + of.halves[half]);
             measured.latencies.extend(&of.latencies);
             measured.whole = measured.whole.max(of.whole);
         }

@@ -24,7 +24,7 @@ pub(super) fn probe() -> ! {
 /// What this machine says and does, in lines.
 pub(super) fn report() -> Result<String, Box<dyn Error>> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["rtm", "--probe"]);
+    command.args(["bench", "rtm", "--probe"]);
     Ok(text(&detect(), if cfg!(target_arch = "x86_64") { Some(ask(command)?) } else { None }))
 }
 

@@ -80,7 +80,7 @@ pub(super) fn beside_the_roofline(setting: &Setting) -> Result<String, Box<dyn E
         let (length, seconds) = (Length::Seconds(setting.seconds), setting.seconds);
         let mut first = |length, seed| with.run(length, seed);
         let mut second = |length, seed| without.run(length, seed);
-        let mut third = |_, seed| roofline::run(usize::from(size.0), seconds, seed).per_second;
+        let mut third = |_, seed| roofline::run(usize::from(size.0), seconds, seed, &|| false).per_second;
         let arms: &mut [Arm<'_>] = &mut [&mut first, &mut second, &mut third];
         let measured = alternate(arms, setting.rounds, length, setting.seed);
         with.check("with regions")?;

@@ -7,17 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{CACHE_LINE, Rng, WorkerId, talk, thread};
-use seriatim_bench::regions::{Linger, ONE, WORDS, loads_of_microsecond};
 use seriatim_htm::{
     Access, Body, BodyError, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock,
 };
 
 use super::{FATES, Setting, fates, percent, table};
+use crate::measure::Length;
+use crate::regions::{Measured, Work, run_for};
 
 type Part = Result<String, Box<dyn Error>>;
-
-/// Lines that random places are drawn from: 16 MiB.
-const LINES: usize = 1 << 18;
 
 /// Does nothing.
 struct Empty;
@@ -45,34 +43,9 @@ unsafe impl Body for Increment<'_> {
     }
 }
 
-/// Touches the first word of each line in turn.
-struct Touch<'a> {
-    words: &'a [AtomicU64],
-    lines: &'a [usize],
-    writes: bool,
-}
-
-// SAFETY: rule 3: the words are borrowed while the body runs.
-unsafe impl Body for Touch<'_> {
-    type Output = u64;
-
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
-        let mut sum = 0u64;
-        for line in self.lines {
-            let word = &self.words[line * WORDS];
-            if self.writes {
-                access.store(word, 1);
-            } else {
-                sum = sum.wrapping_add(access.load(word));
-            }
-        }
-        Ok(sum)
-    }
-}
-
 /// Runs the body so many times on one thread: nanoseconds of each, and what became of the regions.
-fn repeat<B: Body>(htm: &Htm, budget: Budget, count: u32, body: &mut B) -> (f64, RegionStatistics) {
-    let (mut agent, mut outside) = (htm.agent(WorkerId(0), budget), Outside::claim());
+fn repeat<B: Body>(htm: &Htm, count: u32, body: &mut B) -> (f64, RegionStatistics) {
+    let (mut agent, mut outside) = (htm.agent(WorkerId(0), Budget::default()), Outside::claim());
     // The first brings in code and data.
     let _ = agent.run(&mut outside, &NoLocks, body);
     let (before, began) = (agent.statistics(), Instant::now());
@@ -124,10 +97,10 @@ pub(super) fn cost(setting: &Setting) -> Part {
     talk!("begin and commit");
     let htm = Htm::new(setting.htm)?;
     let without = Htm::new(HtmMode::Absent)?;
-    let (empty, begun) = repeat(&htm, Budget::default(), setting.regions, &mut Empty);
-    let (direct, direct_begun) = repeat(&without, Budget::default(), setting.regions, &mut Empty);
+    let (empty, begun) = repeat(&htm, setting.regions, &mut Empty);
+    let (direct, direct_begun) = repeat(&without, setting.regions, &mut Empty);
     let word = AtomicU64::new(0);
-    let (one, one_begun) = repeat(&htm, Budget::default(), setting.regions, &mut Increment(&word));
+    let (one, one_begun) = repeat(&htm, setting.regions, &mut Increment(&word));
     let (two, two_begun, lost) = contend(&htm, setting.regions, None, setting.seed);
     kept("two threads on one word", lost)?;
     let row = |what: &str, nanoseconds: f64, regions: &RegionStatistics| {
@@ -145,12 +118,18 @@ pub(super) fn cost(setting: &Setting) -> Part {
     Ok(table("Begin and commit", &heads, &rows))
 }
 
+/// Of so many regions that do this, those that committed at the first attempt, in percent.
+fn committed(setting: &Setting, work: Work, attempts: u32) -> Result<String, Box<dyn Error>> {
+    let Measured { regions, wrong, .. } = run_for(work, 0, setting.htm, Length::Operations(attempts.into()))?;
+    match wrong {
+        0 => Ok(percent(regions.committed, regions.started)),
+        _ => Err(format!("{work:?}: {wrong} words do not have what was stored last").into()),
+    }
+}
+
 /// Lines that a region holds: contiguous and random, written and read.
 pub(super) fn capacity(setting: &Setting) -> Part {
     talk!("capacity");
-    let htm = Htm::new(setting.htm)?;
-    let words: Vec<AtomicU64> = (0..LINES * WORDS).map(|_| AtomicU64::new(0)).collect();
-    let mut rng = Rng::from_seed(setting.seed);
     let mut rows = Vec::new();
     for (writes, sizes) in [
         (true, &[64, 128, 192, 256, 384, 512, 640, 768, 832, 1024][..]),
@@ -159,23 +138,16 @@ pub(super) fn capacity(setting: &Setting) -> Part {
         // Emulated regions take time by the square of their size: nothing that would be looked at.
         let sizes = if setting.is_small { &sizes[..3] } else { sizes };
         for &size in sizes {
-            let committed = |lines: &[usize], attempts| {
-                let (_, regions) = repeat(&htm, ONE, attempts, &mut Touch { words: &words, lines, writes });
-                (regions.committed, regions.started)
-            };
-            let contiguous = committed(&(0..size).collect::<Vec<_>>(), setting.attempts);
-            // Some draws of places, since the sets of a cache fill unevenly.
-            let draws = (0..setting.attempts.div_ceil(20)).map(|_| {
-                let lines: Vec<usize> = (0..size).map(|_| rng.below(LINES as u64) as usize).collect();
-                committed(&lines, 20)
-            });
-            let random = draws.fold((0, 0), |sum, draw| (sum.0 + draw.0, sum.1 + draw.1));
+            let (read, written) = if writes { (0, size) } else { (size, 0) };
+            let contiguous = Work::Touch { read, written, writes_first: false };
+            // Each attempt has lines of its own, since the sets of a cache fill unevenly.
+            let random = Work::Scatter { lines: size, writes };
             rows.push(vec![
                 if writes { "written" } else { "read" }.to_owned(),
                 size.to_string(),
                 format!("{} KiB", size * CACHE_LINE / 1024),
-                percent(contiguous.0, contiguous.1),
-                percent(random.0, random.1),
+                committed(setting, contiguous, setting.attempts)?,
+                committed(setting, random, setting.attempts)?,
             ]);
         }
     }
@@ -186,19 +158,14 @@ pub(super) fn capacity(setting: &Setting) -> Part {
 /// How long a region may last.
 pub(super) fn duration(setting: &Setting) -> Part {
     talk!("duration");
-    let htm = Htm::new(setting.htm)?;
-    let word = AtomicU64::new(0);
-    let each = loads_of_microsecond(if setting.is_small { 10_000 } else { 10_000_000 });
     let mut rows = Vec::new();
     for microseconds in [1.0, 10.0, 100.0, 1_000.0, 4_000.0] {
         if setting.is_small && microseconds > 10.0 {
             break;
         }
-        let loads = (microseconds * each) as u64;
         // At most some seconds for the longest.
         let attempts = setting.attempts.min((4e6 / microseconds) as u32);
-        let (_, regions) = repeat(&htm, ONE, attempts, &mut Linger(&word, loads));
-        rows.push(vec![format!("{microseconds} µs"), percent(regions.committed, regions.started)]);
+        rows.push(vec![format!("{microseconds} µs"), committed(setting, Work::Linger(microseconds), attempts)?]);
     }
     Ok(table("Duration", &["of one word loaded again and again", "committed at the first attempt"], &rows))
 }

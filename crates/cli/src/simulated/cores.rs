@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use seriatim::htm::{Backend, HtmMode};
 use seriatim::{Batch, BatchStatistics, Database, Durability, Executor, Statistics, thread};
 use seriatim_base::simulated::WorkingSet;
-use seriatim_base::talk;
+use seriatim_base::{interrupt, talk};
 use seriatim_simulate::costs::Table;
 use seriatim_simulate::validation::{Verdict, judge};
 use seriatim_simulate::{Core, Costs, Guard, Machine, Role, Step, Work};
@@ -191,9 +191,11 @@ impl Charged<'_> {
         let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
         // Of transactions, which nobody asks here.
         let count = AtomicU64::new(0);
+        // Epochs of the measurement until a signal ended it.
+        let (cut, uncut) = (AtomicU64::new(u64::MAX), u64::MAX);
         // What the load replaced is old.
         (0..4).for_each(|_| db.step());
-        let (phase, count, interval) = (&phase, &count, EPOCH);
+        let (phase, count, cut, interval) = (&phase, &count, &cut, EPOCH);
         let ended = |part: Part| Ended::Terminal(Box::new(part));
         let mut roles: Vec<Role<'_, Ended>> = Vec::new();
         // The cores that execute transactions come first.
@@ -226,9 +228,14 @@ impl Charged<'_> {
             }
         };
         roles.push(Role::new("ticker", move || {
+            let mut measured = 0;
             while phase.load(Ordering::Relaxed) != STOP {
                 thread::sleep(interval);
                 db.step();
+                measured += u64::from(phase.load(Ordering::Relaxed) == MEASURE);
+                if interrupt::is_requested() && phase.swap(STOP, Ordering::Relaxed) != STOP {
+                    cut.store(measured, Ordering::Relaxed);
+                }
             }
             Ended::Helper
         }));
@@ -238,7 +245,7 @@ impl Charged<'_> {
                 || (db.statistics(), executor.as_ref().map(|executor: &Arc<Executor>| executor.batch_statistics()));
             thread::sleep(Duration::from_secs_f64(plan.warmup));
             let base = counted();
-            phase.store(MEASURE, Ordering::Relaxed);
+            let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
             thread::sleep(Duration::from_secs_f64(plan.seconds));
             phase.store(STOP, Ordering::Relaxed);
             Ended::Phases(Box::new([base, counted()]))
@@ -267,7 +274,10 @@ impl Charged<'_> {
         }
         let measured = Measured::new(workload, statistics.unwrap_or_default());
         let simulated = Some(self.report(plan, &run.cores, run.switches));
-        Ok(Measured { simulated, batches, ..runner::merge(measured, parts, plan.seconds) })
+        let cut = cut.load(Ordering::Relaxed);
+        let seconds = if cut == uncut { plan.seconds } else { interval.as_secs_f64() * cut as f64 };
+        let warmup = (plan.warmup, None);
+        Ok(Measured { simulated, batches, warmup, ..runner::merge(measured, parts, seconds) })
     }
 
     /// What a report says of the cores. Steps are those of the whole run, the warm-up included.

@@ -17,14 +17,14 @@ pub(crate) const FIGURE: Figure = Figure {
     points: |setting| index_points(setting, "ordered"),
     views: &index_views(),
     claims: &[
-        index_claim("in regions it is a little ahead", 0, Quantity::Ratio(IN_REGIONS, OPTIMISTIC), 1.0, 1.15).because("The paper's competitor is another tree with more instructions. Here the tree is one, and each operation pays for its region's \
+        index_claim("in regions it is 7.6 % ahead", 0, Quantity::Ratio(IN_REGIONS, OPTIMISTIC), 1.076, f64::INFINITY).because("The paper's competitor is another tree with more instructions. Here the tree is one, and each operation pays for its region's \
                       begin and end, where a lookup without a region pays for a few comparisons."),
         index_claim(
-                "with insertions they are about equal",
+                "with insertions it is 1 % ahead",
                 1,
                 Quantity::Ratio(IN_REGIONS, OPTIMISTIC),
-                0.95,
-                1.1,
+                1.01,
+                f64::INFINITY,
             ).because("As above."),
         GROWS,
         LOCK_FALLS_BEHIND,

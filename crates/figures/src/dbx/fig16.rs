@@ -31,6 +31,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "durability costs a part of the throughput, not most of it",
             Quantity::Ratio("dbx", "dbx without durability"),
         )
+        .ours()
         .between(0.6, 1.02),
     ],
 };

@@ -44,7 +44,7 @@ pub(crate) const FIGURE: Figure = Figure {
         by_contention("run under the lock", Shows::One(FALLBACKS)),
     ],
     claims: &[
-        Claim::new("of regions that write 7 lines at random most abort", Quantity::ValueAt("written at random", 448.0))
+        Claim::new("of regions that write 448 bytes at random more than 90 % abort", Quantity::ValueAt("written at random", 448.0))
             .between(90.0, 100.0)
             .about_regions()
             .because(

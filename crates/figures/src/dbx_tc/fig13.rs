@@ -84,7 +84,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "ROEP",
             0.97,
             AHEAD,
-        ),
+        ).ours(),
         claim("durable DBX-TC is at most 16 % slower", DURABLE_RATE, "dbx-tc", "dbx-tc without durability", 0.84, 1.02),
         claim(
             "durable DBX-TC (ROEP) is at most 24 % slower",
@@ -111,6 +111,6 @@ pub(crate) const FIGURE: Figure = Figure {
             "dbx-tc by epoch",
             0.95,
             AHEAD,
-        ),
+        ).ours(),
     ],
 };

@@ -84,13 +84,13 @@ pub(crate) const FIGURE: Figure = Figure {
             Quantity::RatioAt("first piece", "all", PAYMENT),
             f64::NEG_INFINITY,
             0.9,
-        ),
+        ).ours(),
         claim(
             "what is published late is smaller than the rest",
             Quantity::RatioAt("a late piece", "first piece", PAYMENT),
             f64::NEG_INFINITY,
             0.7,
-        ),
+        ).ours(),
     ],
 };
 

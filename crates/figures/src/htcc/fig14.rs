@@ -33,7 +33,7 @@ pub(crate) const FIGURE: Figure = Figure {
         Claim::new(
             "as all are shipped, it is ahead of all others",
             Quantity::Lead("htcc", &["occ", "silo", "silo-rows", "dbx", "dbx-rows", "wait-die", "hto"]),
-        )
+        ).ours()
         .at_least(1.0)
         .from_threads(2)
         .because(

@@ -26,6 +26,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 40 µs: at 50 % conflicts cost locking much",
             Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
         )
+        .ours()
         .of_view(super::DELAY_40)
         .at_most(0.7)
         .from_threads(super::ROLES),
@@ -33,6 +34,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 40 µs: at 50 % speculation is far above locking where all conflict",
             Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
         )
+        .ours()
         .of_view(super::DELAY_40)
         .at_least(1.4)
         .from_threads(super::ROLES),
@@ -40,6 +42,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 200 µs: at 50 % conflicts cost locking much",
             Quantity::RatioAt("locking, 100 %", "locking, 0 %", 50.0),
         )
+        .ours()
         .of_view(super::DELAY_200)
         .at_most(0.7)
         .from_threads(super::ROLES),
@@ -47,6 +50,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 200 µs: at 50 % speculation is far above locking where all conflict",
             Quantity::RatioAt("speculation", "locking, 100 %", 50.0),
         )
+        .ours()
         .of_view(super::DELAY_200)
         .at_least(1.4)
         .from_threads(super::ROLES),

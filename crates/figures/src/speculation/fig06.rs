@@ -26,6 +26,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "without delay: at 20 %, aborts of a tenth cost speculation much",
             Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
         )
+        .ours()
         .of_view(super::NO_DELAY)
         .at_most(0.7)
         .from_threads(super::ROLES),
@@ -33,6 +34,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 40 µs: at 20 %, aborts of a tenth cost speculation much",
             Quantity::RatioAt("speculation, 10 %", "speculation, 0 %", 20.0),
         )
+        .ours()
         .of_view(super::DELAY_40)
         .at_most(0.7)
         .from_threads(super::ROLES),

@@ -17,6 +17,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "without delay: at 50 % locking is above speculation",
             Quantity::RatioAt("locking", "speculation", 50.0),
         )
+        .ours()
         .of_view(super::NO_DELAY)
         .at_least(1.1)
         .from_threads(super::ROLES),
@@ -24,6 +25,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 40 µs: at 50 % locking is above speculation",
             Quantity::RatioAt("locking", "speculation", 50.0),
         )
+        .ours()
         .of_view(super::DELAY_40)
         .at_least(1.1)
         .from_threads(super::ROLES),
@@ -31,6 +33,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "with 200 µs: at 50 % locking is above speculation",
             Quantity::RatioAt("locking", "speculation", 50.0),
         )
+        .ours()
         .of_view(super::DELAY_200)
         .at_least(1.1)
         .from_threads(super::ROLES),

@@ -84,48 +84,55 @@ pub(crate) const FIGURE: Figure = Figure {
             Quantity::Ratio("speculation", "blocking"),
             1.05,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
         claim(
             "without delay: speculation is 20 % above locking",
             super::NO_DELAY,
             Quantity::Ratio("speculation", "locking"),
             1.2,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
         claim(
             "with 40 µs: speculation is above blocking",
             super::DELAY_40,
             Quantity::Ratio("speculation", "blocking"),
             1.05,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
         claim(
             "with 40 µs: speculation is 20 % above locking",
             super::DELAY_40,
             Quantity::Ratio("speculation", "locking"),
             1.2,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
         claim(
             "with 200 µs: speculation is above blocking",
             super::DELAY_200,
             Quantity::Ratio("speculation", "blocking"),
             1.05,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
         claim(
             "with 200 µs: speculation is 20 % above locking",
             super::DELAY_200,
             Quantity::Ratio("speculation", "locking"),
             1.2,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
         claim(
             "in one process: owners are above locks of rows",
             IN_ONE_PROCESS,
             Quantity::Ratio("partitioned", "nowait"),
             1.0,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
     ],
 };

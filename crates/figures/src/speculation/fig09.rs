@@ -136,6 +136,7 @@ pub(crate) const FIGURE: Figure = Figure {
             Quantity::RatioAt("partitioned", "nowait", 0.0),
             1.0,
             f64::INFINITY,
-        ),
+        )
+        .ours(),
     ],
 };

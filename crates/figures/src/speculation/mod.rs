@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use crate::figure::{Axis, Point, Shows, View};
+use crate::judge::SECONDS_MIN;
 use crate::measured::{Cores, Size};
 use crate::metric::Metric;
 use crate::setting::Setting;
@@ -26,7 +27,7 @@ pub(crate) mod table2;
 const SYSTEMS: [(&str, &str, &str); 4] = [
     ("none", "--delay 0 --clients 40", "0.02"),
     ("40", "--delay 40 --clients 400", "0.02"),
-    ("200", "--delay 200 --clients 2000", "0.02"),
+    ("200", "--delay 200 --clients 2000", "0.1"),
     ("paper", "--delay 20 --work 60 --clients 40", "0.1"),
 ];
 
@@ -123,7 +124,7 @@ fn by_scheme_and_process<T>(setting: &Setting, all: &[T], what: impl Fn(&T) -> (
 /// The systems that there are: threads without delay, and all on simulated cores; with the seconds of a run.
 fn systems(setting: &Setting) -> Vec<(Cores, &'static str, &'static str, String)> {
     let is_small = setting.size == Size::Small;
-    let seconds = setting.seconds.unwrap_or(if is_small { 0.05 } else { 2.0 });
+    let seconds = setting.seconds.unwrap_or(if is_small { 0.05 } else { SECONDS_MIN });
     let (part, system, _) = SYSTEMS[NO_DELAY];
     let mut systems = vec![(Cores::Real, part, system, seconds.to_string())];
     for (part, system, seconds) in SYSTEMS {
@@ -145,7 +146,10 @@ fn point(setting: &Setting, on: (Cores, &'static str, &str), series: &str, x: f6
         (Size::Large, Cores::Real) => "0.5",
         (Size::Large, Cores::Simulated) => "0.005",
     };
-    let line = format!("{command} {more} --seconds {seconds} --warmup {warmup}");
+    // The model runs the schemes itself.
+    let settles = setting.size == Size::Large && command.starts_with("bench partitions");
+    let settle = if settles { "--settle" } else { "" };
+    let line = format!("{command} {more} --seconds {seconds} --warmup {warmup} {settle}");
     let arguments = line.split_whitespace().map(str::to_owned).collect();
     Point { part, cores, threads, series: series.to_owned(), x, arguments }
 }

@@ -36,6 +36,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "undo makes a transaction 4 to 24 % longer, in the paper 14 %",
             Quantity::Between("times", 0.0, 1.0),
         )
+        .ours()
         .of_view(super::NO_DELAY)
         .between(1.04, 1.24)
         .from_threads(super::ROLES),
@@ -43,6 +44,7 @@ pub(crate) const FIGURE: Figure = Figure {
             "locks make transactions 8 to 18 % longer, in the paper 13.2 %",
             Quantity::ValueAt("l, percent", 0.0),
         )
+        .ours()
         .of_view(super::NO_DELAY)
         .between(8.0, 18.0)
         .from_threads(super::ROLES)

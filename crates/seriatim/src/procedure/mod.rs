@@ -59,8 +59,6 @@ pub mod support;
 mod touch;
 mod values;
 
-#[doc(hidden)]
-pub use seriatim_engine::procedure::ExecutionMode as Shape;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{

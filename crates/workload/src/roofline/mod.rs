@@ -20,6 +20,8 @@ use seriatim::{Rng, clock, thread};
 pub struct Rate {
     /// Threads, a warehouse each.
     pub threads: usize,
+    /// The longest time of a thread.
+    pub seconds: f64,
     /// Transactions of all threads.
     pub transactions: u64,
     /// Transactions per second, the threads' rates added up.
@@ -31,11 +33,11 @@ pub struct Rate {
 /// Transactions between two looks at the clock.
 const STRIDE: u64 = 1024;
 
-/// Runs the mix on `threads` threads for `seconds` each.
+/// Runs the mix on `threads` threads for `seconds` each, or until `is_stopped`.
 ///
 /// # Panics
 /// If `threads` is zero.
-pub fn run(threads: usize, seconds: f64, seed: u64) -> Rate {
+pub fn run(threads: usize, seconds: f64, seed: u64, is_stopped: &(dyn Fn() -> bool + Sync)) -> Rate {
     assert!(threads > 0, "at least one thread");
     let window = Duration::from_secs_f64(seconds);
     let mut rng = Rng::from_seed(seed);
@@ -46,18 +48,25 @@ pub fn run(threads: usize, seconds: f64, seed: u64) -> Rate {
         let running: Vec<_> = (0..threads)
             .map(|_| {
                 let rng = rng.fork();
-                scope.spawn(move || drive(items, rng, start, window))
+                scope.spawn(move || drive(items, rng, start, window, is_stopped))
             })
             .collect();
         running.into_iter().map(|thread| thread.join().expect("a roofline thread panicked")).collect()
     });
     let per_second = counts.iter().map(|(count, elapsed)| *count as f64 / elapsed).sum();
     let transactions = counts.iter().map(|(count, _)| count).sum();
-    Rate { threads, transactions, per_second, nanoseconds: threads as f64 * 1e9 / per_second }
+    let seconds = counts.iter().map(|(_, elapsed)| *elapsed).fold(0.0, f64::max);
+    Rate { threads, seconds, transactions, per_second, nanoseconds: threads as f64 * 1e9 / per_second }
 }
 
 /// One thread: loads its warehouse, waits for the others, runs the mix. Transactions and seconds.
-fn drive(items: &[Item], mut rng: Rng, start: &Barrier, window: Duration) -> (u64, f64) {
+fn drive(
+    items: &[Item],
+    mut rng: Rng,
+    start: &Barrier,
+    window: Duration,
+    is_stopped: &(dyn Fn() -> bool + Sync),
+) -> (u64, f64) {
     let mut warehouse = Warehouse::load(&mut rng, &Extent::SPEC);
     start.wait();
     let (begin, mut count) = (clock::Instant::now(), 0);
@@ -67,7 +76,7 @@ fn drive(items: &[Item], mut rng: Rng, start: &Barrier, window: Duration) -> (u6
             count += 1;
         }
         let elapsed = begin.elapsed();
-        if elapsed >= window {
+        if elapsed >= window || is_stopped() {
             black_box(&warehouse);
             return (count, elapsed.as_secs_f64());
         }
@@ -80,8 +89,15 @@ mod tests {
 
     #[test]
     fn a_short_run_counts_whole_strides_on_every_thread() {
-        let rate = run(2, 0.001, 7);
+        let rate = run(2, 0.001, 7, &|| false);
         assert_eq!((rate.threads, rate.transactions % STRIDE), (2, 0));
         assert!(rate.transactions >= 2 * STRIDE && rate.per_second > 0.0 && rate.nanoseconds > 0.0);
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_counts_what_it_has_done() {
+        let rate = run(1, 1e6, 7, &|| true);
+        assert_eq!(rate.transactions, STRIDE);
+        assert!(rate.seconds < 1e6);
     }
 }

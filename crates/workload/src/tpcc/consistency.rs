@@ -332,7 +332,7 @@ impl Totals {
     fn add(&mut self, part: CheckPart, found: PartResult) -> Option<CheckPart> {
         match (part, found) {
             (CheckPart::Warehouse { w_id }, PartResult::Warehouse(totals)) => {
-                drop(self.warehouses.insert(w_id, totals))
+                self.warehouses.insert(w_id, totals);
             }
             (CheckPart::District { w_id, d_id }, PartResult::District(totals)) => {
                 self.districts.insert((w_id, d_id), *totals);

@@ -1,45 +1,23 @@
-//! Measurements below the workloads: what a transaction costs over its index, and over a map in the same program, what dispatch costs, what a
-//! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows, what durability costs, what
-//! hardware regions bring, what a long reader costs a writer.
+//! The measurements that are commands of `seriatim bench` and print what they find: what a transaction costs over its
+//! index, and over a map in the same program, what dispatch costs, what a declared procedure costs over the same by
+//! hand, what prefetching by plans brings, whether memory grows, what durability costs, what hardware regions bring,
+//! what a long reader costs a writer.
 //!
 //! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
 //! machine's speed drifts more than most differences.
 
-mod busy;
-mod churn;
-mod disk;
-mod dispatch;
-mod durability;
-mod embedded;
-mod footprint;
-mod instructions;
-mod measure;
-mod prefetch;
-mod procedures;
-mod raw_index;
-mod reader;
-mod report;
-mod row;
-mod rtm;
-mod setting;
-
-use seriatim_base::{output, say, talk};
 use std::error::Error;
-use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use measure::Length;
-use setting::{Options, Setting};
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use seriatim_base::say;
 
-/// Measures what lies below the workloads.
-#[derive(Parser)]
-#[command(name = "seriatim-bench", version, arg_required_else_help = true)]
-struct Arguments {
-    #[command(subcommand)]
-    measurement: Measurement,
-}
+use crate::measure::Length;
+use crate::setting::{Options, Setting};
+use crate::{
+    busy, churn, disk, dispatch, durability, embedded, footprint, instructions, prefetch, procedures, raw_index,
+    reader, rtm,
+};
 
 #[derive(Subcommand)]
 enum Measurement {
@@ -118,19 +96,19 @@ enum Measurement {
 
 /// How often and how long arms run.
 #[derive(Args, Clone, Debug)]
-struct Pairs {
+pub(crate) struct Pairs {
     /// Rounds; in each, every arm runs once
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pairs: u32,
+    pub(crate) pairs: u32,
     /// Length of each arm's run
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
-    seconds: f64,
+    pub(crate) seconds: f64,
     /// Determines rows and inputs
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok(seconds),
         _ => Err("seconds are a number from 0.001 to 86400".to_owned()),
@@ -142,65 +120,23 @@ fn compare(options: Options, run: impl FnOnce(&Setting) -> Result<(), Box<dyn Er
     run(&Setting::try_from(options)?)
 }
 
-fn main() -> ExitCode {
-    let parsed = take_negatives(Arguments::command()).try_get_matches();
-    exit(parsed.and_then(|matches| Arguments::from_arg_matches(&matches)).map_or_else(refuse, measure))
+/// Adds the measurements to the commands of `bench`.
+pub fn add(bench: Command) -> Command {
+    Measurement::augment_subcommands(bench)
 }
 
-/// Says what went wrong, if anything did; the exit code. A reader of the output that has gone away is no fault.
-fn exit(done: Result<(), Box<dyn Error>>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.downcast_ref().is_some_and(output::is_closed) => ExitCode::SUCCESS,
-        Err(error) => {
-            talk!("seriatim-bench: {error}");
-            ExitCode::from(if error.is::<Misuse>() { 2 } else { 1 })
-        }
-    }
-}
-
-/// Takes what looks like a negative number for the value it was meant to be, and not for an option.
-fn take_negatives(command: clap::Command) -> clap::Command {
-    let takes = |arg: clap::Arg| {
-        let has_value = arg.get_action().takes_values();
-        arg.allow_negative_numbers(has_value)
-    };
-    command.mut_args(takes).mut_subcommands(take_negatives)
-}
-
-/// Arguments that cannot be: one line says what is wrong and what would be right.
-#[derive(Debug)]
-struct Misuse(String);
-
-impl std::fmt::Display for Misuse {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for Misuse {}
-
-/// Prints help, if that was asked for; else what is wrong with the arguments.
-fn refuse(error: clap::Error) -> Result<(), Box<dyn Error>> {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Ok(say!("{error}")?)
-        }
-        _ => Err(Misuse(one_line(&error.to_string())).into()),
-    }
-}
-
-/// A clap error as one line: what is wrong, then what would be right.
-fn one_line(error: &str) -> String {
-    let parts = error.lines().map(str::trim).filter(|line| !line.is_empty());
-    let wanted = parts.filter(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
-    let line = wanted.collect::<Vec<_>>().join("; ");
-    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+/// Runs the measurement that was asked for, which prints what it found; `None` where another command was.
+///
+/// # Errors
+/// What it failed by; an [`io::Error`](std::io::Error) where its output could not be written.
+pub fn run(bench: &ArgMatches) -> Option<Result<(), Box<dyn Error>>> {
+    bench.subcommand_name().filter(|name| Measurement::has_subcommand(name))?;
+    Some(Measurement::from_arg_matches(bench).map_err(Into::into).and_then(measure))
 }
 
 /// Runs a measurement, which prints what it found.
-fn measure(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    match arguments.measurement {
+fn measure(measurement: Measurement) -> Result<(), Box<dyn Error>> {
+    match measurement {
         Measurement::RawIndex { pairs, keys, protocol } => {
             raw_index::run(&protocol, keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
         }
@@ -235,6 +171,6 @@ mod tests {
 
     #[test]
     fn the_arguments_of_every_measurement_are_declared_soundly() {
-        Arguments::command().debug_assert();
+        add(Command::new("bench")).debug_assert();
     }
 }
