@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use seriatim_base::process::{FORKED, Process};
 use seriatim_base::clock::Instant;
+use seriatim_base::process::{FORKED, Process};
 use seriatim_base::thread::{self, JoinHandle, Thread};
 use seriatim_txn::{PartitionSet, Partitions, Prepared};
 
