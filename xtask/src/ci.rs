@@ -47,8 +47,8 @@ pub(crate) fn names() -> Vec<&'static str> {
     STEPS.iter().map(|step| step.name).collect()
 }
 
-/// Runs the named steps, or those that each change needs. With `--timings` the time of each crate's compilation and of each test
-/// program is printed last.
+/// Runs the named steps, or those that each change needs. With `--timings` the time of each crate's compilation and of
+/// each test program is printed last.
 ///
 /// # Errors
 /// When a name is unknown, or at the first step that fails.
@@ -116,14 +116,15 @@ fn clippy(root: &Path) -> Result<(), String> {
 fn docs(root: &Path) -> Result<(), String> {
     let mut command = cargo(root);
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    // What crates are documented against, the step `clippy` has checked, if its driver and features are the same. Else it is checked again.
+    // What crates are documented against, the step `clippy` has checked, if its driver and features are the
+    // same. Else it is checked again.
     command.args(["--features", "seriatim/simulate,seriatim-transport/canary"]);
     with_lints(&mut command);
     finish(command)
 }
 
-/// Has cargo compile the workspace with clippy's driver, whose findings are errors: what is compiled for tests need not be checked
-/// once more. Without clippy nothing is linted.
+/// Has cargo compile the workspace with clippy's driver, whose findings are errors: what is compiled for tests need
+/// not be checked once more. Without clippy nothing is linted.
 fn with_lints(command: &mut Command) {
     match Path::new(command.get_program()).with_file_name("clippy-driver").canonicalize() {
         Ok(driver) => {
@@ -164,7 +165,8 @@ fn mutants(root: &Path) -> Result<(), String> {
 pub(crate) fn build_for_loom(command: &mut Command, root: &Path) {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into).join("loom");
     command.arg("--release").env("CARGO_TARGET_DIR", folder).env("RUSTFLAGS", "--cfg loom");
-    // Loom needs optimized code, and the models a little; not the other dependencies, nor the release profile's slow link.
+    // Loom needs optimized code, and the models a little; not the other dependencies, nor the release
+    // profile's slow link.
     command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command.env("CARGO_PROFILE_RELEASE_DEBUG", "0").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
     for (package, level) in [("\"*\"", 0), ("loom", 3), ("generator", 3)] {

@@ -442,7 +442,8 @@ mod tests {
 
     #[test]
     fn links_that_resolve_pass() {
-        let text = "[a](a.md) [b](../src/lib.rs) [c](a.md#two) [d](#here) [`e`](./) [f](https://x.y/z) [g](a.md#a-heading-code)\n\
+        let text = "[a](a.md) [b](../src/lib.rs) [c](a.md#two) [d](#here) [`e`](./) [f](https://x.y/z) \
+            [g](a.md#a-heading-code)\n\
                     # Here\n```\n[not](a/link)\n```\n`[nor](this)`\n[h]: a.md\n";
         assert_eq!(links(&document("docs/b.md", text)), []);
     }

@@ -11,8 +11,8 @@ pub(crate) struct Tree {
     paths: BTreeSet<String>,
 }
 
-/// The repository's root: the parent of this crate, where cargo runs it now. (Copies of a repository that share a target folder
-/// share the binary, so the place it was compiled in means nothing.)
+/// The repository's root: the parent of this crate, where cargo runs it now. (Copies of a repository that
+/// share a target folder share the binary, so the place it was compiled in means nothing.)
 pub(crate) fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     here.parent().unwrap_or(&here).to_path_buf()

@@ -1,10 +1,11 @@
-//! `cargo xtask instructions`: instructions and L2 misses of a TPC-C transaction, by callgrind. The same program and seed give nearly
-//! the same counts on any machine, so that changes can be compared where clocks cannot be trusted.
+//! `cargo xtask instructions`: instructions and L2 misses of a TPC-C transaction, by callgrind. The same
+//! program and seed give nearly the same counts on any machine, so that changes can be compared where clocks
+//! cannot be trusted.
 //!
-//! `seriatim-bench instructions` runs each portion in one function, and callgrind collects inside that function only, with a dump
-//! before it: loading counts nothing, but leaves the simulated caches as they were. What callgrind simulates is one level of caches for
-//! instructions and data and a last level; the last level is given the size of an L2 ([`CACHES`]), so its misses are L2 misses.
-//! There is no prefetcher in it.
+//! `seriatim-bench instructions` runs each portion in one function, and callgrind collects inside that
+//! function only, with a dump before it: loading counts nothing, but leaves the simulated caches as they
+//! were. What callgrind simulates is one level of caches for instructions and data and a last level; the last
+//! level is given the size of an L2 ([`CACHES`]), so its misses are L2 misses. There is no prefetcher in it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -69,8 +70,8 @@ fn count(program: &Path, dumps: &Path) -> Result<Vec<Row>, String> {
         return Err(format!("{command:?} ended with {}", output.status));
     }
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    // What is collected in a portion is dumped before the next, or at the end. (A dump after a function that also toggles is not
-    // made.)
+    // What is collected in a portion is dumped before the next, or at the end. (A dump after a function that
+    // also toggles is not made.)
     let portions = said.lines().count();
     let read = |at: usize| {
         let path = if at == portions { out.clone() } else { out.with_extension((at + 1).to_string()) };
@@ -79,7 +80,8 @@ fn count(program: &Path, dumps: &Path) -> Result<Vec<Row>, String> {
     rows(&said, read)
 }
 
-/// A row of each line that the program said, `NAME COUNT`, with what was collected in the portion of that number, from 1.
+/// A row of each line that the program said, `NAME COUNT`, with what was collected in the portion of that
+/// number, from 1.
 fn rows(said: &str, mut dump: impl FnMut(usize) -> Result<String, String>) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (at, line) in said.lines().enumerate() {
@@ -132,7 +134,8 @@ fn json(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    const DUMP: &str = "version: 1\ndesc: Trigger: --dump-before=portion\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\nsummary: 1000 9 9 9 9 9 7 8 5\n";
+    const DUMP: &str = "version: 1\ndesc: Trigger: --dump-before=portion\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr \
+        DLmw\nsummary: 1000 9 9 9 9 9 7 8 5\n";
 
     #[test]
     fn sums_become_figures_of_a_transaction() {
@@ -145,7 +148,8 @@ mod tests {
         let counted = counted.expect("rows");
         assert_eq!(
             json(&counted),
-            "{\"full_mix\":{\"instructions\":100,\"l2_misses\":2},\"new_order\":{\"instructions\":333,\"l2_misses\":7}}\n"
+            "{\"full_mix\":{\"instructions\":100,\"l2_misses\":2},\
+             \"new_order\":{\"instructions\":333,\"l2_misses\":7}}\n"
         );
         assert!(text(&counted).lines().nth(1).is_some_and(|line| line.starts_with("full_mix") && line.ends_with(" 2")));
     }

@@ -1,7 +1,8 @@
 //! A crate imports only crates below it.
 //!
-//! [`LAYERS`] is the only place that knows the order; `ARCHITECTURE.md` explains it. Normal and build dependencies must point
-//! down. Dev-dependencies must too, except those stated, with their reason, in [`UPWARD_FOR_TESTS`].
+//! [`LAYERS`] is the only place that knows the order; `ARCHITECTURE.md` explains it. Normal and build
+//! dependencies must point down. Dev-dependencies must too, except those stated, with their reason, in
+//! [`UPWARD_FOR_TESTS`].
 
 use crate::files::Tree;
 use crate::tidy::Finding;
@@ -45,11 +46,12 @@ const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
     ("transport", "simulate", "who carries messages is tested in virtual time, where a run can be repeated"),
 ];
 
-/// Folders whose Rust, without files that are compiled for tests only, stays within so many lines: (folder, lines, why).
+/// Folders whose Rust, without files that are compiled for tests only, stays within so many lines: (folder,
+/// lines, why).
 const LINES_MAX: &[(&str, usize, &str)] = &[(
     "crates/seriatim/src",
     6_220,
-    "the public crate is what types add; what needs no row type belongs to engine, which compiles once and not once a user",
+    "the public crate is what types add; what needs no row type belongs to engine, which users compile once",
 )];
 
 /// Folders that outgrow [`LINES_MAX`].
@@ -112,8 +114,9 @@ const ALL_TESTS: [&str; 4] = [
     "crates/store/unit/Cargo.toml",
 ];
 
-/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, those that are nothing but tests
-/// anywhere; and what is built by default is the program alone, which has nothing to do with the suite.
+/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, those that are
+/// nothing but tests anywhere; and what is built by default is the program alone, which has nothing to do
+/// with the suite.
 pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| !ALL_TESTS.contains(path)) {
@@ -176,7 +179,8 @@ fn judge(path: &str, folder: &str, place_of_crate: usize, dependency: &Dependenc
                 format!("`{folder}` imports `{target}`, which is not below it: move the code, or the crate in LAYERS")
             }
             true => format!(
-                "the tests of `{folder}` import `{target}`, which is not below it: move the test up, or state the reason in \
+                "the tests of `{folder}` import `{target}`, which is not below it: move the test up, or state the \
+                 reason in \
                  UPWARD_FOR_TESTS in xtask/src/layers.rs"
             ),
         });
@@ -192,8 +196,8 @@ struct Dependency<'a> {
     line: usize,
 }
 
-/// The workspace crates a manifest names, in the forms this repository uses: `name.workspace = true`, `name = { … }` and
-/// `[dependencies.name]`, under any target; `package = "…"` renames.
+/// The workspace crates a manifest names, in the forms this repository uses: `name.workspace = true`, `name =
+/// { … }` and `[dependencies.name]`, under any target; `package = "…"` renames.
 fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
     let mut found = Vec::new();
     let mut section: Option<bool> = None;
@@ -246,7 +250,8 @@ mod tests {
     #[test]
     fn every_way_to_name_a_dependency_is_seen() {
         let text = "[package]\nname = \"seriatim-x\"\n[dependencies]\nseriatim-base.workspace = true\n\
-                    seriatim-htm = { path = \"../htm\" }\nalias = { package = \"seriatim-store\", path = \"\" }\nlibc.workspace = true\n\
+                    seriatim-htm = { path = \"../htm\" }\nalias = { package = \"seriatim-store\", path = \"\" \
+                    }\nlibc.workspace = true\n\
                     [target.'cfg(unix)'.dependencies]\nseriatim = { path = \"../seriatim\" } # all\n\
                     [dev-dependencies.seriatim-catalog]\nworkspace = true\n[lints]\nseriatim-no = 1\n";
         let found: Vec<_> = dependencies(text).iter().map(|found| (found.folder, found.for_tests)).collect();

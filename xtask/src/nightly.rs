@@ -1,9 +1,10 @@
-//! `cargo xtask nightly`: every test in every setting, and the checks that take too long for each change, with a dated report in
-//! `docs/nightly.md`.
+//! `cargo xtask nightly`: every test in every setting, and the checks that take too long for each change, with a dated
+//! report in `docs/nightly.md`.
 //!
-//! Steps run one after another. A step that passed is noted below `target/nightly` with the revision, so that a run that was
-//! interrupted goes on with the next step. A step that fails is reported and fails the whole, after all steps have had their turn.
-//! `--part` runs one short part of it, which the revision's hash chooses: `.ci/run` does so with each change.
+//! Steps run one after another. A step that passed is noted below `target/nightly` with the revision, so that a run
+//! that was interrupted goes on with the next step. A step that fails is reported and fails the whole, after all steps
+//! have had their turn. `--part` runs one short part of it, which the revision's hash chooses: `.ci/run` does so with
+//! each change.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -205,7 +206,8 @@ impl Notes {
         std::fs::write(&path, value.to_string()).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// The seed of all steps of this revision: the one given, else the one of the run that is continued, else a new one.
+    /// The seed of all steps of this revision: the one given, else the one of the run that is continued, else a new
+    /// one.
     fn seed(&self, given: Option<u64>) -> Result<u64, String> {
         let kept = || std::fs::read_to_string(self.folder.join("seed")).ok()?.trim().parse().ok();
         let seed = given.or_else(kept).unwrap_or_else(rng::entropy);
@@ -259,7 +261,8 @@ fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[(Step, Do
     let mut text = format!("# The nightly run of {}\n\n", date(unix_microseconds));
     let _ = writeln!(
         text,
-        "Written by `cargo xtask nightly`: {verdict}, in {:.0} of {MINUTES} minutes.\n\n```text\n{machine}\nseed: {seed}\n```\n",
+        "Written by `cargo xtask nightly`: {verdict}, in {:.0} of {MINUTES} minutes.\n\n\
+         ```text\n{machine}\nseed: {seed}\n```\n",
         seconds / 60.0
     );
     let _ = writeln!(text, "| step | what it checks | verdict | seconds |\n| --- | --- | --- | --- |");

@@ -1,7 +1,9 @@
-//! A binary that is compiled twice: the second time with a profile of what the first one did (profile-guided optimization).
+//! A binary that is compiled twice: the second time with a profile of what the first one did (profile-guided
+//! optimization).
 //!
-//! Transactions are short walks through much code, so where the compiler puts it, and what it inlines, counts: measured figures
-//! are in `docs/performance.md`. The profile comes from small runs of the workloads, under every protocol, not from one benchmark.
+//! Transactions are short walks through much code, so where the compiler puts it, and what it inlines,
+//! counts: measured figures are in `docs/performance.md`. The profile comes from small runs of the workloads,
+//! under every protocol, not from one benchmark.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,8 +55,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the command-line program with these flags, in a folder of its own; where it is. Naming the host as the target keeps the
-/// flags away from build scripts and macros.
+/// Builds the command-line program with these flags, in a folder of its own; where it is. Naming the host as
+/// the target keeps the flags away from build scripts and macros.
 fn build(root: &Path, host: &str, folder: &Path, flags: &str) -> Result<PathBuf, String> {
     let mut command = cargo(root);
     command.args(["build", "--release", "-p", "seriatim-cli", "--target", host]);

@@ -54,7 +54,8 @@ mod tests {
     use super::*;
     use crate::tidy::assert_one;
 
-    const LINES: &str = "//! Registry: dbx::Dbx in a comment does not count.\nall! { dbx => $crate::dbx::Dbx, silo => $crate::silo::Silo, }\n";
+    const LINES: &str = "//! Registry: dbx::Dbx in a comment does not count.\nall! { dbx => $crate::dbx::Dbx, silo => \
+        $crate::silo::Silo, }\n";
 
     fn protocols<'a>(registry: &'a str, dbx: &'a str, readme: &'a str) -> Tree {
         Tree::of(&[

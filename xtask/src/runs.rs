@@ -14,7 +14,8 @@ pub(crate) fn ran_tests(output: &str) -> bool {
     passed.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).any(|count| count > 0)
 }
 
-/// The failure of a command, if it is one, and its output. The output goes through files, so that none fills a pipe meanwhile.
+/// The failure of a command, if it is one, and its output. The output goes through files, so that none fills a pipe
+/// meanwhile.
 pub(crate) fn ended(
     mut command: Command,
     is_measurement: bool,
@@ -74,7 +75,8 @@ pub(crate) fn machine(root: &Path) -> String {
     text.trim_end().to_owned()
 }
 
-/// Year, month and day of a time since 1970, in UTC (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Year, month and day of a time since 1970, in UTC (Hinnant, "chrono-compatible low-level date algorithms",
+/// `civil_from_days`).
 pub(crate) fn date(unix_microseconds: i64) -> String {
     let days = unix_microseconds.div_euclid(86_400_000_000) + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,4 +1,5 @@
-//! `cargo xtask sanitize`: the tests under tools of the nightly toolchain, each skipped with its reason where it is not to be had.
+//! `cargo xtask sanitize`: the tests under tools of the nightly toolchain, each skipped with its reason where
+//! it is not to be had.
 //!
 //! | tool | what it sees |
 //! |---|---|
@@ -6,9 +7,10 @@
 //! | `thread` | data races of real threads (ThreadSanitizer). It knows atomics and locks, but no fences |
 //! | `address` | use after free, bounds, leaks of optimized code (AddressSanitizer) |
 //!
-//! ThreadSanitizer has to see the standard library's locks: where the toolchain has `rust-src` it is built anew. Otherwise what waits
-//! in them looks like a race: crates that share memory through locks are left out then, visibly, and what the rest meets of the
-//! standard library is listed in `xtask/tsan.supp`, each with its reason.
+//! ThreadSanitizer has to see the standard library's locks: where the toolchain has `rust-src` it is built
+//! anew. Otherwise what waits in them looks like a race: crates that share memory through locks are left out
+//! then, visibly, and what the rest meets of the standard library is listed in `xtask/tsan.supp`, each with
+//! its reason.
 
 use std::path::Path;
 use std::process::Command;
@@ -108,7 +110,8 @@ impl Nightly {
         (!path.exists()).then(|| format!("the nightly toolchain for {} has no {name}", self.host))
     }
 
-    /// `cargo test` of these packages for the host, with flags that do not reach build scripts and macros, in a folder of its own.
+    /// `cargo test` of these packages for the host, with flags that do not reach build scripts and macros, in
+    /// a folder of its own.
     fn test(&self, root: &Path, arguments: &[&str], folder: &str, flags: &str) -> Command {
         let mut command = rustup("cargo");
         command.current_dir(root).args(["test", "--target", &self.host]).args(arguments);

@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: the long run of simulated power cuts and real kills, in optimized code with assertions and small index nodes.
+//! `cargo xtask soak`: the long run of simulated power cuts and real kills, in optimized code with assertions
+//! and small index nodes.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,10 +1,31 @@
-//! Rules about Rust sources: how a file opens, who may use the clock and files, what must not be shipped, who may print.
+//! Rules about Rust sources: how a file opens, who may use the clock and files, what must not be shipped, who
+//! may print.
 
 use std::collections::BTreeSet;
 
 use crate::files::Tree;
 use crate::rust::{self, Token};
 use crate::tidy::Finding;
+
+/// The widest line of a Rust source, in characters.
+const COLUMNS_MAX: usize = 120;
+
+/// Folders and files that still have wider lines. The list may only shrink: one without such lines must leave it.
+const WIDE: &[&str] = &[
+    "crates/base/",
+    "crates/bench/",
+    "crates/cli/",
+    "crates/engine/",
+    "crates/figures/",
+    "crates/middle-tier/",
+    "crates/protocol/src/cicada/",
+    "crates/redo/",
+    "crates/seriatim/",
+    "crates/wire/",
+    "crates/workload/src/contract.rs",
+    "crates/workload/src/parallel.rs",
+    "crates/workload/src/roofline/mod.rs",
+];
 
 /// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.
 const SPEAKERS: &[&str] = &["suite", "figures"];
@@ -43,8 +64,8 @@ const FILE_CALLS: &[&str] = &[
 /// Files that exchange the types of atomics when a crate is model-checked.
 const EXCHANGES: &[&str] = &["sync.rs", "word.rs"];
 
-/// A loom model runs the code that ships: what differs under `cfg(loom)` are the types of atomics, in files that do nothing else.
-/// Tests may differ.
+/// A loom model runs the code that ships: what differs under `cfg(loom)` are the types of atomics, in files
+/// that do nothing else. Tests may differ.
 pub(crate) fn models(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.ending(".rs") {
@@ -79,6 +100,37 @@ pub(crate) fn opening(tree: &Tree) -> Vec<Finding> {
         Finding::new(path, 1, "open with a `//!` sentence of purpose, then the invariant, then the source")
     })
     .collect()
+}
+
+/// Lines of Rust have at most [`COLUMNS_MAX`] characters, except in the folders and files of [`WIDE`].
+pub(crate) fn columns(tree: &Tree) -> Vec<Finding> {
+    columns_except(tree, WIDE)
+}
+
+fn columns_except(tree: &Tree, wide: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut narrow: BTreeSet<&str> = wide.iter().copied().collect();
+    for (path, text) in tree.ending(".rs") {
+        let exception = wide.iter().find(|prefix| path.starts_with(**prefix));
+        for (at, line) in text.lines().enumerate() {
+            let columns = line.chars().count();
+            if columns <= COLUMNS_MAX {
+                continue;
+            }
+            match exception {
+                Some(prefix) => drop(narrow.remove(prefix)),
+                None => {
+                    let message = format!("{columns} columns: break the line after at most {COLUMNS_MAX}");
+                    findings.push(Finding::new(path, at + 1, message));
+                }
+            }
+        }
+    }
+    findings.extend(narrow.into_iter().map(|prefix| {
+        let message = format!("`{prefix}` has no line of more than {COLUMNS_MAX} columns: remove it from WIDE");
+        Finding::new("xtask/src/sources.rs", 0, message)
+    }));
+    findings
 }
 
 /// Only `base` uses time, threads and randomness; `Duration` is a mere number. Tests and examples are free.
@@ -217,6 +269,22 @@ mod tests {
     fn canary_a_file_without_opening_is_found() {
         assert_one(&opening(&source(LIBRARY, "// A comment.\n")), &["lib.rs:1", "//!"]);
         assert_eq!(opening(&source(LIBRARY, "//! Purpose.\n")), []);
+    }
+
+    #[test]
+    fn canary_wide_lines_are_found() {
+        let text = format!("//{}\n//{}\n", "é".repeat(COLUMNS_MAX - 2), "é".repeat(COLUMNS_MAX - 1));
+        assert_one(&columns_except(&source(LIBRARY, &text), &[]), &["lib.rs:2", "121 columns"]);
+        assert_eq!(columns_except(&source(LIBRARY, &text), &["crates/store/"]), []);
+        for path in ["xtask/src/main.rs", "fuzz/fuzz_targets/a.rs"] {
+            assert_one(&columns_except(&source(path, &text), &[]), &[path]);
+        }
+    }
+
+    #[test]
+    fn canary_an_exception_that_is_not_needed_is_found() {
+        let narrow = source(LIBRARY, "//! Purpose.\n");
+        assert_one(&columns_except(&narrow, &["crates/store/"]), &["`crates/store/`", "remove it"]);
     }
 
     #[test]

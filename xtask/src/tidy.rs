@@ -38,6 +38,7 @@ const RULES: &[Rule] = &[
     layers::lines,
     protocols::check,
     sources::opening,
+    sources::columns,
     sources::platform_interfaces,
     sources::files,
     sources::models,

@@ -1,13 +1,14 @@
 //! Which tests run when: `xtask/tests.txt` lists every test of the repository with its tier.
 //!
-//! Invariant: the table and the sources agree, and no row of the table is ever lost. A test that is deleted keeps its row, with the
-//! tier `gone` and what covers it now. So a change of tier, or a test that is no longer run, is a line of a commit that is reviewed.
+//! Invariant: the table and the sources agree, and no row of the table is ever lost. A test that is deleted
+//! keeps its row, with the tier `gone` and what covers it now. So a change of tier, or a test that is no
+//! longer run, is a line of a commit that is reviewed.
 //!
 //! The tier of a test follows from the sources:
 //!
 //! - `fast`: `cargo test --workspace` runs it, and so does `.ci/run`.
-//! - `nightly`: `cargo xtask nightly` runs it. Its `#[ignore]` says so, or its whole test program is left out of `cargo test` by
-//!   `test = false` in the manifest.
+//! - `nightly`: `cargo xtask nightly` runs it. Its `#[ignore]` says so, or its whole test program is left out
+//!   of `cargo test` by `test = false` in the manifest.
 //! - `loom`: a model that loom checks, in `cargo xtask nightly`.
 //! - `child`: another test runs it, in a process of its own.
 //! - `manual`: a measurement, run by hand.
@@ -25,8 +26,8 @@ const TABLE: &str = "xtask/tests.txt";
 /// Where a test is, and its name. Tests of one name in one file are numbered: `name`, `name#2`.
 type Test = (String, String);
 
-/// Test programs and libraries that `cargo test` leaves out, as prefixes of paths. A manifest may leave out what another one has by its
-/// path.
+/// Test programs and libraries that `cargo test` leaves out, as prefixes of paths. A manifest may leave out what
+/// another one has by its path.
 fn left_out(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     let mut by_path = Vec::new();
@@ -143,8 +144,10 @@ fn parse(text: &str) -> Result<Table, (usize, String)> {
 }
 
 fn written(table: &Table) -> String {
-    let mut text = "# Every test with its tier; see xtask/src/tiers.rs. `cargo xtask tests` brings it up to date. Rows are never removed: a test\n\
-                    # that is deleted is `gone: ` and what covers it now; of one that is renamed the row is renamed by hand.\n"
+    let mut text = "# Every test with its tier; see xtask/src/tiers.rs. `cargo xtask tests` brings it up to date. \
+        Rows are never removed: a test\n\
+                    # that is deleted is `gone: ` and what covers it now; of one that is renamed the row is renamed \
+                    by hand.\n"
         .to_owned();
     let _ = writeln!(text, "rows {}", table.rows_min);
     let mut file = "";
@@ -295,7 +298,8 @@ mod tests {
 
     #[test]
     fn models_children_and_measurements_are_tiers_of_their_own() {
-        let source = "//! A.\n#[test]\n#[ignore = \"run by another test, in a process of its own\"]\nfn a() {}\n#[test]\n\
+        let source = "//! A.\n#[test]\n#[ignore = \"run by another test, in a process of its own\"]\nfn a() \
+            {}\n#[test]\n\
                       #[ignore = \"a measurement\"]\nfn b() {}\nmod loom_models {\n#[test]\nfn a() {}\n}\n";
         let found = found(&Tree::of(&[("crates/a/src/lib.rs", source)]));
         let tiers: Vec<_> = found.into_iter().map(|((_, name), (tier, _))| (name, tier)).collect();

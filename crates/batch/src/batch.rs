@@ -1,6 +1,6 @@
-//! A batch: what its transactions read and wrote, and what becomes of them.
+//! A batch: the reads and writes of its transactions, and the decision about them.
 //!
-//! Resources become dense ids when they are named, by one hash probe each; all that follows is arrays.
+//! Resources become dense ids when they are named, by one hash probe each; everything else is arrays.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -11,12 +11,13 @@ use crate::graph::Graph;
 use crate::residual::Residual;
 use crate::{Settings, order};
 
-/// Transactions that have been executed and are to be decided together. `R` names resources, `V` their versions; a caller whose
-/// transactions all saw the same state can take `()`. `S` hashes resources: those that are hashes already need no other.
+/// Transactions that have been executed and are to be decided together. `R` names resources and `V` their
+/// versions; if all transactions saw the same state, `V` can be `()`. `S` hashes resources; resources that are
+/// hashes already need no other hash.
 #[derive(Clone, Debug)]
 pub struct Batch<R, V = (), S = BuildHasherDefault<DefaultHasher>> {
     ids: HashMap<R, u32, S>,
-    /// Of each resource, the newest version that a transaction saw.
+    /// By resource, the newest version that a transaction saw.
     pub(crate) newest: Vec<Option<V>>,
     /// Transaction, resource, version seen; in the order of transactions.
     pub(crate) reads: Vec<(u32, u32, V)>,
@@ -25,28 +26,31 @@ pub struct Batch<R, V = (), S = BuildHasherDefault<DefaultHasher>> {
     members: Vec<Member>,
 }
 
-/// What policies know of a transaction.
+/// The attributes of a transaction that policies use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// How often it was aborted and executed again.
     pub restarts: u32,
-    /// What its commit is worth to the user.
+    /// The value of its commit to the user.
     pub value: u64,
 }
 
-/// What becomes of a batch. Transactions are named by their places in it; each is in one of the three.
+/// The decision about a batch. Transactions are named by their index in it; each is in exactly one of the
+/// three lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decided {
-    /// Those that commit, in this order.
+    /// The transactions that commit, in this order.
     pub order: Vec<usize>,
-    /// Of those that commit, each that read with each that writes what it read: they come in that order. Two that no path of these joins are in
-    /// nobody's way in either order, or at the same time.
+    /// Pairs of a reader and a writer of what it read, both of which commit: the reader comes first. Two
+    /// transactions that no path of these edges connects may commit in either order, or at the same time.
     pub edges: Vec<(usize, usize)>,
-    /// Those that abort, because they are in conflict with others of the batch; ascending.
+    /// The transactions that abort because they conflict with others of the batch; ascending.
     pub aborted: Vec<usize>,
-    /// Those that abort in any order, because they saw older versions than others of the batch; ascending.
+    /// The transactions that abort in any order, because they saw older versions than others of the batch;
+    /// ascending.
     pub stale: Vec<usize>,
-    /// Vertices and edges of the graph that were looked at: what takes time besides the accesses that were added.
+    /// Vertices and edges of the graph that were visited. The work is proportional to this number and to that
+    /// of the accesses.
     pub looked: u64,
 }
 
@@ -58,23 +62,23 @@ impl<R: Hash + Eq, V: Copy + Ord> Batch<R, V> {
 }
 
 impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
-    /// Adds a transaction, which is told what it read and wrote.
+    /// Adds a transaction; its reads and writes are then added to the result.
     pub fn add(&mut self, member: Member) -> Accesses<'_, R, V, S> {
         self.members.push(member);
         Accesses { batch: self }
     }
 
-    /// Transactions in it.
+    /// The number of transactions.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no transactions.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Its transactions.
+    /// The attributes of the transactions.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -145,14 +149,15 @@ enum Fate {
     Stale,
 }
 
-/// Takes what a transaction of a batch read and wrote.
+/// Adds the reads and writes of one transaction to a batch.
 #[derive(Debug)]
 pub struct Accesses<'b, R, V, S = BuildHasherDefault<DefaultHasher>> {
     batch: &'b mut Batch<R, V, S>,
 }
 
 impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Accesses<'_, R, V, S> {
-    /// The transaction saw these versions of resources: it commits before others that write them. What a write builds on was read.
+    /// The transaction saw these versions of resources: it commits before other writers of them. If a write
+    /// depends on the old value, that is a read.
     pub fn reads(&mut self, reads: impl IntoIterator<Item = (R, V)>) -> &mut Self {
         let transaction = self.transaction();
         for (resource, version) in reads {
@@ -164,7 +169,7 @@ impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Accesses<'_, R, V, S> {
         self
     }
 
-    /// The transaction is going to write these resources.
+    /// The transaction will write these resources.
     pub fn writes(&mut self, resources: impl IntoIterator<Item = R>) -> &mut Self {
         let transaction = self.transaction();
         for resource in resources {

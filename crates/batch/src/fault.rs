@@ -1,13 +1,13 @@
-//! Mistakes that tests make on purpose, to see that they are noticed. Elsewhere the answer is a constant.
+//! Faults that tests inject, to see that they are noticed. In other builds the answer is a constant.
 
-/// A mistake.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Some edges of the graph are missing.
     EdgesMissed,
     /// Edges run from writers to readers.
     EdgesReversed,
-    /// Those that abort stay in the order.
+    /// Transactions that abort stay in the order.
     AbortedKept,
     /// Some conflicts do not join components.
     ConflictsMissed,

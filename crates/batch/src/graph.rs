@@ -1,7 +1,8 @@
-//! The dependency graph: vertices are transactions, and an edge runs from a reader to each other transaction that writes what it read.
+//! The dependency graph: vertices are transactions. An edge leads from a reader to each other transaction that
+//! writes what it read.
 //!
-//! Every read probes the table of writers (§4). Two transactions have at most one edge in each direction, so that degrees count
-//! transactions.
+//! Every read probes the table of writers (§4). Two transactions have at most one edge in each direction, so
+//! that degrees count transactions.
 
 use std::cell::Cell;
 
@@ -9,17 +10,17 @@ use crate::fault::{self, Fault};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Graph {
-    /// Of each vertex, those that must come after it: writers of what it read.
+    /// By vertex, the transactions that must come after it: writers of what it read.
     pub(crate) after: Lists,
-    /// Those that must come before it: readers of what it writes.
+    /// By vertex, the transactions that must come before it: readers of what it writes.
     pub(crate) before: Lists,
-    /// Vertices and edges that were looked at, over all that is done with the graph.
+    /// Vertices and edges visited so far.
     looked: Cell<u64>,
 }
 
 impl Graph {
-    /// The graph of transactions `0..transactions` that are `viable`. Reads and writes are pairs of a transaction and a resource below
-    /// `resources`; reads come in the order of transactions.
+    /// The graph of those of the transactions `0..transactions` that are `viable`. Reads and writes are pairs
+    /// of a transaction and a resource below `resources`; reads are in the order of transactions.
     pub(crate) fn new(
         transactions: usize,
         resources: usize,
@@ -28,7 +29,7 @@ impl Graph {
         viable: impl Fn(u32) -> bool,
     ) -> Graph {
         let writers = Lists::new(resources, writes.iter().map(|&(writer, resource)| (resource, writer)));
-        // Of each writer, the last reader that has an edge to it.
+        // By writer, the last reader that has an edge to it.
         let mut joined = vec![u32::MAX; transactions];
         let mut edges = Vec::new();
         for (reader, resource) in reads.filter(|&(reader, _)| viable(reader)) {
@@ -52,7 +53,7 @@ impl Graph {
         }
     }
 
-    /// So many vertices and edges are looked at.
+    /// Counts visits of vertices and edges.
     pub(crate) fn look(&self, vertices_and_edges: usize) {
         self.looked.set(self.looked.get() + vertices_and_edges as u64);
     }
@@ -66,7 +67,7 @@ impl Graph {
     }
 }
 
-/// A list for each of some numbers, one after another in memory.
+/// One list for each number of a range, contiguous in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     first: Vec<u32>,
@@ -74,7 +75,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Lists of `0..lists`, from pairs of a list and an item.
+    /// Makes the lists `0..lists` from pairs of a list and an item.
     fn new(lists: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Lists {
         let mut first = vec![0; lists + 1];
         let mut count = 0;

@@ -1,12 +1,12 @@
-//! The order in which transactions commit: a topological order of their graph (Kahn), in which the one that came first goes first
-//! where it may.
+//! The order in which transactions commit: a topological order of their graph (Kahn). Among the candidates the
+//! one that arrived first goes first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::graph::Graph;
 
-/// Those that commit, readers before writers. Those on cycles, and behind them, are missing.
+/// The transactions that commit, readers before writers. Transactions on cycles, and behind them, are missing.
 pub(crate) fn readers_first(graph: &Graph, commits: impl Fn(u32) -> bool) -> Vec<usize> {
     let commits = |vertex: &u32| commits(*vertex);
     let vertices = 0..graph.vertices() as u32;

@@ -1,14 +1,17 @@
-//! Placement on threads: which thread runs which transactions of a batch, and in which order (§4.2, the thread-aware policy).
+//! Placement on threads: which thread runs which transactions of a batch, and in which order (§4.2, the
+//! thread-aware policy).
 //!
-//! Invariant: two transactions of which one writes what the other reads or writes are in one component, and a component is on one
-//! thread, in one order. So what runs on two threads at the same time does not conflict, as far as the batch was told.
+//! Invariant: if one transaction writes what another reads or writes, both are in one component, and a
+//! component runs on one thread, in one order. So transactions that run on two threads at the same time do not
+//! conflict, as far as the batch knows their accesses.
 //!
-//! Nothing is dropped: on one thread, transactions see what those before them wrote. Those that [`Batch::reorder`] would have aborted
-//! come after those that it orders.
+//! No transaction is dropped: on one thread, transactions see the writes of those before them. Transactions
+//! that [`Batch::reorder`] would have aborted come after those that it orders.
 //!
-//! Source: the paper gives each thread the same number of transactions, picked greedily by what they have in common with those that
-//! the thread has: [`Placement::Shares`]. There conflicts between threads happen, and the invariant does not hold. Ours are the connected
-//! components, whole, the largest first and each to the thread that has the least: threads can get less than others.
+//! Source: the paper gives each thread the same number of transactions. It picks them greedily by the accesses
+//! that they share with the thread's transactions: [`Placement::Shares`]. There conflicts between threads
+//! happen, and the invariant does not hold. Ours places whole connected components, the largest first, each on
+//! the thread with the least load; loads can be uneven.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -19,11 +22,12 @@ use std::str::FromStr;
 use crate::fault::{self, Fault};
 use crate::{Batch, Settings};
 
-/// What threads get of a batch.
+/// How the transactions of a batch are divided among threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Whole components of what conflicts, whatever their sizes: of a batch, conflicts are on one thread.
+    /// Whole components of conflicting transactions, whatever their sizes: all conflicts of a batch are on one
+    /// thread.
     #[default]
     Components,
     /// Equal shares, within one, chosen so that conflicts between threads are few (the paper's §4.2).
@@ -52,21 +56,22 @@ impl FromStr for Placement {
     }
 }
 
-/// A component of a batch, or a share, and where it runs.
+/// A component of a batch, or a share, and its thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The thread, as an index into the loads.
     pub thread: usize,
-    /// Its transactions, named by their places in the batch, in the order in which they run.
+    /// Its transactions, named by their index in the batch, in the order in which they run.
     pub members: Vec<usize>,
 }
 
 impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
     /// Places each transaction on a thread. `loads` has, for each thread, how many transactions it has to run already.
     ///
-    /// Components: the largest come first; of equal ones, the one whose first member came first. O(R + W) beside what [`Batch::reorder`]
-    /// takes, and O(T) for each component. Shares: that of the thread with the least comes first. O(V²), and for each resource the square
-    /// of those that read or write it.
+    /// Components: the largest come first; of equal ones, the one whose first member came first. O(R + W)
+    /// beside the cost of [`Batch::reorder`], and O(T) for each component. Shares: that of the thread with the
+    /// least load comes first. O(V²), and for each resource the square of the number of its readers and
+    /// writers.
     ///
     /// # Panics
     /// If there is no thread.
@@ -82,7 +87,7 @@ impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
         let decided = self.reorder(settings);
         let mut components = Components::new(self.len());
         self.connect(&mut components);
-        // Of the component that a transaction represents, its place among the placed.
+        // By the transaction that represents a component, the component's index in `placed`.
         let mut place_of = vec![usize::MAX; self.len()];
         let mut placed: Vec<Placed> = Vec::new();
         for member in decided.order.into_iter().chain(decided.aborted).chain(decided.stale) {
@@ -103,14 +108,14 @@ impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
         placed
     }
 
-    /// Thread by thread, each the same number of transactions. The next one of a thread is that which conflicts with the most of those that
-    /// it has got; of equal ones, that which has the most accesses in common with them, then that which conflicts with the most that no
-    /// thread has got, then that which came first.
+    /// Fills one thread after another with the same number of transactions. The next transaction of a thread
+    /// is the one with the most conflicts with the thread's transactions. Ties are broken by the accesses in
+    /// common with them, then by the conflicts with transactions of no thread, then by arrival.
     fn place_shares(&self, loads: &[usize]) -> Vec<Placed> {
         let shared = Shared::new(self);
         let mut weights = vec![Weight::default(); self.len()];
         let mut left: Vec<usize> = (0..self.len()).collect();
-        // Whom a transaction has met last, to count a pair once.
+        // By transaction, the last one that it was compared with, to count a pair once.
         let mut met = vec![usize::MAX; self.len()];
         for member in 0..self.len() {
             shared.each(member, |other, conflicts| {
@@ -145,7 +150,7 @@ impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
         placed
     }
 
-    /// Joins those that have a resource in common that one of them writes.
+    /// Joins transactions that share a resource which one of them writes.
     fn connect(&self, components: &mut Components) {
         let mut is_written = vec![false; self.newest.len()];
         self.writes.iter().for_each(|&(_, resource)| is_written[resource as usize] = true);
@@ -163,14 +168,14 @@ impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
     }
 }
 
-/// What makes a transaction the next one of a thread, the most important first.
+/// The criteria for the next transaction of a thread, the most important first.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Weight {
-    /// Those of the thread that it conflicts with.
+    /// The number of the thread's transactions with which it conflicts.
     own: usize,
-    /// Accesses that it has in common with those of the thread.
+    /// The number of accesses that it has in common with the thread's transactions.
     accesses: usize,
-    /// Those of no thread that it conflicts with.
+    /// The number of unplaced transactions with which it conflicts.
     rest: usize,
 }
 
@@ -178,7 +183,7 @@ struct Weight {
 struct Shared {
     /// Transactions and whether they write, by resource; each once for a resource.
     users: Vec<(usize, bool)>,
-    /// Of each transaction, where the users of what it uses are, and whether it writes that.
+    /// By transaction: for each resource, the range of its users, and whether the transaction writes it.
     uses: Vec<Vec<(Range<usize>, bool)>>,
 }
 
@@ -202,7 +207,8 @@ impl Shared {
         Shared { users: all.into_iter().map(|(_, member, reads)| (member as usize, !reads)).collect(), uses }
     }
 
-    /// Others that use what this one uses, once for each such resource, and whether they conflict there.
+    /// Calls `found` with each other user of a resource of this one, once for each resource, and whether they
+    /// conflict there.
     fn each(&self, member: usize, mut found: impl FnMut(usize, bool)) {
         for (range, writes) in &self.uses[member] {
             for &(other, also_writes) in self.users[range.clone()].iter().filter(|(other, _)| *other != member) {
@@ -221,7 +227,7 @@ impl Components {
         Components((0..numbers).collect())
     }
 
-    /// The number that represents the set of this one.
+    /// The number that represents the set of `number`.
     fn find(&mut self, mut number: usize) -> usize {
         let Components(parents) = self;
         while parents[number] != number {

@@ -1,7 +1,8 @@
-//! Policies: which transactions are rather aborted than others (§4.2). Each is one line of [`POLICIES`].
+//! Policies: which transactions to abort rather than others (§4.2). Each is one line of [`POLICIES`].
 //!
-//! A policy ranks vertices for greedy algorithms, which abort the one of the highest rank. Degrees are those in what is left of the
-//! graph. Of equal ranks the one that came last is aborted. To an exact search it gives a cost, the sum of which is least.
+//! A policy ranks vertices for greedy algorithms, which abort the one of the highest rank. Degrees are those
+//! in the rest of the graph. Of equal ranks the one that came last is aborted. For an exact search the policy
+//! gives a cost, whose sum is minimized.
 
 use seriatim_base::Rng;
 
@@ -18,7 +19,7 @@ pub struct Policy {
     pub(crate) cost: fn(&Member) -> u64,
 }
 
-/// What a rank depends on.
+/// The attributes on which a rank depends.
 pub(crate) struct Vertex {
     pub(crate) ins: u32,
     pub(crate) outs: u32,
@@ -30,7 +31,7 @@ impl Vertex {
         u64::from(self.ins) * u64::from(self.outs)
     }
 
-    /// Of the smallest `key` first, then of the largest product.
+    /// A rank by the smallest `key`, then by the largest product.
     fn least(&self, key: u64) -> u128 {
         u128::from(u64::MAX - key) << 64 | u128::from(self.product())
     }
@@ -40,12 +41,37 @@ impl Vertex {
 /// All policies.
 pub static POLICIES: &[Policy] = &[
     Policy { name: "random", about: "anyone", rank: |_, rng| rng.next_u64().into(), cost: one },
-    Policy { name: "max-degree", about: "of the largest degree, in or out", rank: |v, _| v.ins.max(v.outs).into(), cost: one },
-    Policy { name: "sum-degree", about: "of the largest sum of degrees", rank: |v, _| u128::from(v.ins) + u128::from(v.outs), cost: one },
-    Policy { name: "prod-degree", about: "of the largest product of degrees", rank: |v, _| v.product().into(), cost: one },
-    Policy { name: "rct", about: "of the fewest restarts, then by prod-degree", rank: |v, _| v.least(v.member.restarts.into()), cost: doubled },
+    Policy {
+        name: "max-degree",
+        about: "of the largest degree, in or out",
+        rank: |v, _| v.ins.max(v.outs).into(),
+        cost: one,
+    },
+    Policy {
+        name: "sum-degree",
+        about: "of the largest sum of degrees",
+        rank: |v, _| u128::from(v.ins) + u128::from(v.outs),
+        cost: one,
+    },
+    Policy {
+        name: "prod-degree",
+        about: "of the largest product of degrees",
+        rank: |v, _| v.product().into(),
+        cost: one,
+    },
+    Policy {
+        name: "rct",
+        about: "of the fewest restarts, then by prod-degree",
+        rank: |v, _| v.least(v.member.restarts.into()),
+        cost: doubled,
+    },
     Policy { name: "rdeg", about: "of the largest product of degrees / 2^restarts", rank: halved, cost: doubled },
-    Policy { name: "value", about: "of the least value to the user, then by prod-degree", rank: |v, _| v.least(v.member.value), cost: |m| m.value },
+    Policy {
+        name: "value",
+        about: "of the least value to the user, then by prod-degree",
+        rank: |v, _| v.least(v.member.value),
+        cost: |m| m.value,
+    },
 ];
 
 impl Policy {
@@ -64,7 +90,8 @@ fn doubled(member: &Member) -> u64 {
     1 << member.restarts.min(32)
 }
 
-/// The product of degrees / 2^restarts, in units of 2^-64: after 64 restarts and more only what is left of the product counts.
+/// The product of degrees / 2^restarts, in units of 2^-64; from 64 restarts on only the remaining bits of the
+/// product count.
 fn halved(vertex: &Vertex, _: &mut Rng) -> u128 {
     u128::from(vertex.product()) << 64 >> vertex.member.restarts.min(127)
 }

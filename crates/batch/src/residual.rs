@@ -1,30 +1,30 @@
-//! What is left of a graph while a feedback vertex set is being found, in parts that no cycle joins.
+//! The rest of a graph while a feedback vertex set is being found, divided into parts that no cycle joins.
 //!
 //! Invariant: an edge is left if its ends are in the same part, and degrees count the edges that are left.
 
 use crate::graph::Graph;
 
-/// The part of vertices that are no longer there.
+/// The part of removed vertices.
 const GONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Residual<'g> {
     graph: &'g Graph,
-    /// Of each vertex, the part that it is in, or [`GONE`].
+    /// By vertex, its part, or [`GONE`].
     part: Vec<u32>,
     ins: Vec<u32>,
     outs: Vec<u32>,
-    /// Vertices without incoming or outgoing edges, which are to be trimmed.
+    /// Vertices without incoming or without outgoing edges, which are to be trimmed.
     bare: Vec<u32>,
     /// The next part's number.
     parts: u32,
-    /// Of [`Residual::components`]: of each vertex, 0 or the number of its visit, lowered to that of the earliest vertex on the
-    /// stack that it reaches.
+    /// For [`Residual::components`]: by vertex, 0 or the number of its visit, lowered to that of the earliest
+    /// vertex on the stack that it reaches.
     low: Vec<u32>,
 }
 
 impl<'g> Residual<'g> {
-    /// All of it, as one part.
+    /// The whole graph, as one part.
     pub(crate) fn new(graph: &'g Graph) -> Residual<'g> {
         let n = graph.vertices();
         let [part, ins, outs, low] = std::array::from_fn(|_| vec![0; n]);
@@ -33,7 +33,7 @@ impl<'g> Residual<'g> {
         residual
     }
 
-    /// These vertices alone, which are one part.
+    /// The graph of these vertices alone, which are one part.
     pub(crate) fn only(&self, vertices: &[u32]) -> Residual<'g> {
         self.graph.look(self.part.len());
         let mut only = self.clone();
@@ -42,7 +42,7 @@ impl<'g> Residual<'g> {
         only
     }
 
-    /// So many vertices and edges are looked at besides.
+    /// Counts further visits of vertices and edges.
     pub(crate) fn look(&self, vertices_and_edges: usize) {
         self.graph.look(vertices_and_edges);
     }
@@ -56,17 +56,17 @@ impl<'g> Residual<'g> {
         (0..self.part.len() as u32).filter(|&vertex| self.is_left(vertex)).collect()
     }
 
-    /// Edges that end at a vertex, and those that begin there.
+    /// The number of edges that end at a vertex, and of those that begin there.
     pub(crate) fn degrees(&self, vertex: u32) -> (u32, u32) {
         (self.ins[vertex as usize], self.outs[vertex as usize])
     }
 
-    /// Writers of what a vertex read, of its part.
+    /// The writers of what a vertex read, within its part.
     pub(crate) fn after(&self, vertex: u32) -> impl Iterator<Item = u32> {
         self.within(vertex, self.graph.after.of(vertex))
     }
 
-    /// Readers of what a vertex writes, of its part.
+    /// The readers of what a vertex writes, within its part.
     fn before(&self, vertex: u32) -> impl Iterator<Item = u32> {
         self.within(vertex, self.graph.before.of(vertex))
     }
@@ -76,7 +76,7 @@ impl<'g> Residual<'g> {
         others.iter().copied().filter(move |&other| self.part[other as usize] == part)
     }
 
-    /// Takes a vertex out.
+    /// Removes a vertex.
     pub(crate) fn remove(&mut self, vertex: u32) {
         let part = std::mem::replace(&mut self.part[vertex as usize], GONE);
         self.look_at(vertex);
@@ -91,8 +91,8 @@ impl<'g> Residual<'g> {
         }
     }
 
-    /// Takes out vertices without incoming or without outgoing edges, until there are none: they are on no cycle. O(V + E) in
-    /// all, because a vertex and its edges are taken out once (§4).
+    /// Removes vertices without incoming or without outgoing edges until there are none: they are on no cycle.
+    /// O(V + E) in all, because a vertex and its edges are removed once (§4).
     pub(crate) fn trim(&mut self) {
         while let Some(vertex) = self.bare.pop() {
             if self.is_left(vertex) {
@@ -101,8 +101,8 @@ impl<'g> Residual<'g> {
         }
     }
 
-    /// Makes each strongly connected component of these vertices, which are one part, a part of its own. Those of one vertex are
-    /// taken out: they are on no cycle. O(V + E) of the part.
+    /// Makes each strongly connected component of these vertices, which are one part, a part of its own.
+    /// Components of one vertex are removed: they are on no cycle. O(V + E) of the part.
     pub(crate) fn split(&mut self, vertices: &[u32]) -> Vec<Vec<u32>> {
         let mut components = self.components(vertices);
         for component in &components {
@@ -129,7 +129,8 @@ impl<'g> Residual<'g> {
         }
     }
 
-    /// The strongly connected components of some vertices, all of one part (Tarjan, SIAM J. Comput. 1972, with an explicit stack).
+    /// The strongly connected components of some vertices, all of one part (Tarjan, SIAM J. Comput. 1972,
+    /// with an explicit stack).
     fn components(&mut self, vertices: &[u32]) -> Vec<Vec<u32>> {
         const DONE: u32 = u32::MAX;
         let (graph, part, low) = (self.graph, &self.part, &mut self.low);

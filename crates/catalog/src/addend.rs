@@ -1,4 +1,5 @@
-//! Columns that can be added to without reading them: whole numbers and decimals, whose sums do not depend on the order.
+//! Columns that can be added to without reading them: whole numbers and decimals, whose sums do not depend on
+//! the order.
 
 use crate::{Column, ColumnType, Decimal, Place, RowWriter};
 
@@ -33,7 +34,8 @@ impl<const S: u32> Addend for Decimal<S> {
 }
 
 impl RowWriter<'_> {
-    /// Adds units to the column at `place`, which is of type `ty`; whether the sum is one of that type. If not, the column stays.
+    /// Adds units to the column at `place`, which is of type `ty`; whether the sum is one of that type. If
+    /// not, the column stays.
     ///
     /// # Panics
     /// If a column of type `ty` cannot be added to.

@@ -1,7 +1,7 @@
 //! Rust types of columns: how each is loaded from a row and stored in one.
 //!
-//! [`Column`] is unsafe to implement because a row's bytes are trusted: what `store` writes under a [`ColumnType`] is what the
-//! `load` of every type with that `ColumnType` reads back, and neither leaves the place.
+//! [`Column`] is unsafe to implement because a row's bytes are trusted: the `load` of every type with a
+//! [`ColumnType`] reads back what `store` wrote under it, and neither leaves the place.
 
 use std::fmt::Debug;
 
@@ -12,36 +12,38 @@ use crate::{Bytes, ColumnType, Decimal, OutOfLineStore, OutOfMemory, Place, Text
 /// A Rust type that a column can have.
 ///
 /// # Safety
-/// `TYPE` and `NULLABLE` tell the truth: `store` writes bytes that `load` of every other type with the same two accepts, and
-/// both stay within the place and its NULL bit.
+/// `TYPE` and `NULLABLE` are true: `store` writes bytes that `load` of every other type with the same two
+/// accepts, and both stay within the place and its NULL bit.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the type of a column",
     label = "not a column type",
-    note = "write bool, an integer of 8 to 64 bits, f64, Decimal<S>, Timestamp, Text<N>, Bytes<N>, String, or an Option of one"
+    note = "write bool, an integer of 8 to 64 bits, f64, Decimal<S>, Timestamp, Text<N>, Bytes<N>, String, or an \
+        Option of one"
 )]
 pub unsafe trait Column: Sized {
     /// Its type in the schema.
     const TYPE: ColumnType;
     /// Whether it may be NULL.
     const NULLABLE: bool = false;
-    /// What reading it gives: the value, or a reference into the row.
+    /// The result of reading it: the value, or a reference into the row.
     type Ref<'t>: Copy + Debug;
-    /// What setting it takes: the value, or a reference to one.
+    /// The argument of setting it: the value, or a reference to one.
     type Set<'a>: Copy;
-    /// What setting it gives: nothing, or, for long text, whether there was memory for it.
+    /// The result of setting it: nothing, or, for long text, whether there was memory for it.
     type Stored;
 
     /// Loads a value.
     ///
     /// # Safety
-    /// `block` is the block of memory of a row that `place` speaks of, readable and unchanged for `'t`, where a value of this
-    /// type was stored.
+    /// `block` is the block of memory of a row to which `place` refers, readable and unchanged for `'t`, where
+    /// a value of this type was stored.
     unsafe fn load<'t>(block: *const u8, place: &Place) -> Self::Ref<'t>;
 
     /// Stores a value.
     ///
     /// # Safety
-    /// `block` is the block of memory of a row that `place` speaks of, private to the caller; `place` is one of this type.
+    /// `block` is the block of memory of a row to which `place` refers, private to the caller; `place` is one
+    /// of this type.
     ///
     /// # Errors
     /// Long text only: at the memory limit.
@@ -130,7 +132,9 @@ number! {
 
 /// Types that are stored as a number.
 macro_rules! wrapped {
-    ($([$($generics:tt)*] $type:ty => $column:expr, $inner:ty, |$to:ident| $wrap:expr, |$from:ident| $unwrap:expr;)+) => {$(
+    ($(
+        [$($generics:tt)*] $type:ty => $column:expr, $inner:ty, |$to:ident| $wrap:expr, |$from:ident| $unwrap:expr;
+    )+) => {$(
         // SAFETY: stored as a number of the same width; every number makes a value.
         unsafe impl $($generics)* Column for $type {
             const TYPE: ColumnType = $column;
@@ -177,8 +181,8 @@ pub(crate) unsafe fn load_bytes<'t>(block: *const u8, place: &Place, max: usize)
     }
 }
 
-/// Stores the length and the whole room, a copy of constant size. Bytes beyond the length are zero, so that equal rows are
-/// equal bytes.
+/// Stores the length and the whole room, a copy of constant size. Bytes beyond the length are zero, so that
+/// equal rows are equal bytes.
 ///
 /// # Safety
 /// As [`Column::store`].
@@ -193,8 +197,8 @@ unsafe fn store_bytes<const N: usize>(value: &Bytes<N>, block: *mut u8, place: &
     }
 }
 
-// SAFETY: length and room are the place's `row_bytes`. This and `RowWriter::set_bytes` store whole texts under this type, so
-// what is loaded is UTF-8.
+// SAFETY: length and room are the place's `row_bytes`. This and `RowWriter::set_bytes` store whole texts
+// under this type, so what is loaded is UTF-8.
 unsafe impl<const N: usize> Column for Text<N> {
     const TYPE: ColumnType = ColumnType::Text { max: Bytes::<N>::MAX as u16 };
     type Ref<'t> = &'t str;

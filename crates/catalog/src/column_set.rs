@@ -7,8 +7,8 @@ use seriatim_base::ColumnId;
 /// The bit that all columns from this one on have.
 const SHARED: u16 = 63;
 
-/// A set of columns of one table: bit `min(column, 63)`. Columns from the 64th on share a bit, so that two sets may be said to
-/// intersect when they do not, and never the other way round.
+/// A set of columns of one table: bit `min(column, 63)`. Columns from the 64th on share a bit, so that two
+/// sets may seem to intersect when they do not, and never the other way round.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ColumnSet(u64);
 
@@ -93,14 +93,14 @@ impl ColumnSet {
     }
 }
 
-/// What an update does with columns.
+/// The use of columns by an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColumnUse {
-    /// Those whose values it uses or sets.
+    /// Columns whose values it uses or sets.
     pub used: ColumnSet,
     /// Those that it adds to and does nothing else with: neither the value before nor the sum is used.
     pub added: ColumnSet,
-    /// Of `used`, those that it sets blindly, if at all: what was there is not used.
+    /// Columns of `used` that it sets blindly, if at all: the old value is not used.
     pub set: ColumnSet,
 }
 
@@ -130,7 +130,8 @@ impl ColumnUse {
         setting
     }
 
-    /// What both do. A column that one sets, if at all, and the other adds to may have been added to alone: it counts as read.
+    /// The union of both uses. A column that one update sets, if at all, and that the other adds to may have
+    /// been added to alone: it counts as read.
     #[must_use]
     #[inline]
     pub const fn union(self, other: ColumnUse) -> ColumnUse {
@@ -139,7 +140,7 @@ impl ColumnUse {
         ColumnUse { used: self.used.union(other.used), added, set }
     }
 
-    /// Those whose values it may use.
+    /// Columns whose values it may use.
     #[inline]
     pub const fn read(self) -> ColumnSet {
         self.used.intersection(self.set.complement())
@@ -152,7 +153,7 @@ impl ColumnUse {
     }
 }
 
-/// Of columns that may be used in any way.
+/// For columns that may be used in any way.
 impl From<ColumnSet> for ColumnUse {
     #[inline]
     fn from(used: ColumnSet) -> ColumnUse {

@@ -1,4 +1,4 @@
-//! What can be wrong with a declaration, and the one thing that can go wrong while a row is written.
+//! Errors of declarations, and the one error of writing a row.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// Why a declaration cannot be. Every message names the table and what would be right.
+/// Why a declaration is invalid. Every message names the table and says what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -22,7 +22,7 @@ pub enum SchemaError {
     Invalid {
         /// The table, or empty if that is what is missing.
         table: String,
-        /// What is wrong and what would be right.
+        /// The error, and what would be right.
         problem: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Encoded keys: integers of one or two words, or byte strings. Comparing two keys of a table compares their columns in order.
+//! Encoded keys: integers of one or two words, or byte strings. Comparing two keys of a table compares their
+//! columns in order.
 //!
 //! ```text
 //! Word8    total of the columns' widths is at most 8 bytes: one u64, the first column in the highest of the used bytes
@@ -33,7 +34,8 @@ pub struct KeyFormat {
 }
 
 impl KeyFormat {
-    /// The format of a key whose fixed columns take `bytes` bytes, `variable` if it has text or byte columns besides.
+    /// The format of a key whose fixed columns take `bytes` bytes; `variable` if it also has text or byte
+    /// columns.
     pub const fn new(bytes: u32, variable: bool) -> KeyFormat {
         match bytes {
             _ if variable => KeyFormat { class: KeyClass::Bytes, bytes: 0 },
@@ -66,8 +68,8 @@ impl Key<'_> {
         }
     }
 
-    /// The same key, made anew. For calls that are seldom made and take the key by its address: elsewhere the compiler can then keep
-    /// the key in a register, which it does of nothing whose address is handed on.
+    /// The same key, copied. For rare calls that take the key by its address: elsewhere the compiler can then
+    /// keep the key in a register, which it cannot if its address is passed on.
     #[inline(always)]
     #[must_use]
     pub const fn anew(self) -> Self {
@@ -136,8 +138,8 @@ impl KeyBuf {
         self.as_key().class()
     }
 
-    /// The least byte string above all that begin with `prefix`: the prefix up to its last byte below 0xFF, that byte raised by
-    /// one. `None` if it has no such byte, and nothing lies above.
+    /// The least byte string above all that begin with `prefix`: the prefix up to its last byte below 0xFF,
+    /// that byte raised by one. `None` if it has no such byte, and nothing lies above.
     pub(crate) fn after_all(prefix: &[u8]) -> Option<KeyBuf> {
         let last = prefix.iter().rposition(|&byte| byte != 0xFF)?;
         let mut key = Key::Bytes(&prefix[..=last]).to_buf();

@@ -4,8 +4,8 @@ use crate::KeyBuf;
 
 /// Key bytes in the making.
 ///
-/// Invariant: while `spilled` is empty the key is the first `len` bytes of `inline`; once it is not, it is all of `spilled`,
-/// and `len` is its length.
+/// Invariant: while `spilled` is empty the key is the first `len` bytes of `inline`; once it is not, it is
+/// all of `spilled`, and `len` is its length.
 pub struct KeyWriter {
     len: usize,
     inline: [u8; KeyBuf::INLINE],
@@ -74,7 +74,8 @@ impl KeyWriter {
     #[inline]
     pub fn number(&mut self, bits: u64, width: u32) {
         assert!(width <= 8, "a number has at most 8 bytes");
-        // One store of constant size; what is beyond `width` is overwritten by what follows, or is not part of the key.
+        // One store of constant size; the bytes beyond `width` are overwritten later, or are not part of the
+        // key.
         let high = bits.unbounded_shl(64 - 8 * width).to_be_bytes();
         match self.inline.get_mut(self.len..self.len + 8) {
             Some(room) if self.spilled.is_empty() => {
@@ -85,8 +86,8 @@ impl KeyWriter {
         }
     }
 
-    /// Appends a byte string so that order is kept and its end is marked: 0x00 becomes 0x01 0x01, 0x01 becomes 0x01 0x02, the
-    /// end is 0x00.
+    /// Appends a byte string so that order is kept and its end is marked: 0x00 becomes 0x01 0x01, 0x01
+    /// becomes 0x01 0x02, the end is 0x00.
     #[inline]
     pub fn escaped(&mut self, more: &[u8]) {
         if more.iter().fold(true, |plain, &byte| plain & (byte > 1)) {
@@ -120,8 +121,9 @@ impl std::fmt::Debug for KeyWriter {
     }
 }
 
-/// The byte string that [`KeyWriter::escaped`] wrote at the start of `key`, and how many bytes it takes there. `None` if the end
-/// is missing, or an escape is none that it writes: then the bytes are no key, and not another spelling of one.
+/// The byte string that [`KeyWriter::escaped`] wrote at the start of `key`, and how many bytes it takes
+/// there. `None` if the end is missing, or an escape is none that it writes: then the bytes are no key, and
+/// not another spelling of one.
 pub(crate) fn unescape(key: impl Iterator<Item = u8>) -> Option<(Vec<u8>, usize)> {
     let (mut text, mut taken, mut key) = (Vec::new(), 0, key);
     loop {

@@ -1,19 +1,23 @@
-//! Where each column lies in a row. One algorithm, `const`, for derived tables at compile time and declared ones at run time.
+//! Where each column lies in a row. One algorithm, `const`, for derived tables at compile time and declared
+//! ones at run time.
 //!
 //! ```text
-//! row version        [address of the fixed part: 8, only if a column is immutable] [NULL bits] [mutable columns]   padded to 8
-//! fixed part         [NULL bits] [immutable columns]                                                               padded to 8
-//! out-of-line block  [length: 8] [bytes]          the text of one LongText column; its 8 bytes in the row are the block's address
+//! row version        [address of the fixed part: 8, only if a column is immutable] [NULL bits] [mutable columns]
+//!                    padded to 8
+//! fixed part         [NULL bits] [immutable columns]   padded to 8
+//! out-of-line block  [length: 8] [bytes]
+//!                    the text of one LongText column; its 8 bytes in the row are the block's address
 //! ```
-//! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see [`ColumnType`] for the bytes of
-//! each. Bytes beyond a text's length, the value of a NULL and the padding are zero: a row is a function of its values. The NULL bits of a part are one
-//! bit for each of its nullable columns, the first in the lowest bit of the first byte; a set bit means NULL.
-//! The rows of a clustered table are flat: their immutable columns lie in the row version too.
-//! A row version is replaced as a whole by an update; its fixed part stays and is shared by all row versions of the row.
+//! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see
+//! [`ColumnType`] for the bytes of each. Bytes beyond a text's length, the value of a NULL and the padding
+//! are zero: a row is a function of its values. The NULL bits of a part are one bit for each of its nullable
+//! columns, the first in the lowest bit of the first byte; a set bit means NULL. The rows of a clustered
+//! table are flat: their immutable columns lie in the row version too. A row version is replaced as a whole
+//! by an update; its fixed part stays and is shared by all row versions of the row.
 
 use crate::{Column, ColumnDef, ColumnType, TableDef};
 
-/// What the placement of a column depends on.
+/// The properties of a column on which its placement depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnSpec {
     /// The type of its values.
@@ -65,7 +69,7 @@ impl Place {
     /// Whether the value is NULL.
     ///
     /// # Safety
-    /// `block` is the block of memory of a row that the place speaks of, readable and not being written.
+    /// `block` is the block of memory of a row to which the place refers, readable and not being written.
     #[inline(always)]
     pub(crate) unsafe fn is_null(&self, block: *const u8) -> bool {
         match self.null {
@@ -78,7 +82,7 @@ impl Place {
     /// Notes whether the value is NULL; nothing if it cannot be.
     ///
     /// # Safety
-    /// `block` is the block of memory of a row that the place speaks of, private to the caller.
+    /// `block` is the block of memory of a row to which the place refers, private to the caller.
     #[inline(always)]
     pub(crate) unsafe fn set_null(&self, block: *mut u8, is_null: bool) {
         if let Some((byte, mask)) = self.null {
@@ -120,9 +124,9 @@ pub(crate) unsafe fn store_length(at: *mut u8, max: usize, len: u16) {
 /// The sizes of a row's two blocks, in bytes, multiples of 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowSizes {
-    /// Of the row version.
+    /// Bytes of the row version.
     pub row: u32,
-    /// Of the fixed part; 0 if no column is immutable, and then there is none.
+    /// Bytes of the fixed part; 0 if no column is immutable, and then there is none.
     pub fixed: u32,
 }
 
@@ -203,7 +207,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of the rows of a table as readers see them.
+    /// The layout of the rows of a table as readers see them.
     pub fn of(table: &TableDef) -> Layout {
         let is_flat = table.is_clustered();
         let spec =
@@ -211,7 +215,7 @@ impl Layout {
         Layout::place(&table.columns.iter().map(spec).collect::<Vec<_>>())
     }
 
-    /// Of the records of a table: those of a clustered one hold runs.
+    /// The layout of the records of a table: those of a clustered one hold runs.
     pub fn stored(table: &TableDef) -> Layout {
         if table.is_clustered() { Layout::of_runs() } else { Layout::of(table) }
     }

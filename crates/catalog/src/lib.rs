@@ -1,11 +1,12 @@
-//! What tables, columns, keys and indexes exist; row layouts; the order-preserving key codec.
+//! Declarations of tables, columns, keys and indexes; row layouts; the order-preserving key codec.
 //!
-//! Invariant: everything here is fixed when a table is created and is read without synchronization afterwards. Tables derived
-//! from a Rust struct and tables declared at run time get the same layout and the same keys, byte for byte.
+//! Invariant: everything here is fixed when a table is created and is read without synchronization
+//! afterwards. Tables derived from a Rust struct and tables declared at run time get the same layout and the
+//! same keys, byte for byte.
 //!
-//! The page order is the order of use: a table is declared ([`TableDef`], or [`Table`] by derive), placed ([`Layout`]), its rows
-//! are written and read ([`RowWriter`], [`RowRef`], one [`Column`] type for each Rust type), and found by [`Key`]s
-//! ([`TableKey`] where types are known, [`KeyCodec`] where only the schema is).
+//! The page order is the order of use. A table is declared ([`TableDef`], or [`Table`] by derive) and placed
+//! ([`Layout`]). Its rows are written and read ([`RowWriter`], [`RowRef`], one [`Column`] type for each Rust
+//! type), and found by [`Key`]s ([`TableKey`] where types are known, [`KeyCodec`] where only the schema is).
 //!
 //! ```
 //! use seriatim_catalog::{ColumnDef, ColumnType, Decimal, Key, KeyCodec, Table, TableDef, TableKey, Text};

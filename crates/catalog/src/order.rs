@@ -9,20 +9,23 @@
 //! Option              0x00 and the value, or 0x01 and, where the width is fixed, zeros: NULL comes last
 //! Reverse             every byte inverted, so NULL comes first
 //! ```
-//! Text keeps its order because the end is below every byte that can go on, and the escapes keep 0x00 below 0x01 below 0x02.
-//! No key is the beginning of another, since 0x00 occurs at the end only, so columns can follow one another. Text without
-//! control characters takes one byte more than its length; padding to the maximum would take less only for full columns.
+//! Text keeps its order because the end is below every byte that can follow, and the escapes keep 0x00 below
+//! 0x01 below 0x02. No key is a prefix of another, since 0x00 occurs at the end only, so columns can follow
+//! one another. Text without control characters takes one byte more than its length; padding to the maximum
+//! would take less only for full columns.
 
 use std::cmp::Reverse;
 
 use crate::{Bytes, Decimal, KeyWriter, Text, Timestamp};
 
-/// A Rust type that a column of a key can have. Descending columns have the type [`Reverse`], so that a key's order in Rust is
-/// its order in the index, but for two: NULL comes last where Rust's `None` comes first, and floats are totally ordered.
+/// A Rust type that a column of a key can have. Descending columns have the type [`Reverse`], so that a key's
+/// order in Rust is its order in the index, but for two: NULL comes last where Rust's `None` comes first, and
+/// floats are totally ordered.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the type of a key column",
     label = "not a key column's type",
-    note = "write a column type, such as u64, i32, Decimal<2>, Timestamp, Text<16> or an Option of one; Reverse of one for descending order"
+    note = "write a column type, such as u64, i32, Decimal<2>, Timestamp, Text<16> or an Option of one; Reverse of \
+        one for descending order"
 )]
 pub trait KeyColumn {
     /// Bytes in a key, at most 9; `None` if they vary.
@@ -39,7 +42,7 @@ pub(crate) const fn float_bits(bits: u64) -> u64 {
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// What [`float_bits`] was given.
+/// The inverse of [`float_bits`].
 pub(crate) const fn float_of_bits(ordered: u64) -> u64 {
     if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered }
 }

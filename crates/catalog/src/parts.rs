@@ -29,7 +29,8 @@ pub trait TableKey: KeyParts {
     /// ```
     #[inline(always)]
     fn encode<R>(&self, with: impl FnOnce(Key<'_>) -> R) -> R {
-        // Of a condition that is a constant, only the branch that is taken is compiled; of a match, all.
+        // Of a condition that is a constant, only the branch that is taken is compiled; of a match, all
+        // branches are.
         if const { matches!(Self::FORMAT.class, KeyClass::Word8) } {
             with(Key::Word8(self.parts_bits() as u64))
         } else if const { matches!(Self::FORMAT.class, KeyClass::Word16) } {
@@ -50,7 +51,8 @@ pub trait TableKey: KeyParts {
 
 impl<K: KeyParts> TableKey for K {}
 
-/// The beginning of a key `K`: its first columns as a tuple (the empty tuple included), its first column alone, or all of it.
+/// The beginning of a key `K`: its first columns as a tuple (the empty tuple included), its first column
+/// alone, or all of it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the beginning of the key `{K}`",
     label = "not the key's first columns",

@@ -69,8 +69,8 @@ impl KeyRange {
         KeyRange { low: Bound::Included(Key::Bytes(prefix).to_buf()), high }
     }
 
-    /// The keys from `low` to `high`, bounds on the first columns, among keys of `format`. An included bound takes in every key
-    /// that begins with it, an excluded one none.
+    /// The keys from `low` to `high`, bounds on the first columns, among keys of `format`. An included bound
+    /// takes in every key that begins with it, an excluded one none.
     ///
     /// # Panics
     /// As [`KeyRange::of_parts`].

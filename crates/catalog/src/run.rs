@@ -4,13 +4,13 @@
 //! record's row         [address of the run: 8]
 //! run                  [bytes after this word: 8] [rows: 4] [whether runs follow: 4] [row] [row] ... [room for more]
 //! ```
-//! The rows are in key order, each as long as the table's layout says, without fixed part and out-of-line values. The record's key is
-//! no greater than that of its first row. The first run of a prefix has the smallest key that begins with the prefix, and says
-//! whether other runs may follow.
+//! The rows are in key order, each as long as the table's layout says, without fixed part and out-of-line
+//! values. The record's key is no greater than that of its first row. The first run of a prefix has the
+//! smallest key that begins with the prefix, and says whether other runs may follow.
 //!
 //! Rules for a [`Run`]; the caller of [`Run::at`] vouches for them:
 //! 1. It is a run of a table whose rows have the given number of bytes, and lives as long as it is used.
-//! 2. Nobody writes to what is read of it meanwhile.
+//! 2. No thread writes to the parts of it that are read meanwhile.
 
 use crate::{Layout, Part, Place};
 
@@ -49,7 +49,7 @@ impl Run {
         self.block.expose_provenance() as u64
     }
 
-    /// Bytes of the out-of-line value that holds so many rows.
+    /// Bytes of the out-of-line value that holds this many rows.
     pub const fn bytes(rows: usize, row_bytes: usize) -> usize {
         HEADER_BYTES + rows * row_bytes
     }
@@ -69,14 +69,14 @@ impl Run {
         unsafe { self.block.add(12).cast::<u32>().read() != 0 }
     }
 
-    /// How many rows of so many bytes there is room for.
+    /// The number of rows of this size for which there is room.
     #[inline(always)]
     pub fn room(self, row_bytes: usize) -> usize {
         // SAFETY: rules 1 and 2.
         (unsafe { self.block.cast::<u64>().read() as usize } - HEADER_BYTES) / row_bytes
     }
 
-    /// The place of a row of so many bytes.
+    /// The address of a row, for rows of this size.
     #[inline(always)]
     pub fn row(self, at: usize, row_bytes: usize) -> *mut u8 {
         self.block.wrapping_add(8 + HEADER_BYTES + at * row_bytes)
@@ -94,7 +94,7 @@ impl Run {
     /// Says how many rows it has, and whether runs follow.
     ///
     /// # Safety
-    /// The caller has the run alone, and so many rows are written before it is read.
+    /// The run is private to the caller, and this many rows are written before it is read.
     #[inline(always)]
     pub unsafe fn set(self, rows: usize, is_followed: bool) {
         // SAFETY: the caller's promise.
@@ -106,7 +106,7 @@ impl Run {
 }
 
 impl Layout {
-    /// Of the records of a clustered table: the address of a run.
+    /// The layout of the records of a clustered table: the address of a run.
     pub fn of_runs() -> Layout {
         let place = Place { part: Part::Row, offset: 0, bytes: 8, null: None, column: 0 };
         let (places, row_out_of_line, fixed_out_of_line) = (vec![place], vec![0], Vec::new());

@@ -1,4 +1,5 @@
-//! Declarations: what a table is, before anything is placed or created. Derived and run-time tables are this same data.
+//! Declarations: a table's definition, before anything is placed or created. Derived and run-time tables are
+//! this same data.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,7 +22,8 @@ pub enum Organization {
     Hash,
 }
 
-/// The type of a column's values, as laid out in a row and ordered in a key. Manifests have these names: a new one needs a new format.
+/// The type of a column's values, as laid out in a row and ordered in a key. Manifests have these names: a
+/// new one needs a new format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
@@ -123,8 +125,8 @@ pub struct ColumnDef {
     pub ty: ColumnType,
     /// Whether it may be NULL. Columns of a primary key may not.
     pub nullable: bool,
-    /// Whether it is fixed when the row is inserted. Immutable columns live apart, so that an update does not copy them.
-    /// Key columns cannot be updated either, but stay in the row unless declared immutable too.
+    /// Whether it is fixed when the row is inserted. Immutable columns live apart, so that an update does not
+    /// copy them. Key columns cannot be updated either, but stay in the row unless declared immutable too.
     pub immutable: bool,
 }
 
@@ -165,9 +167,11 @@ pub struct IndexDef {
     pub name: Cow<'static, str>,
     /// Its columns, most significant first.
     pub parts: Vec<KeyPart>,
-    /// Whether two rows may not agree in all its columns. In an index without it, the primary key's columns follow to tell rows apart.
+    /// Whether two rows must differ in one of its columns. In an index without this, the primary key's columns
+    /// follow to distinguish rows.
     pub unique: bool,
-    /// Whether NULL equals NULL where the index is unique. Otherwise, as in SQL, rows with a NULL in one of its columns never agree.
+    /// Whether NULL equals NULL where the index is unique. Otherwise, as in SQL, rows with a NULL in one of
+    /// its columns never agree.
     pub nulls_not_distinct: bool,
     /// How it finds rows. A hash index finds whole keys only.
     pub organization: Organization,
@@ -176,8 +180,8 @@ pub struct IndexDef {
 /// Which partition the rows of a table are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Partitioning {
-    /// That of the value of this column of the primary key, by its position in the key. A row stays in its partition: key columns
-    /// cannot be updated.
+    /// That of the value of this column of the primary key, by its position in the key. A row stays in its
+    /// partition: key columns cannot be updated.
     KeyColumn(usize),
     /// Every partition has a copy: of a table that is mostly read.
     Replicated,
@@ -205,7 +209,8 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// Rows expected: a hint for sizing, no limit. Zero if unknown.
     pub capacity: usize,
-    /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a record of its own.
+    /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a
+    /// record of its own.
     pub cluster: usize,
     /// Which partition a row is in.
     pub partitioning: Partitioning,
@@ -273,7 +278,7 @@ impl TableDef {
         self.cluster > 0
     }
 
-    /// The column whose value says which partition a row is in; none if every partition has a copy.
+    /// The column whose value decides the partition of a row; none if every partition has a copy.
     pub fn partition_column(&self) -> Option<ColumnId> {
         match self.partitioning {
             Partitioning::KeyColumn(at) => self.key.get(at).map(|part| part.column),
@@ -281,8 +286,8 @@ impl TableDef {
         }
     }
 
-    /// Whether rows with a NULL in a column of this unique index of the table never agree: it has columns that may be NULL, and does
-    /// not say [`IndexDef::nulls_not_distinct`].
+    /// Whether rows with a NULL in a column of this unique index of the table never agree: it has columns
+    /// that may be NULL, and does not say [`IndexDef::nulls_not_distinct`].
     pub fn has_distinct_nulls(&self, index: &IndexDef) -> bool {
         index.unique && !index.nulls_not_distinct && self.has_nullable(index)
     }
@@ -297,9 +302,9 @@ impl TableDef {
         !index.unique || self.has_distinct_nulls(index)
     }
 
-    /// How the entries of this index of the table are stored. Those of a key that rows share lie side by side in a tree, whatever was
-    /// asked for: a table by hash would have to keep them as one list, of which every insert and delete writes a new version as long
-    /// as the list.
+    /// How the entries of this index of the table are stored. Entries of a key that rows share are adjacent in
+    /// a tree, whatever was requested: a hash table would have to keep them as one list, of which every insert
+    /// and delete writes a new version as long as the list.
     pub fn storage(&self, index: &IndexDef) -> Organization {
         if self.has_shared_keys(index) { Organization::Ordered } else { index.organization }
     }
@@ -418,7 +423,8 @@ impl TableDef {
         match self.key.iter().map(width).sum::<Option<u32>>() {
             Some(bytes) if bytes <= 16 => None,
             _ => Some(
-                "is clustered, and its key is not made of numbers of at most 16 bytes together; leave out the clustering"
+                "is clustered, and its key is not made of numbers of at most 16 bytes together; leave out the \
+                 clustering"
                     .to_owned(),
             ),
         }
@@ -467,8 +473,8 @@ impl TableDef {
         Ok(())
     }
 
-    /// What differs from `other`, in words, or `None` if rows and keys of both are interchangeable. The capacity, a hint, may
-    /// differ; and so may the clustering, unless immutable columns lie elsewhere by it.
+    /// The differences from `other`, in words, or `None` if rows and keys of both are interchangeable. The
+    /// capacity, a hint, may differ; and so may the clustering, unless it places immutable columns elsewhere.
     pub fn difference(&self, other: &TableDef) -> Option<String> {
         if self.name != other.name {
             return Some(format!("it is called `{}`, not `{}`", self.name, other.name));
@@ -505,8 +511,8 @@ impl TableDef {
         None
     }
 
-    /// What keeps this table from being used as it is declared by `wanted`, in words: as [`TableDef::difference`], but that an ordered
-    /// table serves a declaration that says hashed, since it finds rows by whole keys as well.
+    /// Why this table cannot be used as `wanted` declares it, in words: as [`TableDef::difference`], but an
+    /// ordered table is valid for a declaration of a hashed one, since it finds rows by whole keys as well.
     pub fn misfit(&self, wanted: &TableDef) -> Option<String> {
         let organization = match wanted.organization {
             Organization::Hash => self.organization,
@@ -585,7 +591,7 @@ fn name_problem(what: &str, name: &str) -> Option<String> {
     }
 }
 
-/// A key column by name: what [`asc`] and [`desc`] give. A plain name is ascending.
+/// A key column by name: the result of [`asc`] and [`desc`]. A plain name is ascending.
 #[derive(Clone, Debug)]
 pub struct PartName {
     column: Cow<'static, str>,
@@ -624,7 +630,7 @@ pub struct TableBuilder {
     /// The column by which rows are partitioned, if one was named.
     partition: Option<Cow<'static, str>>,
     indexes: Vec<(IndexDef, Vec<PartName>)>,
-    /// Something was said of an index before there was one.
+    /// An attribute of an index was set before there was an index.
     is_misplaced: bool,
 }
 
@@ -643,12 +649,16 @@ impl TableBuilder {
         self
     }
 
-    /// Keeps rows together that agree in these columns, the first ones of the primary key but not all: as runs, each one record.
+    /// Keeps rows together that agree in these columns, the first ones of the primary key but not all: as
+    /// runs, each one record.
     ///
     /// ```
     /// use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
     /// let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
-    /// let table = TableDef::builder("order_line").column(column("order")).column(column("number")).column(column("item"));
+    /// let table = TableDef::builder("order_line")
+    ///     .column(column("order"))
+    ///     .column(column("number"))
+    ///     .column(column("item"));
     /// let table = table.key(["order", "number"]).cluster(["order"]).finish()?;
     /// assert_eq!(table.cluster, 1);
     /// # Ok::<(), seriatim_catalog::SchemaError>(())
@@ -659,7 +669,7 @@ impl TableBuilder {
         self
     }
 
-    /// Says that this column of the primary key tells which partition a row is in, instead of the first.
+    /// Makes this column of the primary key decide the partition of a row, instead of the first.
     ///
     /// ```
     /// use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
@@ -689,7 +699,7 @@ impl TableBuilder {
         self
     }
 
-    /// Adds an ordered index whose keys rows may share.
+    /// Adds an ordered index in which rows may share keys.
     #[must_use]
     pub fn index(
         self,
@@ -699,7 +709,7 @@ impl TableBuilder {
         self.add_index(name.into(), parts, false, Organization::Ordered)
     }
 
-    /// Adds a hash index whose keys rows may share: it finds whole keys only ([`TableDef::storage`]).
+    /// Adds a hash index in which rows may share keys: it finds whole keys only ([`TableDef::storage`]).
     #[must_use]
     pub fn hash_index(
         self,
@@ -709,8 +719,8 @@ impl TableBuilder {
         self.add_index(name.into(), parts, false, Organization::Hash)
     }
 
-    /// Adds an index whose keys rows may not share. Those with a NULL in a column of it do not count as equal, as in SQL;
-    /// [`TableBuilder::nulls_not_distinct`] after it makes them.
+    /// Adds an index in which no two rows share a key. Rows with a NULL in a column of it do not count as
+    /// equal, as in SQL; [`TableBuilder::nulls_not_distinct`] after it makes them equal.
     #[must_use]
     pub fn unique_index(
         self,
@@ -779,7 +789,8 @@ impl TableBuilder {
         if let Some(column) = self.partition {
             let Some(at) = self.key.iter().position(|part| part.column == column) else {
                 let problem = format!(
-                    "is partitioned by `{column}`, which is no column of its primary key; make it one, so that a row is found, and \
+                    "is partitioned by `{column}`, which is no column of its primary key; make it one, so that a row \
+                     is found, and \
                      stays, in one partition"
                 );
                 return Err(SchemaError::invalid(&self.table.name, problem));
@@ -853,7 +864,8 @@ mod tests {
             ),
             (
                 builder().key(["a"]).partition("b"),
-                "table `t`: is partitioned by `b`, which is no column of its primary key; make it one, so that a row is found, and \
+                "table `t`: is partitioned by `b`, which is no column of its primary key; make it one, so that a row \
+                 is found, and \
                  stays, in one partition",
             ),
             (

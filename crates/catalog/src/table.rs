@@ -1,4 +1,4 @@
-//! Tables as Rust types: what `#[derive(Table)]` implements.
+//! Tables as Rust types: the traits that `#[derive(Table)]` implements.
 
 use std::marker::PhantomData;
 use std::ops::BitOr;
@@ -8,10 +8,11 @@ use crate::{ColumnId, ColumnSet, IndexId, KeyPrefix, OutOfMemory, Place, RowRef,
 /// A row type, by `#[derive(Table)]`.
 ///
 /// # Safety
-/// `definition` is the same at every call, and `PLACES` are the places that [`Layout::new`](crate::Layout::new) gives its columns.
-/// Every [`RowRef`] and [`RowWriter`] that is given to the functions here is read and written by these places as the columns'
-/// types only, and is handed on to no code that might do otherwise (rule 3 of [`RowRef`], rule 2 of [`RowWriter`]). The derive
-/// keeps all this; there is no reason to implement the trait by hand.
+/// `definition` is the same at every call, and `PLACES` are the places that
+/// [`Layout::new`](crate::Layout::new) gives its columns. Every [`RowRef`] and [`RowWriter`] that is passed to
+/// the functions here is read and written by these places as the columns' types only, and is passed on to no
+/// code that might do otherwise (rule 3 of [`RowRef`], rule 2 of [`RowWriter`]). The derive ensures all this;
+/// there is no reason to implement the trait by hand.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a table",
     label = "not a row type",
@@ -56,15 +57,15 @@ pub unsafe trait Table: Sized {
 )]
 pub trait OrderedTable: Table {}
 
-/// What an index can be asked, as its declaration says: types that index constants and handles carry.
+/// The queries that an index supports, by its declaration: types that index constants and handles carry.
 pub mod kind {
     use super::KeyPrefix;
 
-    /// An ordered index whose keys rows may share.
+    /// An ordered index in which rows may share keys.
     #[derive(Clone, Copy, Debug)]
     pub enum Ordered {}
 
-    /// A hash index whose keys rows may share.
+    /// A hash index in which rows may share keys.
     #[derive(Clone, Copy, Debug)]
     pub enum Hash {}
 
@@ -98,8 +99,8 @@ pub mod kind {
     impl Ranged for Ordered {}
     impl Ranged for UniqueOrdered {}
 
-    /// An index with keys of type `K` that finds rows by a `P`: an ordered one by the first columns of a key, a hash index by a whole
-    /// key.
+    /// An index with keys of type `K` that finds rows by a `P`: an ordered one by the first columns of a key,
+    /// a hash index by a whole key.
     #[diagnostic::on_unimplemented(
         message = "an index declared `hash` finds rows by a whole key, a `{K}`, not by a `{P}`",
         label = "a hash index finds whole keys only",
@@ -120,7 +121,7 @@ pub struct IndexSpec<T, K, I = kind::Ordered> {
 }
 
 impl<T, K, I> IndexSpec<T, K, I> {
-    /// The index declared at this position. Derived constants call it; others are for nobody's use.
+    /// The index declared at this position. Only derived constants call it.
     pub const fn new(id: IndexId) -> IndexSpec<T, K, I> {
         IndexSpec { id, types: PhantomData }
     }
@@ -131,15 +132,16 @@ impl<T, K, I> IndexSpec<T, K, I> {
     }
 }
 
-/// A column of a derived table: of rows of type `T`, with values of type `C`. Constants of the row's view name them: those of
-/// `Account` are `AccountRow::BALANCE` and so on. `|` makes sets of them. Key columns and immutable ones are not `UPDATABLE`.
+/// A column of a derived table: of rows of type `T`, with values of type `C`. Constants of the row's view
+/// name them: those of `Account` are `AccountRow::BALANCE` and so on. `|` makes sets of them. Key columns and
+/// immutable ones are not `UPDATABLE`.
 pub struct TableColumn<T, C, const UPDATABLE: bool = true> {
     id: ColumnId,
     types: PhantomData<fn(C) -> T>,
 }
 
 impl<T, C, const U: bool> TableColumn<T, C, U> {
-    /// The column declared at this position. Derived constants call it; others are for nobody's use.
+    /// The column declared at this position. Only derived constants call it.
     pub const fn new(id: ColumnId) -> TableColumn<T, C, U> {
         TableColumn { id, types: PhantomData }
     }
@@ -157,7 +159,7 @@ pub struct TableColumns<T> {
 }
 
 impl<T> TableColumns<T> {
-    /// No column: whether there is a row is all that is asked.
+    /// No column: only the existence of the row is requested.
     pub const EMPTY: TableColumns<T> = TableColumns { set: ColumnSet::EMPTY, rows: PhantomData };
 
     /// The columns.
@@ -218,11 +220,12 @@ impl<T> std::fmt::Debug for TableColumns<T> {
     }
 }
 
-/// The type of the keys of a derived table's index, by its position: generated code names it where it knows the constant only.
+/// The type of the keys of a derived table's index, by its position: generated code names it where it knows
+/// the constant only.
 pub trait IndexedBy<const AT: u16>: Table {
-    /// The indexed columns: what the index's [`IndexSpec`] is of.
+    /// The indexed columns, as in the index's [`IndexSpec`].
     type Key: TableKey;
-    /// What it can be asked: one of [`kind`].
+    /// The queries that it supports: one of [`kind`].
     type Kind;
 }
 

@@ -66,7 +66,8 @@ impl<const N: usize> Text<N> {
     /// The text.
     #[inline]
     pub const fn as_str(&self) -> &str {
-        // SAFETY: the type's invariant; every constructor copies a whole `str` and nothing changes it but `append`, which adds one.
+        // SAFETY: the type's invariant; every constructor copies a whole `str` and nothing changes it but
+        // `append`, which adds one.
         unsafe { std::str::from_utf8_unchecked(self.0.as_slice()) }
     }
 
@@ -90,7 +91,8 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// Formatting into a text: `write!(text, "{}", n)`. Text that does not fit is an error and leaves what was there before.
+/// Formatting into a text: `write!(text, "{}", n)`. Text that does not fit is an error and leaves what was
+/// there before.
 impl<const N: usize> fmt::Write for Text<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.append(text).map_err(|_| fmt::Error)

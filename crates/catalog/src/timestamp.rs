@@ -1,4 +1,5 @@
-//! Points in time, for rows that carry a date. Where they come from is the caller's business: this crate reads no clock.
+//! Points in time, for rows that carry a date. Where they come from is the caller's business: this crate
+//! reads no clock.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -21,7 +22,8 @@ impl Timestamp {
         self.0
     }
 
-    /// Year, month and day, in UTC. Days-to-civil algorithm of H. Hinnant, "chrono-compatible low-level date algorithms".
+    /// Year, month and day, in UTC. Days-to-civil algorithm of H. Hinnant, "chrono-compatible low-level date
+    /// algorithms".
     fn civil(self) -> (i64, i64, i64) {
         let days = self.0.div_euclid(86_400_000_000) + 719_468;
         let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -44,7 +44,7 @@ pub enum ValueError {
     Unfit {
         /// The column.
         column: String,
-        /// What was given and what would be right.
+        /// The given value, and what would be right.
         problem: String,
     },
     /// There are too many or too few.
@@ -154,8 +154,8 @@ impl Value {
         number.ok_or_else(|| self.unfit(column))
     }
 
-    /// The 64-bit integer that a decimal or timestamp column stores. Decimals and whole numbers of another scale fit if they
-    /// need no rounding.
+    /// The 64-bit integer that a decimal or timestamp column stores. Decimals and whole numbers of another
+    /// scale fit if they need no rounding.
     fn units(&self, column: &ColumnDef) -> Result<i64, ValueError> {
         let units = match (self, column.ty) {
             (Value::Timestamp(units), ColumnType::Timestamp) => Some(*units),

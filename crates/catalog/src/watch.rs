@@ -1,8 +1,9 @@
-//! Which columns are read and set, for checks of what a plan or a caller says: in builds with debug assertions only.
+//! Notes which columns are read and set, for checks of plans and of callers: in builds with debug assertions
+//! only.
 //!
-//! A row that was asked for with some of its columns panics when another is read or set. A thread that watches notes every column
-//! it reads or sets through its place, by the address of the row version. Without debug assertions nothing is checked
-//! or noted and accessors are a load and nothing else.
+//! A row that was requested with some of its columns panics when another one is read or set. A thread that
+//! watches notes every column that it reads or sets through its place, by the address of the row version.
+//! Without debug assertions nothing is checked or noted and accessors are a load and nothing else.
 
 use std::cell::{Cell, RefCell};
 
@@ -36,13 +37,13 @@ pub fn start() {
     WATCHING.set(AVAILABLE);
 }
 
-/// Ends noting; what was noted since [`start`].
+/// Ends noting. Returns the notes since [`start`].
 pub fn stop() -> Vec<Touched> {
     WATCHING.set(false);
     TOUCHED.take()
 }
 
-/// Runs `work`, which is neither watched nor checked: what it reads of a row it does not use.
+/// Runs `work`, which is neither watched nor checked: its reads are no use of the row.
 pub fn unwatched<R>(work: impl FnOnce() -> R) -> R {
     if !AVAILABLE {
         return work();
@@ -53,7 +54,7 @@ pub fn unwatched<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Checks that a column is among those that the row was asked for with, and notes it if this thread watches.
+/// Checks that a column is among those that were requested with the row, and notes it if this thread watches.
 ///
 /// # Panics
 /// In builds with debug assertions, if it is not.
@@ -70,7 +71,7 @@ pub(crate) fn touch(row: *const u8, named: Named, column: u16, set: bool) {
     }
 }
 
-/// The columns that a row was asked for with: remembered in builds with debug assertions, nothing in others.
+/// The columns that were requested with a row: kept in builds with debug assertions, nothing in others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
     #[cfg(debug_assertions)]

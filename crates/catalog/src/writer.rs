@@ -1,8 +1,9 @@
-//! Rows as they are written: a private row version, its fixed part while it is new, and the out-of-line values of long texts.
+//! Rows as they are written: a private row version, its fixed part while it is new, and the out-of-line
+//! values of long texts.
 //!
 //! Rules for a [`RowWriter`]; its maker vouches for them:
-//! 1. Its blocks have the layout of a table and are its own while it lives; those of a new row are zeroed but for the address
-//!    of the fixed part, the row version of an update is a copy of a row.
+//! 1. Its blocks have the layout of a table and are its own while it lives. The blocks of a new row are zeroed
+//!    except for the address of the fixed part; the row version of an update is a copy of a row.
 //! 2. It goes only to code that uses places and column types of that table, as rule 3 of [`RowRef`] says.
 
 use std::marker::PhantomData;
@@ -21,7 +22,7 @@ pub trait OutOfLineStore {
     fn store(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
 }
 
-/// Of rows of which no long text is set.
+/// A writer of rows of which no long text is set.
 #[derive(Debug)]
 pub struct NoOutOfLine;
 
@@ -140,7 +141,7 @@ impl<'a> RowWriter<'a> {
         Ok(())
     }
 
-    /// What the column at `place` (rule 2) holds now.
+    /// The current value of the column at `place` (rule 2).
     #[inline(always)]
     pub fn get<C: Column>(&self, place: &Place) -> C::Ref<'_> {
         self.as_row().get::<C>(place)
@@ -154,8 +155,8 @@ impl<'a> RowWriter<'a> {
     /// The row as it is now, while nothing is set.
     #[inline(always)]
     pub fn as_row(&self) -> RowRef<'_> {
-        // SAFETY: rules 1 and 2; the borrow of `self` keeps `set` away while the reference lives. Zeros are a value of every
-        // type, so columns not set yet can be read too.
+        // SAFETY: rules 1 and 2; the borrow of `self` keeps `set` away while the reference lives. Zeros are a
+        // value of every type, so columns not set yet can be read too.
         unsafe { RowRef::from_raw(self.row) }.named(self.named)
     }
 

@@ -1,5 +1,5 @@
-//! What `#[derive(Table)]` makes: the same definition, row bytes and keys as a declaration at run time, and accessors that read
-//! what was written.
+//! What `#[derive(Table)]` makes: the same definition, row bytes and keys as a declaration at run time, and
+//! accessors that read what was written.
 
 #![deny(unsafe_code)]
 
@@ -326,7 +326,7 @@ fn places_are_constants() {
     assert_eq!((PLACE.offset, PLACE.bytes), (9, 1));
 }
 
-/// What a procedure or a constant beside a row type is called is nobody's business: generated code binds other names.
+/// The names of procedures and constants beside a row type do not matter: generated code binds other names.
 mod beside {
     #![allow(non_camel_case_types, dead_code, reason = "procedures are unit structs with the names of functions")]
 

@@ -1,4 +1,5 @@
-//! Keys: their order is the order of their columns, typed keys and codecs agree byte for byte, ranges take in what they should.
+//! Keys: their order is the order of their columns, typed keys and codecs agree byte for byte, ranges take in
+//! what they should.
 
 mod shared;
 
@@ -56,7 +57,8 @@ fn order(columns: &[(ColumnDef, bool)], first: &[Value], second: &[Value]) -> Or
         .unwrap_or(Ordering::Equal)
 }
 
-/// Columns whose key bytes, written one after another without escapes, ends or flipped signs, are out of order must occur.
+/// Columns whose key bytes, written one after another without escapes, ends or flipped signs, are out of
+/// order must occur.
 #[test]
 #[should_panic(expected = "out of order")]
 fn canary_naive_keys_are_caught() {

@@ -1,4 +1,5 @@
-//! The largest allocation of a thread, so that a length from the input is not believed before it is compared with what is there.
+//! The largest allocation of a thread, so that a length from the input is not believed before it is compared
+//! with what is there.
 
 use seriatim_base::allocation::{Watching, watch};
 

@@ -1,12 +1,14 @@
-//! What must hold of the decoders for bytes from anywhere, one function a decoder, and of programs that use clustered tables: the
-//! bodies of the fuzz targets.
+//! What must hold of the decoders for bytes from anywhere, one function a decoder, and of programs that use
+//! clustered tables: the bodies of the fuzz targets.
 //!
-//! Invariant of decoders: bytes are refused with an error, or stand for something that encodes to the same bytes; never a panic, and no
-//! allocation beyond a multiple of the input ([`allocation`]). `fuzz/`, outside the workspace, gives the functions to libFuzzer;
-//! `tests/replay.rs` runs them on seeds, mutations of seeds and what libFuzzer has found, with the stable toolchain.
+//! Invariant of decoders: bytes are refused with an error, or stand for something that encodes to the same
+//! bytes; never a panic, and no allocation beyond a multiple of the input ([`allocation`]). `fuzz/`, outside
+//! the workspace, gives the functions to libFuzzer; `tests/replay.rs` runs them on seeds, mutations of seeds
+//! and what libFuzzer has found, with the stable toolchain.
 //!
-//! A checksum stops nearly every mutation. So most targets take the fields and payloads and compute the checksums, by the code that
-//! writes them where that is public; the first bit of the input asks for the bytes as they are.
+//! A checksum stops nearly every mutation. So most targets take the fields and payloads and compute the
+//! checksums, by the code that writes them where that is public; the first bit of the input asks for the
+//! bytes as they are.
 
 pub mod allocation;
 mod checkpoint;

@@ -1,7 +1,7 @@
 //! Runs: what programs do to a clustered table, they do to a map; and rows that were given out stay as they were read.
 //!
-//! Input: operations of three bytes: which, the number of a key, and its prefix with a value. Runs have a handful of rows in these
-//! builds, so a few operations split and empty them.
+//! Input: operations of three bytes: which, the number of a key, and its prefix with a value. Runs have a
+//! handful of rows in these builds, so a few operations split and empty them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

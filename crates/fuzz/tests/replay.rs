@@ -1,5 +1,5 @@
-//! Every target on its seeds, on mutations of them, and on inputs that once failed (`regressions/TARGET/`), with the stable
-//! toolchain.
+//! Every target on its seeds, on mutations of them, and on inputs that once failed (`regressions/TARGET/`),
+//! with the stable toolchain.
 
 use std::path::Path;
 
@@ -106,8 +106,8 @@ fn programs_on_runs_agree_with_a_map() {
     replay_some("runs", MUTATIONS / 4);
 }
 
-/// The folder that libFuzzer's targets are in, and the list that everything else goes by, agree. The arguments of the command line
-/// are a target of `fuzz/` alone.
+/// The folder that libFuzzer's targets are in, and the list that everything else goes by, agree. The
+/// arguments of the command line are a target of `fuzz/` alone.
 #[test]
 fn every_target_is_given_to_libfuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");

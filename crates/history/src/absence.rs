@@ -1,14 +1,16 @@
 //! Replaying a serial order, and moving transactions until every absence holds in it.
 //!
-//! A reader that did not find a key cannot stand, in any serial order, between an insert of the key and the next delete. So a
-//! replay that meets a live key where the reader found none yields a clause that every serial order satisfies: *the reader
-//! before that insert, or after that delete*. If every order that satisfies the clauses fails, none exists; if a replay
-//! meets no such key, its order explains the history. Clauses come from replays only, so dead keys cost nothing.
+//! A reader that did not find a key cannot stand, in any serial order, between an insert of the key and the
+//! next delete. So a replay in which the reader finds the key yields a clause that every serial order
+//! satisfies: *the reader comes before that insert, or after that delete*. If every order that satisfies the
+//! clauses fails, no serial order exists. If a replay finds no such key, its order explains the history.
+//! Clauses come from replays only, so dead keys cost nothing.
 //!
-//! A clause of which the graph rules out one side is forced. Else the side that moves the reader less is tried first. When a
-//! later clause has no side left, decisions it does not depend on are forgotten and the last one it depends on is turned
-//! round (backjumping). Work is bounded; beyond it there is no verdict, which is an error like a violation, with the number of
-//! absences that the last replay did not explain.
+//! A clause is forced if the graph rules out one of its sides. Otherwise the side that moves the reader less
+//! is tried first. When a later clause has no side left, the search forgets the decisions on which the clause
+//! does not depend. It then reverses the last decision on which the clause depends (backjumping). The work is
+//! bounded. Beyond the bound there is no verdict, which is an error like a violation; it states how many
+//! absences the last replay did not explain.
 
 use crate::Promises;
 use crate::anomaly::{Anomaly, Violation};
@@ -21,16 +23,17 @@ use std::collections::HashMap;
 
 /// A bound on the work of [`explain`] of some tens of seconds.
 pub(crate) const WORK_MAX: u64 = 1 << 30;
-/// Nodes visited to find out whether a clause is forced. Not finding out costs a superfluous decision, nothing else.
+/// Nodes visited to find out whether a clause is forced. Giving up early costs a superfluous decision, nothing
+/// else.
 const PROBE_MAX: u64 = 10_000;
 /// Clauses taken from one replay.
 const CLAUSES_PER_REPLAY: usize = 1 << 20;
 
-/// A reader that met a row it had not found.
+/// A replay in which a reader finds a row that it had not found.
 #[derive(Clone, Copy, Debug)]
 struct Mismatch {
     reader: u32,
-    /// The live state met.
+    /// The live state in the replay.
     state: u32,
     scanned: bool,
 }
@@ -46,26 +49,26 @@ struct Choice {
     turned: bool,
 }
 
-/// The order that was found, and what it took.
+/// The order, and the work that it took.
 #[derive(Debug)]
 pub(crate) struct Explained {
     /// Clauses that were needed.
     pub(crate) clauses: u64,
-    /// Of the clauses that hold, those that either side could have satisfied.
+    /// How many of the satisfied clauses either side could have satisfied.
     pub(crate) ambiguous: u64,
 }
 
 /// Why there is no order.
 #[derive(Debug)]
 pub(crate) enum Contradiction {
-    /// These edges, beside the graph's, close a cycle. `searched`: other choices did so too.
+    /// These edges and the graph's close a cycle. `searched`: other choices closed cycles too.
     Cycle { added: Vec<Edge>, searched: bool },
-    /// A claim is wrong by itself; or the work was spent before an order was found.
-    Alone(Violation),
+    /// A claim is wrong by itself, or the bound on work was reached before an order was found.
+    WrongClaim(Violation),
 }
 
-/// Moves transactions until a replay of `order` explains every absence, or the work (nodes visited and operations replayed)
-/// exceeds `work_max`.
+/// Moves transactions until a replay of `order` explains every absence, or the work (nodes visited and
+/// operations replayed) exceeds `work_max`.
 pub(crate) fn explain(
     index: &Index<'_>,
     promises: &Promises,
@@ -79,7 +82,7 @@ pub(crate) fn explain(
     let mut mismatches = replay(index, search.order.sequence(), Depth::Reads);
     let (mut clauses, mut replayed) = (0, operations);
     while !mismatches.is_empty() && replayed + search.order.visited() <= work_max {
-        // Clauses hold in every serial order, so those of decisions that were taken back join the rest.
+        // Clauses hold in every serial order, so the clauses of reversed decisions join the others.
         search.pending = mismatches;
         while let Some(clause) = search.pending.pop().filter(|_| replayed + search.order.visited() <= work_max) {
             clauses += 1;
@@ -94,18 +97,18 @@ pub(crate) fn explain(
     let ambiguous = search.trail.iter().filter(|choice| choice.other.is_some()).count() as u64;
     match mismatches.first() {
         None => Ok(Explained { clauses, ambiguous }),
-        Some(first) => Err(Contradiction::Alone(undecided(index, first, mismatches.len(), clauses))),
+        Some(first) => Err(Contradiction::WrongClaim(undecided(index, first, mismatches.len(), clauses))),
     }
 }
 
-/// The bound on work left absences unexplained.
+/// The violation for absences that the bound on work left open.
 fn undecided(index: &Index<'_>, first: &Mismatch, unexplained: usize, clauses: u64) -> Violation {
     let (id, name) = (index.id(first.reader), index.name(index.states[first.state as usize].key()));
     let text = format!(
-        "{unexplained} absences are neither explained nor refuted within the bound on work ({clauses} clauses), the first of \
-         them that T{id} did not find {name}"
+        "{unexplained} absences are neither explained nor refuted within the bound on work ({clauses} clauses), \
+         the first of them that T{id} did not find {name}"
     );
-    Violation::alone(Anomaly::Undecided, vec![id], text)
+    Violation::of_claim(Anomaly::Undecided, vec![id], text)
 }
 
 struct Search<'a, 'h> {
@@ -116,12 +119,12 @@ struct Search<'a, 'h> {
     trail: Vec<Choice>,
     /// Clauses to be satisfied.
     pending: Vec<Mismatch>,
-    /// By key, the first and last state of the lifetime last asked for.
+    /// By key, the first and last state of the lifetime that was looked up last.
     lifetimes: HashMap<u32, (u32, u32)>,
 }
 
 impl Search<'_, '_> {
-    /// Makes a clause hold, for the time being.
+    /// Adds an edge that satisfies a clause; a later clause may reverse it.
     fn satisfy(&mut self, mismatch: Mismatch) -> Result<(), Contradiction> {
         let reader = mismatch.reader;
         let (insert, delete) = self.lifetime(mismatch.state);
@@ -139,14 +142,14 @@ impl Search<'_, '_> {
             (Some(before), Some(after)) if distance(after) < distance(before) => (after, Some(before)),
             (Some(before), after) => (before, after),
             (None, Some(after)) => (after, None),
-            (None, None) => return Err(Contradiction::Alone(self.always_there(mismatch))),
+            (None, None) => return Err(Contradiction::WrongClaim(self.always_there(mismatch))),
         };
         // Satisfied meanwhile, by a clause of the same replay.
         let holds = |edge: Edge| self.order.position(edge.from) < self.order.position(edge.to);
         if holds(first) || second.is_some_and(holds) {
             return Ok(());
         }
-        // Asked before the first side is taken, because that may itself rule out the second.
+        // Checked before the first side is taken, because that edge may itself rule out the second side.
         let other = second.filter(|&other| !self.ruled_out(other));
         if self.order.add(self.graph, first.from, first.to) == Added::Yes {
             self.trail.push(Choice { clause: mismatch, edge: first, other, turned: false });
@@ -161,10 +164,11 @@ impl Search<'_, '_> {
         self.undo(mismatch, before, after)
     }
 
-    /// Both sides of a clause would close a cycle: takes back decisions down to one that matters, and turns that round.
+    /// Both sides of a clause would close a cycle: undoes decisions down to one on which the cycles depend,
+    /// and reverses that one.
     fn undo(&mut self, clause: Mismatch, before: Option<Edge>, after: Option<Edge>) -> Result<(), Contradiction> {
         self.pending.push(clause);
-        // Either would do as the reason; the side that did not see an insert reads better.
+        // Either side would do as the reason; the side that did not see an insert reads better.
         let mut failed = before.or(after).expect("a clause without sides is refuted earlier");
         let mut led_nowhere = false;
         while let Some(at) = self.trail.iter().rposition(|choice| choice.other.is_some()) {
@@ -191,12 +195,12 @@ impl Search<'_, '_> {
         })
     }
 
-    /// The insert that began the lifetime a live state is part of, and the delete that ended it.
+    /// The insert that began the lifetime of a live state, and the delete that ended it.
     fn lifetime(&mut self, state: u32) -> (Option<u32>, Option<u32>) {
         let index = self.index;
         let live = |state: u32| index.states[state as usize].live();
         let written = |state: u32| index.states[state as usize].writer != NONE;
-        // A row that many miss may have been updated a million times: walk its versions once.
+        // A row that many readers miss may have been updated a million times: walk its versions once.
         let key = index.states[state as usize].key();
         let known = self.lifetimes.get(&key).copied().filter(|&(first, last)| first <= state && state <= last);
         let (first, last) = known.unwrap_or_else(|| {
@@ -225,24 +229,25 @@ impl Search<'_, '_> {
         let (id, name, v) = (index.id(mismatch.reader), index.name(state.key()), version(state.tid));
         let text =
             format!("T{id} did not find {name}, which was there from before the history (version {v}) to its end");
-        Violation::alone(Anomaly::MissingRow, vec![id], text)
+        Violation::of_claim(Anomaly::MissingRow, vec![id], text)
     }
 }
 
-/// What a replay looks at.
+/// Which claims a replay checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// Absences and ranges.
     Absences,
-    /// Reads of known versions as well: they hold by construction, and that is asserted.
+    /// Also reads of known versions: they hold by construction, and that is asserted.
     Reads,
 }
 
-/// Runs the transactions one after another and compares what they found with what is there. Nodes that are no transactions
-/// are passed over.
+/// Runs the transactions one after another and compares what they found with the state of the replay. Nodes
+/// that are no transactions are skipped.
 ///
 /// # Panics
-/// If a read of a known version does not hold: the edges of the graph say it must, so this is a mistake of the checker.
+/// If a read of a known version does not hold. The edges of the graph imply it, so this is a fault of the
+/// checker.
 fn replay(index: &Index<'_>, sequence: &[u32], depth: Depth) -> Vec<Mismatch> {
     let states = &index.states;
     let mut current: Vec<u32> = index.first[..index.keys.len()].to_vec();

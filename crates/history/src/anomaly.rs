@@ -1,12 +1,12 @@
-//! What can be wrong with a history, by the names the field uses: G-classes are Adya's (PhD thesis, MIT 1999), the others
-//! those of Berenson et al. (SIGMOD 1995) and Fekete et al. (SIGMOD Record 2004).
+//! What can be wrong with a history, by the names the field uses: G-classes are Adya's (PhD thesis, MIT
+//! 1999), the others those of Berenson et al. (SIGMOD 1995) and Fekete et al. (SIGMOD Record 2004).
 
 use std::fmt;
 
 /// The class of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Anomaly {
-    /// The history contradicts itself: a recorder's mistake, not an isolation anomaly.
+    /// The history contradicts itself: an error of the recorder, not an isolation anomaly.
     Malformed,
     /// One version of a key was written twice.
     DuplicateVersion,
@@ -34,13 +34,13 @@ pub enum Anomaly {
     ReadOnlyAnomaly,
     /// P3, G2: a row appeared in a range that was read without it.
     Phantom,
-    /// A transaction missed what had ended before it began, though real-time order was promised.
+    /// A transaction missed the effect of one that ended before it began, though real-time order was promised.
     StaleRead,
     /// Transactions are ordered against real time, without an overwritten read.
     RealTimeOrder,
     /// Transactions of one session are not in its order.
     SessionOrder,
-    /// No anomaly was found and no serial order either: the search for one was given up at its bound on work.
+    /// Neither an anomaly nor a serial order was found: the search reached its bound on work.
     Undecided,
 }
 
@@ -79,17 +79,18 @@ impl fmt::Display for Anomaly {
 /// Why one transaction must come before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dependency {
-    /// ww: the other overwrote what it wrote.
+    /// ww: the second transaction overwrote a version that the first one wrote.
     Write,
-    /// wr: the other read what it wrote.
+    /// wr: the second transaction read a version that the first one wrote.
     Read,
-    /// rw: the other overwrote what it read.
+    /// rw: the second transaction overwrote a version that the first one read.
     Anti,
-    /// rw over a range: the other inserted into, or deleted from, a range it read.
+    /// rw over a range: the second transaction inserted into, or deleted from, a range that the first one
+    /// read.
     PredicateAnti,
-    /// Both ran in one session.
+    /// Both transactions ran in one session.
     Session,
-    /// It ended before the other began.
+    /// The first transaction ended before the second one began.
     RealTime,
 }
 
@@ -100,28 +101,28 @@ pub struct Step {
     pub from: u64,
     /// Id of the transaction that must come after it.
     pub to: u64,
-    /// Why.
+    /// The reason.
     pub dependency: Dependency,
-    /// Why, in words.
+    /// The reason, as a sentence.
     pub text: String,
 }
 
 /// A proof that no serial order explains a history; or that none was found ([`Anomaly::Undecided`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What kind.
+    /// The class.
     pub anomaly: Anomaly,
     /// The cycle; empty where one claim is wrong by itself.
     pub cycle: Vec<Step>,
     /// Ids of the transactions involved.
     pub transactions: Vec<u64>,
-    /// The matter in a sentence.
+    /// A summary in one sentence.
     pub text: String,
 }
 
 impl Violation {
     /// A claim that is wrong by itself.
-    pub(crate) fn alone(anomaly: Anomaly, transactions: Vec<u64>, text: String) -> Violation {
+    pub(crate) fn of_claim(anomaly: Anomaly, transactions: Vec<u64>, text: String) -> Violation {
         Violation { anomaly, cycle: Vec::new(), transactions, text }
     }
 }

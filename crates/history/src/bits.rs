@@ -1,5 +1,5 @@
-//! A set of small integers that finds the next member quickly: a 64-ary tree of words, each level saying which words of the
-//! level below are not zero.
+//! A set of small integers that finds the next member quickly: a 64-ary tree of words. Each bit of a word says
+//! whether a word of the level below is not zero.
 
 /// A set of integers below a fixed bound.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Bits {
     /// The smallest member at or above `from`.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
         let mut i = from as usize;
-        // Up until a word has a member at or after `i`, then down along the smallest members.
+        // Go up until a word has a member at or after `i`, then down along the smallest members.
         for up in 0..self.levels.len() {
             let word = *self.levels[up].get(i / 64)?;
             let rest = word & (u64::MAX << (i % 64));

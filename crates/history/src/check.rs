@@ -1,4 +1,4 @@
-//! The judgement: the steps of the crate's documentation, one after another.
+//! The check: the steps of the crate's documentation, one after another.
 
 use crate::absence::{self, Contradiction};
 use crate::explain;
@@ -12,13 +12,13 @@ use std::fmt;
 /// What the recorded system promised beyond serializability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// A transaction that ended before another (not on a snapshot) began comes before it; where they are of different
-    /// [groups](crate::Group), one that was shown before.
+    /// A transaction comes before every later one (not on a snapshot) that began after it ended. For a later
+    /// one of another [group](crate::Group), it is the instant `shown` that must come first.
     pub real_time: bool,
     /// A snapshot shows every transaction that ended before the instant it names.
     pub snapshots: bool,
-    /// Transactions of one session are in its order; only snapshots may be older than what their session did before, and
-    /// of another group, what was not shown before.
+    /// Transactions of one session are in the session's order. A snapshot may be older than earlier
+    /// transactions of its session. A transaction of another group may miss what was not yet shown to it.
     pub sessions: bool,
 }
 
@@ -40,17 +40,17 @@ pub struct Summary {
     pub versions: u64,
     /// Reads of a known version or absence, rows of scans included.
     pub reads: u64,
-    /// Absent reads of which it was not known when the key was absent.
+    /// Absent reads for which the history does not say since when the key was absent.
     pub absences: u64,
     /// Range reads over keys of the history.
     pub scans: u64,
     /// Dependencies and order edges.
     pub edges: u64,
-    /// Absences that had to be placed before an insert or after a delete.
+    /// Absences for which the search had to choose a place before an insert or after a delete.
     pub clauses: u64,
-    /// Of those, how many either placement could have explained.
+    /// How many of these either place could have explained.
     pub ambiguous: u64,
-    /// A serial order that explains the history: places in [`History::transactions`].
+    /// A serial order that explains the history: indices into [`History::transactions`].
     pub order: Vec<u32>,
 }
 
@@ -59,8 +59,8 @@ impl fmt::Display for Summary {
         let Summary { transactions, keys, versions, reads, absences, scans, edges, .. } = self;
         write!(
             f,
-            "{transactions} transactions are serializable: {versions} versions of {keys} keys, {reads} reads, {absences} \
-             absences, {scans} scans, {edges} edges"
+            "{transactions} transactions are serializable: {versions} versions of {keys} keys, {reads} reads, \
+             {absences} absences, {scans} scans, {edges} edges"
         )?;
         if self.ambiguous > 0 {
             write!(f, "; {} absences had two places", self.ambiguous)?;
@@ -72,8 +72,8 @@ impl fmt::Display for Summary {
 /// Looks for a serial order that explains a history and keeps the promises.
 ///
 /// # Errors
-/// With a violation, if there is no such order; also if none was found within a bound on work ([`Anomaly::Undecided`]): a
-/// history without a verdict does not pass.
+/// Returns a violation if there is no such order. Also if none was found within a bound on work
+/// ([`Anomaly::Undecided`]): a history without a verdict does not pass.
 ///
 /// [`Anomaly::Undecided`]: crate::Anomaly::Undecided
 pub fn check(history: &History, promises: &Promises) -> Result<Summary, Violation> {
@@ -95,7 +95,7 @@ fn check_within(history: &History, promises: &Promises, work_max: u64) -> Result
     drop(successors_first);
     let explained = match absence::explain(&index, promises, &mut graph, &mut order, work_max) {
         Ok(explained) => explained,
-        Err(Contradiction::Alone(violation)) => return Err(violation),
+        Err(Contradiction::WrongClaim(violation)) => return Err(violation),
         Err(Contradiction::Cycle { added, searched }) => {
             // The graph holds all of `added` but the last, which closes the cycle.
             let closing = added.last().expect("an edge was refused");
@@ -120,7 +120,8 @@ fn check_within(history: &History, promises: &Promises, work_max: u64) -> Result
     })
 }
 
-/// Where each transaction would like to stand: by when it ended (a snapshot: by its instant), then by its highest version.
+/// The preferred position of each transaction: by its end (a snapshot: by its instant), then by its highest
+/// version.
 fn hints(index: &Index<'_>) -> Vec<u32> {
     let key = |t: u32| {
         let transaction = &index.history.transactions[t as usize];
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
     use crate::{Anomaly, Saw, Transaction};
 
-    /// Canary: what the bound on work leaves open does not pass.
+    /// Canary: a history that the bound on work leaves undecided does not pass.
     #[test]
     fn a_history_without_a_verdict_is_refused() {
         let transactions = vec![
@@ -155,7 +156,7 @@ mod tests {
             Transaction::new(3).read(0, "x", Saw::Absent).read(0, "y", Saw::AbsentAt(0)),
         ];
         let mut history = crate::History { transactions, ..Default::default() };
-        // Made to stand between the insert and the delete by its time.
+        // The times place the reader between the insert and the delete.
         for (t, ended) in history.transactions.iter_mut().zip([1, 3, 2]) {
             t.ended = ended;
         }

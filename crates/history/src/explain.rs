@@ -1,8 +1,9 @@
-//! From a strongly connected component to a short cycle, its name, and its story.
+//! From a strongly connected component to a short cycle, its name and its explanation.
 //!
-//! The worst class is looked for first, because it says most about the bug: a cycle of writes alone (G0), of writes and reads
-//! (G1c), with one anti-dependency (G-single), of dependencies (G2), and last one that needs a promised order. Within a class
-//! the shortest cycle is taken, as far as a bound on the work allows.
+//! The worst class is looked for first, because it says most about the bug. The classes are, in this order: a
+//! cycle of writes alone (G0); of writes and reads (G1c); with one anti-dependency (G-single); of dependencies
+//! (G2); and a cycle that needs a promised order. Within a class the shortest cycle is taken, as far as a
+//! bound on the work allows.
 
 use crate::anomaly::{Anomaly, Dependency, Step, Violation};
 use crate::graph::{Edge, Edges, Graph, Kind};
@@ -10,7 +11,7 @@ use crate::index::Index;
 use crate::text::version;
 use std::collections::{HashMap, VecDeque};
 
-/// Bound on edges looked at in search of a shorter cycle.
+/// Bound on the edges visited in search of a shorter cycle.
 const WORK_MAX: u64 = 20_000_000;
 
 /// Names and describes a cycle of `component`, a strongly connected component of `edges` and `added`.
@@ -40,7 +41,7 @@ pub(crate) fn explain(
     describe(index, &inside, &cycle, searched)
 }
 
-/// A cycle of the worst class there is.
+/// A cycle of the worst class in the component.
 fn worst(nodes: u32, edges: &[Edge]) -> Vec<Edge> {
     use Kind::{Anti, Gone, Read, Unseen, Write};
     let writes = |kind| kind == Write;
@@ -66,14 +67,15 @@ fn worst(nodes: u32, edges: &[Edge]) -> Vec<Edge> {
         .expect("a strongly connected component has a cycle")
 }
 
-/// The shortest cycle found that starts with one of `starts` and goes on along `edges`. Steps from a point in time are free.
+/// The shortest cycle that starts with one of `starts` and continues along `edges`. Steps from a point in time
+/// are free.
 fn shortest(nodes: u32, starts: &[Edge], edges: &[Edge]) -> Option<Vec<Edge>> {
     if edges.is_empty() && starts.is_empty() {
         return None;
     }
     let both = || starts.iter().chain(edges);
     let graph = Graph::new(nodes, |visit| both().for_each(|edge| visit(edge.from, edge.to)));
-    // Most often there is none: find out in linear time.
+    // There is rarely one: find that out in linear time.
     graph.successors_first().err()?;
     let mut first = vec![0u32; nodes as usize + 1];
     edges.iter().for_each(|edge| first[edge.from as usize + 1] += 1);
@@ -126,10 +128,11 @@ fn shortest(nodes: u32, starts: &[Edge], edges: &[Edge]) -> Option<Vec<Edge>> {
     best.map(|(_, cycle)| cycle)
 }
 
-/// Puts a cycle into words. `inside`: all edges between its transactions, to find the name that fits best.
+/// Describes a cycle in words. `inside` holds all edges between its transactions, from which the best name is
+/// chosen.
 fn describe(index: &Index<'_>, inside: &[Edge], cycle: &[Edge], searched: bool) -> Violation {
     let n = index.transactions();
-    // Start at a transaction, and see a path through points in time as one step.
+    // Start at a transaction, and treat a path through points in time as one step.
     let start = cycle.iter().position(|edge| edge.from < n).expect("time alone has no cycle");
     let mut hops: Vec<Edge> = Vec::new();
     for i in 0..cycle.len() {
@@ -144,9 +147,9 @@ fn describe(index: &Index<'_>, inside: &[Edge], cycle: &[Edge], searched: bool) 
     transactions.sort_unstable();
     transactions.dedup();
     let steps = hops.iter().map(|hop| step(index, hop)).collect();
-    let who = if transactions.len() == 1 { "one transaction has" } else { "these transactions have" };
-    let whichever = if searched { ", wherever absent rows are placed; one way round" } else { "" };
-    Violation { anomaly, cycle: steps, transactions, text: format!("{who} no serial order{whichever}") }
+    let subject = if transactions.len() == 1 { "one transaction has" } else { "these transactions have" };
+    let note = if searched { ", wherever absent rows are placed; one of the cycles" } else { "" };
+    Violation { anomaly, cycle: steps, transactions, text: format!("{subject} no serial order{note}") }
 }
 
 fn name(index: &Index<'_>, inside: &[Edge], hops: &[Edge]) -> Anomaly {
@@ -166,7 +169,7 @@ fn name(index: &Index<'_>, inside: &[Edge], hops: &[Edge]) -> Anomaly {
         };
     }
     let live = |hop: &Edge| index.states[hop.reason.state as usize].live();
-    // An absence in a range that ended: an insert the scan did not see.
+    // An absence in a range that ended: the scan did not see an insert.
     let predicate = |hop: &&Edge| {
         hop.reason.scanned && (hop.reason.kind == Kind::Unseen || hop.reason.kind == Kind::Anti && !live(hop))
     };
@@ -177,7 +180,7 @@ fn name(index: &Index<'_>, inside: &[Edge], hops: &[Edge]) -> Anomaly {
         let reads_only = |hop: &Edge| index.history.transactions[hop.from as usize].writes.is_empty();
         return if hops.iter().any(reads_only) { Anomaly::ReadOnlyAnomaly } else { Anomaly::WriteSkew };
     }
-    // One anti-dependency: on which key, and is the way back along the same one?
+    // One anti-dependency: on which key, and does the way back lead along the same key?
     let key = |hop: &Edge| index.states[hop.reason.state as usize].key();
     let single = hops.iter().find(|hop| matches!(hop.reason.kind, Kind::Anti | Kind::Unseen));
     let single = single.map(key).expect("counted above");

@@ -1,11 +1,14 @@
 //! The direct serialization graph, and its strongly connected components.
 //!
-//! Nodes are transactions and, where real-time order is promised, points in time. Only neighbours in version order are
-//! linked (the rest follows by transitivity), and time costs `O(n)` edges: sort transactions by their ends, cut that
-//! sequence where some transaction begins, and chain the cuts. A transaction points to the first cut after its end; the last
-//! cut before a transaction's begin points to it. Where others than its group see a transaction later, there are three kinds of such
-//! chains: from when all see a transaction to the begins of those with groups; from the ends to the begins of those without; and
-//! from the ends in each group to the begins in it. Targets are 4 bytes an edge; reasons are derived again when needed.
+//! Nodes are transactions and, where real-time order is promised, points in time. Only neighbours in version
+//! order are linked; the rest follows by transitivity. Time costs `O(n)` edges: sort transactions by their
+//! ends, cut that sequence where some transaction begins, and chain the cuts. A transaction points to the
+//! first cut after its end; the last cut before a transaction's begin points to it.
+//!
+//! Where other groups see a transaction later, there are three kinds of such chains: from the instants at
+//! which all see a transaction to the begins of transactions with groups; from the ends to the begins of
+//! transactions without a group; and from the ends in each group to the begins in it. Targets take 4 bytes an
+//! edge; reasons are derived again when needed.
 
 use crate::index::{Index, NONE};
 use crate::{Promises, Transaction};
@@ -54,7 +57,7 @@ pub(crate) struct Edge {
 #[derive(Debug)]
 pub(crate) struct Edges<'a, 'h> {
     index: &'a Index<'h>,
-    /// Between transactions, and through points in time; nodes `transactions..` are the cuts.
+    /// Between transactions, and through points in time; nodes from `transactions` on are the cuts.
     sessions: Vec<(u32, u32)>,
     /// Through points in time.
     times: Vec<(u32, u32)>,
@@ -111,7 +114,8 @@ impl<'a, 'h> Edges<'a, 'h> {
     }
 }
 
-/// Each transaction to the next one of its session. A snapshot may be older than what its session did before it.
+/// Edges from each transaction to the next one of its session. A snapshot may be older than earlier
+/// transactions of its session.
 fn sessions(index: &Index<'_>, nodes: &mut u32) -> Vec<(u32, u32)> {
     let transactions = &index.history.transactions;
     let of = |t: u32| &transactions[t as usize];
@@ -120,13 +124,13 @@ fn sessions(index: &Index<'_>, nodes: &mut u32) -> Vec<(u32, u32)> {
     let mut edges = Vec::new();
     for session in sequence.chunk_by(|&a, &b| of(a).session == of(b).session) {
         if session.iter().any(|&t| of(t).shown() > of(t).ended) {
-            // Of two at one instant, the earlier in the sequence comes first.
+            // Of two transactions at one instant, the earlier in the sequence comes first.
             let places: HashMap<u32, usize> = session.iter().copied().zip(0..).collect();
             let ordinary = |t: u32| of(t).snapshot.is_none().then(|| (of(t).began, places[&t]));
             chains(transactions, session, |t, ended| (ended, places[&t]), ordinary, &mut edges, nodes);
             continue;
         }
-        // Everything since the last ordinary transaction, that one included.
+        // All transactions since the last one that is not on a snapshot, that one included.
         let mut before: Vec<u32> = Vec::new();
         for &t in session {
             if of(t).snapshot.is_none() {
@@ -139,12 +143,12 @@ fn sessions(index: &Index<'_>, nodes: &mut u32) -> Vec<(u32, u32)> {
     edges
 }
 
-/// The instant before which everything that ended must be visible to a transaction, if that was promised.
+/// A transaction must see every transaction that ended before this instant, if that was promised.
 pub(crate) fn fresh_from(index: &Index<'_>, promises: &Promises, t: u32) -> Option<u64> {
     let transaction = &index.history.transactions[t as usize];
     match transaction.snapshot {
         None => promises.real_time.then_some(transaction.began),
-        // A snapshot cannot promise what ended after it began.
+        // A snapshot cannot promise to show transactions that ended after it began.
         Some(instant) => promises.snapshots.then_some(instant.min(transaction.began)),
     }
 }
@@ -166,7 +170,8 @@ fn times(index: &Index<'_>, promises: &Promises, nodes: &mut u32) -> Vec<(u32, u
     edges
 }
 
-/// Leads from each of `members` to those whose `begin` lies behind the `end` of the instant from which they must see it.
+/// Adds edges from each of `members` to every one whose `begin` lies behind the instant from which it must see
+/// the former.
 fn chains<K: Ord>(
     transactions: &[Transaction],
     members: &[u32],
@@ -195,7 +200,7 @@ fn chains<K: Ord>(
     }
 }
 
-/// Leads from each of `ends` to the later ones of `begins`, through cuts.
+/// Adds edges from each of `ends` to the later ones of `begins`, through cuts.
 fn chain<K: Ord>(mut ends: Vec<(K, u32)>, mut begins: Vec<(K, u32)>, edges: &mut Vec<(u32, u32)>, nodes: &mut u32) {
     ends.sort_unstable();
     begins.sort_unstable();
@@ -218,12 +223,12 @@ fn chain<K: Ord>(mut ends: Vec<(K, u32)>, mut begins: Vec<(K, u32)>, edges: &mut
 pub(crate) struct Graph {
     first: Vec<u32>,
     targets: Vec<u32>,
-    /// Added edges by source. A vector sorted by use would do; there are few.
+    /// Added edges by source. A vector sorted by use would also do; there are few edges.
     added: HashMap<u32, Vec<u32>>,
 }
 
 impl Graph {
-    /// A graph of `nodes` nodes; `each` calls what it is given once an edge, the same way both times.
+    /// A graph of `nodes` nodes. `each` calls its argument once an edge, in the same order both times.
     pub(crate) fn new(nodes: u32, each: impl Fn(&mut dyn FnMut(u32, u32))) -> Graph {
         let mut first = vec![0u32; nodes as usize + 2];
         let mut count = 0u64;
@@ -289,13 +294,13 @@ impl Graph {
         self.targets[low as usize..high as usize].iter().chain(added).copied()
     }
 
-    /// All nodes with every node after its successors, or a strongly connected component of more than one node, the
-    /// smallest there is. (Tarjan, SIAM J. Comput. 1972, with an explicit stack.)
+    /// All nodes with every node after its successors, or the smallest strongly connected component of more
+    /// than one node. (Tarjan, SIAM J. Comput. 1972, with an explicit stack.)
     pub(crate) fn successors_first(&self) -> Result<Vec<u32>, Vec<u32>> {
         const DONE: u32 = u32::MAX;
         let n = self.nodes() as usize;
-        // 0: not visited. DONE: in a finished component. Else the number of the visit, lowered to that of the earliest node
-        // on the stack that is reached.
+        // 0: not visited. DONE: in a finished component. Otherwise the number of the visit, lowered to that of
+        // the earliest reachable node on the stack.
         let mut low = vec![0u32; n];
         let mut visits = 0;
         let mut stack: Vec<u32> = Vec::new();

@@ -1,28 +1,31 @@
-//! What a history says: committed transactions, what they saw and what they wrote.
+//! The contents of a history: committed transactions, their reads and their writes.
 //!
 //! Rules for filling one:
 //!
-//! (a) Only committed transactions, and all of them: a version nobody here wrote counts as one that was aborted.
-//! (b) Reads and scans say what the *committed* state showed, under the transaction's own writes. A version of its own may
-//!     be listed and says nothing. A key it wrote that a scan does not list says nothing either, because its own write may
-//!     have hidden it; list it as [`Saw::Absent`] to claim that it was not there before. A key whose own write lay over it
-//!     during the scan and was then taken back is no write of the transaction: list it as [`Saw::Hidden`].
-//! (c) An insert that must not find a row, and an update or delete that must, depends on what was there: record that read.
-//! (d) A write's version is the TID the commit gave it: above every earlier version of its key, for ever.
+//! (a) It lists all committed transactions and no others: a version that none of them wrote counts as aborted.
+//! (b) Reads and scans say what the *committed* state showed, beneath the transaction's own writes. A version
+//!     that the transaction itself wrote may be listed and says nothing. A key that it wrote and that a scan
+//!     does not list says nothing either, because its own write may have hidden the row. List the key as
+//!     [`Saw::Absent`] to claim that there was no row before. If its own write covered the key during the
+//!     scan and was then undone, the transaction has no write of the key: list it as [`Saw::Hidden`].
+//! (c) An insert requires that there is no row, an update or delete that there is one: record that read.
+//! (d) A write's version is the TID that the commit gave it: above every earlier version of its key, for ever.
 //! (e) `began` is read before the first operation, `ended` after the commit was visible, all from one clock.
-//!     What only its own group sees by then ([`Group`]) has another instant besides.
+//!     A transaction that only its own group sees by then ([`Group`]) has another instant besides.
 //!
 //! Where a protocol keeps column groups apart ([`History::groups`]), facts name columns, and these rules change:
 //!
-//! (f) A read names the columns it used, a write those it changed; insertions and deletions change all, and whether there is a row
-//!     is used by every read and update, of no columns too. Where the columns have versions of their own, there is a fact for each.
-//! (g) The version of a read is one of the row: in each group, what was seen is the newest version at or below it. So a protocol with
-//!     one TID a row names that, and one with a TID a group names each group's.
-//! (h) An update's version is above every earlier one of the columns it changed and of the row's insertion; an insertion's or
-//!     deletion's above all of its key.
-//! (i) What only adds to columns may be listed as an addition. Additions to a column take their places beside each other in any order,
-//!     whatever their versions; a reader of the column saw those with versions at or below that which it names, and no others. Those
-//!     that are published later, together, may have one version.
+//! (f) A read names the columns that it used, a write those that it changed. Insertions and deletions change
+//!     all columns. Every read and update also uses the existence of the row, even if it names no column.
+//!     Where column groups have versions of their own, there is a fact for each.
+//! (g) A read names a version of the row: in each group it saw the newest version at or below that one. A protocol with
+//!     one TID a row names that TID; one with a TID a group names each group's.
+//! (h) An update's version is above every earlier one of the columns that it changed and above the row's insertion. The
+//!     version of an insertion or deletion is above all of its key.
+//! (i) A write that only adds to columns may be listed as an addition. Additions to a column may be ordered
+//!     in any way among themselves, whatever their versions. A reader of the column saw the additions at or
+//!     below the version that it names, and no others. Additions that are published later together may have
+//!     one version.
 
 use crate::Key;
 use seriatim_base::TableId;
@@ -33,8 +36,9 @@ use std::ops::{Bound, RangeBounds};
 pub struct History {
     /// Names of tables for explanations, by [`TableId`]. A table without a name is shown as `t` and its number.
     pub tables: Vec<String>,
-    /// By [`TableId`], column groups that are judged apart, because the protocol keeps them apart; columns of none of them are one
-    /// more. A table without any is judged by whole rows, whatever columns its facts name.
+    /// By [`TableId`], the column groups that are judged apart, because the protocol keeps them apart. The
+    /// columns of no group form one more. A table without groups is judged by whole rows, whatever columns its
+    /// facts name.
     pub groups: Vec<Vec<Columns>>,
     /// What was there before the first recorded transaction.
     pub initial: Initial,
@@ -90,8 +94,8 @@ pub enum Initial {
     Empty,
     /// Exactly these rows.
     Rows(Vec<InitialRow>),
-    /// Some rows were loaded without being recorded. A version that nobody wrote, below all written versions of its key, is
-    /// that key's initial row; a key has at most one.
+    /// Some rows were loaded without being recorded. A version that no transaction wrote, below all written
+    /// versions of its key, is that key's initial row; a key has at most one.
     Unknown,
 }
 
@@ -117,28 +121,29 @@ pub struct Transaction {
     pub began: u64,
     /// When its commit had returned. `u64::MAX` if unknown.
     pub ended: u64,
-    /// `Some(instant)`: ran on a snapshot that promises to show every transaction that ended before `instant` (0 promises
-    /// nothing), where others promise to show all that ended before they began.
+    /// `Some(instant)`: the transaction ran on a snapshot. It promises to show every transaction that ended
+    /// before `instant` (0 promises nothing). Other transactions promise to show all that ended before they
+    /// began.
     pub snapshot: Option<u64>,
-    /// The procedures among which it is seen from its end on, where others may see it later. `None`: all see it then, and it sees all that
-    /// had ended when it began. A snapshot has none.
+    /// The group that sees the transaction from its end on, while other groups may see it later. `None`: all
+    /// transactions see it from its end on, and it sees all that had ended when it began. A snapshot has none.
     pub group: Option<Group>,
     /// Point reads.
     pub reads: Vec<Read>,
     /// Range reads.
     pub scans: Vec<Scan>,
-    /// Writes, normally one a key; of several the one with the highest version is the final one.
+    /// Writes, normally one a key. If there are several, the one with the highest version is the final one.
     pub writes: Vec<Write>,
-    /// Writes that only added to what was there, at most one a key, of keys that `writes` does not have.
+    /// Writes that only added to an existing row, at most one a key. Their keys are not in `writes`.
     pub additions: Vec<Addition>,
 }
 
-/// Transactions that are ordered as they ended, and are seen by those of other groups from a later instant on.
+/// A group of transactions that are ordered as they ended. Other groups see them from a later instant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The same for all of it.
+    /// The group's number.
     pub number: u32,
-    /// When transactions of other groups that begin must see this one: its end or later.
+    /// The instant from which beginning transactions of other groups must see this one: its end or later.
     pub shown: u64,
 }
 
@@ -160,16 +165,16 @@ pub struct Read {
 pub enum Saw {
     /// The row with this version.
     Row(u64),
-    /// No row as of this TID: a tombstone's, or that of an empty record made after it. The key's newest version at or
-    /// below the TID is a delete, or there is none.
+    /// No row as of this TID, which is that of a tombstone or of an empty record made after it. The key's
+    /// newest version at or below the TID is a delete, or there is none.
     AbsentAt(u64),
-    /// No row, and nothing that says since when: before the first write or after any delete.
+    /// No row, with nothing that says since when: before the first write or after any delete.
     Absent,
-    /// A write of its own, taken back since or not: says nothing of what was there.
+    /// A write of the transaction itself, undone since or not: says nothing about the committed row.
     Hidden,
 }
 
-/// A range read: in the range there was what is listed, and nothing else. A scan that stopped early ends at its last row.
+/// A range read: the range held the listed rows and no others. A scan that stopped early ends at its last row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// The table.
@@ -178,9 +183,9 @@ pub struct Scan {
     pub low: Bound<Key>,
     /// The upper end.
     pub high: Bound<Key>,
-    /// The columns used of each row. Rows of which others were used are read besides.
+    /// The columns used of each row. Rows with other columns are listed as point reads.
     pub columns: Columns,
-    /// What was found, in any order: rows, and absences of which more is known.
+    /// The rows found, in any order, and absences of which more is known.
     pub saw: Vec<(Key, Saw)>,
 }
 
@@ -195,11 +200,11 @@ pub struct Write {
     pub version: u64,
     /// Whether this version is the row's absence.
     pub deleted: bool,
-    /// The columns changed of a row that was there; `None`: the whole row, by an insertion or a deletion.
+    /// The columns that an update changed; `None`: the whole row, by an insertion or a deletion.
     pub columns: Option<Columns>,
 }
 
-/// A version a transaction committed by adding to columns of a row that was there.
+/// A version that a transaction committed by adding to columns of an existing row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
     /// The table.
@@ -210,7 +215,8 @@ pub struct Addition {
     pub version: u64,
     /// The columns added to.
     pub columns: Columns,
-    /// Whether it was published later, perhaps with those of others, which have the same version then.
+    /// Whether it was published later, possibly together with additions of others, which then have the same
+    /// version.
     pub deferred: bool,
 }
 
@@ -227,12 +233,12 @@ impl Write {
 }
 
 impl Transaction {
-    /// When it is seen by everybody.
+    /// The instant from which all transactions see it.
     pub(crate) fn shown(&self) -> u64 {
         self.group.map_or(self.ended, |group| group.shown)
     }
 
-    /// From when on a transaction that begins must see this one, if real-time order is promised and it is `later`.
+    /// The instant from which `later` must see this one, if real-time order is promised.
     pub(crate) fn shown_to(&self, later: &Transaction) -> u64 {
         match (self.group, later.group) {
             (Some(own), Some(other)) if own.number != other.number => own.shown,
@@ -262,42 +268,42 @@ impl Transaction {
         Transaction { id, ended: u64::MAX, ..Transaction::default() }
     }
 
-    /// It ran from `began` to `ended`.
+    /// Sets the time: from `began` to `ended`.
     pub fn during(mut self, began: u64, ended: u64) -> Transaction {
         (self.began, self.ended) = (began, ended);
         self
     }
 
-    /// It ran in this session.
+    /// Sets the session.
     pub fn in_session(mut self, session: u32) -> Transaction {
         self.session = session;
         self
     }
 
-    /// It ran on a snapshot that shows all transactions that ended before `instant`.
+    /// Makes it run on a snapshot that shows all transactions that ended before `instant`.
     pub fn on_snapshot(mut self, instant: u64) -> Transaction {
         self.snapshot = Some(instant);
         self
     }
 
-    /// It is of the group with this number, and others must see it from the instant `shown` on.
+    /// Puts it into the group with this number; other groups must see it from the instant `shown` on.
     pub fn in_group(mut self, number: u32, shown: u64) -> Transaction {
         self.group = Some(Group { number, shown });
         self
     }
 
-    /// It saw this at a key of table `table`.
+    /// Adds a read of a key of table `table`.
     pub fn read(self, table: u32, key: impl Into<Key>, saw: Saw) -> Transaction {
         self.read_columns(table, key, Columns::ALL, saw)
     }
 
-    /// It used these columns of a row of table `table`, or found none.
+    /// Adds a read of these columns of a row of table `table`, or of its absence.
     pub fn read_columns(mut self, table: u32, key: impl Into<Key>, columns: Columns, saw: Saw) -> Transaction {
         self.reads.push(Read { table: TableId(table), key: key.into(), columns, saw });
         self
     }
 
-    /// It saw these row versions, and nothing else, in `low..=high` of table `table`.
+    /// Adds a scan that found these row versions, and nothing else, in `low..=high` of table `table`.
     pub fn scan(mut self, table: u32, low: &str, high: &str, rows: &[(&str, u64)]) -> Transaction {
         let saw = rows.iter().map(|&(key, version)| (Key::from(key), Saw::Row(version))).collect();
         let (low, high) = (Bound::Included(low.into()), Bound::Included(high.into()));
@@ -305,34 +311,34 @@ impl Transaction {
         self
     }
 
-    /// It wrote a row.
+    /// Adds a write of a row.
     pub fn write(mut self, table: u32, key: impl Into<Key>, version: u64) -> Transaction {
         self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: false, columns: None });
         self
     }
 
-    /// It updated these columns of a row.
+    /// Adds an update of these columns of a row.
     pub fn update(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
         let columns = Some(columns);
         self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: false, columns });
         self
     }
 
-    /// It added to these columns of a row.
+    /// Adds an addition to these columns of a row.
     pub fn add(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
         let (table, key) = (TableId(table), key.into());
         self.additions.push(Addition { table, key, version, columns, deferred: false });
         self
     }
 
-    /// It added to these columns of a row, and that was published later.
+    /// Adds an addition to these columns of a row that was published later.
     pub fn defer(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
         let (table, key) = (TableId(table), key.into());
         self.additions.push(Addition { table, key, version, columns, deferred: true });
         self
     }
 
-    /// It deleted a row.
+    /// Adds a delete of a row.
     pub fn delete(mut self, table: u32, key: impl Into<Key>, version: u64) -> Transaction {
         self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: true, columns: None });
         self

@@ -1,8 +1,9 @@
 //! A history as dense numbers, and everything that can be judged one claim at a time.
 //!
-//! A *state* is what a key held between two writes: every key has an initial state, then one per version, in TID order, so
-//! neighbours in [`Index::states`] are neighbours in version order. A read of a known state becomes that state's number; an
-//! absence of which no more is known becomes a claim on a key, and a scan one on a range of keys.
+//! A *state* is what a key held between two writes. Every key has an initial state, then one per version, in
+//! TID order, so neighbours in [`Index::states`] are neighbours in version order. A read of a known state
+//! becomes that state's number. An absence of unknown age becomes a claim on a key, and a scan becomes a claim
+//! on a range of keys.
 
 use crate::anomaly::{Anomaly, Violation};
 use crate::intern::Interner;
@@ -92,7 +93,7 @@ impl<T> Lists<T> {
     }
 }
 
-/// A history as numbers. Transactions are named by their place in [`History::transactions`].
+/// A history as numbers. Transactions are named by their index in [`History::transactions`].
 #[derive(Debug)]
 pub(crate) struct Index<'h> {
     pub(crate) history: &'h History,
@@ -105,13 +106,13 @@ pub(crate) struct Index<'h> {
     pub(crate) writes: Lists<u32>,
     /// States read.
     pub(crate) reads: Lists<Claim>,
-    /// Keys found absent, nobody knows when.
+    /// Keys found absent at an unknown version.
     pub(crate) absent: Lists<Claim>,
     pub(crate) ranges: Lists<Range>,
     /// Keys that scans list, ascending within a scan.
     listed: Vec<u32>,
-    /// While claims are taken: absences (transaction, key, TID) before all writes of a key, whose initial row may yet become
-    /// known.
+    /// While claims are collected: absences (transaction, key, TID) before all writes of a key, whose initial
+    /// row may still become known.
     early: Vec<(u32, u32, u64)>,
 }
 
@@ -129,11 +130,11 @@ impl<'h> Index<'h> {
         for t in transactions {
             if t.began > t.ended {
                 let text = format!("T{} ended before it began", t.id);
-                return Err(Violation::alone(Anomaly::Malformed, vec![t.id], text));
+                return Err(Violation::of_claim(Anomaly::Malformed, vec![t.id], text));
             }
             if t.shown() < t.ended || t.group.is_some() && t.snapshot.is_some() {
                 let text = format!("T{} was shown before it ended, or is a snapshot of a group", t.id);
-                return Err(Violation::alone(Anomaly::Malformed, vec![t.id], text));
+                return Err(Violation::of_claim(Anomaly::Malformed, vec![t.id], text));
             }
             ids.extend(t.writes.iter().map(|w| interner.id(w.table, &w.key)));
             ids.extend(t.reads.iter().map(|r| interner.id(r.table, &r.key)));
@@ -181,7 +182,7 @@ impl<'h> Index<'h> {
             if write.version == 0 {
                 let id = history.transactions[i as usize].id;
                 let text = format!("T{id} wrote {} at version 0, which means never written", self.name(key));
-                return Err(Violation::alone(Anomaly::Malformed, vec![id], text));
+                return Err(Violation::of_claim(Anomaly::Malformed, vec![id], text));
             }
             first[key as usize + 1] += 1;
         }
@@ -212,7 +213,7 @@ impl<'h> Index<'h> {
                 let (a, b) = (self.id(first.writer), self.id(second.writer));
                 let (name, v) = (self.name(k as u32), version(first.tid));
                 let text = format!("{name} was written at version {v} by T{a} and again by T{b}");
-                return Err(Violation::alone(Anomaly::DuplicateVersion, vec![a, b], text));
+                return Err(Violation::of_claim(Anomaly::DuplicateVersion, vec![a, b], text));
             }
         }
         for (row, &key) in initial.iter().zip(initial_ids) {
@@ -220,7 +221,7 @@ impl<'h> Index<'h> {
             let state = self.states[first as usize];
             if state.live() || self.next(first).is_some_and(|next| self.states[next as usize].tid <= row.version) {
                 let text = format!("{}: two initial rows, or one above a written version", self.name(key));
-                return Err(Violation::alone(Anomaly::Malformed, Vec::new(), text));
+                return Err(Violation::of_claim(Anomaly::Malformed, Vec::new(), text));
             }
             self.states[first as usize] = State::new(key, row.version, NONE, true);
         }
@@ -273,7 +274,8 @@ impl<'h> Index<'h> {
         }
     }
 
-    /// Takes note of what transaction `i`, which wrote the keys `writes`, saw at a key, or says what is wrong with it.
+    /// Notes what transaction `i`, which wrote the keys `writes`, saw at a key, or returns what is wrong with
+    /// it.
     fn claim(&mut self, i: u32, writes: &[u32], key: u32, saw: Saw, scanned: bool) -> Result<(), Violation> {
         let first = self.first[key as usize];
         let written = &self.states[first as usize + 1..self.first[key as usize + 1] as usize];
@@ -292,7 +294,7 @@ impl<'h> Index<'h> {
                         let (a, b) = (self.id(i), self.id(state.writer));
                         let (name, v) = (self.name(key), version(tid));
                         let text = format!("T{a} read a row {name} at version {v}, which is T{b}'s delete");
-                        return Err(Violation::alone(Anomaly::AbortedRead, vec![a, b], text));
+                        return Err(Violation::of_claim(Anomaly::AbortedRead, vec![a, b], text));
                     }
                     _ if initial.live() && initial.tid == tid => first,
                     _ if at == 0 && !initial.live() && self.history.initial == Initial::Unknown => {
@@ -303,7 +305,7 @@ impl<'h> Index<'h> {
                         let (a, name) = (self.id(i), self.name(key));
                         let v = version(tid);
                         let text = format!("T{a} read {name} at version {v}, which no committed transaction wrote");
-                        return Err(Violation::alone(Anomaly::AbortedRead, vec![a], text));
+                        return Err(Violation::of_claim(Anomaly::AbortedRead, vec![a], text));
                     }
                 }
             }
@@ -328,28 +330,28 @@ impl<'h> Index<'h> {
             let (a, b) = (self.id(i), self.id(writer));
             let (v, w) = (version(self.states[state as usize].tid), version(self.states[next as usize].tid));
             let text = format!("T{a} read {} at version {v}, which T{b} itself replaced with {w}", self.name(key));
-            return Err(Violation::alone(Anomaly::IntermediateRead, vec![a, b], text));
+            return Err(Violation::of_claim(Anomaly::IntermediateRead, vec![a, b], text));
         }
-        // A look at the keys first, because they are at hand; those of a large transaction are searched.
+        // Look at the keys first, because they are at hand; the keys of a large transaction are searched.
         if (writes.len() > 64 || writes.contains(&key))
             && let Some(own) = self.own(i, key).filter(|&own| own < state)
         {
             let a = self.id(i);
             let (v, w) = (version(self.states[state as usize].tid), version(self.states[own as usize].tid));
             let text = format!("T{a} read {} at version {v} and then wrote version {w}", self.name(key));
-            return Err(Violation::alone(Anomaly::VersionOrder, vec![a], text));
+            return Err(Violation::of_claim(Anomaly::VersionOrder, vec![a], text));
         }
         self.reads.items.push(Claim::new(state, scanned));
         Ok(())
     }
 
-    /// `i` found a key absent as of `tid`, where a row was.
+    /// The violation where `i` found a key absent as of `tid` although there was a row.
     fn not_deleted(&self, i: u32, tid: u64, state: u32) -> Violation {
         let state = self.states[state as usize];
         let (a, name, v, w) = (self.id(i), self.name(state.key()), version(tid), version(state.tid));
         let text =
             format!("T{a} found {name} deleted as of version {v}, but no committed transaction deleted version {w}");
-        Violation::alone(Anomaly::AbortedRead, vec![a], text)
+        Violation::of_claim(Anomaly::AbortedRead, vec![a], text)
     }
 
     fn range(&mut self, i: u32, scan: &Scan, listed: usize) -> Result<(), Violation> {
@@ -369,7 +371,7 @@ impl<'h> Index<'h> {
         if let Some(outside) = self.listed[listed..].iter().find(|&&key| !(low..high).contains(&key)) {
             let (a, name) = (self.id(i), self.name(*outside));
             let text = format!("T{a} lists {name} in a scan of a range that does not contain it");
-            return Err(Violation::alone(Anomaly::Malformed, vec![a], text));
+            return Err(Violation::of_claim(Anomaly::Malformed, vec![a], text));
         }
         if low < high {
             let end = u32::try_from(self.listed.len()).expect("a history holds less than 2^32 operations");

@@ -3,11 +3,11 @@
 use crate::Key;
 use seriatim_base::TableId;
 
-/// The distinct keys met so far.
+/// The distinct keys so far.
 pub(crate) struct Interner {
     /// (upper half of the hash, id + 1); 0 is free. At most half full.
     slots: Vec<(u32, u32)>,
-    /// Copies, because a look into the history would be one more cache miss.
+    /// Copies, because a lookup in the history would be one more cache miss.
     keys: Vec<(TableId, Key)>,
 }
 
@@ -16,7 +16,7 @@ impl Interner {
         Interner { slots: vec![(0, 0); 1024], keys: Vec::new() }
     }
 
-    /// The id of a key: the number of different keys met before it.
+    /// The id of a key: the number of different keys before it.
     pub(crate) fn id(&mut self, table: TableId, key: &Key) -> u32 {
         let hash = hash(table, key.bytes());
         let mask = self.slots.len() - 1;
@@ -53,7 +53,7 @@ impl Interner {
         }
     }
 
-    /// The keys in order of (table, bytes), and for each id the key's place in that order.
+    /// The keys in order of (table, bytes), and for each id the key's index in that order.
     pub(crate) fn rank(self) -> (Vec<(TableId, Key)>, Vec<u32>) {
         let Interner { slots, mut keys } = self;
         drop(slots);

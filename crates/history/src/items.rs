@@ -1,17 +1,19 @@
-//! A history in which column groups are kept apart, as an ordinary one: each group of a row becomes a row of its own.
+//! Turns a history with column groups into an ordinary one: each group of a row becomes a row of its own.
 //!
-//! A table with groups stands for several. Under its own number there are its keys, which say whether there is a row: insertions and
-//! deletions write them, and every read and update reads them. For each group there is a table more, written by what changed a
-//! column of the group, insertions and deletions among them, and read by what used one. So version order, reads-from and
-//! anti-dependencies are those of items (key, group), and scans see rows come and go, and nothing else. What the other modules
-//! decide of this history is decided of the one it stands for.
+//! A table with groups stands for several tables. Its own number keeps the keys, which say whether there is a
+//! row: insertions and deletions write them, and every read and update reads them. Each group has a further
+//! table. It is written by every change of a column of the group, insertions and deletions among them, and
+//! read by every use of one. So version order, reads-from and anti-dependencies are those of items (key,
+//! group), and scans see only that rows come and go. The verdict of the other modules on this history is the
+//! verdict on the original one.
 //!
-//! An addition is an item more, in a table of its group's additions. Who read the group found those at or below the version that it
-//! names, and did not find the later ones; who wrote the group found those below. So additions have no order among
-//! themselves, and with all else the one that their versions say.
+//! An addition is one more item, in a table of its group's additions. A reader of the group found the
+//! additions at or below the version that it names, and not the later ones; a writer of the group found those
+//! below its version. So additions have no order among themselves, and with everything else the order that
+//! their versions say.
 //!
-//! A read says which version the row had, and that may be due to a change of other columns: in each group it saw the newest
-//! version at or below.
+//! A read names the version of the row, which may be due to a change of other columns. In each group it saw
+//! the newest version at or below that one.
 
 use crate::anomaly::{Anomaly, Violation};
 use crate::text::version;
@@ -19,17 +21,18 @@ use crate::{Addition, Columns, History, Initial, InitialRow, Key, Read, Saw, Tra
 use seriatim_base::TableId;
 use std::collections::{HashMap, HashSet};
 
-type Place<'h> = (TableId, &'h Key);
+type TableKey<'h> = (TableId, &'h Key);
 
-/// A table of which groups are kept apart.
+/// A table whose groups are kept apart.
 struct Split {
     /// The columns of each group.
     groups: Vec<Columns>,
-    /// The table of the first group; those of the others follow, and then one of the additions to each.
+    /// The table of the first group. The tables of the other groups follow, and then one for the additions to
+    /// each group.
     first: u32,
 }
 
-/// What is known of a row before anything is judged.
+/// What the history says of a row.
 #[derive(Default)]
 struct Row {
     /// The row that was there before the history.
@@ -40,11 +43,11 @@ struct Row {
     existence: Vec<(u64, bool)>,
     /// By group, the versions that changed it, ascending.
     groups: Vec<Vec<u64>>,
-    /// By group, those that added to it, ascending, each with who did ([`by`]).
+    /// By group, the additions to it, ascending, each with its transaction ([`by`]).
     added: Vec<Vec<(u64, u64)>>,
 }
 
-/// The newest of some ascending versions at or below a version.
+/// The newest of some ascending versions at or below `at`.
 fn newest<T: Copy>(versions: &[T], of: impl Fn(&T) -> u64, at: u64) -> Option<T> {
     versions[..versions.partition_point(|found| of(found) <= at)].last().copied()
 }
@@ -63,9 +66,9 @@ pub(crate) fn split(history: &History) -> Result<History, Violation> {
             (0..split.groups.len()).for_each(|group| push(split.table(group)));
         }
     }
-    // A row that is listed twice is listed twice there too, to be refused.
+    // A row that is listed twice stays listed twice, so that it is refused later.
     if let Initial::Rows(listed) = &history.initial {
-        let mut seen: HashSet<Place<'_>> = HashSet::new();
+        let mut seen: HashSet<TableKey<'_>> = HashSet::new();
         initial.extend(listed.iter().filter(|row| !seen.insert((row.table, &row.key))).cloned());
     }
     initial.sort_unstable_by(|a, b| (a.table, &a.key, a.version).cmp(&(b.table, &b.key, b.version)));
@@ -109,21 +112,21 @@ fn splits(history: &History, tables: &mut Vec<String>) -> Result<HashMap<TableId
             if group == Columns::NONE || all.intersects(group) {
                 let name = history.table_name(table);
                 let text = format!("the column groups of {name} overlap, or one is empty: each column is of one group");
-                return Err(Violation::alone(Anomaly::Malformed, Vec::new(), text));
+                return Err(Violation::of_claim(Anomaly::Malformed, Vec::new(), text));
             }
             all = all.union(group);
             columns.push(group);
         }
-        // The columns of no group listed are one more.
+        // The columns of no listed group form one more.
         columns.extend(Some(all.others()).filter(|rest| *rest != Columns::NONE));
         let Some(end) = first.checked_add(2 * columns.len() as u32) else {
             let text = format!("table {highest}: too high a number where column groups are tables of their own");
-            return Err(Violation::alone(Anomaly::Malformed, Vec::new(), text));
+            return Err(Violation::of_claim(Anomaly::Malformed, Vec::new(), text));
         };
         splits.insert(table, Split { groups: columns, first });
         first = end;
     }
-    // Only those of split tables need names, and their numbers may be far above the others.
+    // Only split tables need names here, and their numbers may be far above the others.
     let named: Vec<(TableId, String)> = splits
         .iter()
         .flat_map(|(&table, split)| (0..split.groups.len()).map(move |group| (table, split, group)))
@@ -143,9 +146,9 @@ fn splits(history: &History, tables: &mut Vec<String>) -> Result<HashMap<TableId
     Ok(splits)
 }
 
-/// Every row that the history speaks of.
-fn rows<'h>(history: &'h History, splits: &HashMap<TableId, Split>) -> HashMap<Place<'h>, Row> {
-    let mut rows: HashMap<Place<'h>, Row> = HashMap::new();
+/// Every row in the history.
+fn rows<'h>(history: &'h History, splits: &HashMap<TableId, Split>) -> HashMap<TableKey<'h>, Row> {
+    let mut rows: HashMap<TableKey<'h>, Row> = HashMap::new();
     // By key, whether its first write is an update, which found a row.
     for write in history.transactions.iter().flat_map(|t| &t.writes) {
         let row = rows.entry((write.table, &write.key)).or_default();
@@ -190,7 +193,7 @@ fn rows<'h>(history: &'h History, splits: &HashMap<TableId, Split>) -> HashMap<P
                     }
                 }
             }
-            // The row that the first update of a key found, where nobody read it.
+            // The initial row that the first update of a key found, where no transaction read it.
             for ((table, _), row) in &mut rows {
                 let first = row.versions.first().filter(|_| splits.contains_key(table));
                 if first.is_some_and(|first| row.existence.first().is_none_or(|(whole, _)| whole > first)) {
@@ -205,7 +208,7 @@ fn rows<'h>(history: &'h History, splits: &HashMap<TableId, Split>) -> HashMap<P
 struct Maker<'a, 'h> {
     history: &'h History,
     splits: &'a HashMap<TableId, Split>,
-    rows: &'a HashMap<Place<'h>, Row>,
+    rows: &'a HashMap<TableKey<'h>, Row>,
 }
 
 impl Maker<'_, '_> {
@@ -223,7 +226,8 @@ impl Maker<'_, '_> {
                 self.read_groups(t, &mut items, (scan.table, key), scan.columns, *saw);
                 *saw = self.existence(scan.table, key, *saw);
             }
-            // A key that the transaction wrote and the scan does not list is not claimed to be absent.
+            // The scan does not claim that a key that its transaction wrote, and that it does not list, is
+            // absent.
             if self.splits.contains_key(&scan.table) {
                 let updates = t.writes.iter().filter(|w| !w.is_whole()).map(|w| (w.table, &w.key));
                 let own = updates.chain(t.additions.iter().map(|a| (a.table, &a.key)));
@@ -244,8 +248,8 @@ impl Maker<'_, '_> {
         Ok(items)
     }
 
-    /// Adds that a group was read, or written, at a version: what it was set to, and the additions since then up to the next time, of which those
-    /// above the version were not found.
+    /// Adds the read, or overwriting, of a group at a version: the version at which the group was set, and the
+    /// additions since then up to the next such version. Additions above the version were not found.
     fn saw_group(&self, items: &mut Transaction, (split, group): (&Split, usize), key: &Key, row: &Row, at: u64) {
         let (groups, added) = (row.groups.get(group), row.added.get(group));
         let set = groups.and_then(|versions| newest(versions, |&version| version, at)).or(row.initial);
@@ -262,7 +266,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// An addition found a row, and what its group was set to last.
+    /// An addition found a row, and the version at which its group was set last.
     fn add(&self, t: &Transaction, items: &mut Transaction, addition: &Addition) -> Result<(), Violation> {
         let Addition { table, ref key, version: at, columns, .. } = *addition;
         let Some(split) = self.splits.get(&table) else {
@@ -283,7 +287,7 @@ impl Maker<'_, '_> {
                 let name = format!("{}/{key}", self.history.table_name(table));
                 let (v, w) = (version(seen), version(at));
                 let text = format!("T{} read {name} at version {v} and then added to it at version {w}", t.id);
-                return Err(Violation::alone(Anomaly::VersionOrder, vec![t.id], text));
+                return Err(Violation::of_claim(Anomaly::VersionOrder, vec![t.id], text));
             }
         }
         let row = &self.rows[&(table, key)];
@@ -292,7 +296,7 @@ impl Maker<'_, '_> {
             if sets.is_some_and(|versions| versions.binary_search(&at).is_ok()) {
                 let name = format!("{}/{key}", self.history.table_name(table));
                 let text = format!("T{} added to {name} at version {}, at which it was set", t.id, version(at));
-                return Err(Violation::alone(Anomaly::DuplicateVersion, vec![t.id], text));
+                return Err(Violation::of_claim(Anomaly::DuplicateVersion, vec![t.id], text));
             }
             if let Some(set) = sets.and_then(|versions| newest(versions, |&version| version, at)).or(row.initial) {
                 let (table, saw) = (split.table(group), Saw::Row(set));
@@ -304,16 +308,16 @@ impl Maker<'_, '_> {
         self.found_row(t, items, (table, key), at)
     }
 
-    /// What was seen at a key, of whether there is a row.
+    /// Whether a read saw a row at a key.
     fn existence(&self, table: TableId, key: &Key, saw: Saw) -> Saw {
         let Saw::Row(at) = saw else { return saw };
         let row = self.rows.get(&(table, key)).filter(|_| self.splits.contains_key(&table));
-        // What is no version of the row stays as it is, to be refused.
+        // A version that is not the row's stays as it is, so that it is refused later.
         let known = row.filter(|row| row.initial == Some(at) || row.versions.binary_search(&at).is_ok());
         known.and_then(|row| row.existence_at(at)).map_or(saw, |(version, _)| Saw::Row(version))
     }
 
-    /// Adds what was seen of the groups of a row that was there.
+    /// Adds what was seen of the groups of a row.
     fn read_groups(
         &self,
         t: &Transaction,
@@ -324,7 +328,7 @@ impl Maker<'_, '_> {
     ) {
         let (Some(split), Saw::Row(at)) = (self.splits.get(&table), saw) else { return };
         let Some(row) = self.rows.get(&(table, key)) else { return };
-        // A version of its own says nothing.
+        // A version that the transaction itself wrote says nothing.
         if t.additions.iter().any(|own| (own.table, &own.key, own.version) == (table, key, at)) {
             return;
         }
@@ -341,7 +345,7 @@ impl Maker<'_, '_> {
         let row = &self.rows[&(table, key)];
         for group in split.of(write.changed()) {
             items.writes.push(whole(split.table(group)));
-            // It comes after what it overwrites.
+            // A write comes after the additions that it overwrites.
             if row.added.get(group).is_some_and(|added| !added.is_empty()) {
                 self.saw_group(items, (split, group), key, row, at - 1);
             }
@@ -374,18 +378,19 @@ impl Maker<'_, '_> {
                 };
                 let anomaly = if found.is_some() { Anomaly::LostUpdate } else { Anomaly::AbortedRead };
                 let text = format!("T{} updated {name} at version {}, but {why}", t.id, version(at));
-                Err(Violation::alone(anomaly, vec![t.id], text))
+                Err(Violation::of_claim(anomaly, vec![t.id], text))
             }
         }
     }
 }
 
-/// Who made an addition that may have its version together with those of others; else 0.
+/// The transaction of a deferred addition, whose version other additions may share; else 0.
 fn by(t: &Transaction, addition: &Addition) -> u64 {
     if addition.deferred { t.id } else { 0 }
 }
 
-/// The key of an addition, in the table of those to its group: no two have one, since all end with as many bytes.
+/// The key of an addition in the table of its group's additions. Keys are distinct, since all end with as many
+/// bytes.
 fn addition_key(key: &Key, version: u64, id: u64) -> Key {
     Key::new(&[key.bytes(), &version.to_be_bytes()[..], &id.to_be_bytes()[..]].concat())
 }
@@ -404,7 +409,7 @@ mod tests {
 
     const NONE: fn(&mut Transaction) = |_| {};
 
-    /// Canaries: facts of each kind decide some history; without them it would pass.
+    /// Canaries: facts of each kind decide some history, which would pass without them.
     #[test]
     fn each_kind_of_fact_that_items_add_is_needed() {
         let updates: fn(&mut Transaction) = |t| t.writes.retain(|w| w.table == TableId(0));

@@ -1,5 +1,5 @@
-//! An encoded key: bytes whose lexicographic order is the key order. Short ones are stored inline, because a history of ten
-//! million operations must not be ten million allocations.
+//! An encoded key: bytes whose lexicographic order is the key order. Short ones are stored inline, because a
+//! history of ten million operations must not be ten million allocations.
 
 use std::fmt;
 

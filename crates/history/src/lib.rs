@@ -1,27 +1,32 @@
 //! An independent serializability checker over recorded histories.
 //!
-//! Invariant: imports only `seriatim-base`, so it cannot share the engine's mistakes. It sees committed transactions, what
-//! each read (row versions, absences, ranges) and what each wrote, and nothing else.
+//! Invariant: imports only `seriatim-base`, so it cannot share the engine's mistakes. It sees committed
+//! transactions, what each read (row versions, absences, ranges) and what each wrote, and nothing else.
 //!
 //! How [`check`] decides, in the order of the modules:
 //!
-//! 1. `index`: keys become dense ids in key order; the TIDs of a key's writes are its version order. Rejected here: a
-//!    version written twice (or never: G1a), an intermediate version read (G1b), a version below the one its writer read.
-//! 2. `graph`: the direct serialization graph of Adya (PhD thesis, MIT 1999, §3.1 and §4.4): write, read and
-//!    anti-dependencies between neighbours in version order, session order, and real-time order through one node per point
-//!    in time instead of one edge per pair. A strongly connected component (Tarjan) is a violation.
-//! 3. `order`: without one, a serial order, close to the order in which transactions ended.
-//! 4. `absence`: that order is replayed. Every claim must hold in the replay, so **an accepted history comes with a serial
-//!    order that explains it**. A key that is there in the replay but was not found (a point read or a gap of a range)
-//!    gives a clause: the reader comes before the row's insert, or after its delete. Clauses are added only when a replay
-//!    needs them; they are decided by what the graph rules out, else by bounded search. What the bound leaves open is
-//!    an error too, under a name of its own: a history without a verdict does not pass.
+//! 1. `index`: keys become dense ids in key order; the TIDs of a key's writes are its version order. Rejected
+//!    here: a version written twice (or never: G1a), an intermediate version read (G1b), a version below the
+//!    one its writer read.
+//! 2. `graph`: the direct serialization graph of Adya (PhD thesis, MIT 1999, §3.1 and §4.4). Its edges are
+//!    write, read and anti-dependencies between neighbours in version order, session order, and real-time
+//!    order. Real-time order goes through one node per point in time instead of one edge per pair. A strongly
+//!    connected component (Tarjan) is a violation.
+//! 3. `order`: if there is none, a serial order that is close to the order in which transactions ended.
+//! 4. `absence`: that order is replayed. Every claim must hold in the replay, so **an accepted history comes
+//!    with a serial order that explains it**. A key that is there in the replay but was not found (a point
+//!    read or a gap of a range) gives a clause: the reader comes before the row's insert, or after its
+//!    delete. Clauses are added only when a replay needs them; they are decided by what the graph rules out,
+//!    else by bounded search. What the bound leaves open is an error too, under a name of its own: a history
+//!    without a verdict does not pass.
 //! 5. `explain`: the shortest cycle of the worst class (Adya's G0, G1c, G-single, G2), in words.
 //!
-//! **Column groups.** A protocol may let transactions at different columns of one row pass each other. Its histories are judged by
-//! groups: [`History::groups`] has, for each table, sets of columns that partition it (those of no set are one more; without any
-//! set the row is one group), and `items` makes each group of a row an item of its own before the steps above, and whether there is a
-//! row another. Additions to a group are items of their own there, so that they have no order among themselves. A history without groups is judged by whole rows, as strictly and at the same cost as if there were no such thing.
+//! **Column groups.** A protocol may let transactions at different columns of one row pass each other. Its
+//! histories are judged by column groups. [`History::groups`] lists, for each table, disjoint sets of columns;
+//! the columns of no set form one more group. Without any set the row is one group. `items` turns each group
+//! of a row into an item of its own before the steps above; the existence of the row is another item.
+//! Additions to a group are items too, so that they have no order among themselves. A history without groups
+//! is judged by whole rows, as strictly and at the same cost as before.
 //!
 //! Size: all steps are `O(n log n)` in the number of operations for histories whose absences need no search.
 

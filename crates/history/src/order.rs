@@ -1,12 +1,13 @@
 //! A serial order that agrees with every edge, and stays one while edges are added.
 //!
-//! The first order is made from the components' order (each node after its successors): a node's rank is the least hint of
-//! all nodes it must precede and its own; nodes sorted by rank, ties as in the components' order, agree with every edge,
-//! because ranks never fall along one. The hint is when a transaction ended, so the order is close to the commit order.
+//! The first order is made from the components' order (each node after its successors). A node's rank is the
+//! least hint of its own and of all nodes that it must precede. Nodes are sorted by rank, ties as in the
+//! components' order; the result agrees with every edge, because ranks never fall along one. The hint is when
+//! a transaction ended, so the order is close to the commit order.
 //!
 //! Adding an edge `from -> to` against the order moves what `to` reaches, up to `from`, behind `from`
-//! (Marchetti-Spaccamela, Nanni, Rohnert: Maintaining a topological order under edge insertions, IPL 1996). If `to` reaches
-//! `from`, that is a cycle.
+//! (Marchetti-Spaccamela, Nanni, Rohnert: Maintaining a topological order under edge insertions, IPL 1996).
+//! If `to` reaches `from`, that is a cycle.
 
 use crate::graph::Graph;
 
@@ -22,19 +23,19 @@ pub(crate) struct Order {
     stack: Vec<u32>,
 }
 
-/// What came of adding an edge.
+/// The outcome of adding an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Added {
-    /// The graph has it and the order agrees.
+    /// The graph has the edge and the order agrees.
     Yes,
-    /// It would close a cycle; nothing changed.
+    /// The edge would close a cycle; nothing changed.
     Cycle,
 }
 
 impl Order {
-    /// An order of the graph's nodes, of which `successors_first` has each after its successors. `hints` are wishes, the
-    /// smallest first; nodes beyond them have none.
+    /// An order of the graph's nodes. `successors_first` has each node after its successors. `hints` are
+    /// preferred positions, the smallest first; nodes beyond its end have none.
     pub(crate) fn new(graph: &Graph, successors_first: &[u32], hints: &[u32]) -> Order {
         let n = graph.nodes() as usize;
         let mut rank = vec![u32::MAX; n];
@@ -57,7 +58,7 @@ impl Order {
         &self.sequence
     }
 
-    /// Where a node stands.
+    /// The position of a node.
     pub(crate) fn position(&self, node: u32) -> u32 {
         self.position[node as usize]
     }
@@ -76,7 +77,7 @@ impl Order {
             return Added::Yes;
         }
         let Some(found) = self.reach(graph, to, from, u64::MAX) else { return Added::Cycle };
-        // Those reached go behind `from`, in the order they had; the rest closes up.
+        // The reached nodes go behind `from`, in the order they had; the others close up.
         let window = low as usize..=high as usize;
         self.visited += window.clone().count() as u64;
         let mut behind: Vec<u32> = Vec::with_capacity(found.len());
@@ -113,8 +114,8 @@ impl Order {
         }
     }
 
-    /// The nodes `start` reaches that stand before `goal`, marked as reached; `None`, without marks, if `goal` is reached.
-    /// Stops, with less than all, after `visits` nodes.
+    /// The nodes before `goal` that `start` reaches, marked as reached. `None`, without marks, if `start`
+    /// reaches `goal`. After `visits` nodes it stops with those found so far.
     fn reach(&mut self, graph: &Graph, start: u32, goal: u32, visits: u64) -> Option<Vec<u32>> {
         let limit = self.position(goal);
         let mut found = vec![start];

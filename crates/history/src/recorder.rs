@@ -1,11 +1,13 @@
 //! Recording while transactions run: one log per worker, merged afterwards.
 //!
-//! A [`Recorder`] belongs to one worker and shares nothing with others while a transaction runs; a commit appends to a log
-//! whose lock only [`Recording::take`] ever contends for. It reads no clock: the engine passes the instants.
+//! A [`Recorder`] belongs to one worker and shares nothing with others while a transaction runs. A commit
+//! appends to a log whose lock only [`Recording::take`] contends for. A recorder reads no clock: the engine
+//! passes the instants.
 //!
-//! What is deferred is pending until it is published, and is added to the history then. Transactions with groups that ended meanwhile are
-//! shown to other groups from the publication on. It counts as pending from when the first who defers went to its commit: what had ended
-//! by then was decided while nothing was pending, so it comes before all that was decided since.
+//! A deferred addition is pending until it is published; then it enters the history. Transactions with groups
+//! that ended while it was pending are shown to other groups from the publication on. An addition counts as
+//! pending from the moment when the first of its transactions went to its commit. Transactions that had ended
+//! by then were decided while nothing was pending, so they come before all that were decided since.
 
 use crate::{Addition, Columns, Group, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::TableId;
@@ -13,11 +15,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What one recorder has committed.
+/// The transactions that one recorder has committed.
 #[derive(Debug, Default)]
 struct Log {
     transactions: Vec<Transaction>,
-    /// Of those that deferred something: the id, and an instant before they were decided.
+    /// Of each transaction that deferred something: its id, and an instant before it was decided.
     publishers: Vec<(u64, u64)>,
 }
 
@@ -28,12 +30,12 @@ pub struct Recording {
     deferred: Arc<Mutex<Vec<Deferred>>>,
 }
 
-/// What a transaction had deferred when it committed, and is published now.
+/// An addition that a transaction deferred when it committed, and that is now published.
 #[derive(Debug)]
 struct Deferred {
     id: u64,
     addition: Addition,
-    /// After it was visible.
+    /// An instant after it was visible.
     ended: u64,
 }
 
@@ -52,15 +54,16 @@ impl Recording {
         Recorder { log, number, committed: 0, decides: 0, defers: false, open }
     }
 
-    /// Transactions with these ids had deferred an addition, which is visible at the instant `ended`. Other groups must see them from then on, and so
-    /// all that ended since the first of them went to its commit: until then one that begins may come before any of them.
+    /// Transactions with these ids had deferred an addition, which is visible at the instant `ended`. Other
+    /// groups must see them from then on, and also all that ended since the first of them went to its commit.
+    /// A transaction that begins before `ended` may come before any of them.
     pub fn deferred(&self, ids: &[u64], addition: &Addition, ended: u64) {
         let all = ids.iter().map(|&id| Deferred { id, addition: addition.clone(), ended });
         lock(&self.deferred).extend(all);
     }
 
-    /// Takes what has been recorded since the last call, of recorders that still run and of those that are gone. A
-    /// transaction in the middle of its commit may be missing: let the workers come to rest first.
+    /// Takes all transactions that were recorded since the last call, also those of dropped recorders. A
+    /// transaction in the middle of its commit may be missing, so let the workers finish first.
     pub fn take(&self) -> Vec<Transaction> {
         let (mut all, mut publishers) = (Vec::new(), HashMap::new());
         for log in lock(&self.logs).iter() {
@@ -76,11 +79,11 @@ impl Recording {
     }
 }
 
-/// Lists what was deferred with the transactions that had, of which `publishers` has instants before they were decided; and tells when
-/// those that ended while it was pending are shown to other groups.
+/// Adds each deferred addition to its transaction, and sets when transactions that ended while it was pending
+/// are shown to other groups. `publishers` has an instant before each publisher was decided.
 fn publish(all: &mut [Transaction], publishers: &HashMap<u64, u64>, deferred: Vec<Deferred>) {
     let places: HashMap<u64, usize> = all.iter().enumerate().map(|(at, t)| (t.id, at)).collect();
-    // From when on something was pending, by when it was published.
+    // By the instant of a publication, the instant since which something was pending.
     let mut pending: BTreeMap<u64, u64> = BTreeMap::new();
     for Deferred { id, addition, ended } in deferred {
         let Some(&at) = places.get(&id) else { continue };
@@ -110,8 +113,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a transaction (or starts it again: what was noted since the last commit is forgotten). `began` is an instant
-    /// before its first operation.
+    /// Starts a transaction, or starts it again and drops the notes since the last commit. `began` is an
+    /// instant before its first operation.
     pub fn begin(&mut self, session: u32, began: u64) {
         self.open.reads.clear();
         self.open.scans.clear();
@@ -121,8 +124,8 @@ impl Recorder {
         (self.decides, self.defers) = (began, false);
     }
 
-    /// The open transaction is of the [group](Group) with this number: in order with it as they end, but shown to others only when what is pending
-    /// by then is published.
+    /// Puts the open transaction into the [group](Group) with this number. Transactions of one group are
+    /// ordered as they end. Others see the transaction once everything is published that is pending by then.
     pub fn in_group(&mut self, number: u32) {
         self.open.group = Some(Group { number, shown: 0 });
     }
@@ -137,13 +140,14 @@ impl Recorder {
         self.open.reads.push(Read { table, key: Key::new(key), columns, saw });
     }
 
-    /// Notes a range read that used these columns of each row; [`Recorder::scan_saw`] then lists what it found, and [`Recorder::scan_ended`] shortens it.
+    /// Notes a range read that used these columns of each row. [`Recorder::scan_saw`] then lists its rows, and
+    /// [`Recorder::scan_ended`] shortens it.
     pub fn scan(&mut self, table: TableId, low: Bound<&[u8]>, high: Bound<&[u8]>, columns: Columns) {
         let (low, high) = (low.map(Key::new), high.map(Key::new));
         self.open.scans.push(Scan { table, low, high, columns, saw: Vec::new() });
     }
 
-    /// The latest range read found this.
+    /// The latest range read found this row or absence.
     ///
     /// # Panics
     /// Without a range read.
@@ -160,7 +164,7 @@ impl Recorder {
         self.open.scans.last_mut().expect("a scan was noted before it ended").high = high.map(Key::new);
     }
 
-    /// Notes a version the commit installed; as [`Write::columns`] for `columns`.
+    /// Notes a version that the commit installed; `columns` as in [`Write::columns`].
     pub fn write(&mut self, table: TableId, key: &[u8], version: u64, deleted: bool, columns: Option<Columns>) {
         self.open.writes.push(Write { table, key: Key::new(key), version, deleted, columns });
     }
@@ -170,7 +174,8 @@ impl Recorder {
         self.open.additions.push(Addition { table, key: Key::new(key), version, columns, deferred: false });
     }
 
-    /// Of the point reads and of the range reads noted so far, each by its number, forgets those that do not `stay`: they were made again.
+    /// Drops the notes of reads that were repeated: those of point reads and range reads, by number, for which
+    /// `stays` is false.
     pub fn retain(&mut self, mut read_stays: impl FnMut(usize) -> bool, mut scan_stays: impl FnMut(usize) -> bool) {
         let (mut reads, mut scans) = (0.., 0..);
         self.open.reads.retain(|_| reads.next().is_some_and(&mut read_stays));
@@ -182,7 +187,8 @@ impl Recorder {
         self.decides = now;
     }
 
-    /// The open transaction has deferred something: the id that it has in the history when it has committed.
+    /// The open transaction has deferred something. Returns the id that it will have in the history once it
+    /// has committed.
     pub fn defers(&mut self) -> u64 {
         self.defers = true;
         self.number_of_next()
@@ -192,7 +198,8 @@ impl Recorder {
         self.number * 1_000_000_000 + self.committed + 1
     }
 
-    /// The transaction has committed; `ended` is an instant after its writes were visible. Returns its id in the history.
+    /// The transaction has committed; `ended` is an instant after its writes were visible. Returns its id in
+    /// the history.
     pub fn commit(&mut self, ended: u64) -> u64 {
         let id = self.number_of_next();
         self.committed += 1;
@@ -201,7 +208,7 @@ impl Recorder {
             id,
             ended,
             group: open.group.map(|group| Group { shown: ended, ..group }),
-            // Exactly as large as needed, while the buffers of the recorder stay.
+            // Allocate exactly what is needed; the recorder keeps its own buffers.
             reads: open.reads.drain(..).collect(),
             scans: open.scans.drain(..).collect(),
             writes: open.writes.drain(..).collect(),
@@ -217,7 +224,8 @@ impl Recorder {
     }
 }
 
-/// Locks; a panic elsewhere while a log was locked leaves it whole, because one push is all that happens under the lock.
+/// Locks. A panic under the lock cannot leave a log half changed, because all that happens under it is one
+/// push.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -273,10 +281,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deferred_is_of_who_deferred_it_and_shown_to_other_groups_when_it_is_published() {
+    fn a_deferred_addition_belongs_to_its_transaction_and_is_shown_to_other_groups_when_it_is_published() {
         let recording = Recording::new();
         let mut recorder = recording.recorder();
-        // When they began, went to their commit and ended; the group, if any; whether it defers.
+        // When each began, went to its commit and ended; its group, if any; whether it defers.
         let mut run = |(began, decides, ended, group, defers): (u64, u64, u64, Option<u32>, bool)| {
             recorder.begin(0, began);
             group.into_iter().for_each(|group| recorder.in_group(group));

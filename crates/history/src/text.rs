@@ -9,24 +9,25 @@
 //! initial 0 alice 3                      a row that was there: table, key, version
 //! transaction 12 session 1 from 100 to 250      its id, its session and when it ran
 //! transaction 13 session 2 from 0 to ? snapshot 90      `?`: the end is unknown; shows all that ended before 90
-//! transaction 14 session 3 from 260 to 300 group 2 shown 350     of this group; others must see it from 350 on (its end, if that is left out)
+//! transaction 14 session 3 from 260 to 300 group 2 shown 350      of this group; others must see it from 350 on
+//!                                 (without `shown`: from its end on)
 //! read 0 alice 3                         facts of the latest transaction: it read this row version,
 //! read 0 bob absent                      found nothing,
 //! read 0 carl absent@7                   found nothing as of version 7,
 //! scan 0 [alice dave) alice=3 bob=absent@7      found this and nothing else in the range; (..): ends excluded, * none
-//! scan 0 [alice dave) bob=hidden         found this range empty, but for what a write of its own lay over,
+//! scan 0 [alice dave) bob=hidden  found nothing else; a write of its own covered this key,
 //! scan 0 * *                             found the table empty,
 //! write 0 alice 8                        wrote a row version,
 //! delete 0 bob 9                         deleted a row
 //! read 0 alice 3 columns 1,2             used only these columns (`none`: only that there is a row),
 //! scan 0 * * columns 1 alice=3           likewise, of each row,
 //! write 0 alice 8 columns 2              changed only these of a row that was there
-//! add 0 alice 8 columns 2                only added to these, so that other additions may take their places on either side
-//! defer 0 alice 8 columns 2              likewise, published later, perhaps with what others added
+//! add 0 alice 8 columns 2         only added to these, so that other additions may come before or after it
+//! defer 0 alice 8 columns 2       likewise, published later, perhaps together with other additions
 //! ```
 //!
-//! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers or, where they
-//! are TIDs of an epoch above 0, `epoch.counter`.
+//! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers
+//! or, where they are TIDs of an epoch above 0, `epoch.counter`.
 
 use crate::{Addition, Columns, Group, History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::{Epoch, TableId, Tid};
@@ -167,7 +168,7 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
     match (words[0], &words[1..]) {
         ("table", [number, name @ ..]) => {
             let number = table(number)?.index();
-            // Names are few; an absurd number is a mistake, not a reason to allocate.
+            // There are few names; a huge number is a mistake, not a reason to allocate.
             if number >= 1 << 16 {
                 return Err(format!("table {number}: names are for tables below 65536"));
             }
@@ -228,8 +229,10 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
         }
         (verb, _) => {
             return Err(format!(
-                "`{verb}`: expected `table NUMBER NAME`, `group TABLE columns COLUMNS`, `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session \
-                 NUMBER from INSTANT to INSTANT [snapshot INSTANT] [group NUMBER [shown INSTANT]]`, `read`, `scan`, `write`, `delete`, `add` or `defer`"
+                "`{verb}`: expected `table NUMBER NAME`, `group TABLE columns COLUMNS`, \
+                     `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session NUMBER from INSTANT to INSTANT \
+                     [snapshot INSTANT] [group NUMBER [shown INSTANT]]`, `read`, `scan`, `write`, `delete`, \
+                     `add` or `defer`"
             ));
         }
     }
@@ -317,7 +320,7 @@ fn used(columns: Columns) -> String {
     if columns == Columns::ALL { String::new() } else { format!(" columns {columns}") }
 }
 
-/// What may follow a read or a write.
+/// The columns after a read or a write.
 fn load_used(rest: &[&str]) -> Result<Option<Columns>, String> {
     match rest {
         [] => Ok(None),

@@ -1,5 +1,5 @@
-//! Additions against a checker that tries all orders: each transaction is placed where it found what it says, or nowhere. It shares no code with
-//! ours.
+//! Additions against a checker that tries all orders. It places a transaction only where everything that the
+//! transaction read holds, and shares no code with ours.
 
 use seriatim_base::{Rng, rng};
 use seriatim_history::{Anomaly, Columns, History, Promises, Saw, Transaction, check, text};
@@ -7,7 +7,7 @@ use seriatim_history::{Anomaly, Columns, History, Promises, Saw, Transaction, ch
 const SUM: Columns = Columns::of(&[1]);
 const KEYS: [&str; 2] = ["x", "y"];
 
-/// What transactions of these tests do at a key.
+/// A fact of a transaction at a key.
 #[derive(Clone, Copy, Debug)]
 enum Fact {
     Read(u64),
@@ -15,7 +15,7 @@ enum Fact {
     Add(u64),
 }
 
-/// Of each transaction, what it does and at which key.
+/// Of each transaction, its facts and their keys.
 type Facts = Vec<Vec<(usize, Fact)>>;
 
 /// Both rows are there at version 1.
@@ -35,14 +35,15 @@ fn history(facts: &Facts) -> History {
     history
 }
 
-/// What a key holds at some point of an order: the version it was set at last, and those of the additions since.
+/// The state of a key at some point of an order: the version at which it was last set, and the additions
+/// since.
 #[derive(Clone, Debug, PartialEq)]
-struct Now {
+struct RowState {
     set: u64,
     added: Vec<u64>,
 }
 
-/// Whether some order has every transaction find what it says.
+/// Whether there is an order in which every fact holds.
 fn is_serializable(facts: &Facts) -> bool {
     let all = |key: usize, of: fn(Fact) -> Option<u64>| {
         let mut versions: Vec<u64> =
@@ -53,18 +54,18 @@ fn is_serializable(facts: &Facts) -> bool {
     let set = |fact| if let Fact::Set(at) = fact { Some(at) } else { None };
     let add = |fact| if let Fact::Add(at) = fact { Some(at) } else { None };
     let (sets, adds) = ([all(0, set), all(1, set)], [all(0, add), all(1, add)]);
-    // What was there at a version: all below it since the key was set last.
+    // The state at a version: all additions below it since the key was set last.
     let at = |key: usize, version: u64| {
         let set = sets[key].iter().copied().filter(|set| *set <= version).max().unwrap_or(1);
         let added = adds[key].iter().copied().filter(|add| set < *add && *add <= version).collect();
-        Now { set, added }
+        RowState { set, added }
     };
-    fn place(left: &[usize], now: &[Now; 2], facts: &Facts, at: &dyn Fn(usize, u64) -> Now) -> bool {
+    fn place(left: &[usize], now: &[RowState; 2], facts: &Facts, at: &dyn Fn(usize, u64) -> RowState) -> bool {
         left.is_empty()
             || left.iter().enumerate().any(|(i, &t)| {
                 let mut next = now.clone();
                 let finds = facts[t].iter().all(|&(key, fact)| match fact {
-                    // A version of its own says nothing.
+                    // A version that the transaction itself wrote says nothing.
                     Fact::Read(version) => {
                         let own = |&(of, fact): &(usize, Fact)| {
                             of == key && matches!(fact, Fact::Set(at) | Fact::Add(at) if at == version)
@@ -72,7 +73,7 @@ fn is_serializable(facts: &Facts) -> bool {
                         facts[t].iter().any(own) || now[key] == at(key, version)
                     }
                     Fact::Set(version) => {
-                        next[key] = Now { set: version, added: Vec::new() };
+                        next[key] = RowState { set: version, added: Vec::new() };
                         now[key] == at(key, version - 1)
                     }
                     Fact::Add(version) => {
@@ -85,7 +86,7 @@ fn is_serializable(facts: &Facts) -> bool {
                 finds && place(&rest, &next, facts, at)
             })
     }
-    let now = [0, 1].map(|_| Now { set: 1, added: Vec::new() });
+    let now = [0, 1].map(|_| RowState { set: 1, added: Vec::new() });
     place(&(0..facts.len()).collect::<Vec<_>>(), &now, facts, &at)
 }
 
@@ -132,12 +133,13 @@ fn additions_are_judged_as_by_trying_all_orders() {
     let (mut pass, mut fail) = (0, 0);
     for seed in (0..2_000).chain((0..2_000).map(|i| random_seed.wrapping_add(i))) {
         let facts = random(&mut Rng::from_seed(seed));
-        // A row that was read below a write of its own is refused by itself, as any other; what the other checker says is the same.
+        // A row that was read below a write of the same transaction is refused by itself; both checkers agree
+        // on that.
         let (ours, theirs) = (check(&history(&facts), &Promises::SERIALIZABLE), is_serializable(&facts));
         assert_eq!(ours.is_ok(), theirs, "seed {seed}: {facts:?}: {ours:?}");
         *(if theirs { &mut pass } else { &mut fail }) += 1;
     }
-    assert!(pass > 400 && fail > 400, "both are met often: {pass}, {fail}");
+    assert!(pass > 400 && fail > 400, "both outcomes are common: {pass}, {fail}");
 }
 
 #[test]
@@ -155,7 +157,7 @@ fn additions_have_no_order_among_themselves_and_one_with_readers() {
         facts.iter().map(|of| of.iter().map(set).collect()).collect()
     };
     assert!(judged(&set(&crossed)).is_err(), "canary: as updates they have one");
-    // One found the first of these, another the second alone.
+    // One reader found the first addition to one row, and only the second addition to the other row.
     let half = [crossed, vec![vec![(0, Fact::Read(2)), (1, Fact::Read(1))]]].concat();
     assert!(judged(&half).is_err(), "half of what the first added");
 }
@@ -186,14 +188,15 @@ fn additions_to_a_row_that_is_not_there_are_refused() {
 
 #[test]
 fn without_column_groups_an_addition_is_a_write() {
-    let facts = "history 1\ninitial 0 x 1\ninitial 0 y 1\ntransaction 1 session 0 from 0 to ?\nadd 0 x 2 columns 1\nadd 0 y 3 columns 1\n\
+    let facts = "history 1\ninitial 0 x 1\ninitial 0 y 1\ntransaction 1 session 0 from 0 to ?\n\
+                 add 0 x 2 columns 1\nadd 0 y 3 columns 1\n\
                  transaction 2 session 0 from 0 to ?\nadd 0 x 3 columns 1\nadd 0 y 2 columns 1\n";
     assert!(check(&text::load(facts).expect("well formed"), &Promises::SERIALIZABLE).is_err());
 }
 
-/// Those who deferred, and who found something else of the first: with the sum, or without it.
+/// Transactions that deferred, and readers that found a version of the first row with the sum or without it.
 #[test]
-fn what_several_deferred_may_have_one_version() {
+fn deferred_additions_of_several_transactions_may_share_one_version() {
     let judged = |more: Option<Transaction>| {
         let first = Transaction::new(1).defer(0, "x", SUM, 2).update(0, "y", SUM, 2);
         let second = Transaction::new(2).defer(0, "x", SUM, 2);

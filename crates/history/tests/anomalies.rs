@@ -1,5 +1,5 @@
-//! One hand-written history per anomaly, each of which must be refused under its own name, beside the closest history that
-//! must be accepted.
+//! One hand-written history per anomaly, each of which must be refused under its own name, beside the closest
+//! history that must be accepted.
 
 use seriatim_history::{Anomaly, Promises, Saw, Summary, Violation, check, text};
 
@@ -256,7 +256,8 @@ fn mutual_inserts_after_absent_reads_are_write_skew() {
     }
 }
 
-/// Fekete, O'Neil, O'Neil: A read-only transaction anomaly under snapshot isolation (SIGMOD Record 2004), the bank example.
+/// Fekete, O'Neil, O'Neil: A read-only transaction anomaly under snapshot isolation (SIGMOD Record 2004), the
+/// bank example.
 #[test]
 fn read_only_anomaly() {
     let writers = "initial 0 checking 1
@@ -353,7 +354,7 @@ fn own_writes_do_not_hide_what_was_there_before() {
          delete 0 a 2
          scan 0 * * b=2",
     );
-    // Unless it says so.
+    // A scan that claims the absence is refused.
     refused(
         Anomaly::MissingRow,
         &["T1 did not find account/a"],
@@ -372,7 +373,7 @@ fn a_row_that_was_always_there_cannot_be_missing() {
                    transaction 2 session 0 from 0 to ?
                    scan 0 [a b]";
     refused(Anomaly::MissingRow, &["T2 did not find account/a"], history);
-    // Deleted at some time, it can.
+    // A row that was deleted at some time can be missing.
     accepted(&format!("{history}\ntransaction 3 session 0 from 0 to ?\ndelete 0 a 3"));
 }
 
@@ -405,8 +406,9 @@ fn an_ambiguous_absence_is_placed_wherever_it_fits() {
 
 #[test]
 fn a_search_that_must_undo_a_choice() {
-    // T9 misses x and y, each of which lived once. x: before T1 or after T2. y: before T3 or after T4. T1 -> T3 (a), so that
-    // "after T4" and "before T1" exclude each other; T9 sees b of T3, so y forces "after T4", and that "after T2".
+    // T9 misses x and y, each of which lived once. x: before T1 or after T2. y: before T3 or after T4. T1 ->
+    // T3 (a), so that "after T4" and "before T1" exclude each other. T9 sees b of T3, so y forces "after T4",
+    // and that forces "after T2".
     let history = "transaction 1 session 0 from 0 to ?
                    write 0 x 1
                    write 0 a 1
@@ -476,7 +478,7 @@ fn snapshots_are_as_fresh_as_they_promise() {
     accepted_with(&Promises { snapshots: false, ..Promises::STRICT }, &at(21));
     // An instant after the begin promises no more than the begin.
     refused_with(&Promises::STRICT, Anomaly::StaleRead, &[], &at(100));
-    // What begins after a snapshot ended is not before it.
+    // A transaction that begins after a snapshot ended need not come before it.
     refused_with(
         &Promises::STRICT,
         Anomaly::RealTimeOrder,
@@ -488,7 +490,8 @@ fn snapshots_are_as_fresh_as_they_promise() {
     );
 }
 
-/// A row is read at its first version after it was overwritten; others may see what the first group did from 50 on.
+/// A row is read at its first version after it was overwritten; other groups may see the first group's writes
+/// from 50 on.
 #[test]
 fn real_time_order_by_groups() {
     let late = |reader: &str| {
@@ -515,7 +518,7 @@ fn real_time_order_by_groups() {
     ] {
         refused_with(&Promises::STRICT, Anomaly::StaleRead, &[words], &late(reader));
     }
-    // What has no group is seen by all.
+    // All transactions see one without a group.
     let without = late("from 30 to 40 group 0 shown 50").replace("to 20 group 0 shown 50", "to 20");
     refused_with(&Promises::STRICT, Anomaly::StaleRead, &[ended], &without);
     // Of the same session.
@@ -524,7 +527,7 @@ fn real_time_order_by_groups() {
         let history = late(reader).replace("session 1", "session 0");
         refused_with(&sessions, Anomaly::SessionOrder, &["T1 came before T2 in their session"], &history);
     }
-    // Through the end in a group, and through what all see: an absence that would have to be placed before it.
+    // Real-time order within a group, and between groups: an absence that would have to be placed before it.
     let absent = "transaction 1 session 0 from 10 to 20 group 0 shown 50
                   write 0 x 1
                   transaction 2 session 1 from 30 to 40 group 0 shown 50
@@ -621,17 +624,17 @@ fn disjoint_columns_of_a_row_do_not_conflict() {
     let writers =
         transactions(&["read 0 x 1 columns 1; write 0 x 2 columns 1", "read 0 x 1 columns 2; write 0 x 3 columns 2"]);
     accepted_by_groups_only(&writers);
-    // Each with a reader that saw it and not the other: no order of rows has both.
+    // Each pair has a reader that saw one update and not the other: no order of rows explains both.
     let [first, second] = ["write 0 x 2 columns 1", "write 0 x 3 columns 2"];
     let saw_second = "read 0 x 3 columns 2; read 0 x 1 columns 1";
     accepted_by_groups_only(&transactions(&[first, second, saw_second, "read 0 x 2 columns 1"]));
     // One reader that saw the first and not the second, and another the other way round.
     let fork = transactions(&[first, second, saw_second, "read 0 x 2 columns 1; read 0 x 1 columns 2"]);
     refused_by_groups(Anomaly::ReadOnlyAnomaly, &["account[1]/x", "account[2]/x"], &fork);
-    // A column of no group is of one with the other such columns.
+    // The columns of no group form one group.
     let others = writers.replace("columns 1", "columns 0").replace("columns 2", "columns 7");
     refused_by_groups(Anomaly::LostUpdate, &["account[others]/x"], &others);
-    // One TID for the row: what was seen of a column is its newest version at or below.
+    // One TID for the row: a column was seen at its newest version at or below that TID.
     accepted(&format!("{GROUPS}{}", transactions(&[first, second, "read 0 x 3 columns 1,2"])));
 }
 
@@ -676,7 +679,7 @@ fn anomalies_within_a_group_are_refused_by_groups() {
 
 #[test]
 fn every_group_sees_insertions_and_deletions() {
-    // Canary: a read of a column, or of none, is of a row that was not yet deleted.
+    // Canary: a read of a column, or of none, requires that the row was not yet deleted.
     for columns in ["1", "none"] {
         refused_by_groups(
             Anomaly::WriteSkew,
@@ -693,7 +696,7 @@ fn every_group_sees_insertions_and_deletions() {
             ),
         );
     }
-    // Canary: so is an update, although it does not say that it read, and names no column.
+    // Canary: so does an update, although it is listed without a read and names no column.
     for columns in ["1", "none"] {
         refused(
             Anomaly::LostUpdate,
@@ -721,7 +724,7 @@ fn every_group_sees_insertions_and_deletions() {
     let nothing = format!("{GROUPS}transaction 1 session 0 from 0 to ?\nwrite 0 x 3 columns 1");
     refused(Anomaly::AbortedRead, &["T1 updated account/x at version 3, but no committed"], &nothing);
     accepted(&format!("initial unknown\n{nothing}"));
-    // An insertion after a deletion is of every column.
+    // An insertion after a deletion writes every column.
     let reborn = "initial 0 x 1
                   transaction 1 session 0 from 0 to ?
                   write 0 x 2 columns 1

@@ -1,5 +1,5 @@
-//! The checker against one that tries all serial orders, in both directions, on tiny histories: serializable ones, and
-//! serializable ones with a few facts changed. The other checker shares no code with ours.
+//! The checker against one that tries all serial orders, in both directions, on tiny histories: serializable
+//! ones, and serializable ones with a few facts changed. The other checker shares no code with ours.
 
 mod simulate;
 
@@ -10,16 +10,16 @@ use seriatim_history::{
 use simulate::{Parameters, columns, groups, inside, key, serial};
 use std::collections::{BTreeMap, BTreeSet};
 
-type Place = (TableId, Key);
-/// What was seen of some columns at a place.
-type Claim = (Place, Columns, Saw);
+type TableKey = (TableId, Key);
+/// A read of some columns of a row: what it saw.
+type Claim = (TableKey, Columns, Saw);
 
 /// A version of a key, as the history tells it.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     tid: u64,
     row: bool,
-    /// An insertion or deletion; in a table without groups, everything.
+    /// An insertion or deletion; in a table without groups, every write.
     whole: bool,
     columns: Columns,
     writer: Option<usize>,
@@ -34,21 +34,21 @@ impl Version {
     }
 }
 
-/// What is at a key at some point of an order.
+/// The state of a key at some point of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Now {
-    /// Of the newest insertion or deletion, and whether there is a row.
+struct RowState {
+    /// The version of the newest insertion or deletion, and whether there is a row.
     since: (u64, bool),
-    /// Of each group, of its newest write.
+    /// By group, the version of its newest write.
     groups: Vec<u64>,
 }
 
-/// All that placing a transaction depends on.
+/// All that the placement of a transaction depends on.
 struct Brute<'h> {
     history: &'h History,
-    /// Every version there ever is, by place, initial ones first, then ascending.
-    versions: BTreeMap<Place, Vec<Version>>,
-    initial: BTreeMap<Place, Now>,
+    /// Every version by key, initial ones first, then ascending.
+    versions: BTreeMap<TableKey, Vec<Version>>,
+    initial: BTreeMap<TableKey, RowState>,
     /// Pairs that must be in this order.
     promised: Vec<(usize, usize)>,
 }
@@ -56,7 +56,7 @@ struct Brute<'h> {
 impl<'h> Brute<'h> {
     fn new(history: &'h History, promises: &Promises) -> Brute<'h> {
         let transactions = &history.transactions;
-        let mut versions: BTreeMap<Place, Vec<Version>> = BTreeMap::new();
+        let mut versions: BTreeMap<TableKey, Vec<Version>> = BTreeMap::new();
         for (i, t) in transactions.iter().enumerate() {
             for w in &t.writes {
                 let version = Version::of(history, i, w);
@@ -77,7 +77,7 @@ impl<'h> Brute<'h> {
                         first.entry(place).or_insert(version);
                     }
                 }
-                // What an update finds was there.
+                // The row that an update found must have existed.
                 for (place, versions) in &versions {
                     let least = versions.first().map_or(0, |version| version.tid);
                     if !versions.iter().any(|version| version.whole && version.tid == least) {
@@ -89,7 +89,7 @@ impl<'h> Brute<'h> {
         let mut initial = BTreeMap::new();
         for (place, tid) in first {
             let groups = groups(history.groups.get(place.0.index()).map_or(&[], Vec::as_slice));
-            initial.insert(place.clone(), Now { since: (tid, true), groups: vec![tid; groups.len()] });
+            initial.insert(place.clone(), RowState { since: (tid, true), groups: vec![tid; groups.len()] });
             let version = Version { tid, row: true, whole: true, columns: Columns::ALL, writer: None };
             versions.entry(place).or_default().insert(0, version);
         }
@@ -122,7 +122,7 @@ impl<'h> Brute<'h> {
         let well_formed = self.history.transactions.iter().all(|t| {
             t.began <= t.ended && t.scans.iter().all(|scan| scan.saw.iter().all(|(key, _)| inside(scan, key)))
         });
-        // Of several initial rows of a key, or one above a written version, no order makes sense.
+        // No order can explain several initial rows of a key, or one above a written version.
         let initial = self.initial.iter().all(|(place, now)| {
             let says_something = |version: &&Version| version.writer.is_some() && version.columns != Columns::NONE;
             self.versions[place].iter().filter(says_something).all(|version| now.since.0 < version.tid)
@@ -131,7 +131,7 @@ impl<'h> Brute<'h> {
         (well_formed && initial && self.place(&mut order, &self.initial)).then_some(order)
     }
 
-    fn place(&self, order: &mut Vec<usize>, store: &BTreeMap<Place, Now>) -> bool {
+    fn place(&self, order: &mut Vec<usize>, store: &BTreeMap<TableKey, RowState>) -> bool {
         let n = self.history.transactions.len();
         if order.len() == n {
             return true;
@@ -150,8 +150,8 @@ impl<'h> Brute<'h> {
         false
     }
 
-    /// The newest version of a place, of some of them, at or below a TID; else the initial one.
-    fn newest(&self, place: &Place, tid: u64, of: impl Fn(&Version) -> bool) -> Option<Version> {
+    /// The newest version of a key that satisfies `of`, at or below a TID; else the initial one.
+    fn newest(&self, place: &TableKey, tid: u64, of: impl Fn(&Version) -> bool) -> Option<Version> {
         let versions = self.versions.get(place)?;
         let newest = versions.iter().rev().find(|version| version.tid <= tid && of(version)).copied();
         newest.or(versions.first().copied().filter(|first| first.writer.is_none()))
@@ -162,8 +162,8 @@ impl<'h> Brute<'h> {
         groups(self.history.groups.get(table.index()).map_or(&[], Vec::as_slice))
     }
 
-    /// Whether what transaction `t` says it saw at a place is so in `store`.
-    fn holds(&self, t: usize, store: &BTreeMap<Place, Now>, (place, columns, saw): &Claim) -> bool {
+    /// Whether a read of transaction `t` holds in `store`.
+    fn holds(&self, t: usize, store: &BTreeMap<TableKey, RowState>, (place, columns, saw): &Claim) -> bool {
         let (now, row) = (store.get(place), |version: &Version| version.whole);
         let at = |found: Version| found.writer == Some(t) || now.is_some_and(|now| now.since == (found.tid, found.row));
         match *saw {
@@ -189,10 +189,10 @@ impl<'h> Brute<'h> {
         }
     }
 
-    /// The state after transaction `t`, if everything it saw is so in `store` and its versions follow.
-    fn run(&self, t: usize, store: &BTreeMap<Place, Now>) -> Option<BTreeMap<Place, Now>> {
+    /// The state after transaction `t`, if all its reads hold in `store` and its versions follow.
+    fn run(&self, t: usize, store: &BTreeMap<TableKey, RowState>) -> Option<BTreeMap<TableKey, RowState>> {
         let transaction = &self.history.transactions[t];
-        let wrote = |place: &Place| transaction.writes.iter().any(|w| (&w.table, &w.key) == (&place.0, &place.1));
+        let wrote = |place: &TableKey| transaction.writes.iter().any(|w| (&w.table, &w.key) == (&place.0, &place.1));
         if !claims(transaction).iter().all(|claim| self.holds(t, store, claim)) {
             return None;
         }
@@ -218,7 +218,7 @@ impl<'h> Brute<'h> {
                     return None;
                 }
             }
-            let none = Now { since: (0, false), groups: vec![0; groups.len()] };
+            let none = RowState { since: (0, false), groups: vec![0; groups.len()] };
             let first = !after.contains_key(&place);
             let now = after.entry(place).or_insert(none);
             if version.whole {
@@ -238,7 +238,7 @@ impl<'h> Brute<'h> {
     }
 }
 
-/// Everything a transaction saw, point by point.
+/// All reads of a transaction, point by point.
 fn claims(t: &Transaction) -> Vec<Claim> {
     let reads = t.reads.iter().map(|r| ((r.table, r.key.clone()), r.columns, r.saw));
     let scans = t.scans.iter().flat_map(|s| s.saw.iter().map(|(key, saw)| ((s.table, key.clone()), s.columns, *saw)));
@@ -333,7 +333,7 @@ const GROUPS: [&[Columns]; 4] = [
     &[Columns::ALL],
 ];
 
-/// What came of one seed: whether it was serializable, and under which name it was not.
+/// The outcome of one seed: serializable, or the name of the violation.
 fn judge(seed: u64, by_groups: bool) -> Result<(), String> {
     let mut rng = Rng::from_seed(seed);
     let keys = rng.range(1, 4);
@@ -355,7 +355,7 @@ fn judge(seed: u64, by_groups: bool) -> Result<(), String> {
     let mutations = rng.below(4);
     (0..mutations).for_each(|_| mutate(&mut rng, &mut history, keys));
     if rng.percent(40) {
-        // That is promised less.
+        // Some transactions promise less.
         for t in history.transactions.iter_mut().filter(|t| t.snapshot.is_none()) {
             let shown = t.ended.saturating_add([0, 0, 15, 100][rng.below(4) as usize]);
             t.group = rng.percent(80).then(|| Group { number: rng.below(3) as u32, shown });

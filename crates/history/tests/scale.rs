@@ -1,5 +1,6 @@
-//! Histories of the size a stress run leaves behind. The small size runs with the tests and asserts no times; the large one,
-//! a million transactions of ten operations, is `cargo test --release -p seriatim-history --test scale -- --ignored --nocapture`.
+//! Histories of the size that a stress run leaves behind. The small size runs with the tests and asserts no
+//! times. The large one, a million transactions of ten operations, is `cargo test --release -p
+//! seriatim-history --test scale -- --ignored --nocapture`.
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, TableId};
@@ -7,8 +8,8 @@ use seriatim_history::{Anomaly, Columns, History, Initial, Key, Promises, Read, 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// A serial execution with overlapping times: reads and updates over `keys` rows, and a queue that is filled at one end and
-/// emptied at the other by scans for its first row, so that dead keys pile up below it.
+/// A serial execution with overlapping times: reads and updates over `keys` rows, and a queue. The queue is
+/// filled at one end and emptied at the other by scans for its first row, so that dead keys pile up below it.
 fn history(seed: u64, transactions: u64, keys: u64) -> History {
     let mut rng = Rng::from_seed(seed);
     let (rows, queue) = (TableId(0), TableId(1));
@@ -73,7 +74,7 @@ fn history(seed: u64, transactions: u64, keys: u64) -> History {
         all.push(t);
     }
     assert!(enqueued > 0);
-    // As the logs of eight workers, one after another.
+    // In the order of the logs of eight workers.
     all.sort_by_key(|t| t.session);
     History {
         tables: vec!["rows".into(), "queue".into()],

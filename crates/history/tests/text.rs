@@ -1,11 +1,11 @@
-//! The text format: what it can say comes back as it was said, what it cannot is refused with the line, and no text makes the
-//! loader or the checker panic.
+//! The text format: a history survives dumping and loading; a mistake is refused with its line; no text makes
+//! the loader or the checker panic.
 
 use seriatim_base::{Epoch, Rng, TableId, Tid, rng};
 use seriatim_history::{Columns, History, Initial, InitialRow, Key, Promises, Saw, Scan, Transaction, check, text};
 use std::ops::Bound;
 
-/// Every form there is.
+/// A history with every form of fact.
 fn everything() -> History {
     let tid = Tid::first_of(Epoch(3)).bits() + 7;
     let mut scans = Transaction::new(4).scan(0, "a", "b", &[("a", 3), ("b", tid)]).during(5, 9);
@@ -47,7 +47,7 @@ fn everything_comes_back() {
     }
     assert!(text::dump(&history).contains("=absent@3.7"), "TIDs are shown as such");
     assert!(text::dump(&history).contains("group 0 columns 0,2\n"), "columns are shown by position");
-    assert!(text::dump(&history).contains("from 5 to 7 group 3\n"), "what all see when it ends has no word of it");
+    assert!(text::dump(&history).contains("from 5 to 7 group 3\n"), "a transaction shown at its end has no `shown`");
 }
 
 #[test]

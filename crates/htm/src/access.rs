@@ -1,10 +1,12 @@
-//! What a body may do to shared words, whichever way it runs: [`Access`], and [`Body`], the code that uses it.
+//! The operations of a body on shared words, in a region or not: [`Access`], and [`Body`], the code that uses
+//! it.
 
 use crate::word;
 use std::sync::atomic::AtomicU64;
 
-/// Shared words as a body sees them. In a region loads and stores are plain and take effect together; in direct mode stores
-/// are releases, each visible at once, so the body first turns lock bits (or runs under the fallback locks).
+/// Shared words as a body sees them. In a region loads and stores are plain and take effect together; in
+/// direct mode stores are releases, each visible at once, so the body first turns lock bits (or runs under
+/// the fallback locks).
 pub trait Access {
     /// Whether this is a region: locks need not be taken, only found free, and an `Err` undoes every store.
     const REGION: bool;
@@ -36,7 +38,8 @@ impl BodyError {
     pub const CODES: u8 = 0xF0;
 }
 
-/// Why [`Agent::run`](crate::Agent::run) gave up: the body's code, or [`Refused::BUSY`]. Nothing of the body remains stored.
+/// Why [`Agent::run`](crate::Agent::run) gave up: the body's code, or [`Refused::BUSY`]. Nothing of the body
+/// remains stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The body's code, below [`BodyError::CODES`], or that of [`Refused::BUSY`].
@@ -67,24 +70,26 @@ impl std::error::Error for Refused {}
 /// Code that runs in a region or, word by word, in direct mode. It may be run any number of times.
 ///
 /// # Safety
-/// Every word given to `access` stays allocated until [`Agent::run`](crate::Agent::run) returns (rule 3 of the crate): an
-/// emulated region looks at its words, and writes them, after the body has ended.
+/// Every word given to `access` stays allocated until [`Agent::run`](crate::Agent::run) returns (rule 3 of
+/// the crate): an emulated region looks at its words, and writes them, after the body has ended.
 pub unsafe trait Body {
-    /// What the body computes.
+    /// The result of the body.
     type Output;
 
-    /// Runs once. Begins by resetting whatever it keeps in `self`. With [`Access::REGION`] an `Err` undoes all stores; in
-    /// direct mode the body undoes its own before returning `Err`.
+    /// Runs once. Begins by resetting whatever it keeps in `self`. With [`Access::REGION`] an `Err` undoes
+    /// all stores; in direct mode the body undoes its own before returning `Err`.
     ///
     /// # Errors
     /// [`BodyError`] says what happens next.
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, BodyError>;
 
-    /// Whether a run of this decides a transaction, or publishes a piece of one: for those who count what such regions touch.
+    /// Whether a run of this decides a transaction, or publishes a piece of one: for statistics of the words
+    /// that such regions touch.
     const DECIDES: bool = false;
 
-    /// How many times a short body's work one run of this is. The [`Budget`](crate::Budget) of conflicts is divided
-    /// by it, so that what these lose before the fallback is about the same for all bodies. Asked outside regions, and only after an abort.
+    /// How many times a short body's work one run of this is. The [`Budget`](crate::Budget) of conflicts is
+    /// divided by it, so that what these lose before the fallback is about the same for all bodies. Asked
+    /// outside regions, and only after an abort.
     #[inline]
     fn weight(&self) -> u32 {
         1

@@ -11,10 +11,12 @@ use crate::rtm::Rtm;
 use crate::statistics::RegionStatistics;
 use seriatim_base::{Backoff, WorkerId};
 
-/// After how many aborts of a cause, while running one body, it runs under the fallback locks instead (DBX §6.1). 0 acts as 1.
+/// After how many aborts of a cause, while running one body, it runs under the fallback locks instead (DBX
+/// §6.1). 0 acts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Conflicts with other threads: likely to pass. Of a body of [weight](Body::weight) 1; one of weight n has an nth, and at least 1.
+    /// Conflicts with other threads: likely to pass. Of a body of [weight](Body::weight) 1; one of weight n
+    /// has an nth, and at least 1.
     pub conflict: u32,
     /// Capacity: the measured abort rate near the limit is 90 %, so ten in a row mean the region does not fit.
     pub capacity: u32,
@@ -34,8 +36,9 @@ impl Budget {
     /// As DBX has it (§6.1), which has the same number of conflicts for all bodies.
     pub const PAPER: Budget = Budget { conflict: 100, capacity: 10, system: 2, explicit: 100 };
 
-    /// The budget of a body of this [`Body::weight`]. More work meets more conflicts, and loses more with each. That a region does not fit, or
-    /// what interrupts it, shows after as many aborts, however long it is; and who waits for a lock has lost nothing.
+    /// The budget of a body of this [`Body::weight`]. More work meets more conflicts, and loses more with
+    /// each. A region that does not fit, or that events interrupt, needs as many aborts to show it, however
+    /// long it is; and waiting for a lock loses nothing.
     pub(crate) fn for_weight(self, weight: u32) -> Budget {
         Budget { conflict: self.conflict / weight.max(1), ..self }
     }
@@ -123,7 +126,7 @@ impl Agent {
         self.elision.htm.backend()
     }
 
-    /// What became of the regions so far.
+    /// The counts of the regions so far.
     pub fn statistics(&self) -> RegionStatistics {
         self.elision.statistics
     }
@@ -141,7 +144,8 @@ impl Agent {
     /// [`Refused`] with the body's own code, or [`Refused::BUSY`]; nothing of the body remains stored.
     ///
     /// # Panics
-    /// As the body does, with `locks` given back. If the body refuses with a code that is not below [`BodyError::CODES`].
+    /// As the body does, with `locks` given back. If the body refuses with a code that is not below
+    /// [`BodyError::CODES`].
     #[inline]
     pub fn run<L: FallbackLocks + ?Sized, B: Body>(
         &mut self,
@@ -197,7 +201,7 @@ impl Agent {
     }
 }
 
-/// What one retry loop needs, whatever the back end.
+/// The state of one retry loop, whatever the back end.
 #[derive(Debug)]
 struct Elision {
     htm: Htm,

@@ -1,12 +1,16 @@
 //! Regions in software, slow and hostile, for tests.
 //!
 //! Invariants:
-//! (a) Regions run one at a time, under the mutex of their [`World`]. Read-modify-writes outside take it too ([`Htm::outside`]).
-//! (b) A region's stores are buffered. An abort drops them; a commit replays them all, intermediate values included, in
-//!     program order, and lets other threads run before each: so outside readers meet what a fallback lock holder shows them.
-//! (c) What a region has read holds together at one instant: every load compares all earlier ones with memory, and aborts the
-//!     region with a conflict if one has changed by a plain store outside (as NOrec does, Dalessandro et al., PPoPP 2010).
-//! (d) A seed and the worker's id decide which region aborts besides, at which access, and with which cause.
+//! (a) Regions run one at a time, under the mutex of their [`World`]. Read-modify-writes outside take it too
+//!     ([`Htm::outside`]).
+//! (b) A region's stores are buffered. An abort drops them. A commit replays them all, intermediate values
+//!     included, in program order, and lets other threads run before each: so readers outside see the states
+//!     that a fallback lock holder would show them.
+//! (c) The values that a region has read existed together at one instant: every load compares all earlier ones
+//!     with memory, and aborts the region with a conflict if one has changed by a plain store outside (as
+//!     NOrec does, Dalessandro et al., PPoPP 2010).
+//! (d) A seed and the worker's id decide which regions abort in addition, at which access, and with which
+//!     cause.
 //!
 //! An abort leaves the body by unwinding, without the panic hook. A panic of the body itself goes through and surfaces.
 //!
@@ -32,7 +36,7 @@ const LOADS_PER_YIELD: u32 = 8;
 /// Accesses expected of a worker's first region.
 const LENGTH_FIRST: u64 = 16;
 
-/// What all emulated regions of one [`Htm`](crate::Htm) share.
+/// The state that all emulated regions of one [`Htm`](crate::Htm) share.
 #[derive(Debug)]
 pub(crate) struct World {
     emulation: Emulation,
@@ -131,7 +135,7 @@ impl Regions for Emulated {
 /// The payload of an unwinding that aborts a region.
 struct Thrown(Abort);
 
-/// One region: what it has read and what it would write.
+/// One region: its loads and its buffered stores.
 struct Region {
     plan: Option<(u64, Abort)>,
     accesses: u64,

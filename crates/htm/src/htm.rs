@@ -1,4 +1,4 @@
-//! Which back end runs regions: asked for by [`HtmMode`], found by [`detect`], held by [`Htm`].
+//! The back end that runs regions: requested by [`HtmMode`], found by [`detect`], held by [`Htm`].
 
 use crate::agent::{Agent, Budget};
 use crate::emulated::World;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The back end asked for. As text: `auto`, `rtm`, `emulated` (with the default [`Emulation`]), `absent`.
+/// The requested back end. As text: `auto`, `rtm`, `emulated` (with the default [`Emulation`]), `absent`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HtmMode {
     /// Regions in hardware if they really commit here, otherwise absent.
@@ -107,7 +107,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The mode asked for cannot be had on this machine.
+/// The requested mode is not available on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     /// Why, for people.
@@ -122,7 +122,7 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// What this machine says about its transactional memory, and what it does.
+/// The machine's transactional memory: whether it is advertised, and whether it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detection {
     /// CPUID leaf 7, EBX bit 11: the instructions exist.
@@ -135,7 +135,7 @@ pub struct Detection {
     pub reason: String,
 }
 
-/// What a processor says of itself: CPUID leaf 7.
+/// The features that a processor advertises: CPUID leaf 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cpuid {
     /// EBX bit 11.
@@ -145,8 +145,9 @@ pub(crate) struct Cpuid {
 }
 
 impl Detection {
-    /// The verdict from what the processor says of itself (`None`: this build has no code for regions) and from `probe`, which tells
-    /// whether a region commits. `probe` is called only if the processor offers regions: elsewhere the instructions may fault.
+    /// The verdict from the advertised features (`None`: this build has no code for regions) and from `probe`,
+    /// which returns whether a region commits. `probe` is called only if the processor advertises regions:
+    /// elsewhere the instructions may fault.
     pub(crate) fn new(cpuid: Option<Cpuid>, probe: impl FnOnce() -> bool) -> Detection {
         let Cpuid { rtm, always_abort } = cpuid.unwrap_or(Cpuid { rtm: false, always_abort: false });
         let probe_commits = rtm && !always_abort && probe();
@@ -165,11 +166,11 @@ impl Detection {
     }
 }
 
-/// What a processor does with the instructions of RTM, whatever it says of itself: hypervisors hide RTM from CPUID and leave the
-/// instructions as they are, and microcode makes every region abort.
+/// The real effect of the instructions of RTM on a processor, whatever it advertises: hypervisors hide RTM
+/// from CPUID and leave the instructions as they are, and microcode makes every region abort.
 ///
-/// A database never needs to know: it uses regions only where [`detect`] finds that they are offered and commit. Tests that play or
-/// execute instructions do, and tools that tell people about their machine.
+/// A database never needs to know: it uses regions only where [`detect`] finds that they are advertised and
+/// commit. Tests that execute such instructions need to know, and so do tools that describe a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtmKind {
     /// They raise an invalid-opcode fault (SIGILL).
@@ -199,7 +200,7 @@ pub struct Htm {
 }
 
 impl Htm {
-    /// Prepares the back end that `mode` asks for.
+    /// Prepares the back end that `mode` requests.
     ///
     /// # Errors
     /// [`HtmMode::Rtm`] where regions do not really commit; the reason says which test failed.
@@ -207,7 +208,7 @@ impl Htm {
         Htm::detected(mode, detect)
     }
 
-    /// As [`Htm::new`], on a processor that was found to be so. Not asked where the mode does not depend on it.
+    /// As [`Htm::new`], with this detection of the processor, which is called only if the mode depends on it.
     pub(crate) fn detected(mode: HtmMode, detect: impl FnOnce() -> Detection) -> Result<Htm, Unavailable> {
         let (backend, world) = match mode {
             HtmMode::Absent => (Backend::Absent, None),
@@ -234,9 +235,9 @@ impl Htm {
         Agent::new(self.clone(), worker, budget)
     }
 
-    /// Runs `f`, which changes a word that regions read: an atomic read-modify-write, or the plain store of a word that no lock
-    /// covers, such as an epoch. Emulated regions are excluded meanwhile, as hardware excludes real ones; otherwise this is
-    /// `f` alone.
+    /// Runs `f`, which changes a word that regions read: an atomic read-modify-write, or the plain store of a
+    /// word that no lock covers, such as an epoch. Emulated regions are excluded meanwhile, as hardware
+    /// excludes real ones; otherwise this is `f` alone.
     ///
     /// # Panics
     /// Inside an emulated region.
@@ -246,7 +247,7 @@ impl Htm {
         f()
     }
 
-    /// What emulated regions share, where there are any.
+    /// The shared state of emulated regions, where there are any.
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
         self.world.as_ref()
     }

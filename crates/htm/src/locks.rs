@@ -1,4 +1,4 @@
-//! Fallback locks: what a body that cannot run in a region holds instead, and what every region looks at first.
+//! Fallback locks: a body that cannot run in a region holds them instead, and every region checks them first.
 
 use crate::access::{Access, Direct};
 use crate::htm::Htm;
@@ -59,7 +59,7 @@ impl SpinLock {
         SpinLock(CacheAligned(AtomicU64::new(Self::FREE)))
     }
 
-    /// Takes the lock, or gives up after waiting for so many steps of a [`Backoff`].
+    /// Takes the lock, or gives up after this many steps of a [`Backoff`].
     pub fn hold<'a>(&'a self, htm: &'a Htm, steps: u32) -> Option<Held<'a, SpinLock>> {
         let mut backoff = Backoff::bounded(steps);
         while !self.try_acquire(htm) {

@@ -1,14 +1,16 @@
 //! Regions of simulated cores: a machine of virtual time decides which of them commit.
 //!
 //! Invariants:
-//! (a) A region's stores are buffered. Its commit makes all of them with no step between, so they are seen at one moment of virtual time.
-//! (b) The machine is told of every access, and tells the region at the next one that it is lost. So a lost region has read nothing from
-//!     after it was.
-//! (c) Every change of a word that regions read is a step, which tells the machine of it. A word that changed without one, as the epoch does, is found at
-//!     the commit, which compares all that was read with memory.
+//! (a) A region's stores are buffered. Its commit makes all of them with no step between, so they are seen at
+//!     one moment of virtual time.
+//! (b) The machine is notified of every access, and lets the region know at the next one that it is lost. So a
+//!     lost region has read nothing from after the loss.
+//! (c) Every change of a word that regions read is a step, of which the machine is notified. A word that
+//!     changed without one, as the epoch does, is found at the commit, which compares all loads with memory.
 //! (d) Outside of a machine every region aborts, and bodies run under the fallback locks: as right on any thread.
 //!
-//! As in emulated regions, an abort leaves the body by unwinding. A panic of the body is repeated in direct mode, as that of hardware is.
+//! As in emulated regions, an abort leaves the body by unwinding. A panic of the body is repeated in direct
+//! mode, as that of hardware is.
 
 use crate::access::{Access, Body, Direct};
 use crate::agent::{Abort, Regions};
@@ -17,10 +19,10 @@ use seriatim_base::simulated::{self, Lost, Region};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The regions of one worker, and what the one that runs has read and would write.
+/// The regions of one worker, and the loads and buffered stores of the one that runs.
 #[derive(Debug, Default)]
 pub(crate) struct Modelled {
-    /// Each load from memory, with what it found.
+    /// Each load from memory, with its value.
     reads: Vec<(*const AtomicU64, u64)>,
     /// All stores in program order.
     writes: Vec<(*const AtomicU64, u64)>,
@@ -42,7 +44,7 @@ fn tell(act: Region, word: *const AtomicU64) -> Result<bool, Abort> {
 }
 
 impl Modelled {
-    /// The machine is told of the access; a region that is lost ends here.
+    /// Notifies the machine of the access; a lost region ends here.
     fn access(&self, act: Region, word: &AtomicU64) {
         if let Err(abort) = tell(act, word) {
             resume_unwind(Box::new(Thrown(abort)));

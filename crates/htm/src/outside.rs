@@ -1,7 +1,8 @@
 //! Which thread is inside a region, and the witness of those that are not.
 //!
-//! Allocators, locks and platform calls take `&mut Outside`. [`Agent::run`](crate::Agent::run) borrows the worker's witness for as long
-//! as its body runs, so a body has none to give them. [`assert_outside`] is the same rule for code without a witness.
+//! Allocators, locks and platform calls take `&mut Outside`. [`Agent::run`](crate::Agent::run) borrows the
+//! worker's witness for as long as its body runs, so a body has none to give them. [`assert_outside`] is the
+//! same rule for code without a witness.
 
 use std::cell::Cell;
 
@@ -10,8 +11,8 @@ use std::cell::Cell;
 pub struct Outside(());
 
 impl Outside {
-    /// The witness of one worker, claimed once when the worker starts. Claiming a second one inside a region defeats its
-    /// purpose; [`assert_outside`] still tells.
+    /// The witness of one worker, claimed once when the worker starts. Claiming a second one inside a region
+    /// defeats its purpose; [`assert_outside`] still detects it.
     pub fn claim() -> Outside {
         assert_outside();
         Outside(())
@@ -25,7 +26,8 @@ thread_local! {
 
 /// Panics if this thread is inside an emulated region, in builds with debug assertions; does nothing in others.
 ///
-/// Allocators, locks and platform calls call it first: inside a real region they would abort it again and again, silently.
+/// Allocators, locks and platform calls call it first: inside a real region they would abort it again and
+/// again, silently.
 ///
 /// # Panics
 /// If this thread is inside an emulated region.

@@ -9,8 +9,8 @@
 //! The codes below [`BodyError::CODES`] are the body's; 0xFF: a fallback lock was held at subscription; 0xFE: the body
 //! was busy; 0xFD: the body panicked.
 //!
-//! An abort restores all registers and all memory of the thread and continues behind `xbegin`, so for the compiler the
-//! instruction ran once and answered with a status.
+//! An abort restores all registers and all memory of the thread and continues behind `xbegin`, so for the
+//! compiler the instruction ran once and returned a status.
 
 use crate::access::{Access, Body, BodyError, Direct};
 use crate::agent::{Abort, Regions};
@@ -29,13 +29,14 @@ const HELD: u8 = 0xFF;
 const BUSY: u8 = 0xFE;
 const PANICKED: u8 = 0xFD;
 
-/// Attempts of the probe, with a pause after each round of them. A region of one word commits nearly always where any does; an interrupt
-/// may hit a few. In a virtual machine whose host is busy a thousand in a row have been seen to abort.
+/// Attempts of the probe, with a pause after each round of them. A region of one word commits nearly always
+/// where any does; an interrupt may hit a few. In a virtual machine with a busy host a thousand in a row were
+/// seen to abort.
 const PROBE_ROUNDS: u32 = 20;
 const PROBE_ATTEMPTS: u32 = 500;
 
-/// What an abort status, one that is not [`STARTED`], says. A region that hit both its limits and another thread will hit its
-/// limits again: capacity comes first.
+/// The cause in an abort status that is not [`STARTED`]. A region that hit both its limits and another thread
+/// will hit its limits again: capacity comes first.
 fn cause(status: u32) -> Abort {
     if status & EXPLICIT != 0 {
         match (status >> 24) as u8 {
@@ -97,8 +98,8 @@ impl Drop for AbortOnUnwind {
     }
 }
 
-/// Access inside the region of this thread. The processor orders regions; acquire and release cost nothing on x86-64 and
-/// keep the compiler from moving the body's other memory accesses across.
+/// Access inside the region of this thread. The processor orders regions; acquire and release cost nothing on
+/// x86-64 and keep the compiler from moving the body's other memory accesses across.
 struct Region;
 
 impl Access for Region {
@@ -126,15 +127,15 @@ impl Access for Region {
     }
 }
 
-/// Looks for hardware transactional memory: the processor's word, then, if that is good, a probe that really commits. An
-/// instruction that the processor does not offer is never executed: it may fault.
+/// Looks for hardware transactional memory: the processor's word, then, if that is good, a probe that really
+/// commits. An instruction that the processor does not offer is never executed: it may fault.
 pub fn detect() -> Detection {
     // SAFETY: rule of `Detection::new`: it probes only where the processor says that it has the instructions.
     Detection::new(instructions::advertised(), || unsafe { probe() })
 }
 
-/// Executes regions that write a word, whatever the processor says of itself: whether one committed and the word then holds what it
-/// wrote.
+/// Executes regions that write a word, whatever the processor says of itself: whether one committed and the
+/// word then holds what it wrote.
 ///
 /// For tools that want to know what a processor does, and run this in a process of its own: see
 /// [`RtmKind`](crate::RtmKind). [`detect`] is for everything else.
@@ -175,7 +176,7 @@ mod instructions {
 
     pub(super) const BUILT: bool = true;
 
-    /// What the processor says of itself.
+    /// The features that the processor advertises.
     pub(super) fn advertised() -> Option<Cpuid> {
         if __cpuid_count(0, 0).eax < 7 {
             return Some(Cpuid { rtm: false, always_abort: false });
@@ -231,7 +232,7 @@ mod instructions {
         unreachable!("a region is aborted inside it")
     }
 
-    /// Brings in the pages of [`ABORTS`] and of what it names, which a region could not.
+    /// Brings in the pages of [`ABORTS`] and of its targets, which a region could not.
     ///
     /// # Safety
     /// The processor has RTM; the thread is not inside a region.

@@ -1,8 +1,9 @@
-//! What became of the regions an agent started.
+//! The outcomes of the regions that an agent started.
 
 use std::ops::{Add, AddAssign};
 
-/// Counts of one agent, or sums over several. `started == committed + aborted.total()`. All zero where the back end is absent.
+/// Counts of one agent, or sums over several. `started == committed + aborted.total()`. All zero where the
+/// back end is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionStatistics {
     /// Regions begun, retries included.
@@ -38,7 +39,7 @@ impl Aborted {
 }
 
 impl RegionStatistics {
-    /// What was counted since `earlier`, counts of the same agents. Zero where `earlier` is ahead.
+    /// The counts since `earlier`, which is of the same agents. Zero where `earlier` is ahead.
     pub fn since(self, earlier: &RegionStatistics) -> RegionStatistics {
         RegionStatistics {
             started: self.started.saturating_sub(earlier.started),

@@ -1,14 +1,16 @@
 //! Whole transactions: any code, in one region or under one lock.
 //!
-//! A [`Body`] names each word that it touches, and keeps the rules of the crate. The code that is run here does neither. In a region of
-//! the processor it need not: all that the thread stores takes effect together or not at all, whichever code stores it, and an abort
-//! takes it all back, with registers and stack, to where the region began. What a region cannot hold, such as a system call, a pause,
-//! or the first touch of a page, aborts it, and the code is run again from its start under the lock: it does not know of the first time.
-//! An emulated region could not take back what does not go through [`Access`]; there the code runs under the lock at once,
-//! as where regions are absent.
+//! A [`Body`] names each word that it touches, and keeps the rules of the crate. The code that runs here does
+//! neither. In a region of the processor it need not. All stores of the thread take effect together or not at
+//! all, whichever code makes them. An abort undoes all of it, with registers and stack, to the beginning of
+//! the region. Operations that a region cannot contain, such as a system call, a pause, or the first touch of
+//! a page, abort it. Then the code runs again from its start under the lock, without knowing of the first
+//! time. An emulated region could not undo stores outside of [`Access`]; there the code runs under the lock at
+//! once, as where regions are absent.
 //!
-//! Regions that the code runs by agents of its own are a part of the whole one, and one of them that aborts, or refuses, aborts the
-//! whole: then it is run under the lock, where the inner region ends as it would anywhere.
+//! Regions that the code runs by agents of its own are part of the whole one. An inner region that aborts, or
+//! refuses, aborts the whole: then the code runs under the lock, where the inner region ends as it would
+//! anywhere.
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ use crate::statistics::RegionStatistics;
 pub struct Whole {
     agent: Agent,
     lock: Arc<SpinLock>,
-    /// Runs under the lock for which the agent did not ask.
+    /// Runs under the lock that the agent did not request.
     fallback: u64,
 }
 
@@ -36,11 +38,11 @@ impl Whole {
         Whole { agent: htm.agent(WorkerId(0), budget), lock: Arc::clone(lock), fallback: 0 }
     }
 
-    /// Runs `code` to its end: with respect to all other code that is run so under the lock, at once. Waits for the lock as long as
-    /// others hold it, each of them for one run of its code.
+    /// Runs `code` to its end: with respect to all other code that is run so under the lock, at once. Waits
+    /// for the lock as long as others hold it, each of them for one run of its code.
     ///
-    /// Under the lock the code may do whatever it likes. Before that it may have been run in part, any number of times, of which nothing
-    /// is left.
+    /// Under the lock the code may do whatever it likes. Before that it may have been run in part, any number
+    /// of times, of which nothing is left.
     ///
     /// # Panics
     /// As the code does, with the lock given back.
@@ -55,7 +57,7 @@ impl Whole {
         }
     }
 
-    /// What became of the runs so far.
+    /// The counts of the runs so far.
     pub fn statistics(&self) -> RegionStatistics {
         let statistics = self.agent.statistics();
         RegionStatistics { fallback: statistics.fallback + self.fallback, ..statistics }

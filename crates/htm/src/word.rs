@@ -1,6 +1,7 @@
-//! Shared words in direct mode: which orderings a body has there, said once.
+//! Shared words in direct mode: the memory orderings of a body's accesses, in one place.
 //!
-//! The functions take the standard word or that of a model checker (`--cfg loom`), so that what is checked is what ships.
+//! The functions take the standard word or that of a model checker (`--cfg loom`), so that what is checked is
+//! what ships.
 
 use seriatim_base::thread::Touch;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +72,7 @@ pub fn store<W: Word>(word: &W, value: u64) {
 #[must_use]
 pub fn lock<W: Word>(word: &W, unlocked: u64, locked: u64) -> bool {
     step(Touch::Exchange, word);
-    // ORDERING: acquire pairs with the release that unlocked the word; release, so that a reader of a word that was turned into its
-    // own value (a gap word, by a split) sees the lock turned before it.
+    // ORDERING: acquire pairs with the release that unlocked the word. Release, so that a reader of a word
+    // that was exchanged for its own value (a gap word, by a split) sees the latch that was taken before.
     word.exchange(unlocked, locked, Ordering::AcqRel)
 }

@@ -1,12 +1,13 @@
-//! From a declaration to code. The generated code names everything by its full path and relies on no import;
-//! what it binds begins with two underscores, so that no constant or unit struct beside the row type is meant instead.
+//! From a declaration to code. The generated code names everything by its full path and relies on no import.
+//! Names that it binds begin with two underscores, so that no constant or unit struct beside the row type is
+//! meant instead.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::Path;
 use syn::ext::IdentExt;
 
-use crate::parse::{Column, Declaration, Index, Part, Partitioning};
+use crate::parse::{Column, Declaration, Index, KeyColumn, Partitioning};
 
 /// Everything the derive makes.
 pub(crate) fn table(table: &Declaration) -> TokenStream {
@@ -40,8 +41,8 @@ fn implementation(table: &Declaration) -> TokenStream {
     quote! {
         #ordered
 
-        // SAFETY: the places are computed from the same columns as the definition, and rows are read and written by the
-        // methods below and those of the two row types only, each by its column's place and type.
+        // SAFETY: the places are computed from the same columns as the definition. Rows are read and written
+        // by the methods below and those of the two row types only, each by its column's place and type.
         #[automatically_derived]
         unsafe impl #catalog::Table for #row {
             const NAME: &'static str = #name;
@@ -87,13 +88,14 @@ fn implementation(table: &Declaration) -> TokenStream {
     }
 }
 
-/// What only types can tell, checked when they are known.
+/// Checks that need types, made when these are known.
 fn checks(table: &Declaration) -> TokenStream {
     let Declaration { catalog, columns, .. } = table;
     let checks = table.key.iter().map(|part| {
         let (ty, name) = (&columns[part.column].ty, &columns[part.column].name);
         let message = format!(
-            "column `{name}` of the primary key is optional; key columns always have a value, so write its type without Option"
+            "column `{name}` of the primary key is optional; key columns always have a value, so write its type \
+             without Option"
         );
         quote_spanned! {part.span=>
             const _: () = ::core::assert!(!<#ty as #catalog::Column>::NULLABLE, #message);
@@ -137,7 +139,7 @@ fn indexes(table: &Declaration) -> TokenStream {
     }
 }
 
-/// The type that says what an index can be asked.
+/// The type that says which queries an index supports.
 fn kind(index: &Index, catalog: &Path) -> TokenStream {
     match (index.is_unique, index.is_hash) {
         (false, false) => quote!(#catalog::kind::Ordered),
@@ -153,7 +155,7 @@ fn place(table: &Declaration, at: usize) -> TokenStream {
     quote!(const { &<#row as #catalog::Table>::PLACES[#at] })
 }
 
-/// A getter for each column; what it gives lives for `lifetime`.
+/// A getter for each column; its result lives for `lifetime`.
 fn getters<'t>(table: &'t Declaration, lifetime: &'t TokenStream) -> impl Iterator<Item = TokenStream> + 't {
     table.columns.iter().enumerate().map(move |(at, column)| {
         let Column { name, visibility, ty, .. } = column;
@@ -283,7 +285,7 @@ fn update(table: &Declaration) -> TokenStream {
     }
 }
 
-fn key_type(parts: &[Part], table: &Declaration) -> TokenStream {
+fn key_type(parts: &[KeyColumn], table: &Declaration) -> TokenStream {
     let catalog = &table.catalog;
     let mut types = parts.iter().map(|part| {
         let ty = &table.columns[part.column].ty;
@@ -322,7 +324,7 @@ fn definition(table: &Declaration) -> TokenStream {
             }
         }
     });
-    let parts = |parts: &[Part]| {
+    let parts = |parts: &[KeyColumn]| {
         let each = parts.iter().map(|part| {
             let (column, descending) = (part.column as u16, part.is_descending);
             quote!(#catalog::KeyPart { column: #catalog::ColumnId(#column), descending: #descending })

@@ -1,7 +1,7 @@
-//! From the derive's input to a declaration; every mistake is reported at its token, with what to write instead.
+//! From the derive's input to a declaration. Every error is reported at its token, with what to write instead.
 //!
-//! Mistakes are collected, so that one compilation shows them all. What tokens cannot tell (a type that is no column's, an
-//! optional key column) is left to the types in the generated code.
+//! Errors are collected, so that one compilation shows them all. Facts that tokens do not show (whether a type
+//! is a column's, an optional key column) are checked by the types in the generated code.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -25,7 +25,7 @@ pub(crate) struct Declaration {
     pub(crate) visibility: Visibility,
     pub(crate) name: String,
     pub(crate) columns: Vec<Column>,
-    pub(crate) key: Vec<Part>,
+    pub(crate) key: Vec<KeyColumn>,
     pub(crate) is_hash: bool,
     pub(crate) capacity: Option<Expr>,
     /// How many of the key's first columns rows share that are kept together.
@@ -53,7 +53,7 @@ pub(crate) struct Column {
 }
 
 /// A column of a key, by position.
-pub(crate) struct Part {
+pub(crate) struct KeyColumn {
     pub(crate) column: usize,
     pub(crate) is_descending: bool,
     /// Where the key names it.
@@ -64,13 +64,13 @@ pub(crate) struct Index {
     pub(crate) name: LitStr,
     /// The name of the constant.
     pub(crate) constant: Ident,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<KeyColumn>,
     pub(crate) is_unique: bool,
     pub(crate) nulls_not_distinct: bool,
     pub(crate) is_hash: bool,
 }
 
-/// Mistakes met so far.
+/// The errors so far.
 #[derive(Default)]
 struct Mistakes(Option<Error>);
 
@@ -120,7 +120,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
 
     let key = match &attributes.key {
         Some((span, parts)) => resolve("a primary key", *span, parts, &columns, &mut mistakes),
-        // Lost with an attribute that could not be read, which is told already.
+        // The attribute could not be read, which is reported already.
         None if !all_read => Vec::new(),
         None => {
             let example = columns.first().map_or("id".to_owned(), |column| column.name.to_string());
@@ -218,7 +218,7 @@ struct NamedIndex {
     is_hash: bool,
 }
 
-/// Sets what may be said once.
+/// Sets an attribute that may occur once.
 fn once<T>(slot: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>, message: &str) -> Result<()> {
     match slot.replace(value) {
         None => Ok(()),
@@ -237,7 +237,13 @@ impl Attributes {
                 once(&mut self.key, key, &meta, "the primary key is given twice; list all its columns in one key(...)")
             } else if is("cluster") {
                 let cluster = (meta.path.span(), named_parts(meta.input)?);
-                once(&mut self.cluster, cluster, &meta, "the clustering is given twice; list all its columns in one cluster(...)")
+                once(
+                    &mut self.cluster,
+                    cluster,
+                    &meta,
+                    "the clustering is given twice; list all its columns in one \
+                    cluster(...)",
+                )
             } else if is("partition") {
                 let partition = (meta.path.span(), named_parts(meta.input)?);
                 once(&mut self.partition, partition, &meta, "the partitioning is given twice")
@@ -261,7 +267,8 @@ impl Attributes {
                 Ok(())
             } else {
                 Err(meta.error(
-                    "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", hash, ordered, capacity = N or index(...)",
+                    "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name \
+                     = \"...\", hash, ordered, capacity = N or index(...)",
                 ))
             }
         })
@@ -331,14 +338,14 @@ fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
 }
 
 /// Looks up the columns of a key.
-fn resolve(what: &str, span: Span, parts: &[NamedPart], columns: &[Column], mistakes: &mut Mistakes) -> Vec<Part> {
+fn resolve(what: &str, span: Span, parts: &[NamedPart], columns: &[Column], mistakes: &mut Mistakes) -> Vec<KeyColumn> {
     if parts.is_empty() {
         mistakes.say(span, format!("{what} has at least one column"));
     }
     if let Some(part) = parts.get(KEY_PARTS_MAX) {
         mistakes.say(part.name.span(), format!("{what} has at most {KEY_PARTS_MAX} columns"));
     }
-    let mut found: Vec<Part> = Vec::new();
+    let mut found: Vec<KeyColumn> = Vec::new();
     for part in parts {
         let Some(column) = columns.iter().position(|column| column.name == part.name) else {
             let names: Vec<String> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
@@ -348,7 +355,7 @@ fn resolve(what: &str, span: Span, parts: &[NamedPart], columns: &[Column], mist
         if found.iter().any(|earlier| earlier.column == column) {
             mistakes.say(part.name.span(), format!("{what} names `{}` twice", part.name));
         }
-        found.push(Part { column, is_descending: part.is_descending, span: part.name.span() });
+        found.push(KeyColumn { column, is_descending: part.is_descending, span: part.name.span() });
     }
     found
 }
@@ -357,7 +364,11 @@ fn resolve(what: &str, span: Span, parts: &[NamedPart], columns: &[Column], mist
 fn cluster(span: Span, parts: &[NamedPart], attributes: &Attributes, mistakes: &mut Mistakes) -> usize {
     let Some((_, key)) = &attributes.key else { return 0 };
     if parts.is_empty() || parts.len() >= key.len() {
-        mistakes.say(span, "a table is clustered by the first columns of its key, at least one and not all; write cluster(a) of key(a, b)");
+        mistakes.say(
+            span,
+            "a table is clustered by the first columns of its key, at least one and not all; write \
+            cluster(a) of key(a, b)",
+        );
     }
     for (at, part) in parts.iter().enumerate() {
         if part.is_descending {
@@ -382,7 +393,7 @@ fn cluster(span: Span, parts: &[NamedPart], attributes: &Attributes, mistakes: &
     parts.len()
 }
 
-/// Which partition a row is in: by a column of the key, which is the first if nothing is said.
+/// The partition of a row: by a column of the key, which is the first by default.
 fn partitioning(attributes: &Attributes, cluster: usize, mistakes: &mut Mistakes) -> Partitioning {
     let Some((span, parts)) = &attributes.partition else {
         return attributes.replicated.map_or(Partitioning::KeyColumn(0), |_| Partitioning::Replicated);
@@ -404,12 +415,13 @@ fn partitioning(attributes: &Attributes, cluster: usize, mistakes: &mut Mistakes
             format!("rows that are kept together differ in `{}`; name it in cluster(...) too", part.name),
         ),
         Some(at) => return Partitioning::KeyColumn(at),
-        // Lost with a key that could not be read, which is told already.
+        // The key could not be read, which is reported already.
         None if attributes.key.is_none() => {}
         None => mistakes.say(
             part.name.span(),
             format!(
-                "`{}` is no column of the key; a row is found, and stays, in one partition by its key, so name it in key(...) too",
+                "`{}` is no column of the key; a row is found, and stays, in one partition by its key, so name it in \
+                 key(...) too",
                 part.name
             ),
         ),
@@ -437,8 +449,8 @@ fn constant(name: &LitStr) -> Result<Ident> {
     Ok(constant)
 }
 
-/// Columns whose methods would have one name.
-fn check_methods(columns: &[Column], key: &[Part], mistakes: &mut Mistakes) {
+/// Columns whose methods would have the same name.
+fn check_methods(columns: &[Column], key: &[KeyColumn], mistakes: &mut Mistakes) {
     for (at, column) in columns.iter().enumerate() {
         let name = column.name.unraw().to_string();
         if name == "to_owned" {
@@ -487,7 +499,8 @@ mod tests {
         assert_eq!(
             told,
             [
-                "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", hash, ordered, capacity = N or index(...)",
+                "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", \
+                 hash, ordered, capacity = N or index(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
                 "unknown column attribute; write immutable",
@@ -507,7 +520,8 @@ mod tests {
     #[test]
     fn a_sound_declaration_has_no_mistakes() {
         let declared = "#[table(key(a, desc(b)), hash, capacity = 1 << 4, crate = \"x::y\", name = \"t\")]
-            #[table(index(name = \"by_b\", columns(b,), unique, nulls_not_distinct, hash), index(name = \"by_c\", columns(desc(c), a)))]
+            #[table(index(name = \"by_b\", columns(b,), unique, nulls_not_distinct, hash), index(name = \"by_c\", \
+            columns(desc(c), a)))]
             pub struct T { a: u8, b: u8, #[column(immutable)] c: u8 }";
         assert!(mistakes(declared).is_empty());
     }

@@ -1,8 +1,9 @@
 //! A worker's own free blocks: one LIFO list a class, so that the block freed last, still in the cache, is used first.
 //!
-//! Allocating and releasing touch only what the worker owns; no atomics. A list that reaches a batch becomes the class's spare,
-//! and the spare it displaces goes to the pool as a whole (the magazines of Bonwick and Adams, USENIX 2001): blocks are never
-//! counted out, and a worker that swings around a full list does not visit the pool each time.
+//! Allocating and releasing touch only the worker's own state; no atomics. A list that reaches a batch becomes
+//! the class's spare, and the spare that it displaces goes to the pool as a whole (the magazines of Bonwick
+//! and Adams, USENIX 2001). So blocks are never counted out, and a worker whose list is about full does not
+//! visit the pool each time.
 
 use crate::class::{CLASSES, Class};
 use crate::heap::{Batch, Block, Heap, LINE, SPAN, Span};
@@ -64,7 +65,7 @@ impl Arena {
     /// Takes a free block in.
     ///
     /// # Safety
-    /// `start` is a block of this class that nobody else can reach.
+    /// `start` is a block of this class that no other thread can reach.
     #[inline]
     pub(crate) unsafe fn push(&mut self, heap: &Heap, class: Class, start: NonNull<u8>) {
         let list = &mut self.lists[class.index()];
@@ -126,13 +127,15 @@ impl Arena {
         }
     }
 
-    /// Cuts blocks of a class from larger ones. They become larger again when all that lies beside them is free (`reclaim`).
+    /// Cuts blocks of a class from larger ones. They become larger again when all that lies beside them is
+    /// free (`reclaim`).
     fn split(&mut self, heap: &Heap, class: Class) -> Result<(), OutOfMemory> {
         let (from, batch) = heap.take_larger(class).ok_or(OutOfMemory)?;
         for block in batch.blocks() {
             let mut at = 0;
             while let Some(piece) = Class::within(from.bytes() - at).map(|rest| rest.min(class)) {
-                // SAFETY: rule 1 of `heap`: within a block of ours. `from` is a multiple of lines; so is `at` where `piece` is one.
+                // SAFETY: rule 1 of `heap`: within a block of ours. `from` is a multiple of lines; so is `at`
+                // where `piece` is one.
                 unsafe { self.push(heap, piece, block.cast().add(at)) };
                 at += piece.bytes();
             }
@@ -160,8 +163,8 @@ impl Arena {
             // SAFETY: inside the run, behind its last block.
             unsafe { self.push(heap, class, run.start.add(count * block_bytes)) };
         }
-        // The next run of this span: fresh lines that are on their way when they are first written to hold up nobody. (A locked
-        // instruction waits for all stores before it.)
+        // Prefetches the next run of this span: fresh lines that are requested before the first write delay no
+        // store. (A locked instruction waits for all stores before it.)
         prefetch::lines(self.span.start.as_ptr(), self.span.bytes.min(RUN_BYTES.get()));
         // SAFETY: rule 1 of `heap`: cut from our span, so ours alone.
         unsafe { self.push_run(heap, class, run, count) };
@@ -173,12 +176,13 @@ impl Arena {
     unsafe fn push_run(&mut self, heap: &Heap, class: Class, run: Span, count: usize) {
         debug_assert!(count >= 1 && count * class.bytes() <= run.bytes);
         for i in (0..count).rev() {
-            // SAFETY: block `i` lies within the run; multiples of the class from a line on are aligned as blocks must be.
+            // SAFETY: block `i` lies within the run; multiples of the class from a line on are aligned as
+            // blocks must be.
             unsafe { self.push(heap, class, run.start.add(i * class.bytes())) };
         }
     }
 
-    /// Makes blocks of what is left of a span, so that nothing is lost.
+    /// Cuts the rest of a span into blocks, so that nothing is lost.
     fn dice(&mut self, heap: &Heap, mut rest: Span) {
         while let Some(class) = Class::within(rest.bytes) {
             let cut = rest.cut(class.bytes());

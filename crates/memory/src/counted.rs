@@ -1,12 +1,14 @@
-//! Lists that grow with a transaction: what it read, what it writes, what it locks.
+//! Lists that grow with a transaction: its reads, its writes, its locks.
 //!
-//! They lie on the process's heap, not in blocks of ours: large ones come and go as a whole. What they have grown by counts
-//! against the limit all the same, and a list may be refused to grow, at a bound somewhat above that of rows
-//! ([`Options::limit_bytes`](crate::Options::limit_bytes)), so that reads and deletes go on where no row fits any more.
+//! They are on the process's heap, not in blocks of this crate: large ones come and go as a whole. Their
+//! growth counts against the limit all the same. A list may be refused to grow, at a bound somewhat above that
+//! of rows ([`Options::limit_bytes`](crate::Options::limit_bytes)), so that reads and deletes continue where
+//! no row fits any more.
 //!
-//! A list gives back what a large transaction made it take: after [`SMALL_MAX`] transactions in a row that needed less than a
-//! quarter of it, or at once when its worker rests or memory has just been refused. (After each small one would be worse: a worker that runs one large
-//! transaction in ten would pay for growing each time.)
+//! A list returns the memory of a large transaction after [`SMALL_MAX`] transactions in a row that needed less
+//! than a quarter of it, or at once when its worker rests or memory has just been refused. (To return it after
+//! each small transaction would be worse: a worker that runs one large transaction in ten would pay for
+//! growing each time.)
 
 use seriatim_base::size::Size;
 use std::ops::{Deref, DerefMut};
@@ -37,13 +39,13 @@ impl Charge {
         self.bytes
     }
 
-    /// Charges so many bytes instead, whatever the limit.
+    /// Charges this many bytes instead, whatever the limit.
     pub fn set(&mut self, bytes: usize) {
         self.shared.heap.note(self.bytes, bytes);
         self.bytes = bytes;
     }
 
-    /// Charges so many bytes instead, if the bound for lists allows it.
+    /// Charges this many bytes instead, if the bound for lists allows it.
     ///
     /// # Errors
     /// At that bound.
@@ -60,7 +62,7 @@ impl Drop for Charge {
     }
 }
 
-/// A list of what a transaction notes. As a slice, what is in it.
+/// A list of a transaction's notes; it dereferences to a slice of them.
 #[derive(Debug)]
 pub struct CountedVec<T> {
     items: Vec<T>,
@@ -96,8 +98,8 @@ impl<T> CountedVec<T> {
         Ok(())
     }
 
-    /// Appends an item, whatever the bound: for lists that are as long as others, which were refused before, and for what must
-    /// be noted.
+    /// Appends an item, whatever the bound: for lists that are as long as others, which would have been
+    /// refused before, and for items that must be noted.
     #[inline(always)]
     pub fn push(&mut self, item: T) {
         if self.items.len() == self.items.capacity() {

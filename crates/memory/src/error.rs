@@ -1,4 +1,4 @@
-//! What can go wrong: at opening ([`Error`]) and at an allocation ([`OutOfMemory`]).
+//! Errors of opening ([`Error`]) and of an allocation ([`OutOfMemory`]).
 
 use std::fmt;
 

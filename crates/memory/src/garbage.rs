@@ -1,22 +1,25 @@
 //! A worker's garbage: memory and deferred items that wait for a grace period.
 //!
-//! What is retired gathers in the open bag. The bag is sealed (`quiescence`) when it is full, at the end of every few
-//! transactions, or at the end of this one if it holds something large. Sealed bags are emptied in order, only while their
-//! worker is offline, a bounded number at a time, at the end of a transaction that sealed one or every few transactions. With
-//! nobody else online the bag sealed last is among them: the memory is still in the cache when it is used again. With others
-//! at work it is usually the one before.
+//! Retired blocks are collected in the open bag. The bag is sealed (`quiescence`) when it is full, at the end
+//! of every few transactions, or at the end of this one if it holds something large. Sealed bags are emptied
+//! in order, only while their worker is offline, a bounded number at a time, at the end of a transaction that
+//! sealed one or of every few transactions. If no other worker is online, the bag that was sealed last is
+//! among them: the memory is still in the cache when it is reused. With others at work it is usually the one
+//! before.
 //!
-//! Versions that commits replaced may have to wait longer than the grace period, until the epoch that replaced them is durable:
-//! then they stay in their bag, and nothing else does. What comes back so late is not in the cache any more, so the blocks of a
-//! bag are fetched before the first of them is released.
+//! Versions that commits replaced may have to wait longer than the grace period, until the epoch that replaced
+//! them is durable. Then they stay in their bag, and nothing else does. Blocks that return so late are no
+//! longer in the cache, so the blocks of a bag are prefetched before the first of them is released.
 //!
-//! What waits for an epoch comes in waves: all of it is due when the point moves, while as much gathers for the next. So the bags of a wave
-//! are kept for the next one: no more than waited once at the same time. Of those that nobody needed between two moves of the point half
-//! go, up to [`DUE_MAX`], and when nothing waits any more all but [`EMPTY_MAX`] do. More than these count against the limit.
+//! Versions that wait for an epoch come in waves: all of them are due when the durable point moves, while as
+//! many gather for the next move. So the bags of a wave are kept for the next one, but no more than once
+//! waited at the same time. Of those that stayed unused between two moves of the point, half are freed, up to
+//! [`DUE_MAX`]; when nothing waits any more, all but [`EMPTY_MAX`]. More than these count against the limit.
 //!
-//! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles. Nothing bounds the
-//! garbage of a worker while another stays online; the engine bounds the age of transactions. Nor does anything here bound the
-//! versions of an epoch that does not become durable; the log bounds what commits meanwhile.
+//! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles.
+//! Nothing bounds the garbage of a worker while another stays online; the engine bounds the age of
+//! transactions. Nor does anything here bound the versions of an epoch that does not become durable; the log
+//! bounds what commits meanwhile.
 
 use crate::Deferred;
 use crate::counted::Charge;
@@ -37,9 +40,9 @@ const AGE_MAX: Size = small(16, 3);
 const PRESSING: usize = 64 << 10;
 /// Bytes of a version fetched before it is released.
 const FETCHED_MAX: usize = 192;
-/// Bags of versions released at the end of a transaction: an eighth of those that wait, between [`EMPTIED_MAX`] and this, or twice
-/// those it filled if that is more. Of an epoch that has just become durable there are hundreds, and the next transaction should
-/// not pay for all.
+/// Bags of versions released at the end of a transaction: an eighth of those that wait, between
+/// [`EMPTIED_MAX`] and this, or twice those it filled if that is more. Of an epoch that has just become
+/// durable there are hundreds, and the next transaction should not pay for all.
 const DUE_MAX: usize = 64;
 /// Bags emptied at the end of a transaction, or twice those it filled if that is more.
 const EMPTIED_MAX: usize = 4;
@@ -47,9 +50,9 @@ const EMPTIED_MAX: usize = 4;
 const EMPTY_MAX: usize = 8;
 /// Bytes of a bag's lists at most.
 const BAG_BYTES: Size = BAG.times(2 * size_of::<Retired>() + size_of::<Deferred>());
-/// Bags count against the limit in steps of so many bytes; less than one does not.
+/// Bags count against the limit in steps of this many bytes; less than one does not.
 const COUNTED_STEP: Size = small(256 << 10, 4 << 10);
-/// Places that lists of bags and of what is ready keep. All four take less than a [`COUNTED_STEP`].
+/// Capacity that lists of bags and of ready items keep. All four take less than a [`COUNTED_STEP`].
 const PLACES_KEPT: Size = small(512, 8);
 const _: () = assert!(PLACES_KEPT.times(3 * size_of::<Bag>() + size_of::<Deferred>()).is_within(COUNTED_STEP));
 
@@ -64,13 +67,13 @@ pub(crate) struct Retired {
 pub(crate) struct Bag {
     awaited: Vec<Awaited>,
     retired: Vec<Retired>,
-    /// What is kept until this epoch is durable.
+    /// Versions that are kept until this epoch is durable.
     versions: Vec<Retired>,
     until: Epoch,
     deferred: Vec<Deferred>,
 }
 
-// SAFETY: rule 1 of `heap`: what lies in a bag is unlinked, and belongs to the holder of the bag.
+// SAFETY: rule 1 of `heap`: the contents of a bag are unlinked, and belong to the holder of the bag.
 unsafe impl Send for Bag {}
 
 impl Bag {
@@ -89,7 +92,7 @@ impl Bag {
     }
 }
 
-/// Gives back places of a list that needs less than a quarter of what it has.
+/// Shrinks a list that uses less than a quarter of its capacity.
 fn shrink<T>(list: &mut VecDeque<T>) {
     if list.capacity() > PLACES_KEPT.get() && list.len() < list.capacity() / 4 {
         list.shrink_to(PLACES_KEPT.get().max(2 * list.len()));
@@ -107,7 +110,7 @@ pub(crate) struct Garbage {
     /// Their grace periods have passed; there are versions left in them that are not due.
     kept: VecDeque<Bag>,
     empty: VecDeque<Bag>,
-    /// Empty bags that nobody has needed since the point was here.
+    /// Empty bags that stayed unused since the last move of the point.
     spare: usize,
     point: Epoch,
     /// Items in all bags.
@@ -117,7 +120,7 @@ pub(crate) struct Garbage {
     /// Bags sealed since a transaction ended last.
     sealed_now: usize,
     ready: VecDeque<Deferred>,
-    /// What bags and lists take, in steps: a large transaction fills thousands.
+    /// The memory of bags and lists, in steps: a large transaction fills thousands.
     charge: Charge,
 }
 
@@ -202,8 +205,8 @@ impl Garbage {
         self.recount();
     }
 
-    /// Lets lists give back what a large transaction made them take, and counts bags and lists against the limit: more as they come,
-    /// less when half is gone.
+    /// Lets lists give back what a large transaction made them take, and counts bags and lists against the
+    /// limit: more as they come, less when half is gone.
     #[cold]
     fn recount(&mut self) {
         shrink(&mut self.sealed);
@@ -267,7 +270,7 @@ impl Garbage {
         self.recount();
     }
 
-    /// Empties the oldest bags whose grace periods passed, but for versions that are not due.
+    /// Empties the oldest bags whose grace periods have passed, except for versions that are not due.
     fn empty(&mut self, counts: &Counts, durable: Epoch, bags_max: usize, mut release: impl FnMut(Retired)) {
         for _ in 0..bags_max {
             let Some(mut bag) = self.sealed.pop_front_if(|bag| counts.passed(&mut bag.awaited)) else { return };
@@ -304,7 +307,7 @@ impl Garbage {
         }
     }
 
-    /// Gives everything away: what waits, and what is ready and was not asked for.
+    /// Hands everything over: waiting garbage, and ready items that were not collected.
     pub(crate) fn surrender(&mut self, counts: &Counts, orphans: &mut Orphans) {
         if self.open.len() > 0 {
             self.seal(counts);

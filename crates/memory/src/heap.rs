@@ -1,17 +1,21 @@
-//! What workers share: mapped memory, batches of free blocks on their way from one worker to another, and the limit.
+//! The state that workers share: mapped memory, batches of free blocks on their way from one worker to
+//! another, and the limit.
 //!
-//! Memory is mapped in growing steps, handed to workers in spans, and cut by them into blocks of one class each. A block keeps
-//! its class until all that lies beside it is free too (`reclaim`), or smaller ones are cut from it at the limit (`arena`). A worker
-//! that frees more than it allocates hands its surplus over in whole batches, and a worker takes a batch before it takes fresh memory; so where one worker allocates what another frees, memory stays bounded by what is in
-//! use, two batches a class and worker, and the garbage in flight.
+//! Memory is mapped in growing steps, handed to workers in spans, and cut by them into blocks of one class
+//! each. A block keeps its class until all memory of its window is free too (`reclaim`), or smaller ones are
+//! cut from it at the limit (`arena`). A worker that frees more than it allocates hands its surplus over in
+//! whole batches, and a worker takes a batch before it takes fresh memory. So where one worker allocates what
+//! another frees, memory is bounded by the blocks in use, two batches for each class and worker, and the
+//! pending garbage.
 //!
 //! Access rules:
 //! 1. A block on a free list, in a batch or in a span belongs to the holder of that list, batch or span.
-//! 2. Maps live as long as the heap. What workers were given may be used until then.
+//! 2. Maps live as long as the heap. Memory that workers were given may be used until then.
 //!
-//! The limit counts what was taken: spans and large maps; and what transactions note (`counted`). Free blocks can be used again at the limit. There is no reserve below
-//! it: what must go on at the limit (reads, deletes, roll-backs) allocates nothing. Once a request was refused memory is
-//! *scarce*: workers at rest give their free blocks to those who run.
+//! The limit counts the memory that was taken, spans and large maps, and the notes of transactions
+//! (`counted`). Free blocks can be reused at the limit. There is no reserve below it: operations that must
+//! continue at the limit (reads, deletes, roll-backs) allocate nothing. Once a request was refused memory is
+//! *scarce*: workers at rest give their free blocks to running ones.
 
 use crate::class::{CLASSES, Class};
 use crate::system::{self, HUGE, Map};
@@ -22,16 +26,17 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a span, and what is touched at a time.
+/// Bytes of a span, and of memory that is touched at a time.
 pub(crate) const SPAN: Size = small(64 << 10, 4 << 10);
 /// Spans are multiples of a line.
 pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
 /// Bytes mapped in one step at most.
 const STEP_MAX: usize = 64 << 20;
-/// What lists of transactions may take above the limit, at least; an eighth of the limit if that is more. So reads and deletes go
-/// on where no row fits any more: 16 MiB are some 600,000 reads, or 100,000 deletes, of one transaction.
+/// The least that lists of transactions may take above the limit; an eighth of the limit if that is more. So
+/// reads and deletes continue where no row fits any more: 16 MiB are some 600,000 reads, or 100,000 deletes,
+/// of one transaction.
 const NOTES_MIN: usize = 16 << 20;
-/// What is left of a span goes back to the heap from here on; smaller ones become blocks.
+/// The rest of a span returns to the heap if it has at least this many bytes; smaller rests become blocks.
 const LEFTOVER_MIN: usize = 1 << 10;
 
 /// A free block: its first word links it to the next.
@@ -47,13 +52,14 @@ pub(crate) struct Batch {
     pub(crate) count: u32,
 }
 
-// SAFETY: rule 1; nobody else holds the blocks.
+// SAFETY: rule 1; no other thread holds the blocks.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Its blocks, each of which may be used as soon as it is told.
+    /// Its blocks; each may be used as soon as the iterator has returned it.
     pub(crate) fn blocks(self) -> impl Iterator<Item = NonNull<Block>> {
-        // SAFETY: rule 1: the batch is ours, and each of its blocks begins with its link, which is read before the block is handed on.
+        // SAFETY: rule 1: the batch is ours, and each of its blocks begins with its link, which is read
+        // before the block is handed on.
         std::iter::successors(self.head, |block| unsafe { block.as_ref().next })
     }
 }
@@ -152,7 +158,7 @@ impl Heap {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Whether the limit was ever met: then free blocks are worth sharing.
+    /// Whether the limit was ever reached: then free blocks are worth sharing.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
     }
@@ -239,7 +245,7 @@ impl Heap {
             let (touched, at) = match state.find(least) {
                 Some(found) => found,
                 None => {
-                    // An eighth of what there is, but not far above what may still be taken.
+                    // An eighth of the mapped memory, but not far above what may still be taken.
                     let step = (self.mapped() / 8).clamp(HUGE, STEP_MAX).min(room).max(least).next_multiple_of(HUGE);
                     let map = Map::new(step, self.huge_pages).ok_or(OutOfMemory)?;
                     self.add(&mut state, map, false);
@@ -278,7 +284,7 @@ impl Heap {
         None
     }
 
-    /// A touched map of its own, page-aligned. Also tells the bytes it takes.
+    /// A touched map of its own, page-aligned, and its size in bytes.
     pub(crate) fn take_large(&self, bytes: usize) -> Result<(NonNull<u8>, usize), OutOfMemory> {
         let rounded = Map::rounded(bytes).ok_or(OutOfMemory)?;
         {
@@ -300,7 +306,7 @@ impl Heap {
         Ok((start, rounded))
     }
 
-    /// Unmaps a large allocation; tells the bytes it took.
+    /// Unmaps a large allocation. Returns its size in bytes.
     ///
     /// # Panics
     /// If `start` is not one: it was released twice, or with the bytes of another.
@@ -328,8 +334,9 @@ impl Heap {
         lock(&self.pools[class.index()]).pop()
     }
 
-    /// A batch of larger blocks, of the class of which most bytes are free. Only of multiples of lines: what is cut from one at a
-    /// multiple of lines is aligned to lines, as classes that are multiples of them have to be.
+    /// A batch of larger blocks, of the class of which most bytes are free. Only of classes that are multiples
+    /// of lines: blocks that are cut from these at a multiple of lines are aligned to lines, as classes that
+    /// are multiples of them require.
     pub(crate) fn take_larger(&self, class: Class) -> Option<(Class, Batch)> {
         let larger = Class::all().filter(|other| *other > class && other.bytes().is_multiple_of(LINE));
         let most = larger.max_by_key(|other| self.free_bytes(*other))?;

@@ -1,20 +1,25 @@
-//! The horizon: an epoch such that nobody reads what commits of earlier epochs replaced.
+//! The horizon: an epoch such that no worker reads versions that commits of earlier epochs replaced.
 //!
-//! [`garbage`](crate::garbage) finds out when one piece of memory may be used again. A commit that would overwrite the version
-//! before the last, inside its record, asks the other way round: it knows in which epoch that version was replaced, and wants to
-//! know whether that was long enough ago. One number for the database answers that without a list.
+//! [`garbage`](crate::garbage) determines when one piece of memory may be reused. A commit that would
+//! overwrite the version before the last, inside its record, has the reverse question: it knows in which epoch
+//! that version was replaced, and needs to know whether that was long enough ago. One number for the database
+//! answers this without a list.
 //!
-//! A helper moves it, in rounds. A round begins when the workers that were online at the beginning of the round before have gone
-//! offline: it notes the epoch, and seals the counts (`quiescence`). Why it is safe. Take a commit of an epoch before that which
-//! round n notes.
-//! - It read its epoch while its worker was online, and before the epoch was advanced to what the round noted. So the worker is
-//!   online at the seal of round n, or is past its installs. When round n has passed, the version is replaced.
-//! - A worker that holds the version took it up before that, so it is online at the seal of round n + 1, or holds it no more. When
-//!   that round has passed nobody holds the version. So then the horizon is what round n noted.
+//! A helper moves it, in rounds. A round begins when the workers that were online at the beginning of the
+//! round before have gone offline: it notes the epoch, and seals the counts (`quiescence`). Why it is safe.
+//! Take a commit of an epoch before that which round n notes.
+//! - It read its epoch while its worker was online, and before the epoch advanced to the one that the round
+//!   noted. So the worker is online at the seal of round n, or has installed its versions. When round n has
+//!   passed, the version is replaced.
+//! - A worker that holds the version found it before that, so it is online at the seal of round n + 1, or no
+//!   longer holds the version. When that round has passed, no worker holds it. So then the horizon is the
+//!   epoch that round n noted.
 //!
-//! Readers of the past ([`PastReads`](crate::PastReads)) come online later, and read what was replaced before. Then a round notes what
-//! they say instead of the epoch, before its seal. Take a reader of the past that may read what a commit of an epoch before that replaced.
-//! It asked what is kept before they said so, and after it came online, both with a fence between: so it is online at the seal of round n.
+//! Readers of the past ([`PastReads`](crate::PastReads)) come online later, and read versions that were
+//! replaced before. Then a round notes, before its seal, the epoch that they return instead of the current
+//! one. Consider a reader of the past that may read a version that a commit of an earlier epoch replaced. It
+//! checked what is kept before they returned that epoch, and after it came online, both with a fence between:
+//! so it is online at the seal of round n.
 
 use crate::heap::lock;
 use crate::quiescence::{Awaited, Counts};
@@ -33,11 +38,11 @@ pub(crate) struct Horizon {
 
 #[derive(Debug, Default)]
 struct Rounds {
-    /// Who was online when the round that has not passed yet began.
+    /// The workers that were online when the current round began.
     awaited: Vec<Awaited>,
-    /// What that round noted.
+    /// The epoch that this round noted.
     noted: Epoch,
-    /// What the round before noted.
+    /// The epoch that the previous round noted.
     passed: Epoch,
 }
 
@@ -51,14 +56,16 @@ impl Horizon {
         }
     }
 
-    /// Where it is: what commits of earlier epochs replaced may be overwritten.
+    /// The horizon: versions that commits of earlier epochs replaced may be overwritten.
     #[inline]
     pub(crate) fn epoch(&self) -> Epoch {
-        // ORDERING: pairs with the release in `advance`: the accesses of those who held the version are over.
+        // ORDERING: pairs with the release in `advance`: the accesses of workers that held the version are
+        // over.
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Ends the round and begins the next, if those whom it awaits have gone offline. `now`: the epoch, read before the call.
+    /// Ends the round and begins the next, if the workers that it awaits have gone offline. `now`: the epoch,
+    /// read before the call.
     pub(crate) fn advance(&self, counts: &Counts, now: Epoch) {
         let mut rounds = lock(&self.rounds);
         let Rounds { awaited, noted, passed } = &mut *rounds;
@@ -95,7 +102,7 @@ mod tests {
         assert_eq!(followed, [0, 0, 1, 2, 3, 4, 5]);
     }
 
-    /// Who came online during a round holds up the end of the next.
+    /// A worker that comes online during a round delays the end of the next one.
     #[test]
     fn it_waits_for_who_is_online() {
         let memory = memory(3);
@@ -132,7 +139,8 @@ mod tests {
     }
 }
 
-/// Every interleaving of a commit, a reader, and a helper after whose rounds a second commit overwrites what the first replaced.
+/// Every interleaving of a commit, a reader, and a helper, after whose rounds a second commit overwrites the
+/// version that the first replaced.
 #[cfg(all(test, loom))]
 mod loom_model {
     use super::*;
@@ -166,7 +174,7 @@ mod loom_model {
     fn commit(shared: &Shared) {
         online(shared, COMMITTER, || {
             let epoch = shared.epoch.load(Ordering::Acquire);
-            // SAFETY: what the model checks.
+            // SAFETY: the model checks that accesses are ordered.
             shared.places[1].with_mut(|place| unsafe { *place += 1 });
             shared.current.store(1, Ordering::Release);
             shared.made.store(epoch, Ordering::Release);
@@ -176,7 +184,7 @@ mod loom_model {
     fn read(shared: &Shared) {
         online(shared, READER, || {
             let at = shared.current.load(Ordering::Acquire);
-            // SAFETY: what the model checks.
+            // SAFETY: the model checks that accesses are ordered.
             shared.places[at].with(|place| unsafe { *place });
         });
     }
@@ -201,7 +209,7 @@ mod loom_model {
             }
             let made = shared.made.load(Ordering::Acquire);
             if made > 0 && Epoch(made) < shared.horizon.epoch() {
-                // SAFETY: what the model checks.
+                // SAFETY: the model checks that accesses are ordered.
                 shared.places[0].with_mut(|place| unsafe { *place += 1 });
             }
             threads.into_iter().for_each(|thread| thread.join().expect("no panic"));

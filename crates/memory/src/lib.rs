@@ -1,21 +1,23 @@
 //! Per-worker arenas and quiescent-state reclamation.
 //!
-//! Invariant: memory is reused only after every *online* worker passed a quiescent state begun after it was retired, and what a
-//! commit replaced, where versions are kept, only after that commit is durable ([`Memory::keep_versions`]), and when nobody reads a
-//! snapshot of the past that needs it ([`Memory::keep_snapshots`]).
+//! Invariant: memory is reused only after every *online* worker passed a quiescent state that began after the
+//! memory was retired. Where versions are kept, a version that a commit replaced is reused only after that
+//! commit is durable ([`Memory::keep_versions`]), and when no snapshot of the past that needs it is read
+//! ([`Memory::keep_snapshots`]).
 //!
-//! A [`Memory`] is shared by the workers of a database; each has a [`Local`]. A worker is *online* between [`Local::enter`]
-//! and [`Local::leave`], that is, inside a transaction, and may follow shared references only then. What it unlinks it retires;
-//! what it retires is freed once no worker that was online then can still hold it (`quiescence`, after DBX §5.5). An idle worker is
-//! offline and stalls nothing.
+//! A [`Memory`] is shared by the workers of a database; each has a [`Local`]. A worker is *online* between
+//! [`Local::enter`] and [`Local::leave`], that is, inside a transaction, and may follow shared references only
+//! then. It retires the blocks that it unlinks. A retired block is freed once no worker that was online then
+//! can still hold it (`quiescence`, after DBX §5.5). An idle worker is offline and stalls nothing.
 //!
-//! Allocation and release of small blocks are a few instructions on lists the worker owns (`arena`); lists are refilled from
-//! batches other workers freed, then from mapped, touched memory (`heap`). Nothing here may run inside a region: it could
-//! map memory or wait for a lock, which is why allocation wants [`Outside`](seriatim_htm::Outside).
+//! Allocation and release of small blocks are a few instructions on lists the worker owns (`arena`); lists
+//! are refilled from batches other workers freed, then from mapped, touched memory (`heap`). Nothing here may
+//! run inside a region: it could map memory or wait for a lock, which is why allocation wants
+//! [`Outside`](seriatim_htm::Outside).
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `local` | what a worker calls, and the rules for what it may touch |
+//! | `local` | the interface of a worker, and the rules for what it may touch |
 //! | `memory` | what workers share, and the slots they take |
 //! | `quiescence` | counts, seals, grace periods; the correctness argument; the loom model |
 //! | `garbage` | bags that wait for a grace period |
@@ -52,7 +54,7 @@ pub use memory::{Memory, Options, PastReads};
 
 use seriatim_base::size::Size;
 
-/// Something to be done after a grace period: three words whose meaning is the caller's.
+/// An action after a grace period: three words whose meaning is the caller's.
 pub type Deferred = [u64; 3];
 
 /// A size that shrinks in tests, so that rare paths become common there.

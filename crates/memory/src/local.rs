@@ -1,9 +1,10 @@
 //! A worker's part of the memory: its free blocks, its garbage, its presence.
 //!
-//! Rules for what a worker reads through shared references:
+//! Rules for reads of a worker through shared references:
 //! 1. Only while online. A reference loaded while online stays good until the worker goes offline.
-//! 2. Memory is unlinked before it is retired: a worker that comes online afterwards cannot reach it. A kept version can be
-//!    reached by a worker that comes online when the log has stopped before its successor was durable; then it is never freed.
+//! 2. Memory is unlinked before it is retired: a worker that comes online afterwards cannot reach it. A kept
+//!    version can be reached by a worker that comes online when the log has stopped before its successor was
+//!    durable; then it is never freed.
 //! 3. Memory is retired once, or released once, with the bytes it was allocated with.
 
 use crate::arena::Arena;
@@ -24,8 +25,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A worker's part of a [`Memory`](crate::Memory). It can move to another thread, but is used by one at a time.
 ///
-/// Dropping it goes offline and gives slot, free blocks and garbage to the workers that remain. Deferred items go on too: they
-/// come out of another worker's [`Local::ready`], or of none if this was the last.
+/// Dropping it goes offline and gives slot, free blocks and garbage to the workers that remain. Deferred items
+/// are handed over too: they come out of another worker's [`Local::ready`], or of none if this was the last.
 #[derive(Debug)]
 pub struct Local {
     presence: NonNull<Presence>,
@@ -39,7 +40,8 @@ pub struct Local {
     retired: i64,
 }
 
-// SAFETY: `presence` and `account` point into `shared`; free blocks and garbage are owned and tied to no thread. Not `Sync`.
+// SAFETY: `presence` and `account` point into `shared`; free blocks and garbage are owned and tied to no
+// thread. Not `Sync`.
 unsafe impl Send for Local {}
 
 /// Proof that a worker is online, for as long as the borrow lasts (rule 1).
@@ -64,14 +66,14 @@ impl Local {
         }
     }
 
-    /// Bytes that this worker has allocated and neither released nor retired, but for versions ([`Local::retire_version`]). Only
-    /// differences mean something, between two points of one transaction.
+    /// Bytes that this worker has allocated and neither released nor retired, but for versions
+    /// ([`Local::retire_version`]). Only differences mean something, between two points of one transaction.
     #[inline]
     pub fn live_bytes(&self) -> i64 {
         self.account.in_use - self.retired
     }
 
-    /// A list for what this worker's transactions note, with room for `room_min` items that is never given back.
+    /// A list for the notes of this worker's transactions. Room for `room_min` items is never returned.
     pub fn counted<T>(&self, room_min: usize) -> CountedVec<T> {
         CountedVec::new(Arc::clone(&self.shared), room_min)
     }
@@ -87,7 +89,7 @@ impl Local {
         unsafe { self.presence.as_ref() }
     }
 
-    /// Goes online: what it loads from now on stays allocated until [`Local::leave`].
+    /// Goes online: memory that it finds from now on stays allocated until [`Local::leave`].
     ///
     /// # Panics
     /// If it is online.
@@ -98,8 +100,8 @@ impl Local {
         self.count = self.presence().enter(self.count);
     }
 
-    /// Goes offline: it holds no reference any more. Frees garbage whose grace period passed and versions that are due, a bounded
-    /// amount.
+    /// Goes offline: it holds no reference any more. Frees garbage whose grace period has passed and versions
+    /// that are due, a bounded amount.
     ///
     /// # Panics
     /// If it is offline.
@@ -120,8 +122,9 @@ impl Local {
         garbage.end(&shared.counts, shared.kept_until(), |item| unsafe { release(&shared.heap, arena, account, item) });
     }
 
-    /// Frees everything whose grace period passed, and all versions that are due, its own and what workers that are gone left
-    /// behind; where memory is scarce, or much of it free, it leaves its free blocks to other workers. For a worker about to idle, and for maintenance.
+    /// Frees everything whose grace period has passed, and all versions that are due: its own, and those of
+    /// workers that are gone. If memory is scarce, or much of it free, it leaves its free blocks to other
+    /// workers. For a worker that is about to idle, and for maintenance.
     ///
     /// # Panics
     /// If it is online.
@@ -197,8 +200,8 @@ impl Local {
     /// Gives memory back at once.
     ///
     /// # Safety
-    /// `start` came from an allocation of `bytes` of the same [`Memory`](crate::Memory), by any worker; nobody else can reach
-    /// it, and it was not given back before (rule 3).
+    /// `start` came from an allocation of `bytes` of the same [`Memory`](crate::Memory), by any worker. No
+    /// other thread can reach it, and it was not released before (rule 3).
     #[inline]
     pub unsafe fn release(&mut self, start: NonNull<u8>, bytes: usize) {
         assert_outside();
@@ -210,8 +213,9 @@ impl Local {
     /// Gives memory back after a grace period. Its own worker may use it until it goes offline.
     ///
     /// # Safety
-    /// `start` came from an allocation of `bytes` of the same [`Memory`](crate::Memory), by any worker, and was not given back
-    /// before (rule 3). It is unlinked: a worker that comes online from now on cannot reach it (rule 2).
+    /// `start` came from an allocation of `bytes` of the same [`Memory`](crate::Memory), by any worker, and
+    /// was not given back before (rule 3). It is unlinked: a worker that comes online from now on cannot
+    /// reach it (rule 2).
     #[inline]
     pub unsafe fn retire(&mut self, start: NonNull<u8>, bytes: usize) {
         assert_outside();
@@ -219,13 +223,15 @@ impl Local {
         self.garbage.retire(&self.shared.counts, Retired { start, bytes });
     }
 
-    /// Gives a version back that a commit of `epoch` replaced: after a grace period, and where versions are kept
-    /// ([`Memory::keep_versions`](crate::Memory::keep_versions), [`Memory::keep_snapshots`](crate::Memory::keep_snapshots)) not before that
-    /// epoch is durable, or no snapshot is read any more that needs it. Epoch 0 replaced nothing: as [`Local::retire`].
+    /// Retires a version that a commit of `epoch` replaced. It is freed after a grace period. Where versions
+    /// are kept ([`Memory::keep_versions`](crate::Memory::keep_versions),
+    /// [`Memory::keep_snapshots`](crate::Memory::keep_snapshots)), it is not freed before that epoch is
+    /// durable, and before no snapshot that needs it is read. Epoch 0 replaced nothing: as [`Local::retire`].
     ///
     /// # Safety
-    /// As [`Local::retire`], with this exception: where versions are kept, workers that come online later may reach it if they found
-    /// the durable point final and below `epoch`, or hold it below ([`DurablePoint::hold`]), or if they read a snapshot for which it is kept.
+    /// As [`Local::retire`], with one exception: where versions are kept, workers that come online later may
+    /// reach it if they found the durable point final and below `epoch`, or hold it below
+    /// ([`DurablePoint::hold`]), or if they read a snapshot for which it is kept.
     #[inline]
     pub unsafe fn retire_version(&mut self, start: NonNull<u8>, bytes: usize, epoch: Epoch) {
         assert_outside();
@@ -236,23 +242,25 @@ impl Local {
         }
     }
 
-    /// An epoch such that versions which commits of earlier epochs replaced can be reached by nobody, now or later, with the exception
-    /// of [`Local::retire_version`]: where they are kept they wait for the durable point here too.
+    /// An epoch such that no worker can reach versions that commits of earlier epochs replaced, now or later.
+    /// The exception is that of [`Local::retire_version`]: where versions are kept they also wait for the
+    /// durable point.
     #[inline]
     pub fn horizon(&self) -> Epoch {
         let released = self.shared.kept_until();
         self.shared.horizon.epoch().min(Epoch(released.0.saturating_add(1)))
     }
 
-    /// Up to which epoch what commits replaced is kept no more, beyond its grace period; `None` where nothing is kept for the log or for
-    /// snapshots.
+    /// Up to which epoch what commits replaced is kept no more, beyond its grace period; `None` where nothing
+    /// is kept for the log or for snapshots.
     #[inline]
     pub fn released(&self) -> Option<Epoch> {
         self.shared.released()
     }
 
-    /// Whether a worker that is online, or comes online later, may read what a commit of this epoch replaced or deleted, although the
-    /// grace period of that has passed: only where there are readers of the past ([`Memory::keep_for`](crate::Memory::keep_for)).
+    /// Whether a worker that is online, or comes online later, may read a version that a commit of this epoch
+    /// replaced or deleted, although its grace period has passed. This is possible only with readers of the
+    /// past ([`Memory::keep_for`](crate::Memory::keep_for)).
     #[inline]
     pub fn may_be_read(&self, epoch: Epoch) -> bool {
         self.shared.past_reads.get().is_some() && epoch >= self.shared.horizon.epoch()
@@ -271,15 +279,16 @@ impl Local {
         self.garbage.defer(&self.shared.counts, item);
     }
 
-    /// A deferred item whose grace period passed, if there is one. Items become ready in [`Local::leave`] and
-    /// [`Local::collect`].
+    /// A deferred item whose grace period has passed, if there is one. Items become ready in [`Local::leave`]
+    /// and [`Local::collect`].
     #[inline]
     pub fn ready(&mut self) -> Option<Deferred> {
         self.garbage.ready()
     }
 }
 
-/// Bytes that an allocation of so many takes, as [`Memory::in_use_bytes`](crate::Memory::in_use_bytes) counts them.
+/// The size of an allocation of this many bytes, as [`Memory::in_use_bytes`](crate::Memory::in_use_bytes)
+/// counts it.
 #[inline]
 pub const fn allocated_bytes(bytes: usize) -> usize {
     if bytes > SMALL_MAX { bytes.next_multiple_of(PAGE_MAX) } else { Class::of(bytes).bytes() }
@@ -301,7 +310,7 @@ impl Account {
     #[inline]
     fn add(&mut self, bytes: i64) {
         self.in_use += bytes;
-        // SAFETY: as for `Local::presence`. Nobody else writes it.
+        // SAFETY: as for `Local::presence`. No other thread writes it.
         unsafe { self.mirror.as_ref() }.store(self.in_use, Ordering::Relaxed);
     }
 }
@@ -316,7 +325,7 @@ unsafe fn release(heap: &Heap, arena: &mut Arena, account: &mut Account, item: R
     }
     let class = Class::of(bytes);
     account.add(-(class.bytes() as i64));
-    // SAFETY: a block of the class (rule 3) that nobody else can reach.
+    // SAFETY: a block of the class (rule 3) that no other thread can reach.
     unsafe {
         poison::released(start, class);
         arena.push(heap, class, start);

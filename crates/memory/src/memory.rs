@@ -19,10 +19,10 @@ pub struct Options {
     pub huge_pages: bool,
     /// Bytes mapped and touched by [`Memory::new`], at most `limit_bytes`. Default: 0.
     pub prefault_bytes: usize,
-    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB; what is released
-    /// can be used again, by allocations of its size class, at the limit by smaller ones too, and by all once a whole span is free
-    /// ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count
-    /// too: they leave less for allocations, and may themselves go on above the limit by an eighth of it, or by 16 MiB if that is
+    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB. Released memory can be reused
+    /// by allocations of its size class, at the limit by smaller ones too, and by all once a whole span is
+    /// free ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count too: they leave
+    /// less for allocations. They may themselves exceed the limit by an eighth of it, or by 16 MiB if that is
     /// more. Default: no limit.
     ///
     /// [`CountedVec`]: crate::CountedVec
@@ -30,7 +30,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Workers that can be asked for at most: their ids have 16 bits.
+    /// The most workers: their ids have 16 bits.
     pub const WORKERS_MAX: usize = u16::MAX as usize + 1;
 }
 
@@ -42,12 +42,12 @@ impl Default for Options {
 
 /// The memory of a database: a heap, and the quiescence domain of the workers that use it. Cheap to clone.
 ///
-/// What was allocated stays mapped until the last clone and the last [`Local`] are dropped, and is unmapped then, whether it
-/// was released or not.
+/// Allocated memory stays mapped until the last clone and the last [`Local`] are dropped, and is unmapped
+/// then, whether it was released or not.
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<Shared>);
 
-/// What [`Memory`] and every [`Local`] share.
+/// The state that [`Memory`] and every [`Local`] share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) heap: Heap,
@@ -61,14 +61,15 @@ pub(crate) struct Shared {
     pub(crate) kept_until: OnceLock<Arc<DurablePoint>>,
     /// Until when they are kept for readers of snapshots of the past; none: there are no such readers.
     pub(crate) snapshots: OnceLock<SnapshotHorizon>,
-    /// Who may read what was replaced before they came online; none: nobody.
+    /// Readers of versions that were replaced before they came online, if there are such readers.
     pub(crate) past_reads: OnceLock<Arc<dyn PastReads>>,
 }
 
-/// Readers of the past: who comes online later may read versions that were replaced before.
+/// Readers of the past: workers that come online later may read versions that were replaced before.
 pub trait PastReads: std::fmt::Debug + Send + Sync {
-    /// Who comes online after this call reads nothing that commits of epochs before the answer replaced. `now`: the epoch, read before
-    /// the call. The answers never go back. A helper asks now and then.
+    /// A worker that comes online after this call reads no version that commits of epochs before the returned
+    /// one replaced. `now`: the epoch, read before the call. The returned epochs never go back. A helper calls
+    /// this now and then.
     fn since(&self, now: Epoch) -> Epoch;
 }
 
@@ -119,7 +120,8 @@ impl Memory {
 
     /// Registers a worker; `None` when all `workers_max` slots are taken. A dropped [`Local`] frees its slot.
     pub fn register(&self) -> Option<Local> {
-        // ORDERING: acquire pairs with the release in `Shared::vacate`: the new worker continues its predecessor's count.
+        // ORDERING: acquire pairs with the release in `Shared::vacate`: the new worker continues its
+        // predecessor's count.
         let free = |slot: &Slot| !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
         let worker = self.0.slots.iter().position(free)?;
         Some(Local::new(Arc::clone(&self.0), worker))
@@ -135,10 +137,10 @@ impl Memory {
         self.0.slots.len()
     }
 
-    /// Gives memory of which nothing is in use back to the system, in pieces of 64 KiB, when more than 64 MiB, and more than an eighth of
-    /// what is taken, is free: the bytes. Does nothing unless much more is free than was left the last time, and asks workers at rest for
-    /// their free blocks first, so that the next call finds them. Takes about a second for 20 million blocks; to be called now and
-    /// then by a helper.
+    /// Returns wholly free memory to the system, in pieces of 64 KiB, when more than 64 MiB, and more than an
+    /// eighth of the taken memory, is free. Returns its size in bytes. It does nothing unless much more is
+    /// free than was left the last time. It first requests the free blocks of workers at rest, so that the
+    /// next call finds them. It takes about a second for 20 million blocks; a helper calls it now and then.
     pub fn give_back(&self) -> usize {
         self.0.heap.give_back_pages()
     }
@@ -148,25 +150,27 @@ impl Memory {
         self.0.heap.mapped()
     }
 
-    /// Bytes allocated and not released, including what is retired and waits, rounded up as the allocator does, and those by which
-    /// lists of transactions have grown ([`Memory::noted_bytes`]). Exact when all workers stand still.
+    /// Bytes allocated and not released, rounded up as the allocator does. They include retired memory, and
+    /// the growth of transactions' lists ([`Memory::noted_bytes`]). Exact when no worker runs.
     pub fn in_use_bytes(&self) -> usize {
         let sum: i64 = self.0.slots.iter().map(|slot| slot.in_use.load(Ordering::Relaxed)).sum();
         usize::try_from(sum).unwrap_or(0) + self.noted_bytes()
     }
 
-    /// Bytes by which lists of transactions ([`CountedVec`](crate::CountedVec)) and of what they retired have grown.
+    /// Bytes by which the lists of transactions ([`CountedVec`](crate::CountedVec)), and the bags of retired
+    /// memory, have grown.
     pub fn noted_bytes(&self) -> usize {
         self.0.heap.noted()
     }
 
-    /// Changes the limit. Below what was taken already it frees nothing: requests that free blocks cannot serve are refused from now on.
+    /// Changes the limit. Below what was taken already it frees nothing: requests that free blocks cannot
+    /// serve are refused from now on.
     pub fn set_limit(&self, bytes: Option<usize>) {
         self.0.heap.set_limit(bytes);
     }
 
-    /// From now on keeps what is retired as a version ([`Local::retire_version`]) until this point has reached the epoch that
-    /// replaced it and nobody holds an earlier one ([`DurablePoint::hold`]). Called at most once.
+    /// From now on keeps a retired version ([`Local::retire_version`]) until this point has reached the epoch
+    /// that replaced it and no caller holds an earlier one ([`DurablePoint::hold`]). Called at most once.
     ///
     /// # Panics
     /// If called again.
@@ -174,31 +178,34 @@ impl Memory {
         assert!(self.0.kept_until.set(until).is_ok(), "one log to a database");
     }
 
-    /// From now on keeps what is retired as a version until nobody reads a snapshot that needs it ([`Memory::pass_snapshot`]).
+    /// From now on keeps a retired version until no snapshot that needs it is read
+    /// ([`Memory::pass_snapshot`]).
     pub fn keep_snapshots(&self) {
         self.0.snapshots.get_or_init(SnapshotHorizon::default);
     }
 
-    /// Snapshots that are taken from now on need nothing that commits of epochs up to `whole` replaced: whoever comes online from now on
-    /// takes such a one. What older ones need is kept until everybody who may read them has gone offline. To be called by a helper now and
-    /// then. Does nothing without [`Memory::keep_snapshots`].
+    /// Snapshots that are taken from now on need no version that commits of epochs up to `whole` replaced:
+    /// every worker that comes online from now on takes such a snapshot. Versions for older ones are kept
+    /// until all workers that may read them have gone offline. A helper calls this now and then. It does
+    /// nothing without [`Memory::keep_snapshots`].
     pub fn pass_snapshot(&self, whole: Epoch) {
         if let Some(snapshots) = self.0.snapshots.get() {
             snapshots.pass(&self.0.counts, whole);
         }
     }
 
-    /// Snapshots are going to be taken again that need what commits of epochs after `whole` replace, after a time when nobody was to take
-    /// one ([`Memory::pass_snapshot`] of the last epoch of all). To be called before anything commits that such a snapshot does not show.
+    /// Snapshots will be taken again that need the versions that commits of epochs after `whole` replace,
+    /// after a time without snapshots ([`Memory::pass_snapshot`] of the last epoch of all). Call this before
+    /// anything commits that such a snapshot does not show.
     pub fn resume_snapshots(&self, whole: Epoch) {
         if let Some(snapshots) = self.0.snapshots.get() {
             snapshots.resume(whole);
         }
     }
 
-    /// From now on keeps what is retired as a version until [`Local::horizon`] has passed the epoch that replaced it, and has the horizon
-    /// wait for these readers. So memory comes back only if a helper moves the horizon ([`Memory::advance_horizon`]). Called at most once,
-    /// before there are versions.
+    /// From now on keeps a retired version until [`Local::horizon`] has passed the epoch that replaced it, and
+    /// has the horizon wait for these readers. So memory is freed only if a helper advances the horizon
+    /// ([`Memory::advance_horizon`]). Called at most once, before there are versions.
     ///
     /// # Panics
     /// If called again.
@@ -206,16 +213,17 @@ impl Memory {
         assert!(self.0.past_reads.set(past_reads).is_ok(), "one protocol to a database");
     }
 
-    /// Moves [`Local::horizon`] on if everyone has gone offline who was online when it was called last and did so. To be called by a
-    /// helper now and then, as when it advances the epoch. `now`: the epoch.
+    /// Advances [`Local::horizon`] if all workers have gone offline that were online at the last call that
+    /// advanced it. A helper calls this now and then, as when it advances the epoch. `now`: the epoch.
     pub fn advance_horizon(&self, now: Epoch) {
-        // Before the seal of a round: who comes online after that reads no more than this says.
+        // Before the seal of a round: a worker that comes online after that reads no version older than this
+        // says.
         let now = self.0.past_reads.get().map_or(now, |past_reads| past_reads.since(now));
         self.0.horizon.advance(&self.0.counts, now);
     }
 
-    /// Maps and touches at least `bytes` more, which are handed out before other memory. Takes seconds for gigabytes: call it
-    /// outside any measured window.
+    /// Maps and touches at least `bytes` more, which are handed out before other memory. Takes seconds for
+    /// gigabytes: call it outside any measured window.
     ///
     /// # Errors
     /// When the operating system refuses, or the limit would be exceeded.
@@ -240,7 +248,8 @@ impl Shared {
         }
     }
 
-    /// Until when deletions are listed that readers of the durable epoch or of snapshots need; `None` where there are no such readers.
+    /// Until when deletions are listed that readers of the durable epoch or of snapshots need; `None` where
+    /// there are no such readers.
     pub(crate) fn released(&self) -> Option<Epoch> {
         let durable = self.kept_until.get().map(|point| point.released());
         let passed = self.snapshots.get().map(SnapshotHorizon::epoch);

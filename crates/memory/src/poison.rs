@@ -1,15 +1,15 @@
-//! Builds with debug assertions overwrite blocks as they change hands, so that a thread that uses one too early or too late reads
-//! nonsense every time, and recognise a block that is released twice. (Not under Miri, which sees both by itself, and minds
-//! that padding is read.)
+//! Builds with debug assertions overwrite blocks when they change owners, so that a thread that uses one too
+//! early or too late reads nonsense every time. They also recognise a block that is released twice. (Not under
+//! Miri, which detects both by itself, and refuses reads of padding.)
 
 use crate::class::Class;
 use std::ptr::NonNull;
 
 const ON: bool = cfg!(all(debug_assertions, not(miri)));
-/// Every word of a block nobody has written yet.
+/// Every word of a block that was never written.
 const FRESH: u64 = 0xCDCD_CDCD_CDCD_CDCD;
-/// Every word of a free block but the first, which is its link: this with the word's address mixed in, so that no data looks
-/// like it by chance.
+/// Every word of a free block but the first, which is its link: this with the word's address mixed in, so
+/// that no data looks like it by chance.
 const FREE: u64 = 0xF4EE_DDDD_DDDD_DDDD;
 
 fn words(start: NonNull<u8>, class: Class) -> impl Iterator<Item = NonNull<u64>> {
@@ -22,7 +22,7 @@ fn free(word: NonNull<u64>) -> u64 {
 }
 
 /// # Safety
-/// `start` is a block of the class that nobody else can reach.
+/// `start` is a block of the class that no other thread can reach.
 #[inline(always)]
 pub(crate) unsafe fn allocated(start: NonNull<u8>, class: Class) {
     if ON {

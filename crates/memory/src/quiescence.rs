@@ -1,20 +1,25 @@
 //! Grace periods from a vector of per-worker counts (DBX §5.5).
 //!
-//! Each worker has a count: odd while it is *online* (inside a transaction, may hold references), even while it is *offline*
-//! (holds none). Coming online and going offline add one. Counts never go back, also not when a slot gets a new worker.
+//! Each worker has a count: odd while it is *online* (inside a transaction, may hold references), even while
+//! it is *offline* (holds none). Coming online and going offline add one. Counts never go back, also not when
+//! a slot gets a new worker.
 //!
-//! Garbage is unlinked first, and then *sealed*: the counts of all other workers are read, and those found odd are *awaited*.
-//! It may be freed once every awaited count has changed, by a worker that is offline itself. Offline workers are not awaited
-//! (the paper awaits everybody, so that an idle thread would stall reclamation for ever).
+//! Garbage is unlinked first, and then *sealed*: the counts of all other workers are read, and the odd ones
+//! are *awaited*. It may be freed once every awaited count has changed, by a worker that is offline itself.
+//! Offline workers are not awaited (the paper awaits all workers, so that an idle thread would stall
+//! reclamation for ever).
 //!
-//! Why it is safe. Take a worker that may hold a reference to a sealed item. It loaded the reference while online. Its coming
-//! online and the sealing each hold a sequentially consistent fence, and the fences have an order:
-//! - (a) the seal first: then the worker's loads, which follow its fence, see the unlinking, which precedes the seal's. It did
-//!   not find the item; a contradiction.
-//! - (b) the worker first: then the seal reads its odd count, or a later one. A later one means that it went offline after it
-//!   loaded the reference; it holds it no more. The odd one is awaited, and changes only when the worker goes offline.
+//! Why it is safe. Take a worker that may hold a reference to a sealed item. It loaded the reference while
+//! online. Its coming online and the sealing each hold a sequentially consistent fence, and the fences have
+//! an order:
+//! - (a) the seal first: then the worker's loads, which follow its fence, see the unlinking, which precedes
+//!   the seal's. It did not find the item; a contradiction.
+//! - (b) the worker first: then the seal reads its odd count, or a later one. A later one means that it went
+//!   offline after it loaded the reference; it holds it no more. The odd one is awaited, and changes only
+//!   when the worker goes offline.
 //!
-//! In (b) the freeing happens after the worker's last access because the count is written with release and read with acquire.
+//! In (b) the freeing happens after the worker's last access because the count is written with release and
+//! read with acquire.
 //!
 //! Access rules:
 //! 1. A count is written by the worker of its slot only.
@@ -23,7 +28,7 @@
 use crate::sync::{AtomicU64, AtomicUsize, EXCHANGE_IS_FENCE, Ordering, fence};
 use seriatim_base::CacheAligned;
 
-/// What a worker's count says. Bit 0: online. The rest: transactions begun before.
+/// The value of a worker's count. Bit 0: online. The rest: transactions begun before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count(u64);
 
@@ -66,9 +71,9 @@ impl Presence {
     #[inline(always)]
     fn enter_by<const EXCHANGE: bool>(&self, count: Count) -> Count {
         let count = count.next();
-        // ORDERING: the fence pairs with the one in `Counts::seal`. Where an exchange is a full fence it is cheaper than a store
-        // and a fence. Release, because a seal's owner that sees this count and not the even one before it must see that this
-        // worker's last transaction is over.
+        // ORDERING: the fence pairs with the one in `Counts::seal`. Where an exchange is a full fence it is
+        // cheaper than a store and a fence. Release, because a seal's owner that sees this count and not the
+        // even one before it must see that this worker's last transaction is over.
         if EXCHANGE {
             self.0.swap(count.0, Ordering::SeqCst);
         } else {
@@ -90,7 +95,8 @@ impl Presence {
     #[must_use]
     pub(crate) fn leave(&self, count: Count) -> Count {
         let count = count.next();
-        // ORDERING: pairs with the acquire loads in `seal` and `passed`: our accesses are over when the count has changed.
+        // ORDERING: pairs with the acquire loads in `seal` and `passed`: our accesses are over when the count
+        // has changed.
         self.0.store(count.0, Ordering::Release);
         count
     }
@@ -134,7 +140,8 @@ impl Counts {
         self.high.fetch_max(worker + 1, Ordering::Relaxed);
     }
 
-    /// Notes in `awaited` the workers that must go offline before what `worker` (none: anybody) has unlinked until now may be freed.
+    /// Notes in `awaited` the workers that must go offline before memory that `worker` (or any worker, if none
+    /// is given) has unlinked until now may be freed.
     pub(crate) fn seal(&self, worker: Option<usize>, awaited: &mut Vec<Awaited>) {
         awaited.clear();
         #[cfg(test)]
@@ -153,7 +160,7 @@ impl Counts {
         }
     }
 
-    /// Whether everyone awaited has gone offline since; forgets those who have.
+    /// Whether all awaited workers have gone offline since; forgets those that have.
     pub(crate) fn passed(&self, awaited: &mut Vec<Awaited>) -> bool {
         while let Some(last) = awaited.last() {
             // ORDERING: pairs with the release in `leave` (and in `enter`, if the worker is back).

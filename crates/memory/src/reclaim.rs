@@ -1,15 +1,17 @@
 //! Giving memory back to the system.
 //!
-//! Blocks keep their class, and free ones lie in lists wherever they were freed. So memory is looked at in *windows*, aligned
-//! pieces of the size of a span. A window all of whose bytes are free, in batches between workers or as the rest of a span, is
-//! taken out of the lists and becomes a span again, for blocks of any class, and is given back: the map
-//! stays, its pages go (`madvise`), and come again, zeroed, when they are touched.
+//! Blocks keep their class, and free ones are in lists wherever they were freed. So memory is examined in
+//! *windows*, aligned pieces of the size of a span. A window whose bytes are all free, in batches between
+//! workers or as the rest of a span, is removed from the lists. It becomes a span again, for blocks of any
+//! class, and is returned: the map stays, its pages go (`madvise`), and come back, zeroed, when they are
+//! touched.
 //!
-//! What stays: windows in which anything is in use, and what workers keep at hand, which they hand over when they
-//! rest ([`Heap::wants_blocks`]).
+//! Two kinds of memory stay: windows with memory in use, and blocks that workers keep at hand, which they hand
+//! over when they rest ([`Heap::wants_blocks`]).
 //!
-//! This walks over all free blocks between workers. It is nothing for the path of a transaction: a helper does it, when so much
-//! more is free than the time before that it is worth it. A thread about to be refused at the limit does it too ([`Heap::reclaim_at_limit`]).
+//! This walks over all free blocks between workers, which is too slow for a transaction. A helper does it,
+//! when enough more is free than the last time. A thread about to be refused at the limit does it too
+//! ([`Heap::reclaim_at_limit`]).
 
 use crate::class::{CLASSES, Class};
 use crate::heap::{Batch, Heap, SPAN, Span, lock};
@@ -19,7 +21,8 @@ use std::ptr::NonNull;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
-/// Free bytes up to which nothing is given back, at least; an eighth of what is taken if that is more.
+/// The least number of free bytes up to which nothing is returned; an eighth of the taken memory if that is
+/// more.
 const RESERVE_MIN: Size = small(64 << 20, 64 << 10);
 
 /// The windows of all maps.
@@ -30,7 +33,7 @@ struct Windows {
     last: usize,
     /// Free bytes of each window.
     free: Vec<u32>,
-    /// Of these, in blocks.
+    /// Those of them in blocks.
     in_blocks: Vec<u32>,
 }
 
@@ -144,8 +147,8 @@ impl Heap {
         (free, free - left)
     }
 
-    /// Gives what is wholly free back to the system, if more than the reserve is free and there is so much more of it than was left the last time: the
-    /// bytes.
+    /// Returns wholly free memory to the system, if more than the reserve is free and enough more than was
+    /// left the last time. Returns its size in bytes.
     pub(crate) fn give_back_pages(&self) -> usize {
         let ((free, freed), reserve) = (self.freed(), self.reserve());
         let much = free > reserve && freed > reserve / 2;
@@ -160,8 +163,9 @@ impl Heap {
         }
     }
 
-    /// For a request that is about to be refused: waits for a reclamation that has taken the free blocks out, and makes spans of what
-    /// is wholly free if a sixty-fourth of what is taken has been freed since the last time.
+    /// For a request that is about to be refused: waits for a reclamation that has taken the free blocks out.
+    /// If a sixty-fourth of the taken memory has been freed since the last time, it makes spans of the wholly
+    /// free windows.
     #[cold]
     pub(crate) fn reclaim_at_limit(&self) {
         let _alone = lock(&self.reclaiming);
@@ -232,7 +236,8 @@ impl Heap {
         kept
     }
 
-    /// Makes spans of runs of whole windows and gives them back. (Kept as they are they would pile up unseen, a reserve each time.)
+    /// Makes spans of runs of whole windows and gives them back. (Kept as they are they would pile up unseen,
+    /// a reserve each time.)
     fn return_runs(&self, runs: &[(usize, usize, usize)], scraps: Vec<Span>) -> usize {
         let (mut touched, mut untouched) = (scraps, Vec::new());
         let (mut returned, mut freed) = (0, 0);

@@ -1,15 +1,19 @@
-//! The horizon of snapshots of the past: an epoch such that nobody reads a snapshot that needs what commits of epochs up to it replaced.
+//! The horizon of snapshots of the past: an epoch such that no snapshot that needs versions replaced in epochs
+//! up to it is read.
 //!
-//! A reader of such a snapshot comes online after versions that it needs were replaced, so a grace period is not enough for these. Who
-//! advances snapshots says for each new one up to which epoch it needs nothing ([`SnapshotHorizon::pass`]). That epoch is the horizon once
-//! everybody has gone offline who was online then, and may read an older snapshot.
+//! A reader of such a snapshot comes online after versions that it needs were replaced, so a grace period is
+//! not enough for these. The thread that advances snapshots passes, for each new one, the epoch up to which it
+//! needs nothing ([`SnapshotHorizon::pass`]). That epoch is the horizon once all workers have gone offline
+//! that were online then, and may read an older snapshot.
 //!
-//! Why it is safe: the new snapshot is there for readers before `pass` seals the counts. A reader's coming online and the seal each hold a
-//! fence (`quiescence`), so either the reader takes the new snapshot or a later one, or the seal finds it online.
+//! Why it is safe: the new snapshot is available to readers before `pass` seals the counts. A reader's coming
+//! online and the seal each have a fence (`quiescence`), so either the reader takes the new snapshot or a
+//! later one, or the seal finds it online.
 //!
-//! While nobody is to take a snapshot of the past, the epoch passed is the last of all: nothing is kept. Before some are to be taken again the
-//! horizon steps back ([`SnapshotHorizon::resume`]), which is right for this reason: they need only what is replaced by commits that come
-//! after that, and whoever so commits finds the horizon where it is then.
+//! While no snapshot of the past is offered, the epoch that was passed is the last of all: nothing is kept.
+//! Before snapshots are offered again the horizon steps back ([`SnapshotHorizon::resume`]). That is right
+//! because they need only versions that later commits replace, and such a commit finds the horizon at its new
+//! value.
 //!
 //! Workers that are offline are not awaited. One that stays online holds this up, as it does the grace periods of all.
 
@@ -29,7 +33,7 @@ pub(crate) struct SnapshotHorizon {
 
 #[derive(Debug, Default)]
 struct Round {
-    /// Who was online when the snapshot was passed that is noted.
+    /// The workers that were online when the noted snapshot was passed.
     awaited: Vec<Awaited>,
     noted: Epoch,
 }
@@ -48,20 +52,19 @@ impl SnapshotHorizon {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Snapshots that are taken from now on need what is replaced in epochs after `whole`, whatever was passed. Who awaits the end of older
-    /// ones goes on doing so.
+    /// Snapshots that are taken from now on need versions replaced in epochs after `whole`, whatever was
+    /// passed. A wait for the end of older ones continues.
     pub(crate) fn resume(&self, whole: Epoch) {
         let mut round = lock(&self.round);
         round.noted = round.noted.min(whole);
-        // ORDERING: before the caller advances S: a commit that has a number which they do not show has loaded S with acquire, or in a region,
-        // before it looks where this is.
-        // Whoever changes it holds the lock.
+        // ORDERING: before the caller advances S. A commit with a number that they do not show has loaded S
+        // with acquire, or in a region, before it loads this. Every thread that changes it holds the lock.
         let epoch = self.epoch.load(Ordering::Relaxed);
         self.epoch.store(epoch.min(whole.0), Ordering::Release);
     }
 
-    /// Snapshots taken from now on need nothing that was replaced up to this epoch. Notes it, if those have gone offline whom the one
-    /// noted before awaits.
+    /// Snapshots taken from now on need no version that was replaced up to this epoch. Notes it, if all
+    /// workers have gone offline that the one noted before awaits.
     pub(crate) fn pass(&self, counts: &Counts, whole: Epoch) {
         let mut round = lock(&self.round);
         if !counts.passed(&mut round.awaited) {

@@ -1,16 +1,16 @@
 //! The atomics of the count protocol: the standard ones, or loom's when it is model-checked (`--cfg loom`).
 //!
-//! This file is the only one of the crate where the two differ. loom gives a `SeqCst` exchange no more than an acquire and a release;
-//! on x86-64 it is a full fence as well, which the protocol relies on there. So loom's word gets an exchange that is followed by
-//! a fence, and nothing else of it differs from loom's own.
+//! This file is the only one of the crate where the two differ. loom gives a `SeqCst` exchange no more than
+//! an acquire and a release; on x86-64 it is a full fence as well, which the protocol relies on there. So
+//! loom's word gets an exchange that is followed by a fence, and nothing else of it differs from loom's own.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Whether a `SeqCst` exchange is a full fence. The memory model of the language promises that of a fence only, and Miri checks
-/// that model.
+/// Whether a `SeqCst` exchange is a full fence. The memory model of the language promises that of a fence
+/// only, and Miri checks that model.
 pub(crate) const EXCHANGE_IS_FENCE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
 /// loom's word with the exchange of x86-64.

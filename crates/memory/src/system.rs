@@ -1,7 +1,8 @@
 //! The platform interface to the operating system's memory: map, advise, touch, unmap.
 //!
-//! A map is aligned to a huge page when it holds one, so that the kernel can back it by huge pages from the first touch on.
-//! Nothing else of the system is called. Under Miri and outside Unix the standard allocator stands in.
+//! A map is aligned to a huge page when it holds one, so that the kernel can back it by huge pages from the
+//! first touch on. The crate calls nothing else of the system. Under Miri and outside Unix it uses the
+//! standard allocator instead.
 
 use std::ptr::NonNull;
 
@@ -15,8 +16,8 @@ pub(crate) const HUGE: usize = 2 << 20;
 pub(crate) const PAGE_MAX: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 /// One byte in this many is written to bring memory in: the smallest page of any target.
 const PAGE_MIN: usize = 4 << 10;
-/// The smallest map for which huge pages are asked. In tests databases are many and live briefly: to zero a huge page of each is a
-/// third of what they do.
+/// The smallest map for which huge pages are requested. In tests databases are many and short-lived: zeroing a
+/// huge page for each is a third of their time.
 const HUGE_FROM: Size = small(HUGE, 2 * HUGE);
 
 const _: () = assert!(HUGE.is_multiple_of(PAGE_MAX) && PAGE_MAX.is_multiple_of(PAGE_MIN));
@@ -53,7 +54,7 @@ impl Map {
         self.bytes
     }
 
-    /// What [`Map::new`] makes of a request; `None` on overflow.
+    /// The size of the map that [`Map::new`] makes for a request; `None` on overflow.
     pub(crate) fn rounded(bytes: usize) -> Option<usize> {
         bytes.max(1).checked_next_multiple_of(PAGE_MAX)
     }
@@ -61,20 +62,21 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with these bytes and not unmapped since; the owner that drops a map gave up what lies in it.
+        // SAFETY: mapped by `new` with these bytes and not unmapped since; the owner that drops a map gave up
+        // what lies in it.
         unsafe { unmap(self.start, self.bytes) };
     }
 }
 
-/// How a map of so many bytes is aligned.
+/// The alignment of a map of this many bytes.
 const fn align(bytes: usize) -> usize {
     if bytes >= HUGE { HUGE } else { PAGE_MAX }
 }
 
-/// Brings memory in that was not used since it was mapped or given back, so that nobody faults on it later.
+/// Brings memory in that was not used since it was mapped or returned, so that no thread faults on it later.
 ///
 /// # Safety
-/// The bytes are mapped, and nobody else refers to them.
+/// The bytes are mapped, and no other reference to them exists.
 pub(crate) unsafe fn touch(start: NonNull<u8>, bytes: usize) {
     let mut offset = 0;
     while offset < bytes {
@@ -84,14 +86,15 @@ pub(crate) unsafe fn touch(start: NonNull<u8>, bytes: usize) {
     }
 }
 
-/// Where to ask the kernel for a map: anywhere.
+/// The address at which a map is requested from the kernel: any.
 #[cfg(all(unix, not(miri), not(feature = "simulate")))]
 fn hint(_: usize) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Where to ask the kernel for a map: behind the last one, from an address that no process has in use. So words of ours lie at the same
-/// addresses in every process that does the same, and an order by address is one by age of the map and offset in it.
+/// The address at which a map is requested from the kernel: behind the last one, from an address that no
+/// process uses. So our words have the same addresses in every process that does the same, and an order by
+/// address is one by age of the map and offset in it.
 #[cfg(all(unix, not(miri), feature = "simulate"))]
 fn hint(bytes: usize) -> *mut libc::c_void {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1 << 44);
@@ -143,10 +146,10 @@ unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     debug_assert_eq!(result, 0, "munmap of our own pages");
 }
 
-/// Gives the pages of these bytes back. What is mapped stays so; its contents are arbitrary until it is written again.
+/// Returns the pages of these bytes. The map stays; its contents are arbitrary until it is written again.
 ///
 /// # Safety
-/// The bytes are mapped, multiples of [`PAGE_MAX`] from one on, and nobody needs what lies in them.
+/// The bytes are mapped, multiples of [`PAGE_MAX`] from one on, and their contents are no longer needed.
 pub(crate) unsafe fn give_back(start: NonNull<u8>, bytes: usize) {
     #[cfg(all(unix, not(miri)))]
     // SAFETY: the caller's pages.

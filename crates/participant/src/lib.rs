@@ -1,27 +1,34 @@
 //! A partition whose data are a database: declared procedures behind owners that exchange messages.
 //!
-//! Each partition has a database of its own, opened with as many partitions as there are owners, and has its rows in it and the tables that are
-//! everywhere. Its owner alone uses it. What a fragment runs there is said in [`seriatim::procedure::divided`]; how fragments of transactions are
-//! ordered, in the crate `partition`. Between them stands this, which knows neither threads nor networks:
+//! Each partition has a database of its own, opened with as many partitions as there are owners. It holds the
+//! partition's rows, and the tables that are replicated everywhere. Only its owner uses it.
+//! [`seriatim::procedure::divided`] says what a fragment runs there, and the crate `partition` how fragments
+//! are ordered. This crate connects the two, and knows neither threads nor networks:
 //!
-//! - `books`: what survives the process beside the data, in tables of the same databases, whose log, checkpoints and recovery are the engine's;
-//! - [`Participant`] is the [`Partition`]: it runs fragments, each in a transaction of its own that is committed at once, and takes them back by
-//!   other transactions, from what they replaced;
-//! - [`Program`] is the [`Procedure`](seriatim_partition::Procedure): rounds of fragments, and the result from what they found.
+//! - `journal`: the state that survives the process beside the data, in tables of the same databases, whose
+//!   log, checkpoints and recovery are the engine's;
+//! - [`Participant`] is the [`Partition`]: it runs each fragment in a transaction of its own that is committed
+//!   at once. Another transaction undoes it, from the row versions that it replaced;
+//! - [`Program`] is the [`Procedure`](seriatim_partition::Procedure): rounds of fragments, and the result
+//!   computed from their replies.
 //!
-//! Invariants: work and replies are plain data; aborts are the errors themselves, with the user's types, so they stay in one process as yet. A
-//! partition and who calls have the same procedures in the same order, which their digests tell.
+//! Invariants: work and replies are plain data. Aborts are the errors themselves, with the user's types, so
+//! they stay in one process for now. A partition and its callers have the same procedures in the same order,
+//! which they compare by digests.
 //!
 //! # The promises of a partition
-//!
-//! (a) A fragment depends on the rows of its partition and its work alone: procedures draw nothing and know no time, and a fragment is not ended for its age.
-//! (b) What fails is rolled back, as any transaction is. What fails for want of memory fails too, as an error that says so: it leaves no record that would
-//! be run again; so does what a full or slow disk does not take. (c) Rows are put back write by write; under `locking` rows of others' footprints are not among them. (d) Panics of procedures are
-//! caught where they run. One of the commit is none of theirs and ends the owner, and so do errors of the database that neither the procedure nor its arguments
-//! explain; it goes on from its records. (e) The footprint is that of the arguments, with a lock on all rows of a
-//! table in the partition's value where they do not tell keys, and on everything where the footprint ends early or panics.
+//! (a) A fragment depends on the rows of its partition and its work alone: procedures use no random numbers
+//!     and no time, and a fragment is not aborted for its age.
+//! (b) A fragment that fails is rolled back, as any transaction is. So is one that fails for lack of memory,
+//!     or because a disk is full or slow: it leaves no record that would be run again.
+//! (c) Rows are restored write by write. Under `locking` there are no rows of other footprints among them.
+//! (d) Panics of procedures are caught where they run. A panic in the commit is not the procedure's and ends
+//!     the owner. So do errors of the database that neither the procedure nor its arguments explain. The owner
+//!     then continues from its records.
+//! (e) The footprint is that of the arguments. Where they do not determine keys, it has a lock on all rows of
+//!     the table with the partition's value. Where computing it fails or panics, it has a lock on everything.
 
-mod books;
+mod journal;
 mod program;
 
 use std::collections::VecDeque;
@@ -32,34 +39,35 @@ use seriatim::procedure::divided::{Divided, Fragment, Lock, NOTHING, Reply, Undo
 use seriatim::{Session, TransactError, TransactionOptions};
 use seriatim_partition::{Fault, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId, is_injected};
 
-use books::{OwnerBooks, durable, is_of_the_disk, request};
+use journal::{OwnerJournal, durable, is_of_the_disk, request};
 
-pub use books::{Deployed, Refused, Role, begin, coordinator, highest, number_of};
+pub use journal::{Deployed, Refused, Role, begin, coordinator, highest, number_of};
 pub use program::{Caller, Program, single};
 
-/// Fragments after which the database's helpers have a turn: memory that nobody can reach is used again then.
+/// Fragments after which the database's helpers run once, so that unreachable memory is reused.
 const STEP_INTERVAL: u64 = 256;
 
-/// Whether helpers have a turn, and after how many fragments.
+/// The interval of the helpers, if they run here.
 fn interval(steps: bool) -> Option<u64> {
     steps.then_some(STEP_INTERVAL)
 }
 
-/// What was done.
+/// Counts of fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragments {
-    /// Fragments that ran to their end.
+    /// Fragments that ran.
     pub ran: u64,
-    /// Those of them that were taken back.
+    /// Those of them that were undone.
     pub undone: u64,
 }
 
-/// A partition has other procedures than who calls, or has them in another order: its number for one would be another's.
+/// The partition and its caller have different procedures, or in a different order: a procedure's number would
+/// mean another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherProcedures {
-    /// The digest of the partition's.
+    /// The digest of the partition's procedures.
     pub here: u64,
-    /// The digest of the caller's.
+    /// The digest of the caller's procedures.
     pub there: u64,
 }
 
@@ -67,8 +75,8 @@ impl fmt::Display for OtherProcedures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the partition has other procedures than who calls, or in another order ({:016x}, {:016x}): register the same set with both, on the same tables \
-             and as many partitions",
+            "the partition has other procedures than the caller, or in another order ({:016x}, {:016x}): \
+             register the same set with both, on the same tables and as many partitions",
             self.here, self.there
         )
     }
@@ -76,7 +84,7 @@ impl fmt::Display for OtherProcedures {
 
 impl std::error::Error for OtherProcedures {}
 
-/// Whether the procedure failed, or its arguments are none, or there is no memory, or no space on the disk, for what it writes.
+/// Whether the procedure failed, its arguments are invalid, or memory or disk space for its writes is lacking.
 fn is_of_the_work(error: &TransactError) -> bool {
     is_of_the_disk(error)
         || matches!(
@@ -101,34 +109,36 @@ pub struct Participant {
     session: Session,
     at: usize,
     fragments: Fragments,
-    /// If the database has no threads of its own, its helpers are run here, each time after so many fragments.
+    /// If the database has no threads of its own: the number of fragments after which its helpers run here.
     steps: Option<u64>,
-    /// What is kept of its transactions, if it is durable.
-    books: Option<OwnerBooks>,
-    /// What is to be taken back, in this order, and was not yet, as the disk takes nothing. Nothing runs before.
+    /// The durable state of its transactions, if it is durable.
+    journal: Option<OwnerJournal>,
+    /// Fragments to be undone, in this order, that could not be because the disk takes no writes. Nothing runs
+    /// before them.
     owed: VecDeque<Taken>,
-    /// For its owner, when that begins.
+    /// The undecided transactions for the owner when it begins.
     left: Option<Left<Participant>>,
 }
 
-/// What takes a fragment back.
+/// The undo of a fragment.
 #[derive(Debug)]
 pub struct Taken {
     undo: Undo,
-    /// Where it stands in the books: of which transaction, whether it is all of it, and its place.
+    /// Its durable row: the transaction, whether it is the whole of it, and its position.
     kept: Option<(TransactionId, bool, u64)>,
 }
 
 impl Taken {
-    /// How many writes are taken back.
+    /// The number of writes to be undone.
     pub fn writes(&self) -> usize {
         self.undo.len()
     }
 }
 
 impl Participant {
-    /// The partition of this number, whose rows are in the database of these procedures; `callers` is the digest ([`Divided::digest`]) of those of whoever
-    /// calls. With `steps` the database was opened by `Builder::step_helpers`, and its helpers run between fragments.
+    /// The partition of this number, whose rows are in the database of these procedures. `callers` is the
+    /// digest ([`Divided::digest`]) of the callers' procedures. With `steps` the database was opened by
+    /// `Builder::step_helpers`, and its helpers run between fragments.
     ///
     /// # Errors
     /// The digests differ.
@@ -138,18 +148,20 @@ impl Participant {
             return Err(OtherProcedures { here, there });
         }
         let mut session = divided.database().session();
-        // How long one takes is not a matter of its work.
+        // The duration of a fragment must not affect its result.
         session.set_options(TransactionOptions::new().age_max(Duration::MAX));
         let (at, fragments, steps) = (at.0 as usize, Fragments::default(), interval(steps));
         let owed = VecDeque::new();
-        Ok(Participant { divided, session, at, fragments, steps, books: None, owed, left: None })
+        Ok(Participant { divided, session, at, fragments, steps, journal: None, owed, left: None })
     }
 
-    /// As [`Participant::new`], of a partition on disk: a database that was begun ([`begin`]), in whichever state it was left. It keeps what its owner needs to
-    /// go on. What had not voted is taken back.
+    /// As [`Participant::new`], for a partition on disk. Its database was initialized ([`begin`]), and may be
+    /// in any state. It keeps the state from which its owner continues. Transactions that had not voted are
+    /// undone.
     ///
     /// # Errors
-    /// The database is none of this partition, of this deployment, of as many partitions and of these procedures; it fails.
+    /// If the database was not initialized for this partition, deployment, number of partitions and
+    /// procedures, or if it fails.
     pub fn open(
         divided: Divided,
         at: PartitionId,
@@ -158,8 +170,8 @@ impl Participant {
         of: &Deployed,
     ) -> Result<Participant, Refused> {
         let mut participant = Participant::new(divided, at, callers, steps).map_err(Refused::Procedures)?;
-        let (books, left) = OwnerBooks::open(&participant.divided, &mut participant.session, at, of)?;
-        (participant.books, participant.left) = (Some(books), Some(left));
+        let (journal, left) = OwnerJournal::open(&participant.divided, &mut participant.session, at, of)?;
+        (participant.journal, participant.left) = (Some(journal), Some(left));
         Ok(participant)
     }
 
@@ -167,17 +179,17 @@ impl Participant {
         panic!("the database of partition {} fails: {error}", self.at)
     }
 
-    /// Lets the helpers have a turn after so many fragments, if they are run here.
+    /// Runs the helpers after this many fragments, if they run here.
     pub fn set_step_interval(&mut self, fragments: u64) {
         self.steps = self.steps.map(|_| fragments.max(1));
     }
 
-    /// Its procedures, and its database.
+    /// Its procedures, with its database.
     pub fn divided(&self) -> &Divided {
         &self.divided
     }
 
-    /// What it has done.
+    /// The counts of its fragments.
     pub fn fragments(&self) -> Fragments {
         self.fragments
     }
@@ -191,16 +203,17 @@ impl Participant {
         undo: bool,
     ) -> Result<(Reply, Taken), TransactError> {
         self.take_back()?;
-        // What leaves no row is decided as soon as it is in the log: what it may rest on has its marks there before.
-        if !undo && self.books.as_ref().is_some_and(OwnerBooks::has_votes) && self.divided.changes(work.procedure) {
+        // A fragment without a row is decided as soon as it is in the log: the marks of all fragments on which
+        // it may depend must be in the log before it.
+        if !undo && self.journal.as_ref().is_some_and(OwnerJournal::has_votes) && self.divided.changes(work.procedure) {
             self.write()?;
         }
         let apart = is_injected(Fault::UndoApart);
-        // What changes nothing, and is not taken back, leaves no trace.
-        let books = self.books.as_ref().filter(|_| undo || self.divided.changes(work.procedure));
-        let ran = match books {
-            Some(books) if !apart => self.divided.run(&mut self.session, self.at, work, undo, &|tx, noted| {
-                books.note(tx, transaction, work, undo.then_some(noted))
+        // A fragment that changes nothing, and will not be undone, leaves no trace.
+        let journal = self.journal.as_ref().filter(|_| undo || self.divided.changes(work.procedure));
+        let ran = match journal {
+            Some(journal) if !apart => self.divided.run(&mut self.session, self.at, work, undo, &|tx, noted| {
+                journal.note(tx, transaction, work, undo.then_some(noted))
             }),
             _ => self.divided.run(&mut self.session, self.at, work, undo, NOTHING),
         };
@@ -214,30 +227,32 @@ impl Participant {
             Err(error) => self.fail(&error),
         };
         let mut kept = None;
-        if let Some(books) = &mut self.books {
-            books.newest = books.newest.max(ran.receipt.epoch());
+        if let Some(journal) = &mut self.journal {
+            journal.newest = journal.newest.max(ran.receipt.epoch());
             if apart {
                 self.divided.database().step();
-                let note = |tx: &_, _: &_| books.note(tx, transaction, work, undo.then_some(&ran.undo));
+                let note = |tx: &_, _: &_| journal.note(tx, transaction, work, undo.then_some(&ran.undo));
                 let noted = self.divided.undo(&mut self.session, self.at, &Undo::default(), &note);
-                noted.expect("the mistake is made");
+                noted.expect("the fault is injected");
             }
-            kept = undo.then(|| books.noted(transaction, work.round.is_none()));
+            kept = undo.then(|| journal.noted(transaction, work.round.is_none()));
         }
         Ok((ran.reply, Taken { undo: ran.undo, kept }))
     }
 
-    /// Takes back what is to be, as far as the disk lets it.
+    /// Undoes the owed fragments, as far as the disk takes writes.
     fn take_back(&mut self) -> Result<(), TransactError> {
         while let Some(Taken { undo, kept }) = self.owed.front() {
-            let undone = match self.books.as_ref().zip(*kept) {
+            let undone = match self.journal.as_ref().zip(*kept) {
                 None => self.divided.undo(&mut self.session, self.at, undo, NOTHING),
-                Some((books, (_, _, place))) => {
-                    self.divided.undo(&mut self.session, self.at, undo, &|tx, _| books.undo(tx, place))
+                Some((journal, (_, _, place))) => {
+                    self.divided.undo(&mut self.session, self.at, undo, &|tx, _| journal.undo(tx, place))
                 }
             };
             match undone {
-                Ok(receipt) => self.books.iter_mut().for_each(|books| books.newest = books.newest.max(receipt.epoch())),
+                Ok(receipt) => {
+                    self.journal.iter_mut().for_each(|journal| journal.newest = journal.newest.max(receipt.epoch()))
+                }
                 Err(error) if is_of_the_disk(&error) => return Err(error),
                 Err(error) => panic!("a fragment cannot be taken back: {error}"),
             }
@@ -246,14 +261,14 @@ impl Participant {
         Ok(())
     }
 
-    /// Writes what is to be kept, if the disk lets it.
+    /// Writes the owner's marks, if the disk takes writes.
     fn write(&mut self) -> Result<(), TransactError> {
         self.take_back()?;
-        let Some(books) = &mut self.books else { return Ok(()) };
-        match books.write(&self.divided, &mut self.session, self.at) {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        match journal.write(&self.divided, &mut self.session, self.at) {
             Ok(()) => {
-                request(self.divided.database(), books.newest);
-                books.waits.written(books.newest);
+                request(self.divided.database(), journal.newest);
+                journal.waits.written(journal.newest);
                 Ok(())
             }
             Err(error) if is_of_the_disk(&error) => Err(error),
@@ -273,7 +288,7 @@ impl Partition for Participant {
         self.run(id, work, true)
     }
 
-    /// What fails is rolled back: nothing has to be kept to take it back.
+    /// A fragment that fails is rolled back: no undo is needed.
     fn execute_without_undo(&mut self, id: TransactionId, work: &Fragment) -> Result<Reply, TransactError> {
         self.run(id, work, false).map(|(reply, _)| reply)
     }
@@ -282,10 +297,10 @@ impl Partition for Participant {
         self.execute_without_undo(id, work)
     }
 
-    /// Where the disk takes nothing, what was to be taken back stays, and nothing runs until it is.
+    /// If the disk takes no writes, the undo is owed, and nothing runs before it.
     fn undo(&mut self, taken: Taken) {
-        if let Some((books, kept)) = self.books.as_mut().zip(taken.kept) {
-            books.end(kept, false);
+        if let Some((journal, kept)) = self.journal.as_mut().zip(taken.kept) {
+            journal.end(kept, false);
         }
         self.owed.push_back(taken);
         self.fragments.undone += 1;
@@ -295,16 +310,16 @@ impl Partition for Participant {
     }
 
     fn forget(&mut self, Taken { kept, .. }: Taken) {
-        if let Some((books, kept)) = self.books.as_mut().zip(kept) {
-            books.end(kept, true);
+        if let Some((journal, kept)) = self.journal.as_mut().zip(kept) {
+            journal.end(kept, true);
         }
     }
 
     fn keep(&mut self, records: Vec<OwnerRecord<Fragment>>) -> u64 {
-        let Some(books) = &mut self.books else { return 0 };
-        records.iter().for_each(|record| books.keep(record));
-        let number = books.waits.next();
-        // What the disk does not take now is written later.
+        let Some(journal) = &mut self.journal else { return 0 };
+        records.iter().for_each(|record| journal.keep(record));
+        let number = journal.waits.next();
+        // If the disk takes no writes now, this is written later.
         let _ = self.write();
         number
     }
@@ -312,7 +327,7 @@ impl Partition for Participant {
     fn durable(&mut self) -> u64 {
         let _ = self.write();
         let durable = durable(self.divided.database());
-        self.books.as_mut().map_or(u64::MAX, |books| books.waits.reached(durable))
+        self.journal.as_mut().map_or(u64::MAX, |journal| journal.waits.reached(durable))
     }
 
     fn left(&mut self) -> Option<Left<Participant>> {
@@ -321,7 +336,7 @@ impl Partition for Participant {
 
     fn footprint(&self, work: &Fragment, locks: &mut Vec<(Vec<u8>, LockMode)>) {
         let mut all = Vec::new();
-        // Arguments that are none fail where the fragment runs. Until then it has what has not been told.
+        // Invalid arguments fail where the fragment runs. Until then it locks everything.
         if self.divided.locks(self.at, work, &mut all).is_err() {
             all = vec![Lock::of_all(true)];
         }

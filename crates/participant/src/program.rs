@@ -1,20 +1,20 @@
-//! A call over several partitions: rounds of fragments, each given what those before found.
+//! A call over several partitions: rounds of fragments, each with the results of earlier ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim::procedure::divided::{Call, Divided, Fragment, Reply};
 use seriatim::{Session, TransactError};
-use seriatim_partition::{Next, Part, PartitionId, Procedure};
+use seriatim_partition::{FragmentRequest, Next, PartitionId, Procedure};
 
-/// Who calls and coordinates: the procedures, of a database without rows.
+/// A caller that coordinates: the procedures, with a database without rows.
 pub struct Caller {
     divided: Arc<Divided>,
-    /// Those that put results together, and are not in use.
+    /// Idle sessions that combine results.
     sessions: Mutex<Vec<Session>>,
 }
 
 impl Caller {
-    /// By these procedures, whose database has no rows.
+    /// A caller of these procedures, whose database has no rows.
     pub fn new(divided: Divided) -> Caller {
         Caller { divided: Arc::new(divided), sessions: Mutex::default() }
     }
@@ -56,7 +56,7 @@ pub fn single(call: &Call) -> Option<(PartitionId, Fragment)> {
     (partitions.count_ones() == 1).then(|| (PartitionId(partitions.trailing_zeros()), fragment()))
 }
 
-/// The call.
+/// A call, run as a procedure over several partitions.
 #[derive(Clone, Debug)]
 pub struct Program {
     caller: Arc<Caller>,
@@ -64,12 +64,12 @@ pub struct Program {
     /// The next round.
     round: usize,
     found: Vec<u8>,
-    /// The result, if a fragment had all that it needs.
+    /// The result, if a fragment had all its inputs.
     output: Option<Vec<u8>>,
 }
 
 impl Program {
-    /// Of this call.
+    /// Runs this call.
     pub fn new(caller: Arc<Caller>, call: Call) -> Program {
         Program { caller, call, round: 0, found: Vec::new(), output: None }
     }
@@ -111,9 +111,9 @@ impl Procedure for Program {
         let part = |partition: PartitionId| {
             let has = |round: u64| round >> partition.0 & 1 == 1;
             let work = has(here).then(|| self.fragment(self.round));
-            Part { partition, work, last: !has(later) }
+            FragmentRequest { partition, work, last: !has(later) }
         };
-        // All take their places in the order with the first round.
+        // All partitions take their position in the order with the first round.
         let parts = numbers(if first { self.call.partitions() } else { here }).map(part).collect();
         self.round += 1;
         Next::Round(parts)

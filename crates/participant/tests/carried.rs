@@ -1,5 +1,6 @@
-//! Partitions and coordinators on disks, carried by threads: disks that get full or lose their power under owners, coordinators and clients that coordinate
-//! themselves. What was answered is there, and no transaction is there in part; also for the next process.
+//! Partitions and coordinators on disks, carried by threads. Disks get full or lose their power under owners,
+//! coordinators and clients that coordinate themselves. Answered transactions must exist and none may be there
+//! in part, also for the next process.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +28,7 @@ fn mark(tx: &Tx, id: u32) -> Result<(), Abort> {
     Ok(())
 }
 
-/// At one partition, and at another.
+/// Leaves a mark at one partition, and at another.
 #[procedure]
 fn mark_both(tx: &Tx, one: u32, other: u32) -> Result<(), Abort> {
     tx.insert(Mark { id: one })?;
@@ -72,7 +73,7 @@ struct Disks {
     caller: Arc<Caller>,
     /// The next pair of marks.
     next: u32,
-    /// Pairs that were answered to have committed, and all that were asked for.
+    /// Pairs that were answered as committed, and all that were called.
     committed: BTreeSet<u32>,
     asked: BTreeSet<u32>,
 }
@@ -92,7 +93,7 @@ impl Disks {
         Disks { of, partitions, coordinators, caller, next: 0, committed: BTreeSet::new(), asked: BTreeSet::new() }
     }
 
-    /// Another process.
+    /// Starts another process.
     fn start(&self, hold_max: Duration) -> (Running<Marks>, Vec<Port<Marks>>) {
         let partitions = (0..).map(Role::Partition).zip(&self.partitions);
         let coordinators = (0..).map(Role::Coordinator).zip(&self.coordinators);
@@ -122,7 +123,7 @@ impl Disks {
         deploy_with::<Marks>(&options, make, Some(begin)).start().expect("threads")
     }
 
-    /// Asks for the next pair of marks.
+    /// Calls the next pair of marks.
     fn ask(&mut self, port: &mut Port<Marks>) -> u32 {
         let pair = self.next;
         self.next += 1;
@@ -133,7 +134,7 @@ impl Disks {
         pair
     }
 
-    /// Asks for a pair, and how that ended.
+    /// Calls a pair, and returns its end.
     fn pair(&mut self, port: &mut Port<Marks>) -> Ended<Marks> {
         let pair = self.ask(port);
         let ended = port.receive(None).expect("an answer").ended;
@@ -143,7 +144,7 @@ impl Disks {
         ended
     }
 
-    /// Asks for pairs until one commits.
+    /// Calls pairs until one commits.
     fn until_committed(&mut self, port: &mut Port<Marks>) {
         let mut latest = String::new();
         let began = Instant::now();
@@ -168,7 +169,7 @@ impl Disks {
         panic!("it does not go on under {}: {latest}", self.of.scheme.name());
     }
 
-    /// Asks for pairs until one is lost.
+    /// Calls pairs until one is lost.
     fn until_lost(&mut self, port: &mut Port<Marks>) {
         for _ in 0..20_000 {
             if let Ended::Lost = self.pair(port) {
@@ -178,7 +179,7 @@ impl Disks {
         panic!("all are answered");
     }
 
-    /// What must hold of what a process has left.
+    /// Checks the state that a process has left.
     fn check(&self, ends: Ends<Marks>) {
         let mut there = BTreeSet::new();
         for end in &ends.owners {
@@ -189,7 +190,7 @@ impl Disks {
             let ids = db
                 .session()
                 .transact(|tx| tx.scan(&marks, ..).map(|row| Ok(row?.id())).collect::<Result<Vec<_>, Abort>>());
-            there.extend(ids.expect("nobody is about").value);
+            there.extend(ids.expect("there is no other transaction").value);
         }
         for pair in &self.asked {
             let has = [2 * pair, 2 * pair + 1].map(|id| there.contains(&id));
@@ -199,7 +200,7 @@ impl Disks {
         assert!(ends.coordinator.as_ref().is_none_or(|end| end.broken.is_empty()));
     }
 
-    /// Another process, which does a little; what it leaves.
+    /// Starts another process, which runs a few calls, and checks what it leaves.
     fn check_in_the_next_process(&mut self) {
         let (running, mut ports) = self.start(Duration::from_secs(60));
         ports.iter_mut().for_each(|port| self.until_committed(port));
@@ -208,23 +209,24 @@ impl Disks {
     }
 }
 
-/// Panics that say that a disk has failed, or that a role could not begin on one that is slow, and nothing else.
+/// Counts these panics, which must all say that a disk has failed, or that a role could not begin on a slow
+/// one.
 fn are_of_disks<'p>(panics: impl IntoIterator<Item = &'p String>) -> usize {
     let words = ["the log has stopped", "the power is off", "the disk of", "the disk is behind"];
     let of = |said: &String| assert!(words.iter().any(|words| said.contains(words)), "{said}");
     panics.into_iter().map(of).count()
 }
 
-/// Longer than anything takes that comes at all.
+/// Longer than any answer takes.
 const LONG: Duration = Duration::from_secs(120);
 
 const SCHEMES: [Scheme; 3] = [Scheme::Blocking, Scheme::Speculation, Scheme::Locking];
 
-/// How long disks are waited for here.
+/// How long outputs wait for disks here.
 const HOLD: Duration = Duration::from_millis(200);
 
 #[test]
-fn a_coordinator_whose_disk_is_full_goes_on_when_there_is_space() {
+fn a_coordinator_whose_disk_is_full_continues_when_there_is_space() {
     for scheme in SCHEMES {
         let mut disks = Disks::new(scheme);
         let (running, mut ports) = disks.start(HOLD);
@@ -245,7 +247,7 @@ fn a_coordinator_whose_disk_is_full_goes_on_when_there_is_space() {
 }
 
 #[test]
-fn an_owner_whose_disk_is_full_goes_on_when_there_is_space() {
+fn an_owner_whose_disk_is_full_continues_when_there_is_space() {
     for scheme in SCHEMES {
         let mut disks = Disks::new(scheme);
         let (running, mut ports) = disks.start(HOLD);
@@ -254,7 +256,7 @@ fn an_owner_whose_disk_is_full_goes_on_when_there_is_space() {
         disk.set_capacity(disk.used_bytes());
         let refused = (0..2000).any(|_| !matches!(disks.pair(&mut ports[0]), Ended::Multi(Outcome::Committed(_))));
         assert!(refused, "the disk gets full");
-        // The other one goes on, though it is late, too, if it is not run for a while.
+        // The other owner continues, though it is also late if its thread does not run for a while.
         let mut goes_on = |id: u32| {
             let call: Call = disks.caller.divided().call(mark, &id).expect("its partition is told");
             let (at, work) = single(&call).expect("it is at one partition");
@@ -274,7 +276,7 @@ fn an_owner_whose_disk_is_full_goes_on_when_there_is_space() {
     }
 }
 
-/// Under `locking`: what it had decided nobody has heard, and it was not durable. The next process finds no commit of it.
+/// Under `locking`: its decision was neither sent nor durable. The next process finds no commit of it.
 #[test]
 fn a_client_that_dies_with_a_commit_that_is_held_leaves_nothing_in_part() {
     let mut disks = Disks::new(Scheme::Locking);
@@ -295,16 +297,17 @@ fn a_client_that_dies_with_a_commit_that_is_held_leaves_nothing_in_part() {
     disks.check_in_the_next_process();
 }
 
-/// Each of them, and all at once: a cut ends all that an owner or coordinator has in memory, and it goes on from its disk at once. So does the next process.
+/// Each of them, and all at once: a power cut loses the memory of an owner or coordinator, which continues at
+/// once from its disk. So does the next process.
 #[test]
-fn owners_and_coordinators_whose_power_is_cut_go_on_from_their_disks() {
+fn owners_and_coordinators_whose_power_is_cut_continue_from_their_disks() {
     for scheme in SCHEMES {
         let mut disks = Disks::new(scheme);
         let (running, mut ports) = disks.start(Duration::from_secs(60));
         let all: Vec<FaultyDisk> = disks.partitions.iter().chain(&disks.coordinators).cloned().collect();
         for cut in all.iter().map(std::slice::from_ref).chain([&all[..], &all[..]]) {
             ports.iter_mut().for_each(|port| disks.until_committed(port));
-            // Something is under way at each.
+            // A transaction is under way at each.
             for port in &mut ports {
                 disks.ask(port);
                 port.flush();

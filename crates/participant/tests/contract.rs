@@ -1,4 +1,5 @@
-//! What a participant promises its owner: whose calls it takes, which failures are the procedure's, what it locks for work whose locks cannot be told.
+//! The contract of a participant with its owner: which callers it accepts, which failures are the procedure's,
+//! and its locks for work without a footprint.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +48,7 @@ fn withdraw(tx: &Tx, id: u32, amount: u32) -> Result<(), Abort> {
     Ok(())
 }
 
-/// How long it takes to be slow, in milliseconds.
+/// How long a slow call takes, in milliseconds.
 static SLOW: AtomicU64 = AtomicU64::new(300);
 
 #[pure]
@@ -56,7 +57,7 @@ fn slowly(id: u32) -> u32 {
     id
 }
 
-/// Is open for longer than a transaction may be.
+/// Takes longer than the age limit of transactions.
 #[procedure]
 fn dawdle(tx: &Tx, id: u32) -> Result<u32, Abort> {
     let row = tx.require::<Count>(id)?;
@@ -105,18 +106,18 @@ fn procedures_that_are_others_or_in_another_order_are_refused() {
 }
 
 #[test]
-fn a_call_of_what_is_not_registered_is_told_by_its_name() {
+fn a_call_of_an_unregistered_procedure_is_refused_with_its_name() {
     let unknown = divided(one(), procedures![deposit, withdraw]).call(count, &1).expect_err("it is not of the set");
     assert_eq!(unknown.to_string(), "procedure \"count\" is not registered; registered are deposit, withdraw");
 }
 
 #[test]
-fn fragments_are_not_ended_for_their_age() {
+fn fragments_are_not_aborted_for_their_age() {
     let age = Duration::from_millis(20);
     let mut participant = participant(one().transaction_age_max(age), procedures![note, dawdle]);
     run(&mut participant, 0, 7).expect("there is no such row");
     let mut session = participant.divided().database().session();
-    // Longer if nobody has been run meanwhile who looks at the time.
+    // Longer if no thread that checks ages has run meanwhile.
     let others = (0..8).find_map(|doublings| {
         SLOW.store(300 << doublings, Ordering::Relaxed);
         session.call(dawdle, &7).err()
@@ -125,9 +126,9 @@ fn fragments_are_not_ended_for_their_age() {
     run(&mut participant, 1, 7).expect("its time is its own");
 }
 
-/// The procedure's failures are errors, and want of memory is one. The database's end the owner.
+/// Failures of the procedure are errors, and so is lack of memory. Failures of the database end the owner.
 #[test]
-fn what_fails_by_no_will_of_the_procedure_is_no_abort() {
+fn failures_of_the_procedure_are_errors_and_those_of_the_database_end_the_owner() {
     let mut full = participant(one().memory_limit(8 << 20), procedures![note, count]);
     assert!(matches!(run(&mut full, 1, 1), Err(TransactError::MissingRow { .. })));
     run(&mut full, 0, 1).expect("there is no such row");
@@ -149,7 +150,7 @@ fn what_fails_by_no_will_of_the_procedure_is_no_abort() {
 }
 
 #[test]
-fn work_whose_arguments_are_none_locks_everything() {
+fn work_with_invalid_arguments_locks_everything() {
     let participant = participant(one(), procedures![count]);
     let locks = |arguments: Vec<u8>| {
         let mut locks = Vec::new();
@@ -159,7 +160,7 @@ fn work_whose_arguments_are_none_locks_everything() {
     let none = locks(Vec::new());
     assert_eq!(none.len(), 1, "{none:?}");
     assert_eq!(none[0].1, LockMode::Exclusive);
-    // Whoever has arguments shares it.
+    // Work with valid arguments shares it.
     let some = locks(vec![7, 0, 0, 0]);
     assert!(some.contains(&(none[0].0.clone(), LockMode::Shared)), "{some:?}");
     assert_eq!(some.len(), 2, "{some:?}");

@@ -2,83 +2,87 @@
 //!
 //! Invariants:
 //!
-//! (a) Fragments of first rounds are sent in the order of calls, to all partitions of a transaction at once. Messages keep their
-//!     order, so all owners see transactions of one coordinator in the same order: the global order.
-//! (b) A procedure sees a response, and a vote counts, only when all that the response depends on has committed. What depends on a
-//!     transaction that has aborted, or on a response that has become void, is void; its owner sends another.
-//! (c) A decision to commit is durable before anyone hears of it, and is kept until every participant has acknowledged it. Of an
-//!     abort nothing is kept: what is neither pending nor kept was aborted.
+//! (a) Fragments of first rounds are sent in the order of calls, to all partitions of a transaction at once.
+//!     Messages keep their order, so all owners see transactions of one coordinator in the same order: the
+//!     global order.
+//! (b) A procedure sees a response, and a vote counts, only when every transaction that the response depends
+//!     on has committed. A response that depends on an aborted transaction, or on a void response, is void;
+//!     its owner sends another.
+//! (c) A decision to commit is durable before it is sent to anyone, and is kept until every participant has
+//!     acknowledged it. Of an abort nothing is kept: a transaction that is neither pending nor kept was
+//!     aborted.
 //! (d) A transaction that is not decided when one of its partitions goes down, or is late, aborts.
 //!
-//! By (c) and the order of messages, the transaction that a response names is pending, or kept, or was aborted: its owner acknowledges
-//! a commit after every response that depends on it.
+//! By (c) and the order of messages, the transaction that a response names is pending, or kept, or was
+//! aborted: its owner acknowledges a commit after every response that depends on it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault::{Fault, is_injected};
-use crate::lives::Lives;
+use crate::incarnations::Incarnations;
 use crate::numbers::Numbers;
 use crate::{
-    CoordinatorId, CoordinatorRecord, Decision, Fragment, FromCoordinator, FromOwner, Kept, Misuse, Next, Outcome,
-    Part, PartitionId, Procedure, Refusal, Response, ToCoordinator, TransactionId,
+    CoordinatorId, CoordinatorRecord, Decision, Fragment, FragmentRequest, FromCoordinator, FromOwner, Kept, Misuse,
+    Next, Outcome, PartitionId, Procedure, Refusal, Response, ToCoordinator, TransactionId,
 };
 
-/// What a coordinator wants done, in this order.
+/// An output of a coordinator. Outputs take effect in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoordinatorOutput<W, O, A> {
-    /// To keep a record.
+    /// Keep a record.
     Keep(Kept, CoordinatorRecord),
-    /// To send a message.
+    /// Send a message.
     Send {
-        /// To whom.
+        /// The receiver.
         to: PartitionId,
-        /// Which.
+        /// The message.
         message: FromCoordinator<W>,
     },
-    /// To answer a client.
+    /// Answer a client.
     Reply {
-        /// Which of its transactions.
+        /// The client's transaction.
         transaction: TransactionId,
-        /// How it ended.
+        /// Its outcome.
         outcome: Outcome<O, A>,
     },
-    /// To raise an alarm: a transaction has committed, and one of its partitions says that it has not voted for it. It is not done
-    /// there. Owners and this coordinator do not fit each other (logs of different databases, a carrier out of order); no message mends that.
+    /// Raise an alarm: a transaction has committed, but one of its partitions says that it has not voted and
+    /// has not applied it. Owners and this coordinator do not belong together (logs of different databases, or
+    /// a carrier that reorders messages); no message can repair that.
     Broken {
-        /// Which transaction.
+        /// The transaction.
         transaction: TransactionId,
-        /// Where it is not done.
+        /// The partition that did not apply it.
         partition: PartitionId,
     },
 }
 
-/// What a coordinator of such procedures puts out.
+/// The outputs of a coordinator of these procedures.
 pub type OutputOf<C> = CoordinatorOutput<<C as Procedure>::Work, <C as Procedure>::Output, <C as Procedure>::Abort>;
 
-/// What a coordinator of such procedures is told.
+/// The messages to a coordinator of these procedures.
 pub type MessageOf<C> = ToCoordinator<C, <C as Procedure>::Reply, <C as Procedure>::Abort>;
 
-/// Coordinates transactions over several partitions. Under `locking` each client can have its own; under the other schemes all go
-/// through one ([`crate::Scheme::needs_one_coordinator`]).
+/// Coordinates transactions over several partitions. Under `locking` each client can have its own coordinator;
+/// under the other schemes all transactions go through one ([`crate::Scheme::needs_one_coordinator`]).
 pub struct Coordinator<C: Procedure> {
     id: CoordinatorId,
-    life: u64,
-    /// All that there are.
+    incarnation: u64,
+    /// All partitions of the database.
     partitions: BTreeSet<PartitionId>,
     pending: BTreeMap<TransactionId, Pending<C>>,
-    /// Of calls.
+    /// The numbers of calls.
     numbers: Numbers<()>,
     /// Participants whose acknowledgement is missing.
     committed: BTreeMap<TransactionId, Vec<PartitionId>>,
-    lives: Lives<PartitionId>,
-    /// Those that are down, or have not been heard of since a restart.
+    incarnations: Incarnations<PartitionId>,
+    /// Partitions that are down, or from which nothing has come since a restart.
     down: BTreeSet<PartitionId>,
-    /// Those of which nothing has been heard since a restart, neither from them nor that they are down.
+    /// Partitions of which nothing is known since a restart: no message, and no notice that they are down.
     unheard: BTreeSet<PartitionId>,
-    /// Calls that wait until there are none of these.
+    /// Calls that wait until `unheard` is empty.
     early: Vec<(TransactionId, C)>,
-    /// Transactions of which something has become certain.
+    /// Transactions of which a response has become final.
     ready: VecDeque<TransactionId>,
 }
 
@@ -86,7 +90,7 @@ struct Pending<C: Procedure> {
     procedure: C,
     round: u32,
     participants: Vec<Participant<C::Reply, C::Abort>>,
-    /// Responses that name this transaction as the one they depend on.
+    /// Responses that name this transaction as the one on which they depend.
     dependents: Vec<(PartitionId, TransactionId)>,
 }
 
@@ -98,9 +102,9 @@ struct Participant<R, A> {
 }
 
 enum State<R, A> {
-    /// Its response is awaited.
+    /// Waits for a response.
     Asked,
-    /// It has responded, and may depend on another transaction.
+    /// Has responded, perhaps in dependence on another transaction.
     Responded { result: Result<Option<R>, Refusal<A>>, after: Option<TransactionId> },
     /// The procedure has seen its response.
     Seen,
@@ -111,7 +115,7 @@ impl<C: Procedure> Pending<C> {
         self.participants.iter_mut().find(|participant| participant.partition == partition)
     }
 
-    /// Whether it has a vote of this partition that others can depend on.
+    /// Whether it has a vote of this partition on which others can depend.
     fn has_vote_of(&mut self, partition: PartitionId) -> bool {
         self.at(partition).is_some_and(|participant| {
             let responded = matches!(participant.state, State::Responded { result: Ok(_), .. } | State::Seen);
@@ -121,16 +125,17 @@ impl<C: Procedure> Pending<C> {
 }
 
 impl<C: Procedure> Coordinator<C> {
-    /// A coordinator that has decided nothing yet, in its life 0. `partitions` are all that there are.
+    /// A coordinator that has decided nothing yet, in its incarnation 0. `partitions` are all partitions of
+    /// the database.
     pub fn new(id: CoordinatorId, partitions: impl IntoIterator<Item = PartitionId>) -> Coordinator<C> {
         Coordinator {
             id,
-            life: 0,
+            incarnation: 0,
             partitions: partitions.into_iter().collect(),
             pending: BTreeMap::new(),
             numbers: Numbers::new(),
             committed: BTreeMap::new(),
-            lives: Lives::new(),
+            incarnations: Incarnations::new(),
             down: BTreeSet::new(),
             unheard: BTreeSet::new(),
             early: Vec::new(),
@@ -138,23 +143,23 @@ impl<C: Procedure> Coordinator<C> {
         }
     }
 
-    /// Goes on after a crash, from the records that were kept. `life` is above that of all its lives before, and `partitions` are all that
-    /// there are.
+    /// Continues after a crash, from the records that were kept. `incarnation` is above that of all earlier
+    /// incarnations, and `partitions` are all partitions of the database.
     pub fn recover(
         id: CoordinatorId,
-        life: u64,
+        incarnation: u64,
         records: impl IntoIterator<Item = CoordinatorRecord>,
         partitions: impl IntoIterator<Item = PartitionId>,
         out: &mut Vec<OutputOf<C>>,
     ) -> Coordinator<C> {
         let mut coordinator = Coordinator::new(id, partitions);
-        coordinator.life = life;
+        coordinator.incarnation = incarnation;
         coordinator.down.clone_from(&coordinator.partitions);
         coordinator.unheard.clone_from(&coordinator.partitions);
         for record in records {
             match record {
                 CoordinatorRecord::Committed { transaction, participants } => {
-                    // Not in the order of numbers, perhaps: the highest counts.
+                    // Perhaps not in the order of numbers: the highest counts.
                     let _ = coordinator.numbers.note(transaction, ());
                     coordinator.committed.insert(transaction, participants);
                 }
@@ -167,13 +172,13 @@ impl<C: Procedure> Coordinator<C> {
             let committed = coordinator.unacknowledged(to);
             out.push(CoordinatorOutput::Send {
                 to,
-                message: FromCoordinator::Recovered { coordinator: id, life, committed },
+                message: FromCoordinator::Recovered { coordinator: id, incarnation, committed },
             });
         }
         coordinator
     }
 
-    /// Takes a message in.
+    /// Handles a message.
     pub fn handle(&mut self, message: MessageOf<C>, out: &mut Vec<OutputOf<C>>) {
         match message {
             ToCoordinator::Call { transaction, procedure } => self.call(transaction, procedure, out),
@@ -182,25 +187,26 @@ impl<C: Procedure> Coordinator<C> {
             ToCoordinator::Owner(FromOwner::NotVoted { transaction, partition }) => {
                 out.push(CoordinatorOutput::Broken { transaction, partition });
             }
-            ToCoordinator::Owner(FromOwner::Alive { partition, life }) => {
-                if self.lives.hear(partition, life) {
+            ToCoordinator::Owner(FromOwner::Alive { partition, incarnation }) => {
+                if self.incarnations.hear(partition, incarnation) {
                     self.down.remove(&partition);
                     self.unheard.remove(&partition);
                 }
             }
-            ToCoordinator::Owner(FromOwner::Recovered { partition, life, in_doubt }) => {
-                if self.lives.hear(partition, life) {
+            ToCoordinator::Owner(FromOwner::Recovered { partition, incarnation, in_doubt }) => {
+                if self.incarnations.hear(partition, incarnation) {
                     self.partition_down(partition, out);
                     self.partition_recovered(partition, in_doubt, out);
                 }
             }
-            ToCoordinator::PartitionDown { partition, life } => {
-                if self.lives.end(partition, life) || is_injected(Fault::LateNoticeTaken) {
+            ToCoordinator::PartitionDown { partition, incarnation } => {
+                if self.incarnations.end(partition, incarnation) || is_injected(Fault::LateNoticeTaken) {
                     self.partition_down(partition, out);
                 }
             }
             ToCoordinator::PartitionLate { partition } => {
-                // Its word is held with what its disk does not take. Until it comes the partition counts as down.
+                // A message of the partition waits for its disk. Until it arrives the partition counts as
+                // down.
                 self.unheard.remove(&partition);
                 self.abort_over(partition, out);
             }
@@ -214,12 +220,13 @@ impl<C: Procedure> Coordinator<C> {
         }
     }
 
-    /// Whether it knows of no transaction that it has to do anything about.
+    /// Whether no transaction needs further work.
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.early.is_empty() && self.committed.is_empty()
     }
 
-    /// Whether it knows of none but those that wait for these partitions to acknowledge a commit, which are gone for good.
+    /// As [`Coordinator::is_idle`], except for transactions that wait for an acknowledgement of these
+    /// partitions, which are gone for good.
     pub fn is_idle_without(&self, gone: &BTreeSet<PartitionId>) -> bool {
         let has_calls = !self.pending.is_empty() || !self.early.is_empty();
         !has_calls && self.committed.values().flatten().all(|missing| gone.contains(missing))
@@ -252,7 +259,7 @@ impl<C: Procedure> Coordinator<C> {
         if !is_awaited {
             return;
         }
-        // Should there be an earlier response it is void, and so is what depends on it.
+        // An earlier response is void, and so are those that depend on it.
         self.forget_response(partition, transaction);
         let after = after.filter(|before| !self.committed.contains_key(before));
         if let Some(before) = after {
@@ -267,7 +274,7 @@ impl<C: Procedure> Coordinator<C> {
         self.ready.push_back(transaction);
     }
 
-    /// Decides a transaction, or runs its next round, if what it has of responses is certain.
+    /// Decides a transaction, or runs its next round, if its responses are final.
     fn advance(&mut self, transaction: TransactionId, out: &mut Vec<OutputOf<C>>) {
         let Some(pending) = self.pending.get_mut(&transaction) else { return };
         let refused =
@@ -324,18 +331,18 @@ impl<C: Procedure> Coordinator<C> {
         }
     }
 
-    /// Notes who takes part in a round, or says why there can be none.
+    /// Notes the participants of a round, or returns why the round is not allowed.
     fn begin_round(
         &mut self,
         transaction: TransactionId,
-        parts: &[Part<C::Work>],
+        parts: &[FragmentRequest<C::Work>],
     ) -> Result<(), Outcome<C::Output, C::Abort>> {
         let (partitions, down) = (&self.partitions, &self.down);
         let pending = self.pending.get_mut(&transaction).expect("it is pending");
         if parts.is_empty() {
             return Err(Outcome::Misuse(Misuse::EmptyRound));
         }
-        for (i, &Part { partition, last, .. }) in parts.iter().enumerate() {
+        for (i, &FragmentRequest { partition, last, .. }) in parts.iter().enumerate() {
             if parts[..i].iter().any(|other| other.partition == partition) {
                 return Err(Outcome::Misuse(Misuse::TwoFragments(partition)));
             }
@@ -359,7 +366,7 @@ impl<C: Procedure> Coordinator<C> {
             }
         }
         if pending.round == 0 {
-            let note = |part: &Part<C::Work>| Participant {
+            let note = |part: &FragmentRequest<C::Work>| Participant {
                 partition: part.partition,
                 finished: part.last,
                 state: State::Asked,
@@ -369,10 +376,15 @@ impl<C: Procedure> Coordinator<C> {
         Ok(())
     }
 
-    fn send_round(&mut self, transaction: TransactionId, parts: Vec<Part<C::Work>>, out: &mut Vec<OutputOf<C>>) {
-        let (coordinator, life, round) = (self.id, self.life, self.pending[&transaction].round);
-        for Part { partition, work, last } in parts {
-            let fragment = Fragment { transaction, coordinator, life, round, work, last };
+    fn send_round(
+        &mut self,
+        transaction: TransactionId,
+        parts: Vec<FragmentRequest<C::Work>>,
+        out: &mut Vec<OutputOf<C>>,
+    ) {
+        let (coordinator, incarnation, round) = (self.id, self.incarnation, self.pending[&transaction].round);
+        for FragmentRequest { partition, work, last } in parts {
+            let fragment = Fragment { transaction, coordinator, incarnation, round, work, last };
             out.push(CoordinatorOutput::Send { to: partition, message: FromCoordinator::Fragment(fragment) });
         }
     }
@@ -434,7 +446,7 @@ impl<C: Procedure> Coordinator<C> {
         out.push(CoordinatorOutput::Send { to, message: FromCoordinator::Decision(decision) });
     }
 
-    /// What depended on `before` at a partition is void.
+    /// Makes the responses void that depended on `before` at a partition.
     fn void(&mut self, partition: PartitionId, dependent: TransactionId, before: TransactionId) {
         let participant = self.pending.get_mut(&dependent).and_then(|pending| pending.at(partition));
         if participant
@@ -444,7 +456,7 @@ impl<C: Procedure> Coordinator<C> {
         }
     }
 
-    /// A response that no procedure has seen is void, and all that depends on it.
+    /// Makes a response void that no procedure has seen, and all that depend on it.
     fn forget_response(&mut self, partition: PartitionId, transaction: TransactionId) {
         let pending = self.pending.get_mut(&transaction).expect("it is pending");
         pending.at(partition).expect("it takes part").state = State::Asked;
@@ -474,7 +486,7 @@ impl<C: Procedure> Coordinator<C> {
         self.abort_over(partition, out);
     }
 
-    /// Aborts what is not decided and takes part there.
+    /// Aborts the undecided transactions over a partition.
     fn abort_over(&mut self, partition: PartitionId, out: &mut Vec<OutputOf<C>>) {
         let concerned = |(&transaction, pending): (&TransactionId, &mut Pending<C>)| {
             pending.at(partition).is_some().then_some(transaction)
@@ -508,7 +520,7 @@ impl<C: Procedure> Coordinator<C> {
     }
 }
 
-/// What follows from these replies; nothing if the procedure panics. It is not asked again then, so nobody sees in what state it is.
+/// The procedure's next step; `None` if it panics. It is not called again then, so its state does not matter.
 fn ask<C: Procedure>(
     procedure: &mut C,
     replies: Vec<(PartitionId, Option<C::Reply>)>,

@@ -1,15 +1,15 @@
-//! Mistakes that tests make on purpose, to see that they are noticed. Elsewhere the answer is a constant.
+//! Faults that tests inject, to see that they are noticed. In other builds the answer is a constant.
 
-/// A mistake.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A speculated fragment's response does not say what it depends on.
+    /// The response of a speculated fragment does not name the transaction on which it depends.
     DependencyLost,
     /// An owner votes to commit without a record that it is prepared.
     PrepareForgotten,
-    /// What is taken back with an aborted transaction leaves out the one that ran last.
+    /// An abort that undoes the transactions on top of it misses the one that ran last.
     CascadeMissed,
-    /// A coordinator keeps a response that depends on one that has become void.
+    /// A coordinator keeps a response that depends on a void one.
     VoidResponseKept,
     /// Undo buffers are dropped with the vote.
     UndoDroppedEarly,
@@ -23,23 +23,23 @@ pub enum Fault {
     DecisionHalfPersisted,
     /// A speculated single-partition transaction is recorded when it commits, after votes that depend on it.
     SpeculatedUnrecorded,
-    /// A coordinator believes that a partition is down although it has heard of a later life.
+    /// A coordinator believes that a partition is down although it has had a message of a later incarnation.
     LateNoticeTaken,
-    /// An owner undoes what has voted when the coordinator goes down.
+    /// An owner undoes transactions that have voted when the coordinator goes down.
     VotedUndone,
-    /// What takes a fragment back is kept in a transaction of its own, after the fragment's.
+    /// The undo of a fragment is kept in a transaction of its own, after the fragment's.
     UndoApart,
-    /// What a durable owner's full disk did not let it take back is not taken back later either.
+    /// An undo that failed because a durable owner's disk was full is not done later either.
     OwedForgotten,
-    /// A durable owner does not know after a restart what it has voted for.
+    /// A durable owner forgets its votes at a restart.
     VotesForgotten,
-    /// What a durable owner puts out leaves before that on which it rests is durable.
+    /// Outputs of a durable owner leave before the state on which they depend is durable.
     LeftEarly,
     /// Decisions of a durable coordinator leave before they are durable.
     DecisionLeftEarly,
 }
 
-/// Whether this mistake is to be made here.
+/// Whether this fault is injected.
 #[cfg(not(any(test, feature = "canary")))]
 pub const fn is_injected(_: Fault) -> bool {
     false
@@ -50,13 +50,13 @@ thread_local! {
     pub(crate) static INJECTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
 }
 
-/// Makes a mistake on this thread from now on, or none any more.
+/// Injects a fault on this thread from now on, or none.
 #[cfg(feature = "canary")]
 pub fn inject(fault: Option<Fault>) {
     INJECTED.set(fault);
 }
 
-/// Whether this mistake is to be made here.
+/// Whether this fault is injected.
 #[cfg(any(test, feature = "canary"))]
 pub fn is_injected(fault: Fault) -> bool {
     INJECTED.get() == Some(fault)

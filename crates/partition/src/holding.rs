@@ -1,9 +1,12 @@
-//! Owners and coordinators that hold back what they put out until that on which it rests is durable, and go on meanwhile.
+//! Owners and coordinators that continue at once, and hold outputs back until the state on which these depend
+//! is durable.
 //!
 //! Invariants:
 //!
-//! (a) What leaves is in the order in which it was put out, and rests on nothing that a power cut could take back.
-//! (b) Who keeps its own state is given records instead of putting them out. Records of others are put out, and are for whoever carries them.
+//! (a) Outputs leave in the order in which they were put out, and depend on nothing that a power cut could
+//!     undo.
+//! (b) A partition or journal that keeps state itself receives the records. Otherwise records are put out for
+//!     the carrier.
 
 use std::collections::VecDeque;
 
@@ -13,22 +16,24 @@ use crate::{
     Owner, OwnerOutput, OwnerOutputOf, Partition, PartitionId, Procedure, ToOwner,
 };
 
-/// Where a coordinator keeps its records.
+/// Keeps the records of a coordinator.
 pub trait Journal: Send {
-    /// Keeps a record, behind those before; it is durable when [`Journal::durable`] has reached this number, which never falls.
+    /// Keeps a record, after all earlier ones. It is durable when [`Journal::durable`] has reached the
+    /// returned number, which never falls.
     ///
     /// # Panics
-    /// If it cannot: the coordinator ends, as in a crash.
+    /// If it cannot keep the record: the coordinator ends, as in a crash.
     fn keep(&mut self, record: &CoordinatorRecord) -> u64;
 
-    /// Up to which number everything is durable. What the disk did not take before is tried again here.
+    /// The number up to which everything is durable. A write that the disk refused earlier is tried again
+    /// here.
     ///
     /// # Panics
     /// If nothing will become durable any more.
     fn durable(&mut self) -> u64;
 }
 
-/// What has been put out, with the number on which each rests.
+/// Outputs, each with the number that must become durable first.
 struct Held<O>(VecDeque<(u64, O)>);
 
 impl<O> Held<O> {
@@ -36,7 +41,7 @@ impl<O> Held<O> {
         self.0.push_back((until, output));
     }
 
-    /// The next that may leave, or leaves all the same, by mistake.
+    /// The next output that may leave. An injected fault lets it leave early.
     fn next(&mut self, mistake: Fault, durable: impl FnOnce() -> u64) -> Option<O> {
         let (until, _) = self.0.front()?;
         let leaves = *until == 0 || *until <= durable() || is_injected(mistake);
@@ -44,18 +49,19 @@ impl<O> Held<O> {
     }
 }
 
-/// An owner.
+/// An owner with the outputs that it holds back.
 pub struct HoldingOwner<P: Partition> {
     owner: Owner<P>,
     /// Whether its partition keeps its own state.
     keeps: bool,
     held: Held<OwnerOutputOf<P>>,
-    life: u64,
+    incarnation: u64,
     out: Vec<OwnerOutputOf<P>>,
 }
 
 impl<P: Partition> HoldingOwner<P> {
-    /// Of this partition: which begins, in its life 0, or goes on where it has kept its state. `coordinators` are all that there may be.
+    /// The owner of a partition that is new, in its incarnation 0, or that has kept its state and continues
+    /// from there. `coordinators` are all coordinators of the database.
     pub fn begin(
         id: PartitionId,
         mut partition: P,
@@ -73,16 +79,17 @@ impl<P: Partition> HoldingOwner<P> {
         owner
     }
 
-    /// An owner whose records are put out, which has put out these.
+    /// An owner whose records are put out, with its outputs so far.
     pub fn of(owner: Owner<P>, out: Vec<OwnerOutputOf<P>>) -> HoldingOwner<P> {
-        let mut owner = HoldingOwner { life: owner.life(), owner, keeps: false, held: Held(VecDeque::new()), out };
+        let mut owner =
+            HoldingOwner { incarnation: owner.incarnation(), owner, keeps: false, held: Held(VecDeque::new()), out };
         owner.put_out();
         owner
     }
 
-    /// Which of its lives this is.
-    pub fn life(&self) -> u64 {
-        self.life
+    /// The number of this incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// Whether its partition keeps its own state.
@@ -95,15 +102,15 @@ impl<P: Partition> HoldingOwner<P> {
         &self.owner
     }
 
-    /// The owner, with nothing held.
+    /// The owner without the held outputs.
     pub fn into_owner(self) -> Owner<P> {
         self.owner
     }
 
-    /// Takes a message in.
+    /// Handles a message.
     ///
     /// # Panics
-    /// If the partition breaks its contract, or can keep nothing any more.
+    /// If the partition breaks its contract, or can no longer keep anything.
     pub fn handle(&mut self, message: ToOwner<P::Work>) {
         self.owner.handle(message, &mut self.out);
         self.put_out();
@@ -127,7 +134,7 @@ impl<P: Partition> HoldingOwner<P> {
         others.into_iter().for_each(|output| self.held.hold(until, output));
     }
 
-    /// The next that may leave; a record only where the partition keeps none.
+    /// The next output that may leave; a record only where the partition keeps none.
     ///
     /// # Panics
     /// As [`HoldingOwner::handle`].
@@ -136,24 +143,24 @@ impl<P: Partition> HoldingOwner<P> {
         self.held.next(Fault::LeftEarly, || partition.durable())
     }
 
-    /// Whether something has been put out and has not left.
+    /// Whether an output is held back.
     pub fn is_holding(&self) -> bool {
         !self.held.0.is_empty()
     }
 }
 
-/// A coordinator.
+/// A coordinator with the outputs that it holds back.
 pub struct HoldingCoordinator<C: Procedure> {
     coordinator: Coordinator<C>,
     journal: Option<Box<dyn Journal>>,
-    /// On which the next output rests.
+    /// The number that must be durable before the next output leaves.
     until: u64,
     held: Held<CoordinatorOutputOf<C>>,
     out: Vec<CoordinatorOutputOf<C>>,
 }
 
 impl<C: Procedure> HoldingCoordinator<C> {
-    /// This one, which has put out these. Without a journal its records are put out.
+    /// A coordinator with its outputs so far. Without a journal its records are put out.
     pub fn of(
         coordinator: Coordinator<C>,
         journal: Option<Box<dyn Journal>>,
@@ -169,10 +176,10 @@ impl<C: Procedure> HoldingCoordinator<C> {
         &self.coordinator
     }
 
-    /// Takes a message in.
+    /// Handles a message.
     ///
     /// # Panics
-    /// If its journal can keep nothing any more.
+    /// If its journal can no longer keep anything.
     pub fn handle(&mut self, message: MessageOf<C>) {
         self.coordinator.handle(message, &mut self.out);
         self.put_out();
@@ -183,7 +190,7 @@ impl<C: Procedure> HoldingCoordinator<C> {
             match (output, &mut self.journal) {
                 (CoordinatorOutput::Keep(kept, record), Some(journal)) => {
                     let number = journal.keep(&record);
-                    // What follows the end of a transaction does not rest on it.
+                    // Outputs after the end of a transaction do not depend on the record of that end.
                     if kept == Kept::Forced {
                         self.until = number;
                     }
@@ -193,7 +200,7 @@ impl<C: Procedure> HoldingCoordinator<C> {
         }
     }
 
-    /// The next that may leave; a record only where there is no journal.
+    /// The next output that may leave; a record only where there is no journal.
     ///
     /// # Panics
     /// As [`HoldingCoordinator::handle`].
@@ -202,7 +209,7 @@ impl<C: Procedure> HoldingCoordinator<C> {
         self.held.next(Fault::DecisionLeftEarly, || journal.as_mut().map_or(u64::MAX, |journal| journal.durable()))
     }
 
-    /// Whether something has been put out and has not left.
+    /// Whether an output is held back.
     pub fn is_holding(&self) -> bool {
         !self.held.0.is_empty()
     }

@@ -1,69 +1,86 @@
-//! Partitions with one owner each: transactions on one partition run without concurrency control, transactions over several are
-//! coordinated, and a scheme says what an owner does while it waits.
+//! Partitions with one owner each. Transactions on one partition run without concurrency control, transactions
+//! over several are coordinated, and a scheme says what an owner does while it waits.
 //!
-//! Invariant: **this crate has no threads, clocks, files or networks.** An [`Owner`] and a [`Coordinator`] take one message in and put out
-//! records to be kept, messages and answers, in order; whoever has threads and channels, or a network, or a test that decides what
-//! happens when, carries them. A partition's data is touched by its owner only.
+//! Invariant: **this crate has no threads, clocks, files or networks.** An [`Owner`] and a [`Coordinator`]
+//! take one message in, and put out records to be kept, messages and answers, in order. A carrier transports
+//! them: threads and channels, a network, or a test that decides the order of events. A partition's data is
+//! touched by its owner only.
 //!
-//! The source is Jones, Abadi, Madden, "Low Overhead Concurrency Control for Partitioned Main Memory Databases", SIGMOD 2010.
+//! The source is Jones, Abadi, Madden, "Low Overhead Concurrency Control for Partitioned Main Memory
+//! Databases", SIGMOD 2010.
 //!
 //! A transaction, in the order of the modules:
 //!
-//! 1. `partition`, `procedure`: what runs. A single-partition transaction is one fragment, sent to the owner. Others are [`Procedure`]s:
-//!    rounds of fragments, where what a round does can depend on the replies to the one before.
-//! 2. `message`, `record`: what is told, and what is kept.
-//! 3. `coordinator`: sends a round, collects responses, and decides when all partitions have voted and all that the votes depend on
-//!    has committed. The request to prepare travels with the last fragment.
-//! 4. `owner`: runs fragments as its [`Scheme`] allows. `owner/blocking`, `owner/speculation` and `owner/locking` are the schemes;
-//!    each says why it is serializable, and what can wait.
-//! 5. `holding`: what was put out and waits until it may leave, where partitions and coordinators keep their own state.
-//! 6. [`model`]: which scheme to take.
+//! 1. `partition`, `procedure`: the work. A single-partition transaction is one fragment, sent to the owner.
+//!    Others are [`Procedure`]s: rounds of fragments, where a round can depend on the replies to the one
+//!    before.
+//! 2. `message`, `record`: the messages, and the records that are kept.
+//! 3. `coordinator`: sends a round, collects responses, and decides when all partitions have voted and all
+//!    transactions that the votes depend on have committed. The request to prepare travels with the last
+//!    fragment.
+//! 4. `owner`: runs fragments as its [`Scheme`] allows. `owner/blocking`, `owner/speculation` and
+//!    `owner/locking` are the schemes; each says why it is serializable, and what can wait.
+//! 5. `holding`: holds outputs back until they may leave, where partitions and coordinators keep their own
+//!    state.
+//! 6. [`model`]: which scheme to choose.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! Transactions are strictly serializable under every scheme: the order agrees with real time between those that do not overlap.
-//! Aborted ones too have seen a state that some prefix of the order made; so a user abort is never one of a state that was taken back.
+//! Transactions are strictly serializable under every scheme: the order agrees with real time between those
+//! that do not overlap. Aborted transactions too saw a state that some prefix of the order made. So no user
+//! abort is reported that was based on a state that was later undone.
 //!
 //! # Crashes
 //!
-//! Owners and coordinators may die between any two outputs; what they have put out after a record that was not kept is
-//! lost with them. [`Owner::recover`] and [`Coordinator::recover`] go on from the records, [`Owner::resume`] from what a partition has kept itself
-//! ([`Partition::left`]). Then what was answered is there, and each
-//! transaction is there at all of its partitions or at none.
+//! Owners and coordinators may die between any two outputs. Outputs after a record that was not kept are lost
+//! with them. [`Owner::recover`] and [`Coordinator::recover`] continue from the records, [`Owner::resume`]
+//! from the state that a partition has kept itself ([`Partition::left`]). Afterwards all transactions that
+//! were answered as committed exist, and each transaction is applied at all of its partitions or at none.
 //!
-//! Each restart is a new life, which whoever carries messages numbers. It tells coordinators which life of a partition has
-//! ended ([`ToCoordinator::PartitionDown`]): transactions over it that are not decided abort, and the others go on. It tells owners
-//! which life of a coordinator has ended ([`ToOwner::CoordinatorDown`]): what has not voted is undone at once. What has voted stays where it is
-//! until the coordinator has recovered; two-phase commit has no way around that. A late notice does no harm. A false one does: who is said
-//! to be down has been ended, and nothing is delivered to or from that life any more.
+//! Each restart begins a new incarnation, which the carrier numbers. It tells coordinators which incarnation
+//! of a partition has ended ([`ToCoordinator::PartitionDown`]): undecided transactions over it abort, and the
+//! others continue. It tells owners which incarnation of a coordinator has ended
+//! ([`ToOwner::CoordinatorDown`]): transactions of that coordinator that have not voted are undone at once.
+//! Those that have voted stay prepared until the coordinator has recovered; two-phase commit has no way around
+//! that. A late notice does no harm. A false one does: a peer that is reported as down must have ended, and
+//! nothing is delivered to or from that incarnation any more.
 //!
-//! A coordinator that has recovered knows nothing of who is down. It keeps what it is called for until it has heard of each partition, from it or that it is down;
-//! whoever carries messages says so of one that does not answer.
+//! A coordinator that has recovered does not know which partitions are down. It holds calls back until it
+//! knows of each partition: by a message from it, or by a notice that it is down. The carrier sends that
+//! notice for one that does not answer.
 //!
 //! # Known limits
 //!
-//! - **No limits on queues.** What waits at an owner or is speculated there, and what is pending at a coordinator, grows with what is sent; a chain of
-//!   aborts takes quadratic time, and when a response becomes void the coordinator's stack grows with the chain that rests on it. Whoever carries
-//!   messages has to bound what is under way; `transport` does.
-//! - **Logs do not get shorter** where they are lists of records. There is no checkpoint of an owner that has something undecided, and none of a coordinator; a
-//!   partition that keeps its own state, and a [`Journal`], see to theirs.
-//! - **Nothing can be cancelled from outside.** A procedure may have endless rounds, and a client that is gone is not noticed.
-//! - **A notice is all that there is.** Without [`ToOwner::CoordinatorDown`] what a dead coordinator has begun stays until it has recovered. An owner that was
-//!   down itself when the notice came has to be told again. A coordinator that never recovers holds what has voted for ever; one that
-//!   lives with a client (`locking`) needs a log that others can recover.
-//! - **Numbers are remembered as far as records go.** After a restart a call that had left no record, because it had failed or was never reached, may
-//!   run when it comes again. Under `locking` a single-partition transaction and one over several by the same number refuse each other while
-//!   both are active; under the other schemes both run.
-//! - **Panics in a partition** end its owner; the implementation of [`Partition`] has to catch those of users' code.
-//! - **Locking on hot keys**: to look for circles takes time quadratic in those that wait for one key. A victim that tries again does not age.
-//! - **Several coordinators** under the schemes that need one are not refused. Transactions of two that meet in different orders at two partitions wait
-//!   for ever.
-//! - **The simulation** has no owner that stalls with a full inbox, no queue longer than its twelve clients, and two deaths only at random.
+//! - **No limits on queues.** The queues of an owner (waiting and speculated transactions) and of a
+//!   coordinator (pending ones) grow with the number of messages. A chain of aborts takes quadratic time. When
+//!   a response becomes void, the coordinator's stack grows with the chain that depends on it. The carrier has
+//!   to bound the number of transactions under way; `transport` does.
+//! - **Logs do not get shorter** where they are lists of records. There is no checkpoint of an owner that has
+//!   undecided transactions, and none of a coordinator. A partition that keeps its own state, and a
+//!   [`Journal`], can shorten theirs.
+//! - **Nothing can be cancelled from outside.** A procedure may have endless rounds, and the loss of a client
+//!   is not noticed.
+//! - **Failures are known by notices only.** Without [`ToOwner::CoordinatorDown`] transactions of a dead
+//!   coordinator stay until it has recovered. An owner that was down itself when the notice came has to be
+//!   told again. A coordinator that never recovers blocks voted transactions for ever. One that lives with a
+//!   client (`locking`) needs a log from which others can recover it.
+//! - **Numbers are remembered as far as records go.** A call that failed, or that never arrived, leaves no
+//!   record; after a restart it may run if it comes again. Under `locking` a single-partition transaction and
+//!   one over several partitions with the same number refuse each other while both are active; under the other
+//!   schemes both run.
+//! - **Panics in a partition** end its owner; an implementation of [`Partition`] has to catch those of users'
+//!   code.
+//! - **Locking on hot keys**: the search for deadlocks takes time quadratic in the number of transactions that
+//!   wait for one key. The priority of a victim that tries again does not grow.
+//! - **Several coordinators** under the schemes that need one are not refused. If two transactions of
+//!   different coordinators meet in different orders at two partitions, both wait for ever.
+//! - **The simulation** has no owner that stalls with a full inbox and no queue longer than its twelve
+//!   clients. Two deaths at once happen only at random.
 
 mod coordinator;
 mod fault;
 mod holding;
-mod lives;
+mod incarnations;
 mod message;
 pub mod model;
 mod numbers;
@@ -88,6 +105,6 @@ pub use message::{
 };
 pub use owner::{Left, Options, OutputOf as OwnerOutputOf, Owner, OwnerOutput, Unfinished};
 pub use partition::{LockMode, Partition};
-pub use procedure::{Next, Part, Procedure};
+pub use procedure::{FragmentRequest, Next, Procedure};
 pub use record::{CoordinatorRecord, Kept, OwnerRecord};
 pub use scheme::Scheme;

@@ -1,12 +1,13 @@
-//! What clients, owners and coordinators tell each other: plain data that could cross a network.
+//! The messages between clients, owners and coordinators: plain data that could cross a network.
 //!
-//! What carries messages must do so **in order** from one sender to one receiver, across restarts of either too, and **at most once**: none
-//! is sent twice. A message to one that is down may be lost; one to a receiver that stays up must not be.
+//! A carrier must deliver messages **in order** from one sender to one receiver, also across restarts of
+//! either, and **at most once**: it duplicates none. A message to a receiver that is down may be lost; one to
+//! a receiver that stays up must not be.
 //!
-//! Who is called does not rely on the latter half. A call or first fragment whose number is not above all that came from its client before is
-//! not run ([`Outcome::Repeated`]), and neither is a fragment of a round that has run. So a client that does not hear how a
-//! transaction ended cannot ask again under its number; under a new number the transaction may be applied twice, unless what it does
-//! tells it (a row that says that it is done).
+//! Receivers do not rely on the latter half. A call or first fragment whose number is not above all earlier
+//! ones of its client does not run ([`Outcome::Repeated`]), and neither does a fragment of a round that has
+//! run. So a client that does not learn the outcome of a transaction cannot ask again under its number. Under
+//! a new number the transaction may be applied twice, unless its data tell (a row that says that it is done).
 
 use std::fmt;
 
@@ -32,17 +33,18 @@ id! {
     CoordinatorId
 }
 id! {
-    /// Who makes calls.
+    /// A client, which makes calls.
     ClientId
 }
 
-/// One attempt of a transaction. A client's numbers grow from call to call, across its restarts too, and it makes the calls that go to
-/// several partitions through one coordinator. Numbers that do not grow are refused ([`Outcome::Repeated`]).
+/// One attempt of a transaction. A client's numbers grow from call to call, also across its restarts. It sends
+/// its calls over several partitions through one coordinator. Numbers that do not grow are refused
+/// ([`Outcome::Repeated`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
-    /// Whose it is.
+    /// The client.
     pub client: ClientId,
-    /// Which of that client's.
+    /// The number of the client's call.
     pub number: u64,
 }
 
@@ -55,48 +57,50 @@ impl fmt::Display for TransactionId {
 /// A single-partition transaction: one fragment, which is all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<W> {
-    /// Its name.
+    /// Its id.
     pub transaction: TransactionId,
-    /// What it is to do.
+    /// Its work.
     pub work: W,
-    /// Whether it can fail by its own will. One that cannot needs no undo where nothing undecided is before it. It is a hint: one that
-    /// fails all the same is answered [`Outcome::UserAborted`], and has had no effect.
+    /// Whether the work can fail. If it cannot, no undo is needed unless an undecided transaction is before
+    /// it. It is a hint: a call that fails all the same is answered [`Outcome::UserAborted`], and has had no
+    /// effect.
     pub may_abort: bool,
 }
 
-/// What an owner is told.
+/// A message to an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToOwner<W> {
-    /// By a client.
+    /// Of a client.
     Call(Call<W>),
-    /// By a coordinator.
+    /// Of a coordinator.
     Coordinator(FromCoordinator<W>),
-    /// By whoever carries messages: this life of a coordinator has ended. What it has not been given a vote for is undone, and no more fragments
-    /// of that life run. May be late, or come twice; not without the coordinator having ended.
+    /// Of the carrier: this incarnation of a coordinator has ended. Transactions for which it has no vote are
+    /// undone, and no more fragments of that incarnation run. The notice may be late or repeated, but the
+    /// coordinator must have ended.
     CoordinatorDown {
-        /// Who.
+        /// The coordinator.
         coordinator: CoordinatorId,
-        /// Which of its lives.
-        life: u64,
+        /// The incarnation that ended.
+        incarnation: u64,
     },
-    /// By whoever has a clock, at equal intervals while [`crate::Owner::wants_ticks`]: time passes.
+    /// Of the carrier's clock, at equal intervals while [`crate::Owner::wants_ticks`]: time passes.
     Tick,
 }
 
-/// What a coordinator tells an owner.
+/// A message of a coordinator to an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromCoordinator<W> {
-    /// To run a fragment.
+    /// Run a fragment.
     Fragment(Fragment<W>),
-    /// How a transaction ended.
+    /// The end of a transaction.
     Decision(Decision),
-    /// That the coordinator has restarted. Of its transactions that the owner has not heard the end of, `committed` have committed,
-    /// and all others are aborted.
+    /// The coordinator has restarted. Of its transactions whose end the owner does not know, `committed` have
+    /// committed, and all others are aborted.
     Recovered {
-        /// Who.
+        /// The coordinator.
         coordinator: CoordinatorId,
-        /// The life that begins.
-        life: u64,
+        /// The incarnation that begins.
+        incarnation: u64,
         /// Transactions with this partition that committed and may not have been acknowledged.
         committed: Vec<TransactionId>,
     },
@@ -105,71 +109,72 @@ pub enum FromCoordinator<W> {
 /// A fragment of a transaction over several partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment<W> {
-    /// Whose it is.
+    /// The transaction.
     pub transaction: TransactionId,
-    /// Who is to be answered, and decides.
+    /// The coordinator, which gets the response and decides.
     pub coordinator: CoordinatorId,
-    /// In which of its lives it sends this.
-    pub life: u64,
+    /// The coordinator's incarnation that sends this.
+    pub incarnation: u64,
     /// The round, from 0.
     pub round: u32,
-    /// What it is to do, if anything.
+    /// Its work, if any.
     pub work: Option<W>,
-    /// Whether the transaction ends here with it. Then the answer is a vote, and the owner must be able to commit (two-phase
-    /// commit's request to prepare).
+    /// Whether it is the transaction's last fragment at the partition. Then the response is a vote, and the
+    /// owner must be able to commit (two-phase commit's request to prepare).
     pub last: bool,
 }
 
-/// How a transaction over several partitions ended.
+/// The end of a transaction over several partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Which.
+    /// The transaction.
     pub transaction: TransactionId,
-    /// Who decided.
+    /// The coordinator that decided.
     pub coordinator: CoordinatorId,
     /// Whether it committed.
     pub commit: bool,
 }
 
-/// What an owner tells a coordinator.
+/// A message of an owner to a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromOwner<R, A> {
-    /// How a fragment went.
+    /// The result of a fragment.
     Response(Response<R, A>),
-    /// That a commit will not be forgotten here.
+    /// The owner will not forget this commit.
     Ack {
-        /// Which transaction.
+        /// The transaction.
         transaction: TransactionId,
-        /// By whom.
+        /// The owner's partition.
         partition: PartitionId,
     },
-    /// That the coordinator commits what this owner has not voted for. The owner has not done it: the transaction is where it was.
+    /// The coordinator commits a transaction for which this owner has not voted. The owner has not committed
+    /// it; its state is unchanged.
     NotVoted {
-        /// Which transaction.
+        /// The transaction.
         transaction: TransactionId,
-        /// Who was told so.
+        /// The owner's partition.
         partition: PartitionId,
     },
-    /// That the owner is there: the answer to a coordinator that has restarted.
+    /// The owner is alive: the answer to a coordinator that has restarted.
     Alive {
-        /// Who.
+        /// The owner's partition.
         partition: PartitionId,
-        /// The life that goes on.
-        life: u64,
+        /// Its current incarnation.
+        incarnation: u64,
     },
-    /// That the owner has restarted. Transactions over it that are not decided are aborted.
+    /// The owner has restarted. Undecided transactions over its partition are aborted.
     Recovered {
-        /// Who.
+        /// The owner's partition.
         partition: PartitionId,
-        /// The life that begins.
-        life: u64,
-        /// This coordinator's transactions that were prepared here, and of which the owner has not heard the end.
+        /// The incarnation that begins.
+        incarnation: u64,
+        /// This coordinator's transactions that were prepared here, and whose end the owner does not know.
         in_doubt: Vec<TransactionId>,
     },
 }
 
 impl<R, A> FromOwner<R, A> {
-    /// Who says it.
+    /// The sender's partition.
     pub fn partition(&self) -> PartitionId {
         match *self {
             FromOwner::Response(Response { partition, .. })
@@ -181,86 +186,89 @@ impl<R, A> FromOwner<R, A> {
     }
 }
 
-/// How a fragment went.
+/// The result of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response<R, A> {
-    /// Whose it is.
+    /// The transaction.
     pub transaction: TransactionId,
-    /// Where it ran.
+    /// The partition where it ran.
     pub partition: PartitionId,
     /// The round, from 0.
     pub round: u32,
-    /// The reply, if there was work. To a last fragment this is the vote to commit, and a refusal always one to abort.
+    /// The reply, if there was work. For a last fragment it is the vote to commit. A refusal is always a vote
+    /// to abort.
     pub result: Result<Option<R>, Refusal<A>>,
-    /// The fragment ran on top of this transaction, of the same coordinator, which was not decided here. If that one aborts, or runs
-    /// again, this response is void and there will be another.
+    /// The undecided transaction of the same coordinator on top of which the fragment ran. If that one aborts,
+    /// or runs again, this response is void and there will be another.
     pub after: Option<TransactionId>,
 }
 
 /// Why a fragment did not run. The transaction has no effect at the partition any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal<A> {
-    /// It failed by its own will.
+    /// Its work failed.
     UserAbort(A),
-    /// It was in others' way.
+    /// It conflicted with other transactions.
     Conflict(Conflict),
-    /// Its number is in use here, or was: by a single-partition transaction, or through another coordinator. This one did not run.
+    /// Its number is or was in use here: by a single-partition transaction, or through another coordinator.
+    /// This fragment did not run.
     Repeated,
 }
 
-/// What a coordinator is told.
+/// A message to a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToCoordinator<C, R, A> {
-    /// By a client: to run this procedure.
+    /// Of a client: run this procedure.
     Call {
-        /// Its name.
+        /// The id of the transaction.
         transaction: TransactionId,
-        /// What it is to do.
+        /// Its procedure.
         procedure: C,
     },
-    /// By an owner.
+    /// Of an owner.
     Owner(FromOwner<R, A>),
-    /// By whoever carries messages: this life of an owner has ended. Transactions over it abort, until it has said that it has recovered. May
-    /// be late, or come twice; not without the owner having ended.
+    /// Of the carrier: this incarnation of an owner has ended. Transactions over its partition abort until the
+    /// owner says that it has recovered. The notice may be late or repeated, but the owner must have ended.
     PartitionDown {
-        /// Who.
+        /// The partition.
         partition: PartitionId,
-        /// Which of its lives.
-        life: u64,
+        /// The incarnation that ended.
+        incarnation: u64,
     },
-    /// By whoever carries messages: what this owner has to say has been held up for long. Transactions over it that are not decided abort; it lives, and
-    /// what it says later counts. May be false.
+    /// Of the carrier: messages of this owner have been held up for long. Undecided transactions over its
+    /// partition abort; it is alive, and its later messages count. May be false.
     PartitionLate {
-        /// Who.
+        /// The partition.
         partition: PartitionId,
     },
 }
 
-/// How a transaction ended, for its client. Without an outcome (the owner or coordinator that was called has died) it may have
-/// committed or not.
+/// The outcome of a transaction, for its client. If there is none, because the owner or coordinator has died,
+/// the transaction may have committed or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<R, A> {
     /// It committed, durably.
     Committed(R),
-    /// It failed by its own will, in a state that others committed.
+    /// Its work failed, in a state that others committed.
     UserAborted(A),
-    /// It was in others' way and had no effect: another attempt may succeed.
+    /// It conflicted with other transactions and had no effect: another attempt may succeed.
     Conflict(Conflict),
-    /// A partition that it needs is down or late, or went down before the decision. It had no effect: another attempt may succeed later.
+    /// A partition that it needs is down or late, or went down before the decision. It had no effect: another
+    /// attempt may succeed later.
     Unavailable(PartitionId),
     /// Its procedure broke a rule of [`crate::Procedure`]. It had no effect.
     Misuse(Misuse),
-    /// Its number is not above those of its client's earlier calls. This call did not run. Of an earlier one by the same number it says
-    /// nothing: that one has an outcome of its own.
+    /// Its number is not above those of its client's earlier calls. This call did not run. It says nothing
+    /// about an earlier call with the same number, which has an outcome of its own.
     Repeated,
 }
 
-/// Why a transaction was in others' way. Only `locking` has conflicts.
+/// The conflict of a transaction. Only `locking` has conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// It waited in a circle at this partition.
+    /// It was part of a deadlock at this partition.
     Deadlock(PartitionId),
-    /// It waited too long at this partition, perhaps in a circle over several.
+    /// It waited too long at this partition, perhaps in a deadlock over several partitions.
     Timeout(PartitionId),
 }
 
@@ -275,7 +283,7 @@ pub enum Misuse {
     NotInFirstRound(PartitionId),
     /// A fragment for a partition that had its last one.
     AfterLast(PartitionId),
-    /// Done, and this partition has not had its last fragment.
+    /// The procedure was done before this partition had its last fragment.
     NotFinished(PartitionId),
     /// A fragment for a partition that does not exist.
     NoSuchPartition(PartitionId),

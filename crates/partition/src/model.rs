@@ -1,33 +1,41 @@
-//! The analytical model (§6 of the paper): what throughput each scheme has, from a few measured times, and which one to take.
+//! The analytical model (§6 of the paper): the throughput of each scheme, computed from a few measured times,
+//! and which scheme to choose.
 //!
-//! Two partitions; single-partition transactions at either one, others with one fragment at each. `f` is the share of the latter. The equations
-//! of §6.1 to §6.3 are there as printed, with two corrections: §6.2 has the stall as `tmp - tmpC`, which Table 2 gives as 40 µs and not as 156
-//! (40 µs is §3.3's round trip; with it `tmpN > tmpC`, which §6.2 says of the system, would be false); and `l`, which Table 2
-//! gives as the *additional* share of time, stands in the equations where `1 + l` must be.
+//! It has two partitions, single-partition transactions at either one, and others with one fragment at each;
+//! `f` is the share of the latter. The equations of §6.1 to §6.3 are used as printed, with two corrections.
+//! First, §6.2 defines the stall as `tmp - tmpC`, but Table 2 gives it as 40 µs and not as 156. (40 µs is
+//! §3.3's round trip; with it `tmpN > tmpC`, which §6.2 says of the system, would be false.) Second, Table 2
+//! gives `l` as the *additional* share of time, so the equations need `1 + l` in its stead.
 //!
-//! The paper has no equations for §5.2 to §5.4. Ours reduce to the paper's where there are no conflicts, aborts and second rounds:
+//! The paper has no equations for §5.2 to §5.4. Ours equal the paper's where there are no conflicts, aborts
+//! and second rounds:
 //!
-//! - **Second rounds** (`g` of transactions over several partitions): one more stall under blocking. Under speculation nothing runs between the
-//!   rounds, and what comes behind can speculate no more than its first fragment. Under locking others run meanwhile.
-//! - **Aborts** (`a`): under speculation the stall is not hidden, and what ran in it runs again. A chain of several transactions that
-//!   run again is not in the equation, so at many aborts it is too kind to speculation: the paper measures it near blocking at 10 %,
-//!   the model does not.
-//! - **Conflicts** (`c`): under locking, a conflicting transaction has one of the two partitions wait for its stall. Deadlocks are not in it.
+//! - **Second rounds** (`g` of transactions over several partitions): one more stall under blocking. Under
+//!   speculation nothing runs between the rounds, and of a later transaction with two rounds only the first
+//!   fragment can be speculated. Under locking others run meanwhile.
+//! - **Aborts** (`a`): under speculation the stall is not hidden, and the transactions that ran in it run
+//!   again. The equation omits chains of several transactions that run again, so at many aborts it favours
+//!   speculation. At 10 % the paper measures speculation near blocking; the model does not.
+//! - **Conflicts** (`c`): under locking, a conflicting transaction makes one of the two partitions wait for
+//!   its stall. Deadlocks are not modelled.
 //!
-//! So it departs from §5.3 and Table 1 where many transactions abort: Table 1 has a cell for blocking (many aborts, many conflicts), and this
-//! model never puts blocking first there; at 60 % over several partitions, 30 % of them aborting and all in conflict it recommends speculation. Above some
-//! 10 % of aborts a recommendation of speculation is not to be followed without a measurement. Its `a` is a share of the
-//! transactions over several partitions, the paper's one of all. Times have to make sense: `multi` above `multi_processor`, none zero.
+//! So the model departs from §5.3 and Table 1 where many transactions abort. Table 1 has a cell for blocking
+//! (many aborts, many conflicts), and this model never puts blocking first there. At 60 % over several
+//! partitions, of which 30 % abort and all conflict, it recommends speculation. Above some 10 % of aborts
+//! measure before you follow a recommendation of speculation. `a` is a share of the transactions over several
+//! partitions; the paper's is one of all. Times have to make sense: `multi` above `multi_processor`, none
+//! zero.
 //!
-//! The paper's coordinator is full above 50 % over several partitions (§5.1), which its equations do not say: ours have its time for one, and
-//! no scheme that needs it is faster than it.
+//! The paper's coordinator is saturated above 50 % over several partitions (§5.1), which its equations do not
+//! say. Ours have the coordinator's time for a transaction, and no scheme that needs a coordinator is faster
+//! than it.
 //!
-//! Not in it either: that `locking` takes no locks while no transaction over several partitions is under way (its true curve begins at
-//! blocking's).
+//! The model also ignores that `locking` takes no locks while no transaction over several partitions is under
+//! way. (Its true curve begins at blocking's.)
 
 use crate::Scheme;
 
-/// What is measured of a system: times in one unit, whichever.
+/// Measured times of a system, all in the same unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
     /// A single-partition transaction, alone (the paper's `tsp`).
@@ -36,11 +44,12 @@ pub struct Times {
     pub single_speculated: f64,
     /// A transaction over two partitions, from its begin to the end of two-phase commit (`tmp`).
     pub multi: f64,
-    /// Processor time of one at one partition (`tmpC`).
+    /// Processor time of such a transaction at one partition (`tmpC`).
     pub multi_processor: f64,
     /// The share by which locks make transactions longer (`l`).
     pub locks: f64,
-    /// Processor time of one over two partitions at the coordinator; zero: it has no limit, as in the paper's equations.
+    /// Processor time of a transaction over two partitions at the coordinator; zero: it has no limit, as in
+    /// the paper's equations.
     pub coordinator: f64,
 }
 
@@ -54,7 +63,7 @@ pub const PAPER: Times = Times {
     coordinator: 0.0,
 };
 
-/// What transactions are like. All are shares, from 0 to 1.
+/// The mix of transactions. All are shares, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mix {
     /// Transactions over several partitions, of all (`f`).
@@ -73,28 +82,28 @@ impl Times {
         self.multi - self.multi_processor
     }
 
-    /// The part of the stall in which a partition has nothing to do under local speculation (`tmpI`).
+    /// The part of the stall in which a partition is idle under local speculation (`tmpI`).
     pub fn idle(&self) -> f64 {
         self.stall().max(self.multi_processor) - self.multi_processor
     }
 
-    /// Single-partition transactions that a partition speculates in the stall of another, for each of these (`Nhidden`).
+    /// Single-partition transactions that a partition speculates in the stall of one over both (`Nhidden`).
     pub fn hidden(&self, multi: f64) -> f64 {
         let between = if multi > 0.0 { (1.0 - multi) / (2.0 * multi) } else { f64::INFINITY };
         between.min(self.idle() / self.single_speculated)
     }
 }
 
-/// Transactions for each unit of time, at two partitions together.
+/// Transactions per unit of time, at two partitions together.
 pub fn throughput(scheme: Scheme, times: &Times, mix: &Mix) -> f64 {
     let Mix { multi: f, two_rounds: g, aborts: a, conflicts: c } = *mix;
     let (stall, processor, locked) = (times.stall(), times.multi_processor, 1.0 + times.locks);
-    // Time at one partition for one transaction over both, and for two single-partition ones, of which it has one.
+    // Time at one partition for one transaction over both, and for its one of two single-partition ones.
     let (each_multi, singles) = match scheme {
         Scheme::Blocking => (times.multi + g * stall, (1.0 - f) * times.single),
         Scheme::LocalSpeculation | Scheme::Speculation => {
             let hidden = times.hidden(f);
-            // What is left of the single-partition transactions when those in stalls are done.
+            // The single-partition transactions that are left when those in stalls are done.
             let left = ((1.0 - f) - if f > 0.0 { 2.0 * f * hidden } else { 0.0 }).max(0.0);
             let alone = stall.max(processor);
             let ran = processor + hidden.min(1e9) * times.single_speculated;
@@ -115,26 +124,27 @@ pub fn throughput(scheme: Scheme, times: &Times, mix: &Mix) -> f64 {
     owners
 }
 
-/// Transactions for each unit of time, at which one coordinator has no time left. A second round costs it as much as the first.
+/// Transactions per unit of time at which one coordinator is saturated. A second round costs it as much as the
+/// first.
 fn coordinator_max(times: &Times, mix: &Mix) -> f64 {
     1.0 / (mix.multi * (1.0 + mix.two_rounds) * times.coordinator)
 }
 
-/// A scheme, and why.
+/// A scheme, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recommendation {
-    /// The one with the highest throughput.
+    /// The scheme with the highest throughput.
     pub scheme: Scheme,
-    /// Each scheme's, the highest first, for each unit of time of what it is from.
+    /// The throughput of each scheme, the highest first, in transactions per unit of time of its source.
     pub throughputs: Vec<(Scheme, f64)>,
-    /// One sentence.
+    /// The reason, in one sentence.
     pub reason: String,
 }
 
-/// The scheme that was fastest when each was tried, where the model knows too little of the transactions.
+/// The scheme that was fastest when each was tried, for transactions of which the model knows too little.
 ///
 /// # Panics
-/// If none was.
+/// If none was tried.
 pub fn fastest(tried: &[(Scheme, f64)]) -> Recommendation {
     let mut throughputs = tried.to_vec();
     throughputs.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -144,20 +154,21 @@ pub fn fastest(tried: &[(Scheme, f64)]) -> Recommendation {
     Recommendation { scheme, throughputs, reason }
 }
 
-/// What the second and later of these have of the first.
+/// The throughput of the second and later of these, relative to the first.
 fn others(throughputs: &[(Scheme, f64)]) -> String {
     let best = throughputs[0].1.max(f64::MIN_POSITIVE);
     let others = throughputs[1..].iter().map(|(other, rate)| format!("{} {:.2}", other.name(), rate / best));
     others.collect::<Vec<_>>().join(", ")
 }
 
-/// The scheme for such transactions on such a system. Of equal ones (to nine digits) the first of speculation, local speculation,
-/// blocking, locking. Where many abort see the module's departures.
+/// The scheme for these transactions on this system. Of equal ones (to nine digits) the first of speculation,
+/// local speculation, blocking, locking. Where many abort, see the module's departures.
 pub fn recommend(times: &Times, mix: &Mix) -> Recommendation {
     const PREFERRED: [Scheme; 4] = [Scheme::Speculation, Scheme::LocalSpeculation, Scheme::Blocking, Scheme::Locking];
     let mut throughputs = PREFERRED.map(|scheme| (scheme, throughput(scheme, times, mix))).to_vec();
     throughputs.sort_by(|a, b| b.1.total_cmp(&a.1));
-    // What is equal but for rounding is equal; the sort keeps the preferred one first only where it is so to the last bit.
+    // Throughputs that differ by rounding only count as equal; the sort prefers a scheme only if they are
+    // equal to the last bit.
     let least = throughputs[0].1 * (1.0 - 1e-9);
     let is_best = |scheme: &Scheme| throughputs.iter().any(|&(other, rate)| other == *scheme && rate >= least);
     let scheme = PREFERRED.into_iter().find(is_best).unwrap_or(throughputs[0].0);
@@ -170,8 +181,8 @@ pub fn recommend(times: &Times, mix: &Mix) -> Recommendation {
             "no transaction is over several partitions, so nothing is speculated and nothing is locked".to_owned()
         }
         Scheme::Speculation | Scheme::LocalSpeculation => format!(
-            "{} of transactions are over several partitions, and others run in their stalls without locks; {} of them abort and {} have \
-             a second round, which is few enough",
+            "{} of transactions are over several partitions, and others run in their stalls without locks; \
+             {} of them abort and {} have a second round, which is few enough",
             percent(mix.multi),
             percent(mix.aborts),
             percent(mix.two_rounds)
@@ -180,13 +191,14 @@ pub fn recommend(times: &Times, mix: &Mix) -> Recommendation {
             if mix.multi * times.coordinator > 0.0 && throughputs[1].1 >= 0.999 * coordinator_max(times, mix) =>
         {
             format!(
-                "{} of transactions are over several partitions, and one coordinator has no time for as many as clients that \
-             coordinate by themselves",
+                "{} of transactions are over several partitions, and one coordinator has no time for as many as \
+                 clients that coordinate by themselves",
                 percent(mix.multi)
             )
         }
         Scheme::Locking => format!(
-            "of the transactions over several partitions {} have a second round and {} abort, which costs more than locks do; {} conflict",
+            "of the transactions over several partitions {} have a second round and {} abort, which costs more \
+             than locks do; {} conflict",
             percent(mix.two_rounds),
             percent(mix.aborts),
             percent(mix.conflicts)
@@ -263,8 +275,8 @@ mod tests {
         assert_eq!(at(Blocking, mix(0.1)), at(Blocking, mix(0.0)));
     }
 
-    /// §5.4: blocking takes nearly twice as long; speculation is only slightly better than blocking, and above locking up to some percent of
-    /// transactions with two rounds (4 in the paper, 5.5 here).
+    /// §5.4: blocking takes nearly twice as long. Speculation is only slightly better than blocking, and above
+    /// locking up to some percent of transactions with two rounds (4 in the paper, 5.5 here).
     #[test]
     fn second_rounds_hurt_all_but_locking() {
         let mix = |multi| Mix { two_rounds: 1.0, ..only(multi) };
@@ -277,7 +289,8 @@ mod tests {
         assert_eq!(at(Locking, mix(1.0)), at(Locking, only(1.0)));
     }
 
-    /// §5.1: past the point where the coordinator is full speculation falls, and locking, which has none, is above it.
+    /// §5.1: past the point where the coordinator is saturated speculation falls, and locking, which has none,
+    /// is above it.
     #[test]
     fn a_coordinator_that_is_full_is_the_limit() {
         let times = Times { coordinator: 92.0, ..PAPER };
@@ -311,8 +324,8 @@ mod tests {
         }
     }
 
-    /// Table 1, as its caption and §5.7 say: speculation where few have a second round or abort; locking where many have several
-    /// rounds, or abort and do not conflict.
+    /// Table 1, as its caption and §5.7 say: speculation where few have a second round or abort; locking
+    /// where many have several rounds, or abort and do not conflict.
     #[test]
     fn what_is_recommended_says_why() {
         let chosen = |mix| recommend(&PAPER, &mix).scheme;

@@ -1,10 +1,10 @@
-//! Numbers of transactions that have been seen, so that none runs twice.
+//! Numbers of transactions that have been seen, so that no transaction runs twice.
 
 use std::collections::BTreeMap;
 
 use crate::{ClientId, TransactionId};
 
-/// The highest number of each client, and what it came with. Numbers of one client grow.
+/// The highest number of each client, with a value. Numbers of one client grow.
 #[derive(Debug)]
 pub(crate) struct Numbers<T> {
     highest: BTreeMap<ClientId, (u64, T)>,
@@ -18,7 +18,7 @@ impl<T: Copy> Numbers<T> {
     /// Notes a number.
     ///
     /// # Errors
-    /// If it is not above all before it: what the highest one came with.
+    /// If the number is not above all earlier ones of its client: the value of the highest one.
     pub(crate) fn note(&mut self, transaction: TransactionId, with: T) -> Result<(), T> {
         match self.highest.get_mut(&transaction.client) {
             Some((highest, earlier)) if transaction.number <= *highest => Err(*earlier),

@@ -1,47 +1,51 @@
-//! What a partition is to its owner: fragments run on it, and are taken back.
+//! The interface between an owner and its partition: fragments run on the partition, and are undone.
 
 use crate::{Left, OwnerRecord, TransactionId};
 
-/// The data of one partition, and what runs on it. The owner calls it from one thread, one call at a time.
+/// The data of one partition, and the code that runs on it. The owner calls it from one thread, one call at a
+/// time.
 ///
 /// What an implementation promises:
 ///
-/// (a) **A fragment is deterministic**: the same work on the same state has the same effects and the same reply. What comes from
-///     clocks, random numbers or other partitions is part of the work. Recovery relies on it.
+/// (a) **A fragment is deterministic**: the same work on the same state has the same effects and the same
+///     reply. Values of clocks, random numbers or other partitions are part of the work. Recovery relies on
+///     it.
 /// (b) **A fragment that fails has had no effect**: on `Err` the state is as before the call.
-/// (c) [`Partition::undo`] takes back what the fragment did, if everything that was done after it has been taken back before. Under
-///     `locking` fragments whose footprints do not conflict may lie between.
-/// (d) **Nothing unwinds.** A panic of users' code is caught in the partition, and is a failure: (b) holds for it too, and the abort says
-///     what it was. The owner does not catch any; where one gets out, the owner is gone as in a crash, and has to be recovered.
+/// (c) [`Partition::undo`] undoes a fragment if every later one has been undone before. Under `locking`
+///     fragments whose footprints do not conflict may lie between.
+/// (d) **Nothing unwinds.** The partition catches a panic of users' code, and treats it as a failure: (b)
+///     holds for it too, and the abort describes it. The owner does not catch panics; one that escapes ends
+///     the owner as a crash does, and the owner has to be recovered.
 /// (e) [`Partition::footprint`] covers all that the fragment reads and writes, whatever the state is.
 pub trait Partition {
-    /// What a fragment is to do: plain data.
+    /// The work of a fragment: plain data.
     type Work: Clone;
-    /// What a fragment answers: plain data.
+    /// The reply of a fragment: plain data.
     type Reply;
     /// Why a fragment failed, as its author said it: plain data.
     type Abort;
-    /// What takes a fragment back.
+    /// The data that undo a fragment.
     type Undo;
-    /// What a lock protects: a row, or anything coarser.
+    /// The unit of locking: a row, or anything coarser.
     type Key: Clone + Ord;
 
     /// Runs a fragment to its end.
     ///
     /// # Errors
-    /// When the fragment fails by its own will; see (b).
+    /// When the fragment's work fails; see (b).
     fn execute(
         &mut self,
         transaction: TransactionId,
         work: &Self::Work,
     ) -> Result<(Self::Reply, Self::Undo), Self::Abort>;
 
-    /// Runs a fragment that nobody will ask to take back, and of which its client says that it cannot fail
-    /// ([`crate::Call::may_abort`]). A client's word is not enough: (b) holds here too. So only an implementation that knows by itself that the
-    /// work cannot fail, or finds out before it has changed anything, does without undo; otherwise this.
+    /// Runs a fragment that will not be undone, and of which its client says that it cannot fail
+    /// ([`crate::Call::may_abort`]). The client may be wrong, and (b) holds here too. So an implementation may
+    /// do without undo only if it knows by itself that the work cannot fail, or finds out before it has
+    /// changed anything. Otherwise it keeps undo until the work has succeeded.
     ///
     /// # Errors
-    /// When the fragment fails all the same. Its client is answered so.
+    /// When the fragment fails all the same. The client is told.
     fn execute_without_undo(
         &mut self,
         transaction: TransactionId,
@@ -52,8 +56,9 @@ pub trait Partition {
         Ok(reply)
     }
 
-    /// Runs a single-partition transaction that finds nothing undecided, and that nobody will ask to take back. Where a fragment that fails leaves
-    /// nothing without undo, none has to be kept: then an implementation does as if nothing may fail.
+    /// Runs a single-partition transaction that finds no undecided one, and that will not be undone. An
+    /// implementation in which a failed fragment leaves no effect even without undo keeps none here; then it
+    /// runs the work as if it could not fail.
     ///
     /// # Errors
     /// As [`Partition::execute`].
@@ -71,22 +76,23 @@ pub trait Partition {
         Ok(reply)
     }
 
-    /// Takes a fragment back; see (c).
+    /// Undoes a fragment; see (c).
     fn undo(&mut self, undo: Self::Undo);
 
-    /// Says that a fragment will not be taken back.
+    /// Drops the undo of a fragment that is final.
     fn forget(&mut self, undo: Self::Undo);
 
-    /// Keeps what its owner's records say, beside what it keeps of fragments itself. Asked after each message, with the records that followed from it; a
-    /// number, which never falls: what it has done so far is durable when [`Partition::durable`] has reached that. One that keeps nothing is not asked.
+    /// Keeps the owner's records, beside the partition's own state. The owner calls it after each message,
+    /// with the records that followed from the message. Returns a number, which never falls: all work so far
+    /// is durable when [`Partition::durable`] has reached it. A partition that keeps nothing is not called.
     ///
     /// # Panics
-    /// If it can keep nothing any more: its owner ends, as in a crash.
+    /// If it can no longer keep anything: its owner ends, as in a crash.
     fn keep(&mut self, _records: Vec<OwnerRecord<Self::Work>>) -> u64 {
         0
     }
 
-    /// Up to which number what it has done is durable. What the disk did not take before is tried again here.
+    /// The number up to which all work is durable. A write that the disk refused earlier is tried again here.
     ///
     /// # Panics
     /// If nothing will become durable any more.
@@ -94,7 +100,7 @@ pub trait Partition {
         u64::MAX
     }
 
-    /// What there is of transactions when its owner begins, if it keeps that itself; asked once.
+    /// The state of transactions when the owner begins, if the partition keeps it itself; called once.
     fn left(&mut self) -> Option<Left<Self>>
     where
         Self: Sized,
@@ -102,15 +108,16 @@ pub trait Partition {
         None
     }
 
-    /// Appends what the fragment locks under `locking`, in the order in which it asks for it. A key may be there several times.
+    /// Appends the locks of the fragment under `locking`, in the order in which it takes them. A key may occur
+    /// several times.
     fn footprint(&self, work: &Self::Work, locks: &mut Vec<(Self::Key, LockMode)>);
 }
 
-/// How a key is locked.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockMode {
-    /// With others that only read.
+    /// Shared with other readers.
     Shared,
-    /// Alone.
+    /// Exclusive.
     Exclusive,
 }

@@ -1,18 +1,20 @@
-//! What is kept of owners and coordinators, and when.
+//! The records of owners and coordinators, and when they must be durable.
 //!
-//! An owner's or coordinator's output is a sequence. A [`Kept::Forced`] record must be durable before anything after it in the sequence leaves; a
-//! [`Kept::Later`] record only before the records after it. So a log that keeps records in order and flushes them in groups will do.
+//! The output of an owner or coordinator is a sequence. A [`Kept::Forced`] record must be durable before any
+//! later output leaves; a [`Kept::Later`] record only before later records. So a log that keeps records in
+//! order and flushes them in groups is enough.
 //!
-//! | record | by | kept | before |
+//! | record | of | durable | before |
 //! |---|---|---|---|
-//! | [`OwnerRecord::Executed`] | owner | forced | the reply of a single-partition transaction, and votes of those that ran on top of it |
+//! | [`OwnerRecord::Executed`] | owner | forced | the reply of a single-partition transaction, and votes on top of it |
 //! | [`OwnerRecord::Prepared`] | owner | forced | the vote to commit |
 //! | [`OwnerRecord::Decided`], commit | owner | forced | the acknowledgement |
 //! | [`OwnerRecord::Decided`], abort | owner | later | |
 //! | [`CoordinatorRecord::Committed`] | coordinator | forced | the decision, and the client's answer |
 //! | [`CoordinatorRecord::Ended`] | coordinator | later | |
 //!
-//! An abort is presumed: nothing is kept of it by the coordinator, which answers "aborted" for what it does not know.
+//! Aborts are presumed: the coordinator keeps no record of them, and answers "aborted" for transactions that
+//! it does not know.
 
 use crate::{CoordinatorId, PartitionId, TransactionId};
 
@@ -25,52 +27,52 @@ pub enum Kept {
     Later,
 }
 
-/// What is kept of an owner. Records say what ran, in the order in which it ran, and recovery runs it again (§3.2 of the paper sends
-/// the same to backups).
+/// A record of an owner. Records list the executed work in execution order, and recovery runs it again (§3.2
+/// of the paper sends the same to backups).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerRecord<W> {
     /// A single-partition transaction ran, and did not fail.
     Executed {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
-        /// What it did.
+        /// Its work.
         work: W,
-        /// It ran on top of this transaction, which was not decided, and is void if that one aborts.
+        /// The undecided transaction on top of which it ran; if that one aborts, this record is void.
         after: Option<TransactionId>,
     },
     /// All of a transaction's fragments here have run. Takes the place of an earlier record of the same transaction.
     Prepared {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
-        /// Who decides.
+        /// Its coordinator, which decides.
         coordinator: CoordinatorId,
-        /// What they did, by rounds.
+        /// The work of its fragments, by rounds.
         works: Vec<W>,
-        /// As of [`OwnerRecord::Executed`].
+        /// As in [`OwnerRecord::Executed`].
         after: Option<TransactionId>,
     },
     /// A prepared transaction ended.
     Decided {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
         /// Whether it committed.
         commit: bool,
     },
 }
 
-/// What is kept of a coordinator.
+/// A record of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoordinatorRecord {
     /// A transaction committed.
     Committed {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
         /// The partitions that must learn of it.
         participants: Vec<PartitionId>,
     },
-    /// All of them have.
+    /// All participants know that it committed.
     Ended {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
     },
 }

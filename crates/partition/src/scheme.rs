@@ -3,11 +3,12 @@
 /// How an owner orders transactions. All owners of a database use the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// One at a time (§4.1).
+    /// One transaction at a time (§4.1).
     Blocking,
-    /// Later ones run while a finished one waits for its decision; their replies wait (§4.2.1).
+    /// Later transactions run while a finished one waits for its decision; their replies wait (§4.2.1).
     LocalSpeculation,
-    /// So, and replies of transactions of the same coordinator do not wait, but say what they depend on (§4.2.2).
+    /// As local speculation, but responses to the same coordinator do not wait; they name the transaction that
+    /// they depend on (§4.2.2).
     Speculation,
     /// Two-phase locking while a transaction over several partitions is under way (§4.3).
     Locking,
@@ -32,8 +33,8 @@ impl Scheme {
         Scheme::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    /// Whether all transactions over several partitions must go through one coordinator, whose order all owners follow. Otherwise
-    /// each client can have a coordinator of its own.
+    /// Whether all transactions over several partitions must go through one coordinator, whose order all
+    /// owners follow. Otherwise each client can have a coordinator of its own.
     pub fn needs_one_coordinator(self) -> bool {
         self != Scheme::Locking
     }

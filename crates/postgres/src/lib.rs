@@ -1,9 +1,11 @@
 //! A PostgreSQL server of one's own, for tests and measurements of what stands before one.
 //!
-//! Invariant: it listens on loopback alone, keeps all that it has in a temporary folder, and both end with its owner. It lets everybody in who
-//! reaches it, and does not flush what it writes: nothing of it is to last.
+//! Invariant: it listens on loopback alone, keeps all that it has in a temporary folder, and both end with
+//! its owner. It lets everybody in who reaches it, and does not flush what it writes: nothing of it is to
+//! last.
 //!
-//! The server is the Debian package's (`apt-get install postgresql`), or that of a directory of binaries in `SERIATIM_POSTGRES`.
+//! The server is the Debian package's (`apt-get install postgresql`), or that of a directory of binaries in
+//! `SERIATIM_POSTGRES`.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -55,8 +57,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A new server of these binaries, in a folder named after `name` and this process, with these lines in its `pg_hba.conf` before one that lets
-    /// everybody in, and these in its configuration.
+    /// A new server of these binaries, in a folder named after `name` and this process, with these lines in
+    /// its `pg_hba.conf` before one that lets everybody in, and these in its configuration.
     ///
     /// # Errors
     /// What went wrong, in words: a program of the server failed, or a file cannot be written.
@@ -78,7 +80,8 @@ impl Server {
         let mut settings = std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).map_err(told)?;
         write!(
             settings,
-            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nfsync = off\n{configuration}\n",
+            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nfsync = \
+             off\n{configuration}\n",
             folder.display()
         )
         .map_err(told)?;

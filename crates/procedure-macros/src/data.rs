@@ -1,6 +1,7 @@
 //! `#[derive(Data)]`: structs and enums as values of procedures.
 //!
-//! A struct is a record with its name and fields; a variant one with the variant's name; fields without names are "0", "1", ….
+//! A struct is a record with its name and fields; a variant one with the variant's name; fields without names
+//! are "0", "1", ….
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -94,7 +95,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 #pack
             }
 
-            fn unpack(bytes: &mut #library::pack::Unpacker<'_>) -> ::core::result::Result<Self, #library::EvaluationError> {
+            fn unpack(
+                bytes: &mut #library::pack::Unpacker<'_>,
+            ) -> ::core::result::Result<Self, #library::EvaluationError> {
                 let _ = &bytes;
                 #unpack
             }

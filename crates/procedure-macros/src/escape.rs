@@ -1,8 +1,10 @@
-//! Which values may hold references to what a pass computed: they end with the pass, so they are not kept for later ones.
+//! Which values may hold references to values of a pass: they end with the pass, so they are not kept for
+//! later ones.
 //!
-//! What an operation reads is kept column by column, owned, to the end of the execution; references into it, and into
-//! arguments, are no matter. The value of an update's closure is kept as it is; if it may hold a reference to a variable, the
-//! procedure runs whole only. Columns of the row that an update changes never escape it.
+//! The columns that an operation reads are kept one by one, owned, to the end of the execution; references
+//! into them, and into arguments, are unproblematic. The value of an update's closure is kept as it is; if it
+//! may hold a reference to a variable, the procedure runs whole only. Columns of the row that an update
+//! changes never escape it.
 //!
 //! Likewise, whether what a loop reads of a row outlives the pass through the loop for which the row lives.
 //!
@@ -39,8 +41,9 @@ fn yielded(operation: &Operation) -> Option<&Expression> {
     }
 }
 
-/// Whether a column of the scan's row that this loop binds may be in a variable when the pass ends: one that is declared outside of
-/// the loop and is assigned, or changed by, what may refer to the row. What is added is a number.
+/// Whether a variable may hold a column of the scan's row that this loop binds when the pass ends. Such a
+/// variable is declared outside of the loop and is assigned, or changed by, a value that may refer to the row.
+/// An addend is a number.
 pub(crate) fn outlives_pass(row: VariableId, body: &Block) -> bool {
     let analysis = EscapeAnalysis { row: Some(row), ..EscapeAnalysis::default() }.grow(body);
     let (mut inside, mut outlives) = (BTreeSet::new(), false);
@@ -68,24 +71,24 @@ pub(crate) fn outlives_pass(row: VariableId, body: &Block) -> bool {
     outlives
 }
 
-/// What a value holds.
+/// The kind of references in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     /// No reference to a variable.
     Owned,
-    /// It is perhaps one, to what is owned: a part of it that is taken is a copy of something owned.
+    /// Perhaps a reference, to an owned value: a part that is taken from it is a copy of an owned value.
     Reference,
     /// Perhaps some, anywhere in it.
     Holds,
 }
 
 impl Level {
-    /// Of what this is a part of.
+    /// The level of a value of which this is a part.
     fn around(self) -> Level {
         if self == Level::Owned { Level::Owned } else { Level::Holds }
     }
 
-    /// Of what is taken out of this, or from behind it.
+    /// The level of a value that is taken out of this one, or from behind it.
     fn inside(self) -> Level {
         if self == Level::Holds { Level::Holds } else { Level::Owned }
     }
@@ -268,7 +271,8 @@ mod tests {
         for used_up in [
             "let mut n = 0; for row in tx.scan::<T>(0..b)? { n += row.n; }",
             "let mut n = 0; for row in tx.scan::<T>(0..b)? { let x = row.name; n = n + x.len(); }",
-            "let mut n = false; for row in tx.scan::<T>(0..b)? { let mut x = a.name; x = row.name; n = x == row.other; }",
+            "let mut n = false; for row in tx.scan::<T>(0..b)? { let mut x = a.name; x = row.name; n = x == \
+             row.other; }",
             "for row in tx.scan::<T>(0..b)? { tx.update::<T>(row.n, |other| { other.name = row.name; })?; }",
             "for row in tx.scan::<T>(0..b)? { tx.insert(T { id: row.n, name: row.name })?; }",
             "let mut n = 0; for row in tx.scan::<T>(0..b)? { for other in tx.scan::<T>(0..row.n)? { n += other.n; } }",
@@ -287,7 +291,8 @@ mod tests {
             "let mut n = a.name; for row in tx.scan::<T>(0..b)? { let x = (1, row.name); let y = x.1; n = y; }",
             "let mut n = a.name; for row in tx.scan::<T>(0..b)? { n = f(row.name.clone()); }",
             "let mut n = a.name; for row in tx.scan::<T>(0..b)? { n = match row.n { 1 => row.name, _ => a.name }; }",
-            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { let x = tx.update::<T>(1, |other| { row.name })?; n = x; }",
+            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { let x = tx.update::<T>(1, |other| { row.name })?; n \
+             = x; }",
             "let mut n = a.name; for row in tx.scan::<T>(0..b)? { for other in tx.scan::<T>(0..1)? { n = row.name; } }",
         ] {
             assert!(outlives(kept), "{kept}");

@@ -1,10 +1,11 @@
-//! Slices: what of a procedure can be run ahead of its time.
+//! Slices: the parts of a procedure that can run ahead of time.
 //!
-//! A *slice* of steps is what can be run of them without touching the database: bindings whose values are known, branches and
-//! loops over what is known, and the operations whose keys are. Flow analysis says what is settled when the steps begin
-//! ([`Flow::settled`]): a variable that the steps assign is not, since its value at the operation is not the one it has now. What
-//! depends on more is left out; of a branch whose condition is not known, both sides are taken, since either may come. So a slice
-//! visits at least the operations that will be run with known keys, and evaluates each key as its operation will.
+//! A *slice* of steps has those parts of them that can run without touching the database: bindings whose
+//! values are known, branches and loops over known values, and the operations with known keys. Flow analysis
+//! determines which variables are settled when the steps begin ([`Flow::settled`]). A variable that the steps
+//! assign is not, since its value at the operation is not the current one. Parts that depend on more are left
+//! out. Of a branch whose condition is not known, both sides are taken, since either may run. So a slice
+//! visits at least the operations that will run with known keys, and evaluates each key as its operation will.
 
 use std::collections::BTreeSet;
 
@@ -21,14 +22,14 @@ pub(crate) type Known = BTreeSet<VariableId>;
 
 /// A part of a slice.
 pub(crate) enum Node<'t> {
-    /// A `let` or `let else` with known values; `Some`: how its `else` goes on.
+    /// A `let` or `let else` with known values; `Some`: the jump in its `else`.
     Let(&'t Step, Option<Jump>),
-    /// An operation whose keys are known.
+    /// An operation with a known key.
     Touch(&'t Operation),
     If(&'t Expression, Vec<Node<'t>>, Vec<Node<'t>>),
     Match(&'t Expression, Vec<(&'t Written, Option<&'t Expression>, Vec<Node<'t>>)>),
     For(&'t Written, &'t Expression, Vec<Node<'t>>),
-    /// What has names of its own: may be it is run, may be not.
+    /// A scope of names, which may or may not run.
     Scope(Vec<Node<'t>>),
     Jump(Jump),
 }
@@ -52,7 +53,7 @@ struct Slicer<'f> {
     /// Whether an operation is wanted.
     wanted: &'f dyn Fn(&Operation) -> bool,
     variables: &'f [Variable],
-    /// What is settled, without what the slice cannot bind.
+    /// The settled variables, without those that the slice cannot bind.
     known: Known,
     /// Whether the innermost loop has a jump out of an iteration that the slice does not follow.
     skips: bool,
@@ -220,7 +221,8 @@ fn jump(step: &Step) -> Option<Jump> {
     }
 }
 
-/// The expressions that say where an operation goes. Of an insert all columns, since only the table knows which are its key.
+/// The expressions that say where an operation goes. Of an insert all columns, since only the table knows
+/// which are its key.
 fn keys(operation: &Operation) -> Vec<&Expression> {
     match operation.kind {
         OperationKind::Insert { .. } => visit::values(operation),
@@ -228,7 +230,8 @@ fn keys(operation: &Operation) -> Vec<&Expression> {
     }
 }
 
-/// The variables of an expression, also its own: those are settled, and needed, as what they are bound to is.
+/// The variables of an expression, also its own: those are settled, and needed, as the values to which they
+/// are bound.
 fn uses(expression: &Expression, used: &mut Known) {
     visit::expressions(expression, &mut |part| {
         if let ExpressionKind::Variable(variable) = &*part.kind {
@@ -251,7 +254,8 @@ pub(crate) fn own<'t>(node: &Node<'t>) -> Vec<&'t Expression> {
     }
 }
 
-/// Leaves out what no operation needs. `needed` are the variables used by what follows, `follows` is whether operations may.
+/// Removes parts that no operation needs. `needed` are the variables that later parts use, `follows` is
+/// whether operations may follow.
 fn prune(nodes: &mut Vec<Node<'_>>, needed: &mut Known, mut follows: bool) {
     let mut kept = Vec::new();
     while let Some(mut node) = nodes.pop() {
@@ -346,7 +350,8 @@ pub(crate) fn operations(nodes: &[Node<'_>], visit: &mut dyn FnMut(&Operation)) 
 mod tests {
     use super::*;
 
-    /// The slice of a procedure, given its arguments: operations by number, `if`s and `match`es in braces, loops as `for{}`.
+    /// The slice of a procedure, given its arguments: operations by number, `if`s and `match`es in braces,
+    /// loops as `for{}`.
     fn sliced(body: &str) -> String {
         let text = format!("fn p(tx: &Tx, a: u32, list: &[Line], mut m: u32) -> Result<u32, Abort> {{ {body} }}");
         let function = syn::parse_str(&text).expect("a function");
@@ -374,7 +379,8 @@ mod tests {
     #[test]
     fn keys_of_arguments_are_known_and_keys_of_rows_are_not() {
         let body = "let row = tx.require::<T>(a)?; let b = a + 1; tx.delete::<T>(b)?; tx.delete::<T>(row.next)?;
-            for line in list { let key = (a, line.id); tx.delete::<T>(key)?; tx.delete::<T>((row.id, line.id))?; } Ok(a)";
+            for line in list { let key = (a, line.id); tx.delete::<T>(key)?; tx.delete::<T>((row.id, line.id))?; } \
+            Ok(a)";
         assert_eq!(sliced(body), "0 let 1 for{let 3}");
     }
 
@@ -397,7 +403,8 @@ mod tests {
     #[test]
     fn jumps_that_arguments_decide_are_followed() {
         let body = "if list.is_empty() { return Err(tx.abort(1)); }
-            for line in list { if line.id == a { continue; } tx.delete::<T>(line.id)?; if line.id > a { break; } } Ok(a)";
+            for line in list { if line.id == a { continue; } tx.delete::<T>(line.id)?; if line.id > a { break; } } \
+            Ok(a)";
         assert_eq!(sliced(body), "if{End|} for{if{Continue|} 0 if{Break|}}");
         let body =
             "let row = tx.require::<T>(a)?; for line in list { if row.flag { break; } tx.delete::<T>(line.id)?; }
@@ -407,7 +414,7 @@ mod tests {
 
     #[test]
     fn jumps_that_data_may_pass_by_are_not_followed() {
-        // Where a row says `continue`, or `break`, the known jump is not come to.
+        // Where a row causes `continue`, or `break`, the known jump is not reached.
         let body = "let row = tx.require::<T>(a)?;
             for line in list { if row.flag { continue; } if line.id == a { break; } tx.delete::<T>(line.id)?; } Ok(a)";
         assert_eq!(sliced(body), "0 for{1}");

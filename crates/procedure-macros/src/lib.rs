@@ -1,13 +1,13 @@
 //! The attribute macros that make procedures of functions.
 //!
-//! Invariant: they only lower tokens, to the tree of `seriatim_procedure`, whose flow analysis they ask what is known when.
-//! Everything that needs types, the schema or the whole set is decided at registration.
+//! Invariant: they only lower tokens, to the tree of `seriatim_procedure`, whose flow analysis determines when
+//! values are known. Everything that needs types, the schema or the whole set is decided at registration.
 //!
 //! ```text
 //! lower     the user's function becomes a tree; what is not in the language is refused at its token
 //! known     what can be run ahead of its time: slices
 //! escape    which values later passes of scheduled code cannot have
-//! emit      from the tree: the intermediate representation, straight code with prefetching, scheduled code, the footprint
+//! emit      from the tree: the intermediate representation, straight and scheduled code, prefetching, the footprint
 //! ```
 
 mod data;
@@ -46,20 +46,20 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 ///
 /// # Head
 ///
-/// First `tx: &Tx`, then arguments: `x: T` (cloned for each attempt), `x: &T`, `x: &str` or `x: &[T]`, where `T` implements
-/// `Data`. The result is `Result<T, Abort>`. Options: `#[procedure(prefetch = false)]` fetches nothing ahead;
-/// `#[procedure(latest)]` reads the newest state although it only reads.
+/// First `tx: &Tx`, then arguments: `x: T` (cloned for each attempt), `x: &T`, `x: &str` or `x: &[T]`, where
+/// `T` implements `Data`. The result is `Result<T, Abort>`. Options: `#[procedure(prefetch = false)]` fetches
+/// nothing ahead; `#[procedure(latest)]` reads the newest state although it only reads.
 ///
 /// # Operations
 ///
-/// Each stands alone: after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`, or last in a branch of a
-/// `let`.
+/// Each is a step of its own: after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`,
+/// or last in a branch of a `let`.
 ///
 /// | | gives |
 /// |---|---|
 /// | `tx.get::<T>(key)?` | the row, if there is one |
 /// | `tx.require::<T>(key)?` | the row; an abort if there is none |
-/// | `tx.get_by::<T>(T::INDEX, key)?`, `tx.require_by::<T>(T::INDEX, key)?` | likewise by a unique index |
+/// | `tx.get_by::<T>(T::INDEX, key)?`, `tx.require_by::<T>(T::INDEX, key)?` | the same by a unique index |
 /// | `tx.update::<T>(key, \|row\| ..)?` | the closure's value; an abort if there is no row |
 /// | `tx.update_if::<T>(key, \|row\| ..)?` | the closure's value, if there is a row |
 /// | `tx.insert(T { column: value, .. })?` | |
@@ -68,18 +68,20 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 /// | `tx.scan::<T>(low..high)`, `tx.prefix::<T>(first columns)` | rows, see below |
 /// | `tx.scan_by::<T>(T::INDEX, low..high)`, `tx.find_by::<T>(T::INDEX, first columns)` | rows by an index |
 ///
-/// After a scan come `.rev()` and `.limit(n)` if wanted; then `for row in ..? {}`, or `.first()?`, `.all()?` or `.count()?`.
+/// After a scan come `.rev()` and `.limit(n)` if wanted; then `for row in ..? {}`, or `.first()?`, `.all()?`
+/// or `.count()?`.
 ///
-/// Rows are used column by column: `row.column`. In an update's closure columns are assigned (`=`, `+=`, …) by name; it only
-/// computes. An increment (`+=`, `-=`) of a column that is not otherwise read commutes with others, unless it subtracts from an
-/// unsigned one.
+/// Rows are used column by column: `row.column`. In an update's closure columns are assigned (`=`, `+=`, …)
+/// by name; it only computes. An increment (`+=`, `-=`) of a column that is not otherwise read commutes with
+/// others, unless it subtracts from an unsigned one.
 ///
 /// # Everything else
 ///
-/// `let` (with `else`), `if`, `match`, `for` over lists and ranges, assignments, `return`, `break`, `continue`; literals,
-/// constants, structs, variants, tuples, lists, `vec!`, `matches!`; `#[pure]` functions and a short list of methods and
-/// conversions. Arithmetic is checked: what leaves the range of its type aborts, and so does an index beyond a list's end. What
-/// is not in the language is refused at its token, with what to write instead.
+/// `let` (with `else`), `if`, `match`, `for` over lists and ranges, assignments, `return`, `break`,
+/// `continue`; literals, constants, structs, variants, tuples, lists, `vec!`, `matches!`; `#[pure]` functions
+/// and a short list of methods and conversions. Arithmetic is checked: a result outside the range of its type
+/// aborts, and so does an index beyond a list's end. Anything outside of the language is refused at its token,
+/// with what to write instead.
 #[proc_macro_attribute]
 pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);
@@ -100,21 +102,24 @@ pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Lets procedures call a function. It may use its arguments only: no clock, no randomness, nothing that changes. Arguments and
-/// result implement `Data` (`&str`, `&[T]` and `&T` stand for `String`, `Vec<T>` and `T`).
+/// Lets procedures call a function. It may use its arguments only: no clock, no randomness, nothing that
+/// changes. Arguments and result implement `Data` (`&str`, `&[T]` and `&T` are taken as `String`, `Vec<T>` and
+/// `T`).
 ///
-/// `#[pure(total)]` promises that it has a value for all arguments: no `unwrap`, no index, division or plain arithmetic that could
-/// panic. Only such functions are called ahead of time, to prefetch the keys that they compute; and a call of any other is a
-/// place where the procedure can fail, which keeps the piece that it is in from following the decisive one.
+/// `#[pure(total)]` promises that it has a value for all arguments: no `unwrap`, no index, division or plain
+/// arithmetic that could panic. Only such functions are called ahead of time, to prefetch the keys that they
+/// compute. A call of any other function is a possible failure of the procedure, so its piece cannot follow
+/// the decisive one.
 ///
-/// The function stays as it is; besides, there is a type of its name, by which the interpreter calls it.
+/// The function stays as it is. A type of the same name is added, by which the interpreter calls it.
 #[proc_macro_attribute]
 pub fn pure(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);
     expanded(pure::is_total(options.into()).and_then(|total| pure::expand(&function, total)))
 }
 
-/// Lets values of a struct or enum be arguments, results and values of procedures. The types of all fields implement `Data`.
+/// Lets values of a struct or enum be arguments, results and values of procedures. The types of all fields
+/// implement `Data`.
 ///
 /// `#[data(crate = path)]` says where the library's module `procedure` is found, if not at `::seriatim::procedure`.
 #[proc_macro_derive(Data, attributes(data))]

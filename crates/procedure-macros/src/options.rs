@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[procedure(..)]`.
+//! The options in the parentheses of `#[procedure(..)]`.
 
 use syn::parse::Parser;
 use syn::{LitBool, Result};

@@ -1,4 +1,5 @@
-//! `#[pure]`: keeps the function and adds, under its name but among types, what calls it on dynamic values.
+//! `#[pure]`: keeps the function and adds, under its name but among types, a wrapper that calls it on dynamic
+//! values.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -70,7 +71,7 @@ pub(crate) fn expand(function: &ItemFn, total: bool) -> Result<TokenStream> {
         }
         ReturnType::Type(_, ty) => match &**ty {
             Type::ImplTrait(other) => return refuse(other, "the result has one type that implements `Data`"),
-            // What is lent is lent by the arguments: the wrapper copies it while they live.
+            // The arguments lend the result: the wrapper copies it while they live.
             Type::Reference(reference) => match &*reference.elem {
                 Type::Path(path) if path.path.is_ident("str") => quote!(&::std::string::String::from(result)),
                 Type::Slice(_) => quote!(&result.to_vec()),

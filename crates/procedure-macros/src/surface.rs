@@ -1,7 +1,7 @@
 //! Recognises operations: method calls that begin at the transaction and end in `?`.
 //!
-//! Only the surface is read here: which operation, on which table, with which expressions. What is wrong with it is told at
-//! the token.
+//! Only the surface is read here: which operation, on which table, with which expressions. Errors are reported
+//! at the token.
 
 use proc_macro2::{Ident, Span};
 use syn::spanned::Spanned;
@@ -18,7 +18,7 @@ pub(crate) struct Call<'e> {
     pub(crate) kind: Kind<'e>,
 }
 
-/// What it does, in the user's expressions.
+/// Its kind, with the user's expressions.
 pub(crate) enum Kind<'e> {
     Get { key: &'e Expr, required: bool },
     Update { key: &'e Expr, required: bool, change: &'e ExprClosure },
@@ -33,8 +33,9 @@ pub(crate) enum Keys<'e> {
     Between { low: Option<&'e Expr>, high: Option<&'e Expr>, inclusive: bool },
 }
 
-/// What can be done with a transaction.
-const OPERATIONS: &str = "get, require, get_by, require_by, update, update_if, insert, delete, delete_if, scan, prefix, find_by, scan_by \
+/// The operations of a transaction.
+const OPERATIONS: &str = "get, require, get_by, require_by, update, update_if, insert, delete, delete_if, scan, \
+    prefix, find_by, scan_by \
                           and abort";
 
 /// The method calls of a chain, outermost last, if it begins at the transaction.
@@ -63,7 +64,8 @@ pub(crate) fn is_call(expression: &Expr, tx: &Ident) -> bool {
     }
 }
 
-/// The operation, if the expression is one: it begins at the transaction. `each`: it stands in the head of a `for`.
+/// The operation, if the expression is one: it begins at the transaction. `each`: it is in the head of a
+/// `for`.
 pub(crate) fn operation<'e>(expression: &'e Expr, tx: &Ident, each: bool) -> Option<Result<Call<'e>>> {
     let (inner, tried) = match expression {
         Expr::Try(tried) => (&*tried.expr, true),
@@ -214,7 +216,8 @@ fn between(range: &Expr) -> Result<Keys<'_>> {
         }),
         Expr::Paren(inner) => between(&inner.expr),
         other => {
-            let message = "write a range of whole keys: `low..high`, `low..=high`, `low..` or `..`; for keys that begin alike, use `prefix`";
+            let message = "write a range of whole keys: `low..high`, `low..=high`, `low..` or `..`; for keys that \
+                begin alike, use `prefix`";
             Err(Error::new(other.span(), message))
         }
     }
@@ -250,7 +253,8 @@ fn scan<'e>(keys: Keys<'e>, rest: &[&'e ExprMethodCall], each: bool, span: Span)
             }
             _ => {
                 return mistake(
-                    "after a scan come `.rev()`, `.limit(n)` and, outside of a `for`, `.first()`, `.all()` or `.count()`",
+                    "after a scan come `.rev()`, `.limit(n)` and, outside of a `for`, `.first()`, `.all()` or \
+                     `.count()`",
                 );
             }
         }
@@ -259,7 +263,8 @@ fn scan<'e>(keys: Keys<'e>, rest: &[&'e ExprMethodCall], each: bool, span: Span)
         (None, true) => Take::Each,
         (Some(take), false) => take,
         (Some(_), true) => {
-            let message = "in a `for`, a scan goes row by row: leave out `.first()`, `.all()` and `.count()`, or bind the result with `let` first";
+            let message = "in a `for`, a scan goes row by row: leave out `.first()`, `.all()` and `.count()`, or bind \
+                the result with `let` first";
             return Err(Error::new(rest[rest.len() - 1].method.span(), message));
         }
         (None, false) => {

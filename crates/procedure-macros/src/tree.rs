@@ -1,7 +1,9 @@
-//! A procedure as the macro understands it: the intermediate representation's tree with the user's tokens as its leaves.
+//! A procedure as the macro understands it: the intermediate representation's tree with the user's tokens as
+//! its leaves.
 //!
-//! Invariant: everything generated (the representation, straight code, footprints, prefetching, scheduled code) is made from
-//! this one tree, so it means the same. Steps and operations are numbered in source order, an outer step before those in it.
+//! Invariant: everything generated (the representation, straight code, footprints, prefetching, scheduled
+//! code) is made from this one tree, so it means the same. Steps and operations are numbered in source order,
+//! an outer step before those in it.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
@@ -16,7 +18,7 @@ pub(crate) type Step = ir::Step<Source>;
 pub(crate) type StepKind = ir::StepKind<Source>;
 pub(crate) type Arm = ir::Arm<Source>;
 pub(crate) type Pattern = ir::Pattern<Source>;
-pub(crate) type Place = ir::Place<Source>;
+pub(crate) type Target = ir::Target<Source>;
 pub(crate) type Selector = ir::Selector<Source>;
 pub(crate) type Operation = ir::Operation<Source>;
 pub(crate) type OperationKind = ir::OperationKind<Source>;
@@ -29,7 +31,7 @@ pub(crate) struct Procedure {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,
     pub(crate) name: Ident,
-    /// What the body calls its transaction.
+    /// The name of the transaction in the body.
     pub(crate) tx: Ident,
     /// `&Tx` and the whole result, as written: with them the user's imports are used.
     pub(crate) tx_type: Type,
@@ -88,7 +90,7 @@ pub(crate) struct Variable {
     pub(crate) value_type: ValueType,
 }
 
-/// What is known of a value's type: where the rows are.
+/// The known part of a value's type: where the rows are.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueType {
     /// No row, or a part of one.
@@ -137,11 +139,11 @@ impl Notation for Source {
     }
 }
 
-/// Where a step, operation or expression stands, and what else was written there.
+/// The position of a step, operation or expression, and the rest of the source there.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) at: Span,
-    /// Of an expression.
+    /// The type of an expression.
     pub(crate) value_type: ValueType,
     /// The variable that is read or assigned, as it is named here.
     pub(crate) name: Option<Ident>,
@@ -155,11 +157,11 @@ impl From<Span> for Mark {
     }
 }
 
-/// What stands behind a dot.
+/// The name behind a dot.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Field {
     Member(Member),
-    /// Of a row.
+    /// A column of a row.
     Column(Ident),
 }
 
@@ -218,7 +220,7 @@ pub(crate) struct Key {
 /// A whole pattern, and how it was written.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
-    /// `None`: what the macro made of `pattern`, which then is `Any` or `Bind`.
+    /// `None`: the macro made `pattern`, which then is `Any` or `Bind`.
     pub(crate) syntax: Option<Pat>,
     /// The type after it.
     pub(crate) ty: Option<Type>,
@@ -275,7 +277,7 @@ impl ValueType {
         }
     }
 
-    /// Of an element.
+    /// The type of an element.
     pub(crate) fn element(&self) -> ValueType {
         match self {
             ValueType::List(element) => (**element).clone(),
@@ -283,7 +285,7 @@ impl ValueType {
         }
     }
 
-    /// Of the value in an `Option`.
+    /// The type of the value in an `Option`.
     pub(crate) fn inside(&self) -> ValueType {
         match self {
             ValueType::Option(inner) => (**inner).clone(),
@@ -291,7 +293,7 @@ impl ValueType {
         }
     }
 
-    /// Of a tuple's field.
+    /// The type of a tuple's field.
     pub(crate) fn part(&self, at: usize) -> ValueType {
         match self {
             ValueType::Tuple(parts) => parts.get(at).cloned().unwrap_or(ValueType::Value),

@@ -1,7 +1,8 @@
 //! Arithmetic on data, with the results of [`crate::checked`] on the types they stand for.
 //!
-//! An integer without a type takes the type of the other operand. Two without one stay without, and must fit where a type is
-//! met: generated code, where inference has given them one from the start, may find the overflow earlier.
+//! An integer without a type takes the type of the other operand. If neither has a type, neither has the
+//! result, which must fit the first type that it is combined with. Generated code, where inference gives a
+//! type from the start, may find the overflow earlier.
 
 use crate::ir::{BinaryOperator, UnaryOperator};
 use crate::{Datum, EvaluationError, IntegerType, compare};

@@ -1,8 +1,10 @@
-//! Arithmetic as procedures do it: what leaves the range of its type is [`Overflow`], in every build, and never passes silently.
+//! Arithmetic of procedures: a result outside the range of its type is [`Overflow`], in every build, and never
+//! passes silently.
 //!
-//! Generated code writes `checked::add(a, b)?` for `a + b` without knowing the types. Each type has one implementation of each
-//! trait, so a literal takes the type of the other operand, as with the operators. Floats follow IEEE 754 and never fail.
-//! Decimals have what [`Decimal`] has: sum, difference, negation, and the product with an `i64`.
+//! Generated code writes `checked::add(a, b)?` for `a + b` without knowing the types. Each type has one
+//! implementation of each trait, so a literal takes the type of the other operand, as with the operators.
+//! Floats follow IEEE 754 and never fail. Decimals have what [`Decimal`] has: sum, difference, negation, and
+//! the product with an `i64`.
 
 use std::fmt;
 

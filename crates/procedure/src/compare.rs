@@ -1,8 +1,8 @@
 //! Equality and order of data, as the operators of the Rust types they stand for.
 //!
-//! Both operands have the same type, but for integers without one, which take the other's. Structs order by their fields as
-//! listed, which is as declared if `#[derive(Data)]` made them. Variants of an enum are equal or not; two different ones have no
-//! order, because a datum does not know in which order they are declared.
+//! Both operands have the same type, except that integers without one take the other's. Structs order by their
+//! fields as listed, which is the declared order if `#[derive(Data)]` made them. Variants of an enum are equal
+//! or not. Two different variants have no order, because a datum does not know the order of their declaration.
 
 use std::cmp::Ordering;
 
@@ -37,7 +37,7 @@ fn all_equal<'d>(mut pairs: impl Iterator<Item = (&'d Datum, &'d Datum)>) -> Res
     pairs.try_fold(true, |equal_so_far, (a, b)| Ok(equal_so_far && equal(a, b)?))
 }
 
-/// How `a` stands to `b`; `None` where a float is not a number.
+/// The order of `a` relative to `b`; `None` where a float is not a number.
 pub(crate) fn order(a: &Datum, b: &Datum) -> Result<Option<Ordering>, EvaluationError> {
     Ok(match (a, b) {
         (Datum::Bool(x), Datum::Bool(y)) => Some(x.cmp(y)),
@@ -67,7 +67,7 @@ pub(crate) fn order(a: &Datum, b: &Datum) -> Result<Option<Ordering>, Evaluation
     })
 }
 
-/// How `a` stands to `b`, for types with a total order.
+/// The order of `a` relative to `b`, for types with a total order.
 pub(crate) fn total_order(a: &Datum, b: &Datum) -> Result<Ordering, EvaluationError> {
     if has_float(a) || has_float(b) {
         return Err(EvaluationError::Type("f64 has no total order".to_owned()));

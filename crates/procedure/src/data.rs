@@ -242,7 +242,8 @@ impl Datum {
         Datum::Record { name: name.into(), fields }
     }
 
-    /// The field of this name of a record (positional fields: "0", "1", …) or the part of a tuple at this place.
+    /// The field of this name of a record (positional fields: "0", "1", …) or the part of a tuple at this
+    /// position.
     ///
     /// # Errors
     /// [`EvaluationError::Type`] if there is none.

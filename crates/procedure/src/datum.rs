@@ -1,5 +1,5 @@
-//! Values whose type is known at run time only: arguments and results of procedures called by name, and what the interpreter
-//! computes with.
+//! Values whose type is known at run time only: arguments and results of procedures called by name, and the
+//! values of the interpreter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::Pack;
 pub enum Datum {
     /// A truth value.
     Bool(bool),
-    /// An integer. Without a type: a literal, which takes the type of what it meets.
+    /// An integer. Without a type: a literal, which takes the type of the value with which it is combined.
     Integer(i128, Option<IntegerType>),
     /// A float.
     Float(f64),
@@ -30,7 +30,7 @@ pub enum Datum {
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// Perhaps a value.
+    /// An optional value.
     Option(Option<Box<Datum>>),
     /// A tuple; the empty one is unit.
     Tuple(Vec<Datum>),
@@ -123,7 +123,7 @@ impl fmt::Display for IntegerType {
 }
 
 impl Datum {
-    /// The value of what has no value: the empty tuple.
+    /// The value of statements without one: the empty tuple.
     pub const UNIT: Datum = Datum::Tuple(Vec::new());
 
     /// `None`.
@@ -134,7 +134,7 @@ impl Datum {
         Datum::Option(Some(Box::new(self)))
     }
 
-    /// What it is, in words, for messages.
+    /// The kind of value, in words, for messages.
     pub fn kind(&self) -> String {
         match self {
             Datum::Bool(_) => "a bool".to_owned(),
@@ -222,7 +222,7 @@ pub enum EvaluationError {
 }
 
 impl EvaluationError {
-    /// A value of another type than is needed.
+    /// The error for a value of another type than `wanted`.
     pub fn expected(wanted: impl fmt::Display, found: &Datum) -> EvaluationError {
         EvaluationError::Type(format!("expected {wanted}, found {}", found.kind()))
     }
@@ -244,11 +244,12 @@ impl std::error::Error for EvaluationError {}
 
 /// A type that arguments, results and values in a procedure can have. Derive it for structs and enums.
 ///
-/// `from_datum(&x.to_datum())` is `x` again.
+/// `from_datum(&x.to_datum())` equals `x`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a type of values in procedures",
     label = "not `Data`",
-    note = "a struct or enum can `#[derive(Data)]`; scalars of columns, Option, Vec, arrays and tuples of them are `Data`"
+    note = "a struct or enum can `#[derive(Data)]`; \
+            scalars of columns, Option, Vec, arrays and tuples of them are `Data`"
 )]
 pub trait Data: Pack {
     /// The value as a datum.
@@ -257,11 +258,12 @@ pub trait Data: Pack {
     /// The datum as a value.
     ///
     /// # Errors
-    /// [`EvaluationError::Type`], saying what was given and what would be right; [`EvaluationError::Overflow`] for an integer
-    /// without a type that leaves the range of this one.
+    /// [`EvaluationError::Type`] with the given and the required type; [`EvaluationError::Overflow`] for an
+    /// integer without a type that leaves the range of this one.
     fn from_datum(datum: &Datum) -> Result<Self, EvaluationError>;
 
-    /// The part that these names of fields lead to, one inside the other, as [`Datum::field`] takes them; `None` if there is none.
+    /// The part at this path of field names, each inside the previous one, as for [`Datum::field`]; `None` if
+    /// there is none.
     fn part(&self, path: &[Arc<str>]) -> Option<Datum> {
         path.iter().try_fold(self.to_datum(), |datum, name| datum.field(name).ok().cloned())
     }

@@ -1,12 +1,12 @@
-//! The representation as a constant: what `#[procedure]` writes by [`Encode`], and registration reads.
+//! The representation as a constant: `#[procedure]` writes it by [`Encode`], and registration reads it.
 //!
-//! A text holds the tree in pre-order, each struct as its fields and each enum as its variant's name and fields, in the order in
-//! which they are listed here. Words end with a space. Truth values are `true` and `false`, options a truth value and perhaps a
-//! value, lists their length and elements, names `length:name`. What only the compiler knows stands in lists beside the text, and
-//! `#position` in it.
+//! A text holds the tree in pre-order, each struct as its fields and each enum as its variant's name and
+//! fields, in the order in which they are listed here. Words end with a space. Truth values are `true` and
+//! `false`, options a truth value and perhaps a value, lists their length and elements, names `length:name`.
+//! Values that only the compiler knows are in lists beside the text, and the text refers to them by `#index`.
 //!
-//! Invariant: the macro that writes and the code that reads are of one version; what cannot be read is a mistake in them, and
-//! panics.
+//! Invariant: the macro that writes and the code that reads are of one version. A text that cannot be read is
+//! a fault in them, and panics.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -16,12 +16,12 @@ use seriatim_catalog::{IndexId, TableDef};
 
 use crate::ir::{
     Arm, BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Notation, Operation, OperationId,
-    OperationKind, Pattern, Place, Procedure, Selector, Span, Step, StepId, StepKind, TableUse, Take, UnaryOperator,
+    OperationKind, Pattern, Procedure, Selector, Span, Step, StepId, StepKind, TableUse, Take, Target, UnaryOperator,
     Variable, VariableId,
 };
 use crate::{Datum, IntegerType};
 
-/// An index: where its table is declared, and its position there.
+/// An index: the declaration of its table, and its number there.
 pub(crate) type IndexOf = (fn() -> TableDef, IndexId);
 
 /// A procedure as a constant.
@@ -101,7 +101,7 @@ trait Decode: Sized {
     fn decode(from: &mut Decoder<'_>) -> Self;
 }
 
-/// Writes the text. `C` is how a front end says what only the compiler knows.
+/// Writes the text. `C` is a front end's notation for values that only the compiler knows.
 #[derive(Debug)]
 pub struct Encoder<C> {
     /// The text so far.
@@ -142,7 +142,7 @@ impl<C> Encoder<C> {
     }
 }
 
-/// What a text has of a node. The leaves of a notation say it themselves.
+/// Encodes a node. The leaves of a notation encode themselves.
 pub trait Encode<C> {
     /// Appends it.
     fn encode(&self, to: &mut Encoder<C>);
@@ -264,7 +264,7 @@ macro_rules! enums {
                     to.word(stringify!($variant));
                     $($name.encode(to);)*
                 })*
-                // What only the source has: its steps and expressions stand in its place.
+                // A variant that only the source has: its steps and expressions are encoded in its stead.
                 #[allow(unreachable_patterns)]
                 _ => {}
             } }
@@ -293,7 +293,7 @@ heads! {
 structs! {
     Step { id, span, kind }
     Arm { pattern, guard, body }
-    Place { variable, path }
+    Target { variable, path }
 }
 
 enums! {

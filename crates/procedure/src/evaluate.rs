@@ -1,23 +1,25 @@
 //! Expressions, patterns and places, evaluated over a frame of variables.
 //!
-//! Invariant: never panics and never runs out of stack or memory, whatever the expression. What no front end makes, a variable
-//! read before it is bound or operands of different types, is [`EvaluationError::Type`]. Limits stand where the language has no
-//! bound of its own: how deep an expression nests ([`DEPTH_MAX`]), how deep and how large a value is ([`DATUMS_MAX`]).
+//! Invariant: evaluation never panics and never runs out of stack or memory, whatever the expression. Input
+//! that no front end makes, such as a variable that is read before it is bound or operands of different types,
+//! is [`EvaluationError::Type`]. Where the language has no bound of its own there are limits: on the nesting
+//! of expressions ([`DEPTH_MAX`]), and on the depth and size of values ([`DATUMS_MAX`]).
 //!
 //! Evaluation is strict and from left to right, but for `&&`, `||`, `if` and `match`, which evaluate what they need. An
 //! assignment evaluates its value first, then the indices of its place.
 //!
-//! An integer without a type takes the type of what it meets: the other operand, what it replaces in an assignment, a parameter
-//! of a pure function, a column. Until then it has the range of an `i128`. Generated code, where the compiler gives a type from
-//! the start, may overflow earlier: a front end that knows a type writes it, as `u8::from(0)`.
+//! An integer without a type takes the type of the value with which it is combined: the other operand, the
+//! assigned variable, a parameter of a pure function, a column. Until then it has the range of an `i128`.
+//! Generated code, where the compiler gives a type from the start, may overflow earlier. A front end that
+//! knows a type writes it, as `u8::from(0)`.
 
 use crate::arithmetic::{binary, integer, meet, truth, unary};
 use crate::compare::{equal, order};
-use crate::ir::{BinaryOperator, Expression, ExpressionKind, Function, Pattern, Place, Selector, VariableId};
+use crate::ir::{BinaryOperator, Expression, ExpressionKind, Function, Pattern, Selector, Target, VariableId};
 use crate::{Data, Datum, EvaluationError, methods};
 
-/// How deep expressions, patterns and blocks may nest together, so that evaluation fits the stack of any thread; and how deep
-/// values may.
+/// How deep expressions, patterns and blocks may nest together, so that evaluation fits the stack of any
+/// thread; also the limit for values.
 pub const DEPTH_MAX: usize = 100;
 
 /// Most data in one value, counting the parts of lists, tuples, options and records.
@@ -35,7 +37,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame of so many variables, none of them bound.
+    /// A frame of this many variables, none of them bound.
     pub fn new(variables: usize) -> Frame {
         Frame { variables: vec![None; variables], depth: 0 }
     }
@@ -59,7 +61,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Takes a variable's value away.
+    /// Removes a variable's value.
     ///
     /// # Errors
     /// [`EvaluationError::Type`] if there is no such variable.
@@ -204,7 +206,7 @@ impl Frame {
         })
     }
 
-    /// What a loop over this expression runs over. A range is not made a list.
+    /// The elements of a loop over this expression. A range is not turned into a list.
     ///
     /// # Errors
     /// As [`Frame::evaluate`]; [`EvaluationError::Type`] if it is neither a list nor a range.
@@ -303,7 +305,7 @@ impl Frame {
     /// As [`Frame::evaluate`]; [`EvaluationError::Type`] if the place is not there.
     pub fn assign(
         &mut self,
-        place: &Place,
+        place: &Target,
         operator: Option<BinaryOperator>,
         value: &Expression,
     ) -> Result<(), EvaluationError> {
@@ -366,7 +368,7 @@ impl Part<'_> {
     }
 }
 
-/// What a loop runs over.
+/// The elements of a loop.
 #[derive(Clone, Debug)]
 pub enum Elements {
     /// The elements of a list.
@@ -418,7 +420,7 @@ fn element(list: &Datum, index: usize) -> Result<Datum, EvaluationError> {
     found.ok_or(EvaluationError::OutOfBounds { index, length })
 }
 
-/// How many data a value is, within the limits.
+/// The number of data in a value, within the limits.
 fn measure(value: &Datum) -> Result<usize, EvaluationError> {
     let mut left = DATUMS_MAX;
     weigh(value, DEPTH_MAX, &mut left)?;

@@ -1,25 +1,27 @@
-//! The interpreter: runs a procedure against any database behind [`Operate`]. It is the reference for what a procedure means;
-//! generated code is tested against it.
+//! The interpreter: runs a procedure against any database behind [`Operate`]. It is the reference for the
+//! meaning of a procedure; generated code is tested against it.
 //!
-//! What the intermediate representation means:
+//! The meaning of the intermediate representation:
 //!
-//! - **Order.** Steps run in source order, one after the other. Keys, columns, bounds and limits are evaluated from left to right
-//!   before their operation begins ([`Frame`] says how expressions are). Nothing runs ahead: prefetching and reordering must not
-//!   show.
-//! - **Variables.** Entering a block again binds its variables anew. A row that was read is a copy: later writes, also of the same
-//!   row, do not change it.
-//! - **Update.** The body runs once, over the row as it is, and only if there is one. It reads columns as it has assigned them so
-//!   far. When it ends, by [`StepKind::Yield`] or at its end, the columns assigned are written all at once; if it fails, none.
-//!   It cannot reach the database, return or abort.
-//! - **Loops over scans.** The scan goes on as the loop does: rows after a `break` or beyond the limit are not read, and with a
-//!   limit of 0 nothing is. The scan sees what the transaction wrote before it began. A row that the loop's own body writes
-//!   ahead of the scan may be met as it was or as it is, inserted there may be met or not: a procedure should not depend on it.
-//! - **Abort.** A user's abort, a required row that is missing, a duplicate key, an overflow, an element out of bounds or any
-//!   error of the database ends the procedure at that step. The transaction is rolled back, by the caller. Steps before it ran in
-//!   full, so of two that would abort, the first in source order decides.
-//! - **Return** ends the procedure, also from within loops; its value is the result. Committing is the caller's.
+//! - **Order.** Steps run in source order, one after the other. Keys, columns, bounds and limits are evaluated
+//!   from left to right before their operation begins ([`Frame`] defines the evaluation of expressions).
+//!   Nothing runs ahead: prefetching and reordering must have no visible effect.
+//! - **Variables.** Entering a block again binds its variables anew. A row that was read is a copy: later
+//!   writes, also to the same row, do not change it.
+//! - **Update.** The body runs once, on the current row, and only if there is one. It reads columns with its
+//!   own assignments so far. When it ends, by [`StepKind::Yield`] or at its end, the assigned columns are
+//!   written all at once; if it fails, none. It cannot reach the database, return or abort.
+//! - **Loops over scans.** The scan runs as the loop does: rows after a `break` or beyond the limit are not
+//!   read, and with a limit of 0 there are none. The scan sees the transaction's writes from before it began.
+//!   If the loop's own body updates a row ahead of the scan, the scan may find the old or the new row; a row
+//!   that is inserted there may be found or not. A procedure should not depend on that.
+//! - **Abort.** A user's abort, a missing required row, a duplicate key, an overflow, an element out of bounds
+//!   or any error of the database ends the procedure at that step. The caller rolls the transaction back.
+//!   Steps before it ran in full, so of two aborts the first in source order decides.
+//! - **Return** ends the procedure, also from within loops; its value is the result. The caller commits.
 //!
-//! Never panics: what no front end makes is [`EvaluationError::Type`], with the place in the source.
+//! It never panics: a representation that no front end makes is [`EvaluationError::Type`], with its position
+//! in the source.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -52,10 +54,10 @@ pub enum Keys {
 
 /// A database in a transaction. Rows are [`Datum::Record`]s of all columns.
 ///
-/// `table` is a table's name; the index, if one is used, is in `operation`. All methods take `&self`, because the body of a loop
-/// over a scan operates while the scan goes on.
+/// `table` is a table's name; the index, if one is used, is in `operation`. All methods take `&self`, because
+/// the body of a loop over a scan runs operations during the scan.
 pub trait Operate {
-    /// What ends a procedure.
+    /// The error that ends a procedure.
     type Error: From<EvaluationError>;
 
     /// The row with this key.
@@ -64,10 +66,12 @@ pub trait Operate {
     /// What the database has; values that are not of the key's types.
     fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Self::Error>;
 
-    /// Calls `body` once with the row of this key, if there is one, and writes the changes it returns; whether there is one.
+    /// Calls `body` once with the row of this key, if there is one, and writes the changes that it returns.
+    /// Returns whether there is a row.
     ///
     /// # Errors
-    /// What `body` returns, and then nothing is written; what the database has; values that are not of the columns' types.
+    /// The error of `body`, and then nothing is written; an error of the database; values that are not of the
+    /// columns' types.
     fn update(
         &self,
         operation: &Operation,
@@ -82,7 +86,7 @@ pub trait Operate {
     /// A row with its key; what the database has; values that are not of the columns' types, one missing or unknown.
     fn insert(&self, operation: &Operation, table: &str, columns: Changes) -> Result<(), Self::Error>;
 
-    /// Removes the row with this key; whether there was one.
+    /// Deletes the row with this key. Returns whether there was one.
     ///
     /// # Errors
     /// What the database has; values that are not of the key's types.
@@ -146,7 +150,7 @@ fn mistake(span: &Span, problem: impl std::fmt::Display) -> EvaluationError {
     EvaluationError::Type(format!("{span}: {problem}"))
 }
 
-/// The outcome of something that stands at `span`; a mistake says so.
+/// The result at a position; an error names the position.
 fn at<R>(span: &Span, result: Result<R, EvaluationError>) -> Result<R, EvaluationError> {
     result.map_err(|error| match error {
         EvaluationError::Type(problem) => mistake(span, problem),
@@ -365,7 +369,7 @@ impl<O: Operate> Interpreter<'_, O> {
         }
     }
 
-    /// What the body of an update yields, and the columns it assigned.
+    /// The value that the body of an update yields, and the columns that it assigned.
     fn run_update(
         &self,
         here: &Span,

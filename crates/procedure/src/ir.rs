@@ -1,9 +1,10 @@
 //! The intermediate representation: a procedure as data.
 //!
-//! Invariant: it is closed. What is not representable here cannot be analysed, so front ends (the attribute macro, SQL) refuse
-//! it at its place in the source. Every [`Step`] and [`Operation`] has an id, dense and in source order, by which generated
-//! code, interpreter and analysis mean the same thing. The tree is generic over what its leaves are ([`Notation`]), so that the macro
-//! that emits code has the same one. Names are not resolved: that needs the schema and happens at registration.
+//! Invariant: it is closed. What is not representable here cannot be analysed, so front ends (the attribute
+//! macro, SQL) refuse it with its position in the source. Every [`Step`] and [`Operation`] has an id, dense
+//! and in source order, which generated code, interpreter and analysis share. The tree is generic over its
+//! leaves ([`Notation`]), so that the macro that emits code uses the same tree. Names are not resolved: that
+//! needs the schema and happens at registration.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 pub use crate::encoded::{Encode, Encoded, Encoder};
 use crate::{Datum, EvaluationError, Pure};
 
-/// A place in a source text.
+/// A position in a source text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// The file, as the compiler names it; of SQL: the statement's name.
@@ -46,7 +47,7 @@ macro_rules! id {
 
 id!(/** A step of a procedure: dense, in source order, nested steps after the one they are in. */ StepId);
 id!(/** An operation of a procedure: dense, in source order. */ OperationId);
-id!(/** A variable of a procedure: parameters first, then in order of declaration; shadowing makes a new one. */ VariableId);
+id!(/** A variable: parameters first, then in order of declaration; shadowing makes a new one. */ VariableId);
 
 /// A procedure.
 #[derive(Clone, Debug)]
@@ -63,7 +64,8 @@ pub struct Procedure {
     pub variables: Vec<Variable>,
     /// The tables it uses; indexed by [`TableUse`]'s position in operations.
     pub tables: Vec<TableUse>,
-    /// Its body. Running off its end is a front end's mistake: every path ends in [`StepKind::Return`] or [`StepKind::Abort`].
+    /// Its body. Every path ends in [`StepKind::Return`] or [`StepKind::Abort`]; a body that runs off its end
+    /// is a front end's fault.
     pub body: Block,
     /// Number of steps.
     pub steps: usize,
@@ -91,18 +93,18 @@ pub struct TableUse {
     pub span: Span,
 }
 
-/// What the leaves of a tree are. The language is one, its trees are two: [`Decoded`], which is analysed and interpreted, and the
-/// one that the attribute macro emits code from, which keeps what was written.
+/// The leaves of a tree. There is one language with two trees: [`Decoded`], which is analysed and interpreted,
+/// and the tree from which the attribute macro emits code, which keeps the source.
 pub trait Notation: Copy + fmt::Debug + 'static {
-    /// Where a step, operation or expression stands.
+    /// The position of a step, operation or expression.
     type Mark: Clone + fmt::Debug;
     /// A field of a record (of a tuple: "0", "1", …), or a column of a row.
     type Field: Clone + fmt::Debug + PartialEq;
     /// A literal or constant.
     type Constant: Clone + fmt::Debug;
-    /// So many elements.
+    /// A number of elements.
     type Count: Clone + fmt::Debug;
-    /// A struct, or a variant of an enum with fields: of a decoded one, the last segment of its path.
+    /// A struct, or a variant of an enum with fields: in a decoded tree, the last segment of its path.
     type Path: Clone + fmt::Debug;
     /// A function that depends on its arguments alone.
     type Function: Clone + fmt::Debug;
@@ -112,13 +114,13 @@ pub trait Notation: Copy + fmt::Debug + 'static {
     type Key: Clone + fmt::Debug;
     /// A whole pattern.
     type Pattern: Clone + fmt::Debug;
-    /// Of what only the source has: there is none of it in a decoded tree.
+    /// Content that only the source has: a decoded tree has none.
     type Kept: Copy + fmt::Debug;
 
     /// The expressions in a key.
     fn key(key: &Self::Key) -> &[Expression<Self>];
 
-    /// What a pattern matches.
+    /// The pattern itself.
     fn pattern(pattern: &Self::Pattern) -> &Pattern<Self>;
 
     /// Which function is called.
@@ -128,14 +130,14 @@ pub trait Notation: Copy + fmt::Debug + 'static {
 /// A function, as far as flow analysis cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callee<'f> {
-    /// Declared with `#[pure]`; whether it may panic, as far as one can see.
+    /// Declared with `#[pure]`; `panics` tells whether it may panic, as far as is known.
     Pure {
         /// It may.
         panics: bool,
     },
-    /// Of the closed list of methods.
+    /// A method of the closed list.
     Method(&'f str),
-    /// Of the closed list of conversions and constructors.
+    /// A conversion or constructor of the closed list.
     Associated,
 }
 
@@ -182,7 +184,7 @@ impl<N: Notation> Default for Block<N> {
     }
 }
 
-/// A step: what an execution does at once or descends into.
+/// A step: executed at once, or with blocks of its own.
 #[derive(Clone, Debug)]
 pub struct Step<N: Notation = Decoded> {
     /// Its id.
@@ -205,7 +207,7 @@ pub enum StepKind<N: Notation = Decoded> {
         /// The value.
         value: Expression<N>,
     },
-    /// Binds a value if it matches; else runs a block that does not come back.
+    /// Binds a value if it matches; else runs a block that ends in a jump.
     LetElse {
         /// What to match.
         pattern: N::Pattern,
@@ -217,7 +219,7 @@ pub enum StepKind<N: Notation = Decoded> {
     /// Assigns a variable, or a part of it, or (in the body of an update) a column.
     Assign {
         /// What is assigned.
-        place: Place<N>,
+        place: Target<N>,
         /// `Some(op)` for `place op= value`.
         operator: Option<BinaryOperator>,
         /// The value.
@@ -267,7 +269,7 @@ pub enum StepKind<N: Notation = Decoded> {
     },
     /// Leaves the innermost loop.
     Break,
-    /// Goes on with the next element of the innermost loop.
+    /// Continues with the next element of the innermost loop.
     Continue,
     /// Ends the procedure, which is then committed, with a result.
     Return(Expression<N>),
@@ -275,7 +277,7 @@ pub enum StepKind<N: Notation = Decoded> {
     Abort(Expression<N>),
     /// In the body of an update: its value.
     Yield(Expression<N>),
-    /// Steps whose names end with them, where the source is kept. It has no id of its own.
+    /// A scope of names, where the source is kept. It has no id of its own.
     Scope(N::Kept, Block<N>),
 }
 
@@ -314,8 +316,8 @@ pub enum Pattern<N: Notation = Decoded> {
     Some(Box<Pattern<N>>),
     /// A tuple.
     Tuple(Vec<Pattern<N>>),
-    /// A struct, or a variant of an enum, by its last path segment, with named or (names "0", "1", …) positional fields.
-    /// Fields left out match anything.
+    /// A struct, or a variant of an enum, by its last path segment, with named or (names "0", "1", …)
+    /// positional fields. Fields left out match anything.
     Record {
         /// Last segment of the path.
         name: Arc<str>,
@@ -326,12 +328,12 @@ pub enum Pattern<N: Notation = Decoded> {
     Either(Vec<Pattern<N>>),
 }
 
-/// What is assigned.
+/// The target of an assignment.
 #[derive(Clone, Debug)]
-pub struct Place<N: Notation = Decoded> {
+pub struct Target<N: Notation = Decoded> {
     /// A mutable variable; in the body of an update it may be the row.
     pub variable: VariableId,
-    /// Leads to a part of it. Of the row of an update: one [`Selector::Field`], a column.
+    /// The path to a part of it. For the row of an update: one [`Selector::Field`], a column.
     pub path: Vec<Selector<N>>,
 }
 
@@ -359,7 +361,7 @@ pub struct Operation<N: Notation = Decoded> {
     pub kind: OperationKind<N>,
 }
 
-/// What an operation does, and what its result is.
+/// The kind of an operation, and its result.
 #[derive(Clone, Debug)]
 pub enum OperationKind<N: Notation = Decoded> {
     /// Reads one row. Result: `Option` of a row, or, if required, the row, and an abort if there is none.
@@ -369,7 +371,8 @@ pub enum OperationKind<N: Notation = Decoded> {
         /// Whether a missing row aborts.
         required: bool,
     },
-    /// Changes columns of one row. Result: what the body yields (unit if nothing), in an `Option` unless required.
+    /// Changes columns of one row. Result: the value that the body yields (unit if none), in an `Option`
+    /// unless required.
     Update {
         /// Values of all columns of the key.
         key: N::Key,
@@ -385,7 +388,7 @@ pub enum OperationKind<N: Notation = Decoded> {
         /// A value for each column, by name.
         columns: Vec<(N::Field, Expression<N>)>,
     },
-    /// Removes one row. Result: whether it was there; if required: unit, and an abort if it was not.
+    /// Deletes one row. Result: whether it existed; if required: unit, and an abort if it did not.
     Delete {
         /// Values of all columns of the key.
         key: N::Key,
@@ -394,13 +397,13 @@ pub enum OperationKind<N: Notation = Decoded> {
     },
     /// Reads rows in key order.
     Scan {
-        /// Which.
+        /// The keys.
         range: KeyRange<N>,
         /// Whether in descending order.
         reverse: bool,
-        /// At most so many.
+        /// The most rows.
         limit: Option<Expression<N>>,
-        /// What is done with them.
+        /// The use of the rows.
         take: Take,
     },
 }
@@ -459,7 +462,8 @@ pub enum ExpressionKind<N: Notation = Decoded> {
     Element(Expression<N>, Expression<N>),
     /// `!x` or `-x`.
     Unary(UnaryOperator, Expression<N>),
-    /// Arithmetic is checked: overflow and division by zero abort. Comparisons give truth values; `&&` and `||` are lazy.
+    /// Arithmetic is checked: overflow and division by zero abort. Comparisons give truth values; `&&` and
+    /// `||` are lazy.
     Binary(BinaryOperator, Expression<N>, Expression<N>),
     /// A call of a pure function, or of a method or conversion of the closed list (see [`Function`]).
     Call(N::Function, Vec<Expression<N>>),

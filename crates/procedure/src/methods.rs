@@ -1,14 +1,16 @@
-//! What the methods and associated functions that procedures may call do to data.
+//! The effects of the methods and associated functions that procedures may call, on data.
 //!
-//! The lists themselves, [`METHODS`] and [`ASSOCIATED`], have their home in `names.rs`. A call has its receiver as first argument.
+//! The lists themselves, [`METHODS`] and [`ASSOCIATED`], are in `names.rs`. A call has its receiver as first
+//! argument.
 //!
-//! - A method in [`Position::Statement`] changes its receiver. The step `xs.push(x);` is the assignment to the place `xs` of the
-//!   call `push(xs, x)`, whose value is the changed list.
-//! - A method in [`Position::Header`] stands in the header of a `for` only.
-//! - `into` gives an integer back without its type, for the place that it meets to decide. Of other values it is the value.
-//! - A type in an associated function is as written, with or without its path. A name for a type (`type Money = Decimal<2>`)
-//!   says nothing here: the front end makes such a call a [`Function::Pure`](crate::ir::Function::Pure) that goes through
-//!   [`apply`], which the compiler resolves.
+//! - A method in [`Position::Statement`] changes its receiver. The step `xs.push(x);` assigns the value of the
+//!   call `push(xs, x)`, which is the changed list, to `xs`.
+//! - A method in [`Position::Header`] occurs in the header of a `for` only.
+//! - `into` returns an integer without its type, so that the value with which it is combined decides the type.
+//!   Other values stay as they are.
+//! - A type in an associated function is as written, with or without its path. A name for a type (`type Money
+//!   = Decimal<2>`) means nothing here. The front end turns such a call into a
+//!   [`Function::Pure`](crate::ir::Function::Pure) that goes through [`apply`], which the compiler resolves.
 
 use std::cmp::Ordering;
 
@@ -22,7 +24,7 @@ use crate::{Data, Datum, EvaluationError, IntegerType};
 
 type Evaluate = fn(&[Datum]) -> Result<Datum, EvaluationError>;
 
-/// What a method of [`METHODS`] does.
+/// The evaluation of a method of [`METHODS`].
 fn evaluation(name: &str) -> Option<Evaluate> {
     Some(match name {
         "abs" => abs,
@@ -191,7 +193,7 @@ fn least(arguments: &[Datum], wanted: fn(Ordering) -> bool) -> Result<Datum, Eva
     }
     let chosen = if wanted(total_order(a, b)?) { a } else { b };
     Ok(match (chosen, a, b) {
-        // A literal that is chosen has the other's type, too.
+        // A literal that is chosen takes the other's type, too.
         (&Datum::Integer(number, None), &Datum::Integer(_, x), &Datum::Integer(_, y)) => {
             Datum::Integer(number, x.or(y))
         }
@@ -259,7 +261,7 @@ fn push(arguments: &[Datum]) -> Result<Datum, EvaluationError> {
     Ok(Datum::List(elements))
 }
 
-/// By insertion: the sorts of the standard library may panic where elements are of several types and so without an order.
+/// By insertion: the sorts of the standard library may panic where elements of several types have no order.
 fn sort(arguments: &[Datum]) -> Result<Datum, EvaluationError> {
     let mut sorted: Vec<Datum> = Vec::new();
     for element in list(&arguments[0])? {

@@ -47,7 +47,7 @@ const fn value(name: &'static str, arity: usize, meaning: &'static str) -> Metho
     Method { name, arity, position: Position::Value, lends: false, meaning }
 }
 
-/// One that looks at its receiver.
+/// A method that takes its receiver by reference.
 const fn view(name: &'static str, arity: usize, meaning: &'static str) -> Method {
     Method { name, arity, position: Position::Value, lends: true, meaning }
 }
@@ -94,7 +94,7 @@ pub const ASSOCIATED: &[Associated] = &[
         ty: "Text",
         name: "truncated",
         arity: 1,
-        meaning: "as much of a text as `Text::<N>` has room for; as `Text` without N, the whole text, which must fit where it goes",
+        meaning: "the part of a text that fits `Text::<N>`; `Text` without N: the whole text, which must fit",
     },
     Associated { ty: "String", name: "new", arity: 0, meaning: "the empty text" },
     Associated { ty: "Vec", name: "new", arity: 0, meaning: "the empty list" },

@@ -1,9 +1,9 @@
-//! Values of procedures as bytes: what calls and results of fragments carry from one partition to another.
+//! Values of procedures as bytes: the arguments and results that fragments send between partitions.
 //!
-//! The bytes say nothing of types: who reads them knows the type, as both ends have the same set of procedures. Numbers are little-endian
-//! and of their width, lengths and variants are variable-length integers. What is not such bytes is refused, and nothing is allocated for a
-//! length that the bytes do not have. How deep values lie in each other is bounded, so that bytes from anywhere exhaust no stack; and so is
-//! how much larger they are in memory than the bytes.
+//! The bytes have no types: the reader knows the type, as both ends have the same set of procedures. Numbers
+//! are little-endian and of their width, lengths and variants are variable-length integers. Other bytes are
+//! refused, and nothing is allocated for a length that exceeds the bytes. The nesting of values is bounded, so
+//! that bytes from anywhere exhaust no stack. The ratio of their size in memory to the bytes is bounded too.
 
 use std::mem::size_of;
 
@@ -16,7 +16,8 @@ use crate::{Datum, EvaluationError, IntegerType};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a type of values in procedures",
     label = "not `Data`",
-    note = "a struct or enum can `#[derive(Data)]`; scalars of columns, Option, Vec, arrays and tuples of them are `Data`"
+    note = "a struct or enum can `#[derive(Data)]`; \
+            scalars of columns, Option, Vec, arrays and tuples of them are `Data`"
 )]
 pub trait Pack: Sized {
     /// Appends the value.
@@ -29,26 +30,26 @@ pub trait Pack: Sized {
     fn unpack(bytes: &mut Unpacker<'_>) -> Result<Self, EvaluationError>;
 }
 
-/// Bytes that values are taken off, from the front.
+/// Bytes from which values are taken, from the front.
 #[derive(Debug)]
 pub struct Unpacker<'b> {
     rest: &'b [u8],
-    /// How much deeper a value may lie in those that are being read.
+    /// How much deeper the values to be read may nest.
     depth: usize,
     /// How many bytes of memory values may still take beyond [`ROOM_PER_BYTE`].
     room: usize,
 }
 
-/// How deep values may lie in each other.
+/// How deep values may nest.
 const DEPTH_MAX: usize = 64;
 
-/// Bytes of memory that an element of a list, or what lies in a box, may take for each of its bytes, and the least that is counted for one
-/// that has none. An empty text of a thousand bytes takes a thousand in memory and one here: a list of such is a value as any other, and
-/// so there is also [`ROOM`].
+/// Bytes of memory that an element of a list, or the content of a box, may take for each of its bytes. It is
+/// also the least that is counted for one without bytes. An empty text of capacity 1,000 takes a thousand
+/// bytes in memory and one here. A list of such texts is a value as any other, so there is also [`ROOM`].
 const ROOM_PER_BYTE: usize = 64;
 
-/// Bytes of memory that values may take beyond that, all together: 70,000 empty texts of a thousand bytes, or a million values without bytes,
-/// which take a thread some milliseconds.
+/// Bytes of memory that values may take beyond that, all together: 70,000 empty texts of capacity 1,000, or a
+/// million values without bytes, which take a thread some milliseconds.
 const ROOM: usize = ROOM_PER_BYTE << 20;
 
 impl<'b> Unpacker<'b> {
@@ -57,7 +58,7 @@ impl<'b> Unpacker<'b> {
         Unpacker { rest: bytes, depth: DEPTH_MAX, room: ROOM }
     }
 
-    /// Takes so many bytes.
+    /// Takes this many bytes.
     ///
     /// # Errors
     /// If there are fewer.
@@ -75,7 +76,7 @@ impl<'b> Unpacker<'b> {
         read_varint(&mut self.rest).ok().and_then(|count| usize::try_from(count).ok()).ok_or_else(malformed)
     }
 
-    /// Takes bytes that stand behind their length.
+    /// Takes bytes that are prefixed by their length.
     ///
     /// # Errors
     /// If there are none.
@@ -89,7 +90,7 @@ impl<'b> Unpacker<'b> {
         self.rest.is_empty()
     }
 
-    /// Takes what lies inside of a value whose type may contain itself.
+    /// Takes the content of a value whose type may contain itself.
     fn nested<T>(
         &mut self,
         inside: impl FnOnce(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
@@ -113,13 +114,13 @@ impl<'b> Unpacker<'b> {
         Ok(value)
     }
 
-    /// Takes a list: its length, then so many of what `element` takes.
+    /// Takes a list: its length, then its elements by `element`.
     fn list<T>(
         &mut self,
         mut element: impl FnMut(&mut Unpacker<'b>) -> Result<T, EvaluationError>,
     ) -> Result<Vec<T>, EvaluationError> {
         let count = self.count()?;
-        // No more room than there are bytes: a length may be anything.
+        // No more capacity than there are bytes: a length may be anything.
         let mut list = Vec::with_capacity(count.min(self.rest.len() / size_of::<T>().max(1)));
         self.nested(|bytes| {
             for _ in 0..count {
@@ -137,17 +138,17 @@ pub fn pack_all(value: &impl Pack) -> Vec<u8> {
     bytes
 }
 
-/// The value that these bytes are.
+/// Decodes a value.
 ///
 /// # Errors
-/// If they are none, or more.
+/// If the bytes are no value of this type, or more than one.
 pub fn unpack_all<T: Pack>(bytes: &[u8]) -> Result<T, EvaluationError> {
     let mut bytes = Unpacker::new(bytes);
     let value = T::unpack(&mut bytes)?;
     if bytes.is_empty() { Ok(value) } else { Err(malformed()) }
 }
 
-/// What bytes are that hold no value of the type that was asked for.
+/// The error for bytes that hold no value of the requested type.
 #[cold]
 pub fn malformed() -> EvaluationError {
     refused("bytes that are not a value of the procedure's type")
@@ -216,7 +217,7 @@ impl Pack for Timestamp {
     }
 }
 
-/// Appends bytes behind their length.
+/// Appends bytes prefixed by their length.
 pub fn pack_bytes(value: &[u8], out: &mut Vec<u8>) {
     pack_count(value.len(), out);
     out.extend_from_slice(value);
@@ -424,7 +425,7 @@ mod tests {
     use super::*;
     use crate::Data;
 
-    /// Comes back, and none of its beginnings does.
+    /// The value comes back from its bytes, and from none of their proper prefixes.
     fn returns<T: Pack + PartialEq + Debug>(value: T) {
         let bytes = pack_all(&value);
         assert_eq!(unpack_all::<T>(&bytes), Ok(value));
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_much_larger_in_memory_than_its_bytes_is_taken_up_to_a_bound() {
+    fn values_much_larger_in_memory_than_their_bytes_are_taken_up_to_a_bound() {
         let empty = || Text::<1000>::literal("");
         let words = || Text::<1000>::literal("a text of sixteen");
         returns(vec![empty(); 100]);
@@ -505,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_types_that_contain_themselves_lie_so_deep_and_no_deeper() {
+    fn values_of_recursive_types_nest_up_to_the_limit_and_no_deeper() {
         let end = || Chain(None, Vec::new());
         // The list in the last of them is one deeper.
         let boxes = |count| (0..count).fold(end(), |rest, _| Chain(Some(Box::new(rest)), Vec::new()));

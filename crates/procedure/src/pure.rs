@@ -2,9 +2,10 @@
 
 use crate::{Datum, EvaluationError};
 
-/// A pure function: what `#[pure]` makes of one, under the function's own name.
+/// A pure function: `#[pure]` implements this under the function's own name.
 ///
-/// A procedure may call it anywhere, generated code calls the function itself, and the interpreter calls [`Pure::evaluate`].
+/// A procedure may call it anywhere, generated code calls the function itself, and the interpreter calls
+/// [`Pure::evaluate`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pure function",
     label = "a procedure may call `#[pure]` functions only",

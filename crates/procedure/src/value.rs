@@ -1,6 +1,6 @@
 //! Data as values of columns, and back.
 //!
-//! A column's type decides: a datum of another type is refused rather than converted, as the compiler would.
+//! The column's type decides: a datum of another type is refused and not converted, as by the compiler.
 
 use seriatim_catalog::{ColumnDef, ColumnType, Value};
 
@@ -25,8 +25,8 @@ impl Datum {
     /// A column's value: of a nullable column an `Option`.
     ///
     /// # Errors
-    /// [`EvaluationError::Type`] if the column cannot have this value, [`EvaluationError::Overflow`] if the number is out of its
-    /// type's range.
+    /// [`EvaluationError::Type`] if the column cannot have this value, [`EvaluationError::Overflow`] if the
+    /// number is out of its type's range.
     pub fn from_value(value: &Value, column: &ColumnDef) -> Result<Datum, EvaluationError> {
         let unfit = || {
             let (name, ty) = (&column.name, column.ty);
@@ -62,8 +62,9 @@ impl Datum {
     /// The datum as a column's value: of a nullable column an `Option`, NULL for `None`.
     ///
     /// # Errors
-    /// [`EvaluationError::Type`] if it is of another type or longer than the column, [`EvaluationError::Overflow`] if it is an
-    /// integer without a type that leaves the range of the column's.
+    /// [`EvaluationError::Type`] if it is of another type or longer than the column,
+    /// [`EvaluationError::Overflow`] if it is an integer without a type that leaves the range of the
+    /// column's.
     pub fn to_value(&self, column: &ColumnDef) -> Result<Value, EvaluationError> {
         let unfit = || {
             let (name, ty) = (&column.name, column.ty);

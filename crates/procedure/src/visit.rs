@@ -1,9 +1,9 @@
-//! Walking a tree of the language, whatever its leaves: the parts of steps, operations, patterns and expressions, each in source
-//! order.
+//! Walking a tree of the language, whatever its leaves: the parts of steps, operations, patterns and
+//! expressions, each in source order.
 
 use crate::ir::{
     BinaryOperator, Block, Callee, Decoded, Expression, ExpressionKind, KeyRange, Notation, Operation, OperationKind,
-    Pattern, Place, Selector, Step, StepKind, VariableId,
+    Pattern, Selector, Step, StepKind, Target, VariableId,
 };
 
 /// Methods that change their receiver.
@@ -102,8 +102,8 @@ pub fn all_own<N: Notation>(step: &Step<N>) -> Vec<&Expression<N>> {
     own(step).into_iter().chain(operation).collect()
 }
 
-/// The expressions in a place.
-pub fn selectors<'p, N: Notation>(place: &'p Place<N>) -> Vec<&'p Expression<N>> {
+/// The expressions in the target of an assignment.
+pub fn selectors<'p, N: Notation>(place: &'p Target<N>) -> Vec<&'p Expression<N>> {
     let index = |selector: &'p Selector<N>| match selector {
         Selector::Index(index) => Some(index),
         Selector::Field(_) => None,
@@ -137,7 +137,8 @@ pub fn is_refutable<N: Notation>(pattern: &Pattern<N>) -> bool {
     }
 }
 
-/// The variables that a step itself declares, binds or assigns, with repetition; not those bound inside its expressions.
+/// The variables that a step itself declares, binds or assigns, with repetition; not those bound inside its
+/// expressions.
 pub fn defined<N: Notation>(step: &Step<N>) -> Vec<VariableId> {
     match &step.kind {
         StepKind::Declare(variable) | StepKind::ForEach { row: variable, .. } => vec![*variable],
@@ -173,7 +174,7 @@ pub fn children<N: Notation>(expression: &Expression<N>) -> Vec<&Expression<N>> 
     }
 }
 
-/// Patterns in an expression with what they are matched with.
+/// Patterns in an expression with the values that they match.
 pub fn bindings<N: Notation>(expression: &Expression<N>) -> Vec<(&Pattern<N>, &Expression<N>)> {
     match &*expression.kind {
         ExpressionKind::Match(value, arms) => arms.iter().map(|(pattern, ..)| (N::pattern(pattern), value)).collect(),
@@ -215,14 +216,14 @@ pub fn root<N: Notation>(expression: &Expression<N>) -> Option<VariableId> {
 /// `row.column += by`, `row.column -= by`, or the same written out.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta<'a, N: Notation = Decoded> {
-    /// What is added.
+    /// The amount.
     pub by: &'a Expression<N>,
-    /// Whether it is subtracted.
+    /// Whether the amount is subtracted.
     pub negative: bool,
 }
 
-/// The addition that an assignment of a column is. `column = column + by` is one if `by` does not use the column.
-pub fn delta<'a, N: Notation>(place: &Place<N>, step: &'a Step<N>) -> Option<Delta<'a, N>> {
+/// The addition in an assignment of a column. `column = column + by` is one if `by` does not use the column.
+pub fn delta<'a, N: Notation>(place: &Target<N>, step: &'a Step<N>) -> Option<Delta<'a, N>> {
     let StepKind::Assign { operator, value, .. } = &step.kind else { return None };
     let [Selector::Field(column)] = &place.path[..] else { return None };
     let own = |part: &Expression<N>| match &*part.kind {

@@ -1,7 +1,7 @@
 //! TPC-C chopped as the paper has it: the default graph (DBX-TC Figure 10) and the optimized one (Figure 11).
 //!
-//! Written by hand, where the procedures that are registered differ (`docs/chopping-tpcc.md`); their plans and pieces are
-//! snapshots beside them.
+//! Written by hand, where the procedures that are registered differ (`docs/chopping-tpcc.md`); their plans
+//! and pieces are snapshots beside them.
 
 mod support;
 
@@ -32,8 +32,8 @@ fn the_optimized_graph_of_a_delivery_that_cannot_fail_half_way() {
         .assert_eq(&show::text(&chopped(&tpcc::all_without_failures(), Options::OPTIMIZED)));
 }
 
-/// Payment adds to the sums of warehouse and district and to nothing else of them that procedures change. What New-Order and Delivery add to
-/// they add to together with what others use.
+/// Payment adds to the sums of warehouse and district and to nothing else of them that procedures change.
+/// What New-Order and Delivery add to they add to together with what others use.
 #[test]
 fn sums_that_procedures_only_add_to() {
     let sums = |plans: &[Plan]| {

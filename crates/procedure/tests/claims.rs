@@ -168,7 +168,8 @@ mod model {
         Other,
     }
 
-    /// What a piece does to a row. Inserts and deletes that find it there, or not there, end the transaction; changes do not.
+    /// What a piece does to a row. Inserts and deletes that find it there, or not there, end the transaction;
+    /// changes do not.
     #[derive(Clone, Copy, Debug)]
     pub(super) enum Act {
         Insert(Row),

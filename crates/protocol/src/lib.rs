@@ -1,7 +1,7 @@
 //! Concurrency-control protocols: a folder and a registry line each.
 //!
-//! Invariant: protocol folders do not import each other; what several need is in `shared/`. Each folder's `README.md` gives
-//! the source, the departures, the argument for serializability and what can wait.
+//! Invariant: protocol folders do not import each other; shared code is in `shared/`. Each folder's
+//! `README.md` gives the source, the departures, the argument for serializability and what can wait.
 
 pub mod cicada;
 pub mod dbx;
@@ -32,8 +32,8 @@ mod common;
 #[cfg(test)]
 mod stage;
 
-/// Before each access to the header of a record, reading, locking, validating and installing, and before a gap is locked: where
-/// tests and simulations let another thread take its turn. The word is not used.
+/// Before each access to the header of a record, reading, locking, validating and installing, and before a
+/// gap is locked: where tests and simulations let another thread take its turn. The word is not used.
 #[inline(always)]
 fn step(touch: Touch, word: *const AtomicU64) {
     #[cfg(feature = "steps")]

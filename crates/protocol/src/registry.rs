@@ -31,8 +31,8 @@ macro_rules! infos {
 }
 for_each_protocol!(infos);
 
-/// Has the workers of all protocols compiled with this crate. Where little is optimized, crates that use it take generic code from here;
-/// it would be compiled again in each program of tests that drives workers.
+/// Has the workers of all protocols compiled with this crate. Where little is optimized, crates that use it
+/// take generic code from here; it would be compiled again in each program of tests that drives workers.
 #[cfg(all(debug_assertions, not(test)))]
 mod compiled {
     use seriatim_txn::{Core, Protocol, Worker};
@@ -50,8 +50,8 @@ mod compiled {
     for_each_protocol!(workers);
 }
 
-/// Bytes that each protocol adds to a record: its header, and what is before the row version inside. One that needs
-/// more words does not make the others' records larger.
+/// Bytes that each protocol adds to a record: its header, and the header before the row version inside. A
+/// protocol that needs more words does not make the others' records larger.
 const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     use seriatim_txn::Protocol;
     const fn added<P: Protocol>() -> [usize; 2] {

@@ -1,4 +1,4 @@
-//! For tests: transactions at one database, step by step, and what the history checker needs to judge those that commit.
+//! For tests: transactions on one database, step by step, with a history of those that commit for the checker.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::common::Bench;
 
 const TABLE: TableId = TableId(0);
 
-/// A database of three cells, and what became of its transactions.
+/// A database of three cells, and the outcomes of its transactions.
 pub(crate) struct Stage<P: Protocol> {
     /// A worker that is kept, where it matters when one goes.
     pub(crate) kept: Option<P::Worker>,

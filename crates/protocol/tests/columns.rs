@@ -1,5 +1,5 @@
-//! Transactions at different columns of one row pass each other where a protocol says so, and additions to one column too; whatever
-//! uses what another changed is refuted.
+//! Transactions at different columns of one row pass each other where a protocol says so, and additions to
+//! one column too; whatever uses what another changed is refuted.
 
 #[allow(dead_code, reason = "no test uses all of it")]
 mod common;
@@ -251,7 +251,8 @@ fn what_was_used_is_refuted<P: Protocol>() {
     };
     assert_eq!(during::<P>(&read, &[&change]), (false, [8, 0]));
     assert_eq!(during::<P>(&change, &[&change]), (false, [8, 0]));
-    // The sum is read: before it is added to, afterwards, by whoever asks for all columns, or by who adds to it by hand.
+    // The sum is read: before it is added to, afterwards, by whoever asks for all columns, or by who adds to
+    // it by hand.
     let looks: [Work<'_, P>; 4] = [
         &|columns, worker| {
             columns.look(worker, SUM, set(&[SUM]))?;

@@ -1,5 +1,5 @@
-//! `peek_committed`, under every protocol: a reader without a transaction sees committed versions with their own TIDs, each newer
-//! than the last, and nothing of an open transaction.
+//! `peek_committed`, under every protocol: a reader without a transaction sees committed versions with their
+//! own TIDs, each newer than the last, and nothing of an open transaction.
 
 mod all_hot;
 #[allow(dead_code, reason = "no test uses all of it")]
@@ -148,8 +148,8 @@ fn write<P: Protocol>(
     versions.filter_map(|(id, written)| written.map(|value| (id, (tid, value)))).collect()
 }
 
-/// Writers beside one thread that peeks, until that one has seen enough; then what it was shown is held against what writers
-/// committed.
+/// Writers beside one thread that peeks, until that one has seen enough; then what it was shown is held
+/// against what writers committed.
 ///
 /// # Errors
 /// What was wrong with what it was shown.

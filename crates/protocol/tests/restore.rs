@@ -1,5 +1,5 @@
-//! Recovery's way into the tables, under every protocol: whatever the order in which versions come, the newest stands, nothing else
-//! is left, and transactions go on from there.
+//! Recovery's way into the tables, under every protocol: whatever the order in which versions come, the
+//! newest stands, nothing else is left, and transactions go on from there.
 
 mod all_hot;
 
@@ -114,7 +114,8 @@ impl<P: Recover> Bench<P> {
         let restored = self.key(id, |key| match version {
             Version::Row(row) => {
                 let fill = &mut |writer: &mut RowWriter<'_>| self.fill(row, writer);
-                // SAFETY: keys are one thread's each and nobody reads; columns are set by the table's places.
+                // SAFETY: each key belongs to one thread and there are no readers; columns are set by the
+                // table's places.
                 unsafe { self.protocol.restore(core, &self.table, key, near(leaf_hint), tid, Change::Row(fill)) }
             }
             Version::Patch(sum, note) => {
@@ -123,7 +124,7 @@ impl<P: Recover> Bench<P> {
                         writer.set::<i64>(&places[0], *sum)?;
                     }
                     if let Some(note) = note {
-                        // Twice: what is replaced within one patch is nobody's either.
+                        // Twice: a value that is replaced within one patch has no reader either.
                         writer.set::<String>(&places[1], "something in between")?;
                         writer.set::<String>(&places[1], note)?;
                     }
@@ -291,7 +292,8 @@ fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTre
     expected
 }
 
-/// Transactions over what was restored: rows are there, change, go, come back, and are deleted in the end. TIDs only rise.
+/// Transactions over what was restored: rows are there, change, go, come back, and are deleted in the end.
+/// TIDs only rise.
 fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row>)>, rng: &mut Rng) {
     let mut worker = bench.worker();
     for mode in [Mode::ReadOnly, Mode::ReadWrite] {
@@ -351,7 +353,8 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row
 
 /// Unlinks what a worker deleted, and frees it.
 fn clear_away<W: Worker>(worker: &mut W) {
-    // A round ends at the first key that was deleted again after it was queued; where nothing could be looked at before, that is each.
+    // A round ends at the first key that was deleted again after it was queued; where nothing could be looked
+    // at before, that is each.
     for _ in 0..=KEYS {
         worker.core().local.collect();
         worker.collect_garbage(usize::MAX);
@@ -386,7 +389,8 @@ fn newest_stands<P: Recover>() {
     }
 }
 
-/// Restoring over what transactions left: a row version outside its record, and a tombstone that a worker still has to look at.
+/// Restoring over what transactions left: a row version outside its record, and a tombstone that a worker
+/// still has to look at.
 fn over_what_is_there<P: Recover>() {
     for kind in KINDS {
         let bench = Bench::<P>::open(kind);

@@ -1,10 +1,10 @@
-//! What must hold of every protocol whatever another transaction does between any two steps of one: every access to the head of a
-//! record is such a step, and every lock of a gap, so reads, locks, validation and installation are cut at each place
-//! (`seriatim_base::thread::interrupt`), or by a seed's schedule of several threads (`take_turns`). Direct mode, where nothing is
-//! atomic but words.
+//! What must hold of every protocol whatever another transaction does between any two steps of one: every
+//! access to the head of a record is such a step, and every lock of a gap, so reads, locks, validation and
+//! installation are cut at each place (`seriatim_base::thread::interrupt`), or by a seed's schedule of
+//! several threads (`take_turns`). Direct mode, where nothing is atomic but words.
 //!
-//! Where a protocol can hold transactions, each case runs with none of them held, all, and every second one from the first or the
-//! second on.
+//! Where a protocol can hold transactions, each case runs with none of them held, all, and every second one
+//! from the first or the second on.
 
 mod all_hot;
 #[allow(dead_code, reason = "no test uses all of it")]
@@ -62,7 +62,8 @@ fn however_held<P: Protocol>(case: impl Fn()) {
     hold(Held::No);
 }
 
-/// Holds the transaction that has just begun, if it is its turn: whether it does. Its reads may wait for others that are held.
+/// Holds the transaction that has just begun, if it is its turn: whether it does. Its reads may wait for
+/// others that are held.
 fn begin<W: Worker>(worker: &mut W, mode: Mode) -> bool {
     worker.begin(mode, Priority::NONE);
     let (held, begun) = BEGUN.get();
@@ -336,7 +337,8 @@ fn insert_skew<P: Protocol>() {
     }
 }
 
-/// One writes since it could insert a row, which it deletes again; the other inserts that row since nothing was written.
+/// One writes since it could insert a row, which it deletes again; the other inserts that row since nothing
+/// was written.
 fn fleeting_insert_skew<P: Protocol>() {
     for inserts_another in [false, true] {
         let own = |bench: &Bench<P>, worker: &mut P::Worker| {
@@ -362,8 +364,9 @@ fn fleeting_insert_skew<P: Protocol>() {
     }
 }
 
-/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back; the other inserts that row,
-/// since nothing was written. What was not written had been read by one who comes late in the order, if the protocol has such.
+/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back;
+/// the other inserts that row, since nothing was written. What was not written had been read by one who comes
+/// late in the order, if the protocol has such.
 fn taken_back_insert_skew<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0, 0]);
@@ -402,7 +405,8 @@ fn taken_back_insert_skew<P: Protocol>() {
     });
 }
 
-/// One writes since a row is deleted; the other unlinks what is left of it and inserts the row anew, since nothing was written.
+/// One writes since a row is deleted; the other unlinks what is left of it and inserts the row anew, since
+/// nothing was written.
 fn rebirth_skew<P: Protocol>() {
     let own = |bench: &Bench<P>, worker: &mut P::Worker| {
         let free = bench.read(worker, 0)?.is_none();
@@ -496,8 +500,8 @@ fn looks_that_come_too_early<P: Protocol>() {
     });
 }
 
-/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows then, but does not tell so
-/// (promise g). Who is held links nothing that could be met.
+/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows
+/// then, but does not tell so (promise g). Who is held links nothing that could be met.
 fn own_rows_that_are_unlinked<P: Protocol>() {
     const ABSENT: [u64; 2] = [8, 9];
     every_step(|at| {
@@ -536,7 +540,8 @@ fn own_order<P: Protocol>() {
     }
 }
 
-/// Threads that take turns move amounts, look at all of them, and delete and insert rows. Nothing is lost, no impossible sum commits.
+/// Threads that take turns move amounts, look at all of them, and delete and insert rows. Nothing is lost, no
+/// impossible sum commits.
 fn turns_by_seeds<P: Protocol>(seeds: u64) {
     const CELLS: u64 = 4;
     for seed in 0..seeds {

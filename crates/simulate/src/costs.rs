@@ -1,9 +1,10 @@
-//! What a step costs, in nanoseconds, and the file that says so.
+//! The cost of each step, in nanoseconds, and the file format of cost tables.
 //!
-//! Steps are told apart by what they touch, and by whether the core touched the same cache line just before, or earlier in the same
-//! attempt. Work that is private to a core, such as copying rows and keeping sets, is charged with the steps around it, most of it with
-//! the first touch of a line: commits come back to lines and do little else. Private work differs between protocols, and so do
-//! their costs. What passes between cores, and what waiting costs, is the machine's and the same for all.
+//! Steps are distinguished by what they touch, and by whether the core touched the same cache line just
+//! before, or earlier in the same attempt. Work that is private to a core, such as copying rows and keeping
+//! sets, is charged with the steps around it. Most of it is charged with the first touch of a line: commits
+//! return to lines and do little else. Private work differs between protocols, and so do their costs.
+//! Transfers between cores, and waiting, cost the same for all: they belong to the machine.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::validation::Compared;
 
-/// Kinds of step that work is charged with.
+/// The kinds of step that are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An attempt begins; with it goes what each attempt costs, its end included.
+    /// An attempt begins; includes the fixed cost of an attempt and its end.
     Begin,
     /// A line of an index that the attempt has not touched before.
     Node,
-    /// The header of a record, likewise.
+    /// The header of a record that the attempt has not touched before.
     Record,
     /// A line that the attempt has touched before, but not just before.
     Revisit,
@@ -51,17 +52,17 @@ impl Step {
         }
     }
 
-    /// Whether it is the first touch of what it touches. Private work and lines that lie in no near cache are charged with these, so they
-    /// are what differs between workloads.
+    /// Whether it is the first touch of a line in an attempt. Private work and lines outside the near caches
+    /// are charged with these steps, so their costs differ between workloads.
     pub fn is_first(self) -> bool {
         matches!(self, Step::Begin | Step::Node | Step::Record)
     }
 }
 
-/// How often each kind of step was taken, by its number.
+/// The number of steps of each kind.
 pub type Counts = [u64; Step::ALL.len()];
 
-/// What each kind of step costs under one protocol, in nanoseconds.
+/// The cost of each kind of step under one protocol, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
@@ -89,7 +90,7 @@ impl Work {
         [self.begin, self.node, self.record, self.revisit, self.again, self.store, self.exchange, self.copy]
     }
 
-    /// The other way round.
+    /// The inverse of [`Work::by_step`].
     pub fn of_steps([begin, node, record, revisit, again, store, exchange, copy]: [f64; Step::ALL.len()]) -> Work {
         Work { begin, node, record, revisit, again, store, exchange, copy }
     }
@@ -102,34 +103,35 @@ impl Work {
     }
 }
 
-/// What passes between cores, and what waiting costs, in nanoseconds.
+/// The costs of transfers between cores, and of waiting, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// A touch of a line that another core wrote last, or a write to one that others have read since, costs so much more, where the core
-    /// has to wait for it: an exchange, and the first look after a wait.
+    /// The additional cost of a touch of a line that another core wrote last, or of a write to a line that
+    /// others have read since. It is charged where the core has to wait for the line: at an exchange, and at
+    /// the first look after a wait.
     pub transfer: f64,
-    /// The same where the core goes on meanwhile: all other loads and stores.
+    /// The same where the core continues meanwhile: all other loads and stores.
     pub overlapped: f64,
     /// A pause instruction.
     pub pause: f64,
-    /// Offering the processor to others, when there are none.
+    /// Yielding the processor when there are no other threads.
     #[serde(rename = "yield")]
     pub yields: f64,
-    /// A sleep takes so much longer than was asked for.
+    /// The time by which a sleep takes longer than requested.
     pub sleep: f64,
-    /// A region, its begin and its end.
+    /// Beginning and committing a region.
     pub region: f64,
-    /// A region is undone.
+    /// Undoing a region.
     pub abort: f64,
 }
 
-/// All that a simulation charges.
+/// All costs of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// The protocol's.
+    /// The costs of the protocol.
     pub work: Work,
-    /// The machine's.
+    /// The costs of the machine.
     pub machine: Machine,
 }
 
@@ -139,23 +141,23 @@ pub struct Costs {
 pub struct Table {
     /// Names the table in reports.
     pub name: String,
-    /// What it was measured on, for people.
+    /// The machine on which it was measured, for people.
     pub measured_on: String,
-    /// The revision of the code that was measured.
+    /// The revision of the measured code.
     pub revision: String,
     /// In nanoseconds.
     pub machine: Machine,
     /// In nanoseconds, by protocol.
     pub protocols: Vec<Protocol>,
-    /// The machine and the revision of the latest comparison; `None` before there was one.
+    /// The machine and the revision of the latest comparison; `None` before the first one.
     #[serde(default)]
     pub validated_on: Option<String>,
-    /// Simulated cores by this table, and threads; empty before they were compared.
+    /// Comparisons of simulated cores by this table with threads; empty before the first one.
     #[serde(default)]
     pub validation: Vec<Compared>,
 }
 
-/// What a protocol's steps cost.
+/// The costs of a protocol's steps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Protocol {
@@ -165,32 +167,33 @@ pub struct Protocol {
     pub regions: String,
     /// In nanoseconds.
     pub work: Work,
-    /// By how much the times from which the costs were fitted differ from what the costs say: the mean of the differences' amounts,
-    /// as a share.
+    /// The mean relative difference between the measured times, from which the costs were fitted, and the
+    /// times that the costs predict.
     pub misfit: f64,
-    /// By workload: what the costs of [first touches](Step::is_first) are multiplied by, so that a transaction takes the time that it takes
-    /// on one thread. What it does besides the database's steps, and how much of its data lies in caches, differs between workloads.
+    /// By workload: the factor for the costs of [first touches](Step::is_first), with which a transaction
+    /// takes the time that it takes on one thread. Work outside the database's steps, and the share of data in
+    /// caches, differ between workloads.
     pub scales: BTreeMap<String, f64>,
 }
 
 impl Table {
-    /// The costs of a workload under a protocol; those that are not scaled if the workload was not measured.
+    /// The costs of a workload under a protocol; not scaled if the workload was not measured.
     pub fn costs(&self, protocol: &str, regions: &str, workload: &str) -> Option<Costs> {
         let found = self.protocols.iter().find(|of| of.protocol == protocol && of.regions == regions)?;
         let scale = found.scales.get(workload).copied().unwrap_or(1.0);
         Some(Costs { work: found.work.scaled(scale), machine: self.machine })
     }
 
-    /// The revision of the code that a protocol was compared at; `None` if it was not.
+    /// The revision of the code with which a protocol was compared; `None` if it was not.
     pub fn validated_at(&self, protocol: &str, regions: &str) -> Option<&str> {
         let row = self.validation.iter().find(|row| row.protocol == protocol && row.regions == regions)?;
         row.revision.as_deref().or_else(|| Some(self.validated_on.as_deref()?.rsplit_once("revision ")?.1))
     }
 
-    /// Whether all costs are numbers that can be.
+    /// Whether all costs are plausible numbers.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         let Machine { transfer, overlapped, pause, yields, sleep, region, abort } = self.machine;
         let mut all = vec![("machine".to_owned(), vec![transfer, overlapped, pause, yields, sleep, region, abort])];

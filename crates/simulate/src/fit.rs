@@ -1,9 +1,11 @@
-//! Costs from measured times and counted steps: non-negative least squares of relative differences, held to what is likely.
+//! Fits costs to measured times and counted steps, by non-negative least squares of relative differences, with
+//! a weak preference for likely costs.
 //!
-//! Each observation is a workload's time per transaction and its steps per transaction. Differences are relative, so that a long
-//! transaction does not count for more than a short one. Kinds of step that come in the same shares in all workloads cannot be told
-//! apart by them, so a cost's relative difference from what is likely counts as well, with a small weight. Coordinates are improved
-//! in turn, each to its best non-negative value; the problem is convex, so this ends at the least squares.
+//! Each observation is a workload's time per transaction and its steps per transaction. Differences are
+//! relative, so that a long transaction does not count for more than a short one. Kinds of step that occur in
+//! the same proportion in all workloads cannot be told apart. So a cost's relative difference from its likely
+//! value counts too, with a small weight. Coordinates are improved in turn, each to its best non-negative
+//! value; the problem is convex, so this converges to the least squares.
 
 /// A workload under one protocol.
 #[derive(Clone, Debug)]
@@ -14,14 +16,14 @@ pub struct Observation<const N: usize> {
     pub nanoseconds: f64,
 }
 
-/// Rounds of improvement; the costs of seven kinds have stopped moving long before.
+/// Rounds of improvement; the costs of seven kinds converge long before.
 const ROUNDS: usize = 20_000;
 
-/// The costs of each kind of step, in nanoseconds, with which the observations differ the least from what they say, where a cost that is off
-/// `likely` by its own size counts as much as an observation that is off by the square root of `weight`; and the mean of the
-/// relative differences' amounts. `likely` is above zero.
+/// The costs of each kind of step, in nanoseconds, that fit the observations best. A cost that is off its
+/// `likely` value by its own size counts as much as an observation that is off by the square root of `weight`.
+/// Also returns the mean relative difference. `likely` is above zero.
 pub fn fit<const N: usize>(observations: &[Observation<N>], likely: &[f64; N], weight: f64) -> ([f64; N], f64) {
-    // Each row in units of its time: the aim is 1 everywhere.
+    // Each row in units of its time: the target is 1 everywhere.
     let rows: Vec<[f64; N]> =
         observations.iter().map(|seen| seen.steps.map(|steps| steps / seen.nanoseconds)).collect();
     let said = |row: &[f64; N], costs: &[f64; N]| row.iter().zip(costs).map(|(steps, cost)| steps * cost).sum::<f64>();

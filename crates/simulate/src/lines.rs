@@ -1,37 +1,38 @@
-//! Which core wrote a cache line last, and which have read it since.
+//! Which core wrote a cache line last, and which cores have read it since.
 //!
-//! Only lines that a simulated core has written are known; others were there before and cost nobody a transfer. A line leaves a core's caches
-//! when the core has brought in as many others as they keep: it is then as far from one core as from another. Lines are found
-//! by address, and nothing depends on the order of addresses.
+//! Only lines that a simulated core has written are known; other lines cost no transfer. A line leaves a
+//! core's caches when the core has brought in as many other lines as they hold: then it is as far from that
+//! core as from another. Lines are found by address, and nothing depends on the order of addresses.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use seriatim_base::CACHE_LINE;
 
-/// Most cores of a machine.
+/// The most cores of a machine.
 pub(crate) const CORES_MAX: usize = 128;
 
-/// A line that was written. It is kept small: there are millions, and looking one up is most of what a step costs.
+/// A written line. It is kept small: there are millions, and looking one up is most of the cost of a step.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// Those that have it: who wrote it last, and who has read it since. In two words, since one would be aligned to 16 bytes.
+    /// The cores that have it: its last writer, and its readers since. Two words, because a `u128` would be
+    /// aligned to 16 bytes.
     holders: [u64; 2],
-    /// How many first touches the core that touched it last had made; of 2^32 more nothing is known.
+    /// The number of first touches of its last toucher at that time; after 2^32 more it wraps around.
     at: u32,
-    /// That core.
+    /// The core that touched it last.
     last: u8,
 }
 
-/// This core alone.
+/// The set of this core alone.
 fn only(core: usize) -> [u64; 2] {
     let mut holders = [0; 2];
     holders[core / 64] = 1 << (core % 64);
     holders
 }
 
-/// First touches after which what a core touched before is in none of its own caches: a second one of 2 MiB (Emerald Rapids), with two lines
-/// for each, since a header is followed by its row.
+/// First touches after which a line is in none of the core's own caches. A second-level cache of 2 MiB
+/// (Emerald Rapids), with two lines for each touch, since a header is followed by its row.
 const NEAR: u64 = 16 << 10;
 
 /// The lines that cores have written.
@@ -64,7 +65,7 @@ impl Lines {
         u64::from((brought[usize::from(line.last)] as u32).wrapping_sub(line.at)) <= NEAR
     }
 
-    /// A core reads the line; whether it has to be brought to it from another.
+    /// A core reads the line. Returns whether the line has to be transferred from another core.
     pub(crate) fn read(&mut self, core: usize, line: usize) -> bool {
         let Some(found) = self.lines.get_mut(&line) else { return false };
         let own = only(core);
@@ -74,7 +75,7 @@ impl Lines {
         holders != before
     }
 
-    /// A core writes the line; whether others have it.
+    /// A core writes the line. Returns whether others have it.
     pub(crate) fn write(&mut self, core: usize, line: usize) -> bool {
         let now = Line { holders: only(core), at: self.brought[core] as u32, last: core as u8 };
         let before = self.lines.insert(line, now);
@@ -82,11 +83,12 @@ impl Lines {
     }
 }
 
-/// The lines that a core's attempt has touched, all of them: which of two addresses a cache would keep differs between processes.
+/// All lines that a core's attempt has touched. (A bounded set would depend on addresses, which differ between
+/// processes.)
 #[derive(Debug, Default)]
 pub(crate) struct Touched(HashSet<usize, BuildHasherDefault<Multiply>>);
 
-/// Room that is kept from one attempt to the next: clearing it takes time.
+/// Capacity that is kept from one attempt to the next: clearing it takes time.
 const ROOM: usize = 4096;
 
 impl Touched {
@@ -96,13 +98,13 @@ impl Touched {
         self.0.shrink_to(ROOM);
     }
 
-    /// The attempt touches a line; whether it has before.
+    /// The attempt touches a line. Returns whether it had touched it before.
     pub(crate) fn touch(&mut self, line: usize) -> bool {
         !self.0.insert(line)
     }
 }
 
-/// Spreads the bits of one word: addresses need no more, and every run has the same.
+/// Spreads the bits of one word: addresses need no more, and every run has the same hashes.
 #[derive(Default)]
 pub(crate) struct Multiply(u64);
 
@@ -127,7 +129,7 @@ mod tests {
     #[test]
     fn a_line_is_transferred_once_to_each_reader_and_back_to_its_writer() {
         let mut lines = Lines::default();
-        // Nobody of the machine has written it.
+        // No core of the machine has written it.
         assert!(!lines.read(0, 7) && !lines.write(0, 7));
         assert!(!lines.read(0, 7) && !lines.write(0, 7));
         assert!(lines.read(1, 7) && !lines.read(1, 7) && lines.read(2, 7));

@@ -1,14 +1,16 @@
-//! Cores, their clocks, and what steps do to them.
+//! Cores, their clocks, and the effects of steps on them.
 //!
 //! Invariants:
-//! (a) One core runs at a time, on the thread that called [`run`]: the one that is furthest behind, the first of several. It goes on without
-//!     a switch for as long as it is.
-//! (b) A core's clock is put forward *before* the access that a step stands for, so accesses happen in the order of virtual time.
-//! (c) A region is told that it is lost at the access after that, and commits without a step, so at one moment of virtual time.
-//! (d) What is the thread's and not the core's must not change hands: a core that unwinds from a panic keeps the thread until it has
-//!     been caught, since the count of panics is the thread's.
-//! (e) Nothing waits in the system. A core that does holds the thread, and the watchdog tells. A core that waits for what never comes
-//!     passes virtual time, and the run ends at its limit, or when all cores wait to be woken.
+//! (a) One core runs at a time, on the thread that called [`run`]: the one that is furthest behind, the first
+//!     of several. It continues without a switch for as long as that holds.
+//! (b) A core's clock advances *before* the access for which a step stands, so accesses happen in the order of
+//!     virtual time.
+//! (c) A lost region notices at its next access, and commits without a step, so at one moment of virtual time.
+//! (d) State that belongs to the thread and not to the core must not change hands. A core that unwinds from a
+//!     panic keeps the thread until the panic has been caught, since the count of panics is the thread's.
+//! (e) No core waits in the system. A core that does holds the thread, and the watchdog reports it. A core
+//!     that waits for an event that never comes lets virtual time pass, and the run ends at its limit, or when
+//!     all cores wait to be woken.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,28 +28,29 @@ use seriatim_base::thread::{self, Touch};
 use crate::costs::{Costs, Counts, Step};
 use crate::lines::{CORES_MAX, Lines, Touched, line_of};
 use crate::regions::Regions;
-use crate::turns::{Turn, Turns};
+use crate::turns::{Schedule, Turn};
 use crate::watchdog::{Signs, Watchdog};
 
-/// Bytes of a core's stack, as of an ordinary thread. Only what is used is ever in memory.
+/// Bytes of a core's stack, as of an ordinary thread. Only used pages are ever in memory.
 const STACK_BYTES: usize = 2 << 20;
 
 /// Clocks count picoseconds: sums of rounded nanoseconds would drift.
 const PICOSECONDS: f64 = 1000.0;
 
-/// Picoseconds that every step takes at least: who looks at a word until another core changes it must get to that core's time.
+/// The least cost of a step, in picoseconds: a core that polls a word until another core changes it must reach
+/// that core's time.
 const STEP_MIN: u64 = 100;
 
-/// What a core is there for, and what it runs.
+/// A core's name and its code.
 pub struct Role<'a, T> {
     /// For messages.
     pub name: String,
-    /// It runs to its end.
+    /// The code, which runs to its end.
     pub body: Box<dyn FnOnce() -> T + 'a>,
 }
 
 impl<'a, T> Role<'a, T> {
-    /// A core that runs this.
+    /// A core that runs `body`.
     pub fn new(name: impl Into<String>, body: impl FnOnce() -> T + 'a) -> Role<'a, T> {
         Role { name: name.into(), body: Box::new(body) }
     }
@@ -55,24 +58,25 @@ impl<'a, T> Role<'a, T> {
 
 /// When a run is given up.
 pub struct Guard {
-    /// Virtual time that no core needs.
+    /// More virtual time than any core needs.
     pub longest: Duration,
-    /// Real time that no core holds the thread for between two steps.
+    /// More real time than any core holds the thread between two steps.
     pub held: Duration,
-    /// Called on another thread when one does, with the reason. It should end the process: the core cannot be stopped.
+    /// Called on another thread when a core does, with the reason. It should end the process: the core cannot
+    /// be stopped.
     pub tell: Box<dyn FnOnce(String) + Send>,
 }
 
-/// What a core did.
+/// The counts of a core.
 #[derive(Clone, Debug)]
 pub struct Core {
-    /// As of its role.
+    /// The name of its role.
     pub name: String,
     /// When it ended.
     pub ended: Duration,
     /// Its steps.
     pub counts: Counts,
-    /// Lines that were brought to it from other cores.
+    /// Lines that were transferred to it from other cores.
     pub transfers: u64,
     /// Regions that it began.
     pub regions: u64,
@@ -82,23 +86,24 @@ pub struct Core {
     pub slept: Duration,
 }
 
-/// A run to its end.
+/// A finished run.
 #[derive(Debug)]
 pub struct Run<T> {
-    /// What the bodies gave; `Err`: it panicked.
+    /// The results of the bodies; `Err` for one that panicked.
     pub results: Vec<thread::Result<T>>,
-    /// What the cores did.
+    /// The counts of the cores.
     pub cores: Vec<Core>,
-    /// Times that another core went on.
+    /// The number of switches between cores.
     pub switches: u64,
 }
 
-/// The run was given up: at its limit of virtual time these cores had not ended, or before that all of them waited for each other.
+/// The run was given up: these cores had not ended at its limit of virtual time, or all of them waited for
+/// each other before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// When it was.
+    /// The virtual time at that moment.
     pub longest: Duration,
-    /// Their names, and what each did last.
+    /// The names of the cores, and the last act of each.
     pub cores: Vec<(String, String)>,
 }
 
@@ -116,18 +121,18 @@ type Suspended = Yielder<(), ()>;
 /// A core while the machine runs.
 struct State {
     name: String,
-    /// Picoseconds.
+    /// In picoseconds.
     clock: Cell<u64>,
-    /// Where it suspends itself, once it has begun.
+    /// For suspending it, once it has begun.
     yielder: Cell<Option<NonNull<Suspended>>>,
     counts: [Cell<u64>; Step::ALL.len()],
     transfers: Cell<u64>,
     regions: Cell<u64>,
     waited: Cell<u64>,
     slept: Cell<u64>,
-    /// The line touched last.
+    /// The line that it touched last.
     line: Cell<usize>,
-    /// Those that the attempt has touched.
+    /// The lines that the attempt has touched.
     touched: RefCell<Touched>,
     /// The word of a copy, whose store is part of it.
     copies: Cell<usize>,
@@ -136,11 +141,11 @@ struct State {
     parked: Cell<bool>,
     /// Whether it was woken while it did not wait.
     woken: Cell<bool>,
-    /// Of the regions that it has committed; nothing until somebody asks.
+    /// Of its committed regions; `None` until they are requested.
     working_sets: RefCell<Option<Vec<WorkingSet>>>,
 }
 
-/// What a core did last, for messages.
+/// The last act of a core, for messages.
 #[derive(Clone, Copy)]
 enum Last {
     Nothing,
@@ -171,9 +176,9 @@ struct Cores {
     lines: RefCell<Lines>,
     regions: RefCell<Regions>,
     current: Cell<Option<usize>>,
-    /// Until this turn the core that runs is furthest behind.
+    /// Until this turn the running core is furthest behind.
     horizon: Cell<Turn>,
-    turns: Turns,
+    turns: Schedule,
     signs: Arc<Signs>,
     steps: Cell<u64>,
 }
@@ -198,7 +203,7 @@ impl Picoseconds {
             transfer: of(machine.transfer),
             overlapped: of(machine.overlapped),
             pause: of(machine.pause),
-            // Time must pass, or who waits by yielding waits for ever.
+            // Time must pass, or a core that waits by yielding waits for ever.
             yields: of(machine.yields).max(1),
             sleep: of(machine.sleep).max(1),
             region: of(machine.region),
@@ -212,7 +217,7 @@ impl Cores {
         self.current.get().map(|at| (at, &self.cores[at]))
     }
 
-    /// The core's turn has come. Time in which it was parked it has slept.
+    /// The core's turn has come. If it was parked, it has slept until now.
     fn resume(&self, at: usize, clock: u64) {
         let core = &self.cores[at];
         let slept = clock.saturating_sub(core.clock.get());
@@ -226,11 +231,11 @@ impl Cores {
     /// Lets others run until the core's turn comes.
     fn suspend(core: &State) {
         let yielder = core.yielder.get().expect("a core that runs has begun");
-        // SAFETY: it lives until the coroutine's body ends, and we are in it.
+        // SAFETY: the yielder lives until the coroutine's body ends, and this code runs in that body.
         unsafe { yielder.as_ref() }.suspend(());
     }
 
-    /// The core's clock goes forward; it waits until it is furthest behind.
+    /// Advances the core's clock; the core waits until it is furthest behind.
     fn pass(&self, at: usize, core: &State, picoseconds: u64, last: Last) {
         core.clock.set(core.clock.get().saturating_add(picoseconds));
         core.last.set(last);
@@ -244,7 +249,7 @@ impl Cores {
         }
     }
 
-    /// What kind of step it is, and whether its line has to be brought from another core.
+    /// The kind of a step, and whether its line has to be transferred from another core.
     fn touch(&self, at: usize, core: &State, touch: Touch, address: usize) -> Option<(Step, bool)> {
         let line = line_of(address);
         let is_same = core.line.replace(line) == line;
@@ -272,7 +277,7 @@ impl Cores {
         })
     }
 
-    /// The core takes a step, and then has the line; whether it writes it.
+    /// The core takes a step, and then has the line. Returns whether the step writes the line.
     fn take(&self, at: usize, core: &State, touch: Touch, address: usize) -> Option<bool> {
         let (step, transfers) = self.touch(at, core, touch, address)?;
         let count = &core.counts[step as usize];
@@ -322,7 +327,7 @@ impl simulated::Machine for Cores {
                 }
             }
             Region::Abort => {
-                // Why it is lost was said before, if it was.
+                // The reason of a loss was reported before.
                 let _ = self.regions.borrow_mut().end(at);
                 self.pass(at, core, self.costs.abort, Last::Region(act));
             }
@@ -393,7 +398,7 @@ impl simulated::Machine for Cores {
     }
 }
 
-/// Runs `body` at this virtual time: nothing it does takes any.
+/// Runs `body` at this virtual time: it takes no time.
 pub fn at<R>(time: Duration, body: impl FnOnce() -> R) -> R {
     struct Still(u64);
     impl simulated::Machine for Still {
@@ -445,7 +450,8 @@ fn duration(picoseconds: u64) -> Duration {
 /// Runs the roles, each on a core of its own, all from time zero, to their ends.
 ///
 /// # Errors
-/// When the guard's virtual time is over. What cores were doing is left as it is, memory and locks included: end the process.
+/// When the guard's virtual time is over. The state of the cores stays as it is, memory and locks included:
+/// end the process.
 ///
 /// # Panics
 /// If there are more roles than 128; if the operating system refuses memory for stacks, or the watchdog's thread.
@@ -476,7 +482,7 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         regions: RefCell::default(),
         current: Cell::new(None),
         horizon: Cell::new(Turn::NEVER),
-        turns: Turns::new(roles.len()),
+        turns: Schedule::new(roles.len()),
         signs: Arc::clone(&signs),
         steps: Cell::new(0),
     };
@@ -499,7 +505,8 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
             core.yielder.set(Some(NonNull::from(yielder)));
             result.set(Some(catch_unwind(AssertUnwindSafe(body))));
         };
-        // SAFETY: the coroutines end, or are forgotten, before this function returns, and with it before what they borrow.
+        // SAFETY: the coroutines end, or are forgotten, before this function returns, and so before the end of
+        // what they borrow.
         unsafe { Coroutine::<(), (), ()>::with_stack_unchecked(stack, body) }
     };
     let mut running: Vec<Option<_>> = bodies.into_iter().enumerate().map(|work| Some(begin(work))).collect();
@@ -523,14 +530,14 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
                 running[at] = None;
             }
         }
-        // Those left wait for each other.
+        // The cores that are left wait for each other.
         running.iter().any(Option::is_some)
     });
     if stuck {
         let left = running.iter().zip(&cores.cores).filter(|(core, _)| core.is_some());
         let names = left.map(|(_, core)| (core.name.clone(), core.last.get().to_string())).collect();
         let longest = duration(cores.cores.iter().map(|core| core.clock.get()).max().unwrap_or(0)).min(longest);
-        // To end them they would have to be unwound, through code that catches and expects to go on.
+        // To end them they would have to be unwound, through code that catches panics and expects to continue.
         running.into_iter().for_each(std::mem::forget);
         return Err(Stuck { longest, cores: names });
     }

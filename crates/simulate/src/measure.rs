@@ -1,4 +1,4 @@
-//! Costs of the machine, measured on it: what a line costs that comes from another core, and what waiting costs.
+//! Costs of the machine, measured on it: transfers of lines between cores, and waiting.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,14 @@ use seriatim_base::{CacheAligned, thread};
 
 use crate::costs::Machine;
 
-/// Each figure is the shortest of so many: all that disturbs a try makes it longer.
+/// Each figure is the shortest of this many tries: every disturbance makes a try longer.
 const TRIES: usize = 100;
 
 /// On a busy machine tries take long, and there are fewer.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What an empty region and an aborted one cost, in nanoseconds: of a processor that cannot be asked (measured on Emerald Rapids).
+/// The costs of an empty region and of an aborted one, in nanoseconds, for processors without regions
+/// (measured on Emerald Rapids).
 const REGION: f64 = 14.0;
 const ABORT: f64 = 60.0;
 
@@ -30,7 +31,7 @@ pub fn shortest(rounds: u64, mut work: impl FnMut(u64)) -> f64 {
     tries.fold(f64::INFINITY, f64::min)
 }
 
-/// The machine's costs; those of regions, which it is not asked for, are another's. Takes some seconds at most.
+/// The machine's costs; those of regions are constants of another machine. Takes some seconds at most.
 pub fn machine() -> Machine {
     let pause = shortest(10_000, |rounds| (0..rounds).for_each(|_| spin_loop()));
     let yields = shortest(1_000, |rounds| (0..rounds).for_each(|_| thread::yield_now()));
@@ -40,11 +41,11 @@ pub fn machine() -> Machine {
     Machine { transfer, overlapped, pause, yields, sleep: sleep.max(0.0), region: REGION, abort: ABORT }
 }
 
-/// What it costs more to load a word that another core has changed, where nothing has to wait for it: many are loaded, in no order that
-/// processors foresee. As [`transfer`], zero without a second processor.
+/// The additional cost of loading a word that another core has changed, where nothing waits for it: many words
+/// are loaded, in an order that processors cannot predict. As [`transfer`], zero without a second processor.
 fn overlapped() -> f64 {
     const LINES: usize = 256;
-    // Odd, so that all are reached.
+    // Odd, so that all words are reached.
     const STRIDE: usize = 97;
     if thread::processors() < 2 {
         return 0.0;
@@ -80,8 +81,8 @@ fn overlapped() -> f64 {
     (together - alone).max(0.0)
 }
 
-/// What it costs more to change a word that another core has changed. Two threads change it in turn; a turn is one transfer. Without a
-/// second processor there is nobody to measure it with, and it is zero.
+/// The additional cost of changing a word that another core has changed. Two threads change it in turn; a turn
+/// is one transfer. It cannot be measured without a second processor, and is zero then.
 fn transfer() -> f64 {
     const TURNS: u64 = 500;
     if thread::processors() < 2 {

@@ -1,8 +1,9 @@
 //! Which lines the open regions have touched, and which regions are lost.
 //!
-//! As in Intel's processors, who asks for a line gets it, and the region that had it is lost: a region loses to any write of a line that
-//! it has read, and to any touch of one that it has written. It learns of that at its next access. Lines are found by address, and
-//! which of them share a set of the first cache is told by address as well.
+//! As in Intel's processors, a core that requests a line gets it, and the region that had it is lost. A region
+//! loses to any write of a line that it has read, and to any touch of one that it has written. It notices at
+//! its next access. Lines are found by address, and the address also determines their set in the first-level
+//! cache.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,19 +13,20 @@ use seriatim_base::simulated::{Lost, WorkingSet};
 
 use crate::lines::{CORES_MAX, Multiply};
 
-/// Sets of the first cache, whose lines a region writes, and the lines of each: 48 KiB. Of 512 scattered lines, 1 % of such
-/// regions fit; of 256 nearly all (measured on Emerald Rapids, and what this comes to).
+/// Sets of the first-level cache, which holds the written lines of a region, and the lines of each set: 48
+/// KiB. Of regions that write 512 scattered lines 1 % fit; of those that write 256 nearly all (measured on
+/// Emerald Rapids; this model gives the same).
 const SETS: usize = 64;
 const WAYS: u8 = 12;
 
-/// Lines that a region may read: 256 KiB, of which 41 % commit (measured on Emerald Rapids).
+/// Lines that a region may read: 256 KiB, at which 41 % of regions commit (measured on Emerald Rapids).
 const LINES_READ_MAX: usize = 4096;
 
 /// A core's region.
 #[derive(Debug)]
 struct Open {
     lost: Option<Lost>,
-    /// Those that it has touched, each once.
+    /// The lines that it has touched, each once.
     lines: Vec<usize>,
     reads: usize,
     /// Lines written, by set.
@@ -54,14 +56,14 @@ impl Default for Regions {
 
 impl Regions {
     /// # Panics
-    /// If the core has one.
+    /// If the core has an open region.
     pub(crate) fn begin(&mut self, core: usize) {
         let open = Open { lost: None, lines: Vec::new(), reads: 0, sets: [0; SETS] };
         assert!(self.open[core].replace(open).is_none(), "a region within a region");
         self.count += 1;
     }
 
-    /// A core touches a line, in a region or not: those of others that it takes it from are lost.
+    /// A core touches a line, in a region or not: regions of others that had the line are lost.
     pub(crate) fn touch(&mut self, core: usize, line: usize, writes: bool) {
         if self.count == 0 {
             return;
@@ -71,7 +73,7 @@ impl Regions {
         }
     }
 
-    /// A core takes a line from those that have it.
+    /// Takes a line from the regions that have it.
     fn take(open: &mut [Option<Open>], core: usize, holders: &Holders, writes: bool) {
         let mut losers = (holders.writers | if writes { holders.readers } else { 0 }) & !(1 << core);
         while losers != 0 {
@@ -83,7 +85,7 @@ impl Regions {
         }
     }
 
-    /// A core touches a line in its region: as [`Regions::touch`], and then has it.
+    /// A core touches a line in its region: as [`Regions::touch`], and then the region has the line.
     pub(crate) fn access(&mut self, core: usize, line: usize, writes: bool) -> Result<(), Lost> {
         let (holders, own) = (self.lines.entry(line).or_default(), 1 << core);
         Regions::take(&mut self.open, core, holders, writes);
@@ -108,14 +110,14 @@ impl Regions {
         open.lost.map_or(Ok(()), Err)
     }
 
-    /// What a core's region has touched.
+    /// The lines that a core's region has touched.
     pub(crate) fn working_set(&self, core: usize, decides: bool) -> WorkingSet {
         let Some(open) = &self.open[core] else { return WorkingSet::default() };
         let written = open.sets.iter().map(|&lines| usize::from(lines)).sum();
         WorkingSet { read: open.reads, written, lines: open.lines.len(), decides }
     }
 
-    /// Ends a core's region; whether it may commit.
+    /// Ends a core's region. Returns whether it may commit.
     pub(crate) fn end(&mut self, core: usize) -> Result<(), Lost> {
         let Some(open) = self.open[core].take() else { return Ok(()) };
         self.count -= 1;
@@ -137,7 +139,7 @@ impl Regions {
 mod tests {
     use super::*;
 
-    /// What becomes of core 0's region, which reads line 1 and writes line 2.
+    /// The end of core 0's region, which reads line 1 and writes line 2.
     fn after(touch: impl FnOnce(&mut Regions)) -> Result<(), Lost> {
         let mut regions = Regions::default();
         regions.begin(0);
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(after(|regions| regions.touch(1, 1, true)), Err(Lost::Conflict));
         assert_eq!(after(|regions| regions.touch(1, 2, false)), Err(Lost::Conflict));
         assert_eq!(after(|regions| regions.touch(1, 2, true)), Err(Lost::Conflict));
-        // Its own touches outside of it.
+        // Its own touches outside of the region.
         assert_eq!(after(|regions| regions.touch(0, 2, true)), Ok(()));
     }
 
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_region_writes_as_much_as_the_first_cache_keeps_and_reads_more() {
-        // The first line that is too much.
+        // The number of lines at which a region is full.
         let full = |stride: usize, writes| {
             let mut regions = Regions::default();
             regions.begin(0);

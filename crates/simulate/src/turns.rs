@@ -1,35 +1,35 @@
-//! Whose turn it is: when each core goes on, and which is first.
+//! The order of cores: when each continues, and which is first.
 
 use std::cell::Cell;
 
 use crate::lines::CORES_MAX;
 
-/// When a core goes on, and which it is: of several at one time the first.
+/// When a core continues, with its number: of several at one time the lowest is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn(u64);
 
 impl Turn {
-    /// Of a core that runs, or waits for others only.
+    /// The turn of a core that runs, or that only waits for others.
     pub(crate) const NEVER: Turn = Turn(u64::MAX);
-    /// The latest time that comes, in picoseconds: a day and a half.
+    /// The latest possible time, in picoseconds: a day and a half.
     pub(crate) const CLOCK_MAX: u64 = u64::MAX / CORES_MAX as u64 - 1;
 
-    /// The core goes on at this time, in picoseconds; never, if that does not come.
+    /// The core continues at this time, in picoseconds; never, if the time is later than possible.
     pub(crate) fn new(clock: u64, core: usize) -> Turn {
         if clock > Turn::CLOCK_MAX { Turn::NEVER } else { Turn(clock * CORES_MAX as u64 + core as u64) }
     }
 }
 
-/// The turns of all cores: a tree of which each node has the earlier turn of the two below it, the root that of all. A step changes one turn or two,
-/// and so the few nodes above them.
+/// The turns of all cores: a tree of which each node has the earlier of the two turns below it, and the root
+/// the earliest. A step changes one or two turns, and the few nodes above them.
 #[derive(Debug)]
-pub(crate) struct Turns(Vec<Cell<Turn>>);
+pub(crate) struct Schedule(Vec<Cell<Turn>>);
 
-impl Turns {
-    /// All go on at time zero.
-    pub(crate) fn new(cores: usize) -> Turns {
+impl Schedule {
+    /// All cores begin at time zero.
+    pub(crate) fn new(cores: usize) -> Schedule {
         let leaves = cores.next_power_of_two();
-        let turns = Turns((0..2 * leaves).map(|_| Cell::new(Turn::NEVER)).collect());
+        let turns = Schedule((0..2 * leaves).map(|_| Cell::new(Turn::NEVER)).collect());
         (0..cores).for_each(|core| turns.set(core, Turn::new(0, core)));
         turns
     }
@@ -43,7 +43,7 @@ impl Turns {
         self.0[self.leaf(core)].get()
     }
 
-    /// Another turn of a core.
+    /// Sets the turn of a core.
     pub(crate) fn set(&self, core: usize, turn: Turn) {
         let mut at = self.leaf(core);
         self.0[at].set(turn);
@@ -58,7 +58,7 @@ impl Turns {
         self.0[1].get()
     }
 
-    /// Who has it, and when; `None`: nobody ever.
+    /// The first core, and its time; `None` if no core continues.
     pub(crate) fn next(&self) -> Option<(u64, usize)> {
         let Turn(turn) = self.first();
         (turn != u64::MAX).then(|| (turn / CORES_MAX as u64, (turn % CORES_MAX as u64) as usize))
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn the_first_turn_is_the_earliest_and_of_several_that_of_the_first_core() {
         for cores in [1, 2, 3, 40, CORES_MAX] {
-            let turns = Turns::new(cores);
+            let turns = Schedule::new(cores);
             for core in 0..cores {
                 assert_eq!(turns.next(), Some((0, core)));
                 turns.set(core, Turn::new(10 + core as u64 % 7, core));

@@ -1,25 +1,27 @@
-//! How far simulated cores are from threads: rows that compare the two, and the verdict on each protocol.
+//! How far simulated cores differ from threads: rows that compare the two, and the verdict on each protocol.
 //!
-//! What is compared is what simulations are for: how many attempts conflicts end, and how protocols stand to each other. A share of aborted attempts may be
-//! off by [`ABORTS_MAX`], the ratio of the throughputs of two protocols by [`RATIO_MAX`], on every workload and number of cores. The *proven* protocols are
-//! those of the largest set of which each keeps the first bound and every two, with the same regions, the second: a ratio between any two proven
-//! protocols is that of threads, within the bound.
+//! Two results are compared: the share of attempts that conflicts abort, and the ratios of throughput between
+//! protocols. On every workload and number of cores, the share may be off by [`ABORTS_MAX`], and a ratio by
+//! [`RATIO_MAX`]. The *proven* protocols are the largest set of which each keeps the first bound and every
+//! two, with the same regions, the second. So a ratio between any two proven protocols is that of threads,
+//! within the bound.
 
 use serde::{Deserialize, Serialize};
 
-/// A simulated ratio of two protocols' throughputs may differ from that of threads by this share, whichever of the two is divided by the other.
+/// The most by which a simulated ratio of two protocols' throughputs may differ from that of threads, as a
+/// share; in either direction.
 pub const RATIO_MAX: f64 = 0.15;
 
-/// A simulated share of aborted attempts may differ from that of threads by so much: three points.
+/// The most by which a simulated share of aborted attempts may differ from that of threads: three points.
 pub const ABORTS_MAX: f64 = 0.03;
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// Transactions committed a second of each processor, sleeps left out.
+    /// Transactions committed per second of processor time, without sleeps.
     pub per_second: f64,
-    /// Attempts that conflicts ended, of all.
+    /// The share of attempts that conflicts aborted.
     pub aborts: f64,
 }
 
@@ -29,34 +31,35 @@ pub struct Figures {
 pub struct Compared {
     /// The workload with its options.
     pub workload: String,
-    /// Threads, and simulated cores.
+    /// The number of threads, and of simulated cores.
     pub cores: u16,
     /// The protocol.
     pub protocol: String,
-    /// How regions ran on simulated cores: `absent`, or `modelled`, which is compared with a processor's.
+    /// How regions ran on simulated cores: `absent`, or `modelled`, which is compared with a processor's
+    /// regions.
     pub regions: String,
     /// On threads.
     pub real: Figures,
     /// On simulated cores.
     pub simulated: Figures,
-    /// The revision of the code on threads; `None` if it is that of the table.
+    /// The revision of the code on threads; `None` if it is the table's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
 
-/// What the comparison says of a protocol.
+/// The verdict on a protocol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// By how much its ratio to a proven protocol is off at most, as a share; `None` if no other is proven.
+    /// The most by which its ratio to a proven protocol is off, as a share; `None` if no other is proven.
     pub ratio: Option<f64>,
     /// The most by which its shares of aborted attempts are off.
     pub aborts: f64,
-    /// Whether it is one of the proven.
+    /// Whether it is one of the proven protocols.
     pub proven: bool,
 }
 
 impl Verdict {
-    /// By how much it is off, in percent and points, and what that comes to.
+    /// How far it is off, in percent and points, and the verdict.
     pub fn words(&self) -> (String, &'static str) {
         let ratio = self.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
         let off = format!("{ratio}, {:.1} points", self.aborts * 100.0);
@@ -64,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// Rows of a protocol in a mode of regions.
+/// The rows of a protocol in a mode of regions.
 fn of<'r>(rows: &'r [Compared], protocol: &str, regions: &str) -> impl Iterator<Item = &'r Compared> {
     rows.iter().filter(move |row| row.protocol == protocol && row.regions == regions)
 }
@@ -74,7 +77,7 @@ fn aborts(rows: &[Compared], protocol: &str, regions: &str) -> Option<f64> {
     of(rows, protocol, regions).map(|row| (row.simulated.aborts - row.real.aborts).abs()).reduce(f64::max)
 }
 
-/// By how much a ratio of two protocols is off, as a share, where it is furthest off; infinite if they have nothing in common.
+/// The most by which a ratio of two protocols is off, as a share; infinite if they have no rows in common.
 fn ratio(rows: &[Compared], regions: &str, one: &str, other: &str) -> f64 {
     let errors = of(rows, one, regions).flat_map(|row| {
         let peers = of(rows, other, regions).filter(|peer| peer.workload == row.workload && peer.cores == row.cores);
@@ -87,8 +90,8 @@ fn ratio(rows: &[Compared], regions: &str, one: &str, other: &str) -> f64 {
     errors.reduce(f64::max).unwrap_or(f64::INFINITY)
 }
 
-/// The proven protocols in a mode of regions, in the order of the rows; of several sets as large that of which the ratios are off by least in sum.
-/// A protocol alone stands to nobody, and is not proven.
+/// The proven protocols in a mode of regions, in the order of the rows; of several largest sets the one with
+/// the least sum of errors. A single protocol has no ratios, and is not proven.
 pub fn proven<'r>(rows: &'r [Compared], regions: &str) -> Vec<&'r str> {
     let mut near: Vec<&str> = Vec::new();
     for row in rows.iter().filter(|row| row.regions == regions) {
@@ -99,7 +102,7 @@ pub fn proven<'r>(rows: &'r [Compared], regions: &str) -> Vec<&'r str> {
     }
     let errors = |one: &&str| near.iter().map(|other| ratio(rows, regions, one, other)).collect::<Vec<f64>>();
     let errors: Vec<Vec<f64>> = near.iter().map(errors).collect();
-    // All sets of which every two are near, by their places, with the sum of their errors.
+    // All sets of which every two protocols are near, by their indices, with the sum of their errors.
     let mut sets: Vec<(Vec<usize>, f64)> = vec![(Vec::new(), 0.0)];
     for (at, errors) in errors.iter().enumerate() {
         let fits = sets.iter().filter(|(set, _)| set.iter().all(|&peer| errors[peer] <= RATIO_MAX));
@@ -123,8 +126,9 @@ pub fn judge(rows: &[Compared], protocol: &str, regions: &str) -> Option<Verdict
     Some(Verdict { ratio, aborts, proven: proven.contains(&protocol) })
 }
 
-/// The standing of a row's protocol on threads, and on simulated cores: its throughput over the geometric mean of the proven protocols, or of all where none
-/// are, of those with the same regions that ran the same workload on as many cores.
+/// The relative throughput of a row's protocol on threads, and on simulated cores. It is relative to the
+/// geometric mean of the proven protocols (of all where none are) with the same regions, workload and number
+/// of cores.
 pub fn standings(rows: &[Compared], row: &Compared) -> [f64; 2] {
     let proven = proven(rows, &row.regions);
     let is_peer = |other: &&Compared| {
@@ -142,9 +146,10 @@ pub fn standings(rows: &[Compared], row: &Compared) -> [f64; 2] {
     ]
 }
 
-/// The comparison as a table of Markdown, a line for each protocol and mode of regions, a column for each workload on the most cores that were
-/// compared: by how much the standing is off, and the shares of aborted attempts on threads and on cores. The last two are by how much its ratio to a
-/// proven protocol and its share of aborted attempts are off at most, and the verdict.
+/// The comparison as a table of Markdown. It has a line for each protocol and mode of regions, and a column
+/// for each workload on the most cores that were compared. A cell has the error of the relative throughput,
+/// and the shares of aborted attempts on threads and on cores. The last two columns have the largest errors of
+/// its ratio to a proven protocol and of its share of aborted attempts, and the verdict.
 pub fn markdown(rows: &[Compared]) -> String {
     let mut workloads: Vec<&str> = Vec::new();
     let mut protocols: Vec<(&str, &str)> = Vec::new();
@@ -201,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Protocols with what a simulation has of them for 100 a second on threads, on two workloads.
+    /// Rows of protocols with their simulated throughput, for 100 a second on threads, on two workloads.
     fn rows(protocols: &[(&str, f64, f64)]) -> Vec<Compared> {
         let of = |&(name, a, b): &(&str, f64, f64)| [row(name, "a", 100.0, a, 0.0), row(name, "b", 100.0, b, 0.0)];
         protocols.iter().flat_map(of).collect()
@@ -209,15 +214,15 @@ mod tests {
 
     #[test]
     fn every_two_that_are_proven_stand_to_each_other_as_on_threads() {
-        // All are simulated at about half of their speed. From each to the next it is a tenth or less, so the first and the third are too far from each
-        // other, though neither is from the second.
+        // All are simulated at about half of their speed. Neighbours differ by a tenth or less. So the first
+        // and the third are too far apart, though neither is too far from the second.
         let chain = rows(&[("x", 50.0, 50.0), ("y", 55.0, 50.0), ("z", 60.5, 50.0), ("w", 62.0, 50.0)]);
         assert_eq!(proven(&chain, "absent"), ["y", "z", "w"]);
         let verdicts = ["x", "z"].map(|protocol| judge(&chain, protocol, "absent").expect("it was compared"));
         assert_eq!(verdicts.map(|verdict| verdict.proven), [false, true]);
         assert!((verdicts[0].ratio.expect("others are proven") - 0.24).abs() < 1e-9, "{verdicts:?}");
         assert!((verdicts[1].ratio.expect("others are proven") - 0.10).abs() < 1e-9, "{verdicts:?}");
-        // Of two sets as large, that which is nearer together.
+        // Of two sets as large, the one with the smaller differences.
         let even = rows(&[("x", 50.0, 50.0), ("y", 56.0, 50.0), ("z", 60.0, 50.0)]);
         assert_eq!(proven(&even, "absent"), ["y", "z"]);
         // Near each other on one workload is not enough.
@@ -225,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn who_aborts_otherwise_or_has_no_peers_is_unproven() {
+    fn a_protocol_with_other_abort_rates_or_without_peers_is_unproven() {
         let mut rows = rows(&[("x", 50.0, 50.0), ("y", 50.0, 50.0), ("z", 50.0, 50.0)]);
         rows[5].simulated.aborts += 0.04;
         assert_eq!(proven(&rows, "absent"), ["x", "y"]);
         let verdict = judge(&rows, "z", "absent").expect("it was compared");
         assert!(!verdict.proven && (verdict.aborts - 0.04).abs() < 1e-9 && verdict.ratio < Some(0.01), "{verdict:?}");
-        // Regions are another machine: who runs with other ones is no peer.
+        // Regions are another machine: a protocol that runs with other ones is no peer.
         rows[0].regions = "modelled".to_owned();
         rows[1].regions = "modelled".to_owned();
         assert_eq!((proven(&rows, "absent"), proven(&rows, "modelled")), (Vec::<&str>::new(), Vec::new()));

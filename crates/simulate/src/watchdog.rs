@@ -1,8 +1,8 @@
-//! A core that holds the thread is told of, instead of a hang.
+//! Reports a core that holds the thread, instead of a hang.
 //!
-//! A core that spins without saying so, or blocks in the system for what another core would do, keeps all others from running. The
-//! watchdog is a thread of its own, on the real clock, that sees no steps being taken for too long. It can stop nobody; what it calls
-//! ends the process, or, in tests, lets the core go on.
+//! A core that spins without a step, or blocks in the system for another core, keeps all others from running.
+//! The watchdog is a thread of its own, on the real clock, that notices when no steps are taken for too long.
+//! It cannot stop a core. The function that it calls ends the process or, in tests, lets the core continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use seriatim_base::thread::Periodic;
 
-/// What the watchdog looks at.
+/// The state that the watchdog observes.
 #[derive(Debug, Default)]
 pub(crate) struct Signs {
     /// Steps and waits so far.
@@ -24,11 +24,11 @@ pub(crate) struct Watchdog {
     _looks: Periodic,
 }
 
-/// Looks in the time that a core may hold the thread.
+/// Checks in the time that a core may hold the thread.
 const LOOKS: u32 = 4;
 
 impl Watchdog {
-    /// Calls `held` with the core that runs, once, when no step was taken for `longest`.
+    /// Calls `held` with the running core, once, when no step was taken for `longest`.
     ///
     /// # Errors
     /// When the operating system refuses another thread.

@@ -1,5 +1,5 @@
-//! Databases on simulated cores: a seed gives one result in every process, and faults of protocols are found, since cores interleave
-//! within transactions and within commits.
+//! Databases on simulated cores: a seed gives one result in every process. Faults of protocols are found,
+//! since cores interleave within transactions and within commits.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -32,7 +32,7 @@ const COSTS: Costs = Costs {
     },
 };
 
-/// Of the default interval of databases.
+/// The default interval of databases.
 const EPOCH: Duration = Duration::from_millis(10);
 
 #[derive(Table, Clone, Debug)]
@@ -42,17 +42,17 @@ struct Account {
     balance: i64,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 struct Outcome {
-    /// What the checker found wrong, if anything.
+    /// The violation that the checker found, if any.
     violation: Option<String>,
-    /// All that can be told: what cores did, statistics, the history itself.
+    /// The whole record: counts of cores, statistics, and the history itself.
     record: String,
     conflicts: u64,
     regions: RegionStatistics,
 }
 
-/// Cores that read some accounts and change one or two, and one that ticks.
+/// Cores that read some accounts and change one or two, and one that runs the helpers.
 fn simulate(run: (&str, HtmMode), fault: Fault, cores: usize, transactions: u32, seed: u64) -> Outcome {
     let (protocol, htm) = run;
     const ACCOUNTS: u64 = 12;
@@ -118,7 +118,7 @@ fn runs() -> impl Iterator<Item = (&'static str, HtmMode)> {
 }
 
 #[test]
-fn histories_of_simulated_cores_are_serializable_and_cores_are_in_each_others_way() {
+fn histories_of_simulated_cores_are_serializable_and_have_conflicts() {
     for run in runs() {
         for (cores, seed) in [(1, 1), (2, 2), (8, 3)] {
             let Outcome { violation, conflicts, .. } = simulate(run, Fault::None, cores, 200, seed);
@@ -129,7 +129,7 @@ fn histories_of_simulated_cores_are_serializable_and_cores_are_in_each_others_wa
 }
 
 #[test]
-fn commits_run_in_modelled_regions_which_abort_where_cores_meet() {
+fn commits_run_in_modelled_regions_which_abort_on_conflicts() {
     for protocol in ["dbx", "htcc"] {
         let regions = |cores| simulate((protocol, HtmMode::Modelled), Fault::None, cores, 200, 4).regions;
         let (alone, many) = (regions(1), regions(8));
@@ -138,7 +138,7 @@ fn commits_run_in_modelled_regions_which_abort_where_cores_meet() {
     }
 }
 
-/// The faults that only show when another core comes between the steps of one commit.
+/// Faults that show only when another core runs between the steps of one commit.
 #[test]
 fn canary_faults_of_protocols_are_found_on_two_simulated_cores() {
     for (protocol, htm, fault) in [
@@ -160,7 +160,7 @@ fn canary_faults_of_protocols_are_found_on_two_simulated_cores() {
     }
 }
 
-/// What a child is to say.
+/// The run that a child process repeats.
 const CHILD: &str = "SERIATIM_SIMULATED";
 
 #[test]
@@ -175,7 +175,7 @@ fn a_seed_gives_one_result_to_the_byte_in_every_process() {
     let tests = std::env::current_exe().expect("the tests are a program");
     let said = |number: usize, more: &str| {
         let mut child = Command::new(&tests);
-        // What a process inherits moves its heap and its stack; the kernel moves them as well.
+        // The inherited environment moves the heap and the stack of a process; the kernel moves them as well.
         child.args(["--exact", "child", "--nocapture"]).env(CHILD, number.to_string()).env("SERIATIM_MORE", more);
         let output = child.output().expect("the tests start themselves");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,5 @@
-//! The machine alone: whose turn it is, what passes time, and how a run ends that cannot go on.
+//! The machine alone: the order of cores, the cost of steps and waits, and the end of a run that cannot
+//! continue.
 
 mod common;
 
@@ -18,13 +19,13 @@ fn line() -> Line {
 }
 
 #[test]
-fn who_is_furthest_behind_goes_on_and_the_first_of_several() {
+fn the_core_furthest_behind_continues_and_of_several_the_first() {
     let (order, words) = (RefCell::new(Vec::new()), [line(), line()]);
     let core = |name: &'static str, touch, times| {
         let (order, words) = (&order, &words);
         Role::new(name, move || {
             for _ in 0..times {
-                // Never the line before.
+                // Never the previous line.
                 step(touch, &words[0].0);
                 order.borrow_mut().push(name);
                 step(Touch::Begin, &words[1].0);
@@ -78,7 +79,7 @@ fn steps_and_waits_are_charged_and_lines_that_others_wrote_cost_more() {
 }
 
 #[test]
-fn who_waits_lets_the_others_run_in_every_way_there_is_to_wait() {
+fn every_kind_of_wait_lets_other_cores_run() {
     for wait in [
         || thread::yield_now(),
         || thread::sleep(Duration::from_nanos(1)),
@@ -102,12 +103,12 @@ fn who_waits_lets_the_others_run_in_every_way_there_is_to_wait() {
 }
 
 #[test]
-fn a_panic_is_a_result_and_the_others_go_on() {
+fn a_panic_is_a_result_and_the_other_cores_continue() {
     let word = line();
     struct Steps<'a>(&'a AtomicU64);
     impl Drop for Steps<'_> {
         fn drop(&mut self) {
-            // While it unwinds a core keeps the thread: another would be taken to panic as well.
+            // A core keeps the thread while it unwinds: another core would appear to panic as well.
             (0..100).for_each(|_| step(Touch::Node, self.0));
         }
     }
@@ -128,7 +129,7 @@ fn a_panic_is_a_result_and_the_others_go_on() {
 }
 
 #[test]
-fn who_waits_for_what_never_comes_is_named() {
+fn cores_that_wait_for_ever_are_named() {
     let waits = || loop {
         thread::yield_now();
     };
@@ -140,7 +141,7 @@ fn who_waits_for_what_never_comes_is_named() {
 }
 
 #[test]
-fn who_holds_the_thread_is_told_of() {
+fn a_core_that_holds_the_thread_is_reported() {
     let (released, said) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(String::new())));
     let (release, says) = (Arc::clone(&released), Arc::clone(&said));
     let tell = move |reason| {
@@ -159,7 +160,7 @@ fn who_holds_the_thread_is_told_of() {
 }
 
 #[test]
-fn who_is_woken_goes_on_not_before_the_one_that_wakes() {
+fn a_woken_core_does_not_continue_before_the_time_of_its_waker() {
     let (who, now) = (RefCell::new(None), || Instant::now().nanoseconds());
     let sleeper = || {
         *who.borrow_mut() = Some(thread::Waiter::current());
@@ -184,7 +185,7 @@ fn who_is_woken_goes_on_not_before_the_one_that_wakes() {
     let times: Vec<Vec<u64>> = ran.results.into_iter().map(|result| result.expect("no panic")).collect();
     assert_eq!(times, [vec![500, 800, 1800], vec![1000]]);
     assert_eq!(ran.cores[0].slept, Duration::from_nanos(800));
-    // Before the time until which it waits, and the time itself does not wake it again.
+    // Woken before the time until which it waits; that time does not wake it again.
     let early = || {
         *who.borrow_mut() = Some(thread::Waiter::current());
         thread::wait(Some(Instant::now().after(Duration::from_nanos(700))));
@@ -202,7 +203,7 @@ fn who_is_woken_goes_on_not_before_the_one_that_wakes() {
 }
 
 #[test]
-fn cores_that_wait_for_each_other_are_told_at_once() {
+fn cores_that_wait_for_each_other_are_reported_at_once() {
     let waits = |name: &'static str| Role::new(name, || thread::wait(None));
     let stuck = run(&COSTS, guard(), vec![waits("one"), waits("two")]).expect_err("nobody wakes them");
     let last = "waits to be woken".to_owned();

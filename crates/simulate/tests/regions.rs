@@ -1,4 +1,4 @@
-//! Modelled regions on simulated cores: what ends one, and what becomes of it then.
+//! Modelled regions on simulated cores: what ends a region, and what follows.
 
 mod common;
 
@@ -11,7 +11,7 @@ use seriatim_simulate::{Costs, Machine, Role, run};
 
 use common::{Line, guard, step};
 
-/// With these lines no transfer overlaps with anything.
+/// At these costs no transfer overlaps with other work.
 const COSTS: Costs = Costs { machine: Machine { overlapped: 60.0, ..common::COSTS.machine }, ..common::COSTS };
 
 fn lines<const N: usize>() -> [Line; N] {
@@ -36,7 +36,7 @@ unsafe impl Body for Reads<'_> {
     }
 }
 
-/// Runs the body on one core, and what another does 500 ns after the beginning.
+/// Runs the body on one core, and `interrupts` on another, 500 ns after the beginning.
 fn beside(interrupts: impl Fn(&[Line]) + Copy) -> ([u64; 2], u64, RegionStatistics) {
     let (words, others) = (lines::<4>(), lines::<100>());
     let htm = Htm::new(HtmMode::Modelled).expect("always there");
@@ -60,7 +60,7 @@ fn beside(interrupts: impl Fn(&[Line]) + Copy) -> ([u64; 2], u64, RegionStatisti
 }
 
 #[test]
-fn a_plain_store_to_what_a_region_read_ends_it_and_it_runs_again() {
+fn a_plain_store_to_a_line_that_a_region_read_ends_the_region_and_it_runs_again() {
     let (read, written, statistics) = beside(|_| {});
     assert_eq!((read, written, statistics.started, statistics.committed), ([0, 0], 1, 1, 1));
     let (read, written, statistics) = beside(|words| {
@@ -69,7 +69,7 @@ fn a_plain_store_to_what_a_region_read_ends_it_and_it_runs_again() {
     });
     assert_eq!((read, written), ([7, 7], 8));
     assert_eq!((statistics.started, statistics.committed, statistics.aborted.conflict), (2, 1, 1));
-    // The word has its value, but the line was another's.
+    // The word has its value, but the line belonged to another core.
     let (read, written, statistics) = beside(|words| {
         step(Touch::Store, &words[0].0);
         words[0].0.store(0, Ordering::Release);
@@ -79,7 +79,7 @@ fn a_plain_store_to_what_a_region_read_ends_it_and_it_runs_again() {
 }
 
 #[test]
-fn a_plain_load_of_what_a_region_wrote_ends_it_and_sees_nothing_of_it() {
+fn a_plain_load_of_a_line_that_a_region_wrote_ends_the_region_and_does_not_see_its_store() {
     let (_, written, statistics) = beside(|words| {
         step(Touch::Header, &words[1].0);
         assert_eq!(words[1].0.load(Ordering::Acquire), 0, "a region's stores are seen when it has committed");
@@ -88,7 +88,7 @@ fn a_plain_load_of_what_a_region_wrote_ends_it_and_sees_nothing_of_it() {
 }
 
 #[test]
-fn a_plain_load_of_what_a_region_read_and_stores_to_other_lines_leave_it_alone() {
+fn plain_loads_of_lines_that_a_region_read_and_stores_to_other_lines_do_not_end_it() {
     let (_, _, statistics) = beside(|words| {
         step(Touch::Header, &words[0].0);
         step(Touch::Store, &words[2].0);
@@ -102,7 +102,7 @@ fn a_change_without_a_step_is_found_when_the_region_commits() {
     assert_eq!((read, written, statistics.aborted.conflict), ([7, 7], 8, 1));
 }
 
-/// Stores to so many lines, so far apart.
+/// Stores to this many lines, at this distance.
 struct Writes<'a>(&'a [AtomicU64], usize);
 
 // SAFETY: the words outlive the run.
@@ -118,7 +118,7 @@ unsafe impl Body for Writes<'_> {
 }
 
 #[test]
-fn a_region_that_writes_too_much_runs_under_its_locks_once_the_budget_is_spent() {
+fn a_region_that_writes_too_much_runs_under_its_locks_once_the_retries_are_spent() {
     const WORDS: usize = CACHE_LINE / size_of::<AtomicU64>();
     let words: Vec<AtomicU64> = (0..64 * WORDS * 14).map(|_| AtomicU64::new(0)).collect();
     // Lines of one set: 12 fit, 14 do not.

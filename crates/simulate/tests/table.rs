@@ -1,4 +1,4 @@
-//! The tables of costs that come with the program, and what the documentation says of them.
+//! The tables of costs that come with the program, and their descriptions in the documentation.
 
 use seriatim_simulate::costs::Table;
 use seriatim_simulate::validation::markdown;
@@ -8,7 +8,7 @@ fn tables() -> [Table; 2] {
         .map(|text| serde_json::from_str(text).expect("it is a table"))
 }
 
-/// Nobody writes by hand what is proven.
+/// The documentation must repeat the measured comparisons exactly.
 #[test]
 fn the_documentation_has_the_comparisons_of_the_tables() {
     let text = include_str!("../../../docs/simulated-cores.md");

@@ -1,7 +1,7 @@
 //! Nanoseconds per operation of the tree on this machine: `cargo run --release -p seriatim-store --example tree`.
 //!
-//! One thread, software latches, best of some rounds. Standard output is one line per measurement. An argument such as `Word8`
-//! or `"Word8, 100000"` picks the trees whose name begins so.
+//! One thread, software latches, best of some rounds. Standard output is one line per measurement. An
+//! argument such as `Word8` or `"Word8, 100000"` picks the trees whose name begins so.
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, WorkerId};

@@ -19,14 +19,15 @@ pub enum Direction {
     Backward,
 }
 
-/// A scan, leaf by leaf. [`Index::scan`](crate::Index::scan) positions it, [`Index::next_leaf`](crate::Index::next_leaf)
-/// moves it; what it then shows was in one leaf at one time.
+/// A scan, leaf by leaf. [`Index::scan`](crate::Index::scan) positions it,
+/// [`Index::next_leaf`](crate::Index::next_leaf) moves it; it then shows records that were in one leaf at one
+/// time.
 #[derive(Debug, Default)]
 pub struct Cursor {
     pub(crate) records: Vec<RecordPtr>,
     pub(crate) leaf: Option<(NodeVersion, NonNull<AtomicU64>)>,
     pub(crate) position: Position,
-    /// Where it was before the last leaf, for who shows others besides.
+    /// The position before the last leaf, for scans that merge in other records.
     pub(crate) before: Limit,
 }
 
@@ -41,7 +42,8 @@ impl Cursor {
         Cursor::default()
     }
 
-    /// Positions it before the keys between `low` and `high`, in whatever tree [`Index::next_leaf`](crate::Index::next_leaf) moves it.
+    /// Positions it before the keys between `low` and `high`, in whatever tree
+    /// [`Index::next_leaf`](crate::Index::next_leaf) moves it.
     pub(crate) fn begin(&mut self, low: Bound<Key<'_>>, high: Bound<Key<'_>>, direction: Direction) {
         self.records.clear();
         self.records.reserve(size::LEAF);
@@ -69,7 +71,7 @@ impl Cursor {
         if self.leaf.is_some() { None } else { self.ahead(class) }
     }
 
-    /// The ends of what it has not shown of its range, low and high, of keys of this class. `None` when it has shown all.
+    /// The low and high end of the rest of its range, for keys of this class. `None` at the end of the scan.
     #[inline]
     pub fn ahead(&self, class: KeyClass) -> Option<(Bound<Key<'_>>, Bound<Key<'_>>)> {
         let Position { direction, near, far, exhausted } = &self.position;

@@ -14,7 +14,7 @@ use seriatim_memory::{Local, OutOfMemory, Pinned};
 use std::ops::Bound;
 use std::sync::atomic::AtomicU64;
 
-/// What an operation that changes an index works with: all of it belongs to the calling worker.
+/// The context of an operation that changes an index: all of it belongs to the calling worker.
 #[derive(Debug)]
 pub struct StoreCx<'a> {
     /// The worker's memory; it is online.
@@ -25,7 +25,7 @@ pub struct StoreCx<'a> {
     pub outside: &'a mut Outside,
 }
 
-/// What became of an insertion (get-with-insert, DBX §4).
+/// The outcome of an insertion (get-with-insert, DBX §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Inserted {
@@ -52,13 +52,13 @@ impl std::error::Error for Unordered {}
 /// Records of a walk's chunk, about.
 pub(crate) const CHUNK: usize = 64;
 
-/// What is left of a key that is going to be looked up in a hash table.
+/// A hint for the lookup of a hashed key.
 #[derive(Clone, Copy, Debug)]
 pub struct HashHint(Hint);
 
 impl HashHint {
-    /// The record that probably has the key of the hint, once its bucket is fetched: told by the bucket alone, without touching a
-    /// record. A guess, to prefetch: it may have another key.
+    /// The record that probably has the key of the hint, once its bucket is cached: found from the bucket
+    /// alone, without touching a record. It is a guess for prefetching, and may have another key.
     ///
     /// # Safety
     /// The index that gave the hint still exists.
@@ -68,7 +68,8 @@ impl HashHint {
         unsafe { self.0.guess() }
     }
 
-    /// As [`HashHint::guess`], from the lines behind the bucket, the first of which a guess that came to nothing asked for.
+    /// As [`HashHint::guess`], from the lines behind the bucket. A guess that found nothing has prefetched the
+    /// first of them.
     ///
     /// # Safety
     /// As there.
@@ -81,8 +82,9 @@ impl HashHint {
 
 /// Maps the keys of one table or secondary index to records.
 ///
-/// Shared by all workers of one [`Memory`](seriatim_memory::Memory) and one [`Htm`]. Keys are of the class it was made for;
-/// another class panics. Dropping it leaves its nodes to the memory it came from; [`Index::dispose`] gives them back.
+/// Shared by all workers of one [`Memory`](seriatim_memory::Memory) and one [`Htm`]. Keys are of the class it
+/// was made for; another class panics. Dropping it leaves its nodes to the memory it came from;
+/// [`Index::dispose`] gives them back.
 #[derive(Debug)]
 pub struct Index(Kinds);
 
@@ -200,8 +202,8 @@ impl Index {
         on!(&self.0, index, K => index.get_or_gap(K::probe(key), pin))
     }
 
-    /// Starts to fetch the first line that a lookup of `key` will miss, the bucket, and gives what will tell the record.
-    /// `None` for a tree: it has no bucket.
+    /// Starts to fetch the bucket, the first line that a lookup of `key` will miss. Returns a hint for its
+    /// record. `None` for a tree: it has no bucket.
     #[inline(always)]
     pub fn prefetch_bucket(&self, key: Key<'_>) -> Option<HashHint> {
         on!(&self.0, _index, K => tree None, hash Some(HashHint(_index.prefetch_bucket(K::probe(key)))))
@@ -266,8 +268,8 @@ impl Index {
         )
     }
 
-    /// Unlinks exactly `record`; `false` if `key` has no or another record, or it is to stay for now ([`Observer::EMPTIES`]). The
-    /// caller retires the record.
+    /// Unlinks exactly `record`; `false` if `key` has no or another record, or it is to stay for now
+    /// ([`Observer::EMPTIES`]). The caller retires the record.
     #[inline]
     pub fn remove<O: Observer>(&self, cx: &mut StoreCx<'_>, key: Key<'_>, record: RecordPtr, observer: &mut O) -> bool {
         on!(&self.0, index, K => index.remove(cx, K::probe(key), record, observer))
@@ -311,8 +313,9 @@ impl Index {
         on!(&self.0, index, K => tree index.next_leaf(cursor, pin), hash { let _ = (index, cursor, pin); false })
     }
 
-    /// As [`Index::next_leaf`], and shows besides those of `others` whose keys the cursor passes, each once, in their places. Of
-    /// records with one key any may come first. `others` is called when the leaf has been read.
+    /// As [`Index::next_leaf`], and merges in those of `others` whose keys the cursor passes, each once, in
+    /// key order. Among records with one key any may come first. `others` is called when the leaf has been
+    /// read.
     ///
     /// # Safety
     /// The others' key words are written and their memory is allocated during the call; they are of the index's class.
@@ -331,7 +334,7 @@ impl Index {
         if others.is_empty() {
             return true;
         }
-        // SAFETY: the caller's promise; what the leaf showed is linked, or was (rule 2).
+        // SAFETY: the caller's promise; the leaf's records are linked, or were (rule 2).
         let key = |record: &RecordPtr| unsafe { read_key(*record, class) };
         let Cursor { records, position, before, .. } = cursor;
         let passed = |record: &RecordPtr| position.has_passed(before, key(record));
@@ -345,9 +348,9 @@ impl Index {
         true
     }
 
-    /// Appends the next chunk of records to `out`, some dozens at most. `false`: there is none left, and nothing was
-    /// appended. Others may use and change the index meanwhile, and the worker may go offline between calls; [`Walk`] says what
-    /// is visited. A walk is used with one index.
+    /// Appends the next chunk of records to `out`, some dozens at most. `false`: there is none left, and
+    /// nothing was appended. Others may use and change the index meanwhile, and the worker may go offline
+    /// between calls; [`Walk`] says what is visited. A walk is used with one index.
     pub fn walk(&self, walk: &mut Walk, pin: Pinned<'_>, out: &mut Vec<RecordPtr>) -> bool {
         let first = !std::mem::replace(&mut walk.begun, true);
         on!(
@@ -378,7 +381,7 @@ impl Index {
         on!(&self.0, index, K => tree index.len_estimate(pin), hash { let _ = pin; index.len_estimate() })
     }
 
-    /// What it is made of. Walks all of it.
+    /// Counts of its parts. Walks all of it.
     ///
     /// # Safety
     /// No other thread changes the index during the call (rule 5).

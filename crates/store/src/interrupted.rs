@@ -1,9 +1,10 @@
-//! Whatever another thread does between two loads of a reader, the reader comes to an answer that was true at some time, and its
-//! node version holds only if the answer still is true. Every load is tried, with every kind of change.
+//! Whatever another thread does between two loads of a reader, the reader's answer was true at some time. Its
+//! node version holds only if the answer is still true. Every load is tried, with every kind of change.
 //!
-//! Readers call [`step`](crate::step) before each load; a test makes one of these steps the other thread's turn. So a recheck that is missing
-//! is found at once, and by the same schedule each time, where threads must be lucky. (Insertions into trees, which read through
-//! their access, have the same in `tree::tests::between`.)
+//! Readers call [`step`](crate::step) before each load; a test makes one of these steps the other thread's
+//! turn. So a recheck that is missing is found at once, and by the same schedule each time, where threads
+//! must be lucky. (Insertions into trees, which read through their access, have the same in
+//! `tree::tests::between`.)
 
 use crate::hash::Hash;
 use crate::node_version::NodeVersion;
@@ -59,7 +60,7 @@ impl Worker {
     }
 }
 
-/// What both kinds of index can do.
+/// The operations of both kinds of index.
 trait Subject: Sized {
     fn new(world: &World, worker: &mut Worker) -> Self;
     fn insert(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> Inserted;
@@ -116,7 +117,7 @@ enum Op {
 /// Keys that are linked before: multiples of this.
 const STEP: u64 = 10;
 
-/// What another may do about `key` in one turn, with so many keys linked.
+/// The changes of `key` that another thread may make in one turn, with `count` keys linked.
 fn changes(key: u64, count: u64) -> Vec<Vec<Op>> {
     let linked = || (1..=count).map(|n| n * STEP);
     let is_linked = linked().any(|other| other == key);
@@ -152,7 +153,7 @@ fn apply<S: Subject>(subject: &S, worker: &mut Worker, model: &mut Model, ops: &
                 let record = worker.record(key);
                 match subject.insert(worker, key, record) {
                     Inserted::Linked => assert!(model.insert(key, record).is_none()),
-                    // By the one whose turn it is not.
+                    // By the thread whose turn it is not.
                     other => {
                         assert!(matches!(other, Inserted::Exists(_)) && !model.contains_key(&key), "{key}: {other:?}")
                     }
@@ -166,7 +167,7 @@ fn apply<S: Subject>(subject: &S, worker: &mut Worker, model: &mut Model, ops: &
     }
 }
 
-/// An index with keys linked, and what is in it.
+/// An index with linked keys, and its contents.
 fn filled<S: Subject>(world: &World, worker: &mut Worker, count: u64) -> (S, Model) {
     let (subject, mut model) = (S::new(world, worker), Model::new());
     let ops: Vec<Op> = (1..=count).map(|n| Op::Insert(n * STEP)).collect();
@@ -180,8 +181,8 @@ fn holds(node_version: NodeVersion) -> bool {
     unsafe { node_version.still_valid() }
 }
 
-/// One reader against each change before each of its loads. `read` is given the index and the key and judges what it finds by what
-/// is linked before and after the change, once it is over.
+/// One reader against each change before each of its loads. `read` gets the index and the key. Its result then
+/// checks the answer against the keys that were linked before and after the change.
 fn every_turn<S: Subject, P>(
     count: u64,
     keys: impl Fn(u64) -> Vec<u64>,
@@ -190,7 +191,7 @@ fn every_turn<S: Subject, P>(
 ) {
     let mut turns = 0;
     for key in keys(count) {
-        // One for each key: what is linked is left to its memory.
+        // One index for each key: linked records are freed with the world's memory.
         let world = World::new();
         for (number, ops) in changes(key, count).into_iter().enumerate() {
             for at in 0.. {
@@ -203,7 +204,7 @@ fn every_turn<S: Subject, P>(
                 let case = || format!("key {key} of {count}, change {number}, before load {at}");
                 answer.check(&before, &after).unwrap_or_else(|wrong| panic!("{}: {wrong}", case()));
                 if let Answer::Wrote(ops) = &answer {
-                    // What a writer did comes on top.
+                    // The writer's changes come on top.
                     for &op in ops {
                         match op {
                             (key, Some(record)) => drop(after.insert(key, record)),
@@ -228,7 +229,7 @@ fn every_turn<S: Subject, P>(
     assert!(turns > 100, "{turns}");
 }
 
-/// What a reader found.
+/// A reader's answer.
 enum Answer {
     Found(u64, RecordPtr),
     Absent(u64, NodeVersion),

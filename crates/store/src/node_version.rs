@@ -1,4 +1,4 @@
-//! Proof of what a leaf or bucket held: its word and the value the word had.
+//! Proof of the contents of a leaf or bucket: its word and the word's value.
 //!
 //! Word, 64 bits: `count of changes 62 | dead 1 | latched 1`. Transitions are in [`State`]:
 //!
@@ -7,9 +7,9 @@
 //!                                   |---------------> live, unlatched, same count (nothing was stored)
 //!                                   `--dead---------> dead, count + 1, for ever
 //! ```
-//! Invariant: no value is repeated in the life of a node, and a latched value is never handed out; so an equal word means
-//! that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a node version of
-//! it went offline (rule 2 of the crate).
+//! Invariant: no value is repeated in the life of a node, and a latched value is never handed out; so an
+//! equal word means that nothing was linked or unlinked since. A node's memory is reused only after every
+//! thread that may hold a node version of it went offline (rule 2 of the crate).
 
 use seriatim_htm::word::{self, Word};
 use seriatim_memory::Pinned;
@@ -60,7 +60,7 @@ impl NodeVersion {
         self.value
     }
 
-    /// Whether nothing was linked or unlinked since, and nobody is about to.
+    /// Whether no record was linked or unlinked since, and none is about to be.
     ///
     /// # Safety
     /// The worker that took this node version has been online ever since (rule 2).
@@ -71,11 +71,13 @@ impl NodeVersion {
     }
 }
 
-/// Whether `word` still has `value`. If so, what was [loaded](word::load) in between held together.
+/// Whether `word` still has `value`. If so, all values that were [loaded](word::load) in between existed
+/// together.
 #[inline(always)]
 pub(crate) fn is_still<W: Word>(word: &W, value: u64) -> bool {
-    // ORDERING: all loads in between are acquires, so this one is not earlier, nor is what the caller reads next. A store that one
-    // of them read was a release after the word was latched, so that this load sees the latch.
+    // ORDERING: all loads in between are acquires, so this one is not earlier, nor is what the caller reads
+    // next. A store that one of them read was a release after the word was latched, so that this load sees
+    // the latch.
     word::load(word) == value
 }
 
@@ -91,7 +93,7 @@ impl State {
     /// A new node's word.
     pub(crate) const NEW: State = State(State::CHANGE);
 
-    /// Whether nobody holds the latch.
+    /// Whether the latch is free.
     #[inline(always)]
     pub(crate) fn is_free(self) -> bool {
         self.0 & State::LATCHED == 0

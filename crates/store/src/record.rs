@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 #[repr(transparent)]
 pub struct RecordPtr(NonNull<u8>);
 
-// SAFETY: a pointer alone does nothing; every use of what it points to is `unsafe` and names rule 2.
+// SAFETY: a pointer alone does nothing; every use of its target is `unsafe` and names rule 2.
 unsafe impl Send for RecordPtr {}
 // SAFETY: as above.
 unsafe impl Sync for RecordPtr {}
@@ -27,7 +27,8 @@ impl RecordPtr {
     /// A record at `address`.
     ///
     /// # Safety
-    /// `address` is aligned to 8, below 2^48, and holds the key words of the class of every index the record is linked in.
+    /// `address` is aligned to 8, below 2^48, and holds the key words of the class of every index the record
+    /// is linked in.
     #[inline(always)]
     pub const unsafe fn from_raw(address: NonNull<u8>) -> RecordPtr {
         RecordPtr(address)
@@ -54,7 +55,7 @@ impl RecordPtr {
         NonNull::new(std::ptr::with_exposed_provenance_mut(bits as usize)).map(RecordPtr)
     }
 
-    /// What nodes store.
+    /// The form that nodes store.
     #[inline(always)]
     pub(crate) fn bits(self) -> u64 {
         self.addr() as u64
@@ -85,8 +86,9 @@ pub(crate) const fn out_of_line_block_bytes(len: usize) -> usize {
 /// Writes `key` into the key words of `record`, and for byte keys into `out_of_line`.
 ///
 /// # Safety
-/// Nobody else can reach `record`. It has room for the key words. For a byte key, `out_of_line` is a block aligned to 8 of
-/// [`out_of_line_bytes`]`(key)` bytes that lives as long as the record; for word keys it is ignored.
+/// No other thread can reach `record`. It has room for the key words. For a byte key, `out_of_line` is a block
+/// aligned to 8 of [`out_of_line_bytes`]`(key)` bytes that lives as long as the record; for word keys it is
+/// ignored.
 ///
 /// # Panics
 /// If the key is a byte key and `out_of_line` is `None`.
@@ -186,7 +188,8 @@ pub(crate) mod out_of_line {
     }
 
     /// # Safety
-    /// `address` names an out-of-line block that was written before it was published and stays allocated for `'t` (rules 1, 2).
+    /// `address` names an out-of-line block that was written before it was published and stays allocated for
+    /// `'t` (rules 1, 2).
     #[inline]
     pub(crate) unsafe fn read<'t>(address: u64) -> &'t [u8] {
         let block = std::ptr::with_exposed_provenance::<u8>(address as usize);

@@ -1,4 +1,4 @@
-//! What an index is made of, for observation and tests.
+//! Counts of the parts of an index, for observation and tests.
 
 /// Counts of one index, taken while others may change it: each is right at some time, not all at one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

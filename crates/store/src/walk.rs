@@ -1,15 +1,16 @@
 //! Walks over all records of an index that is in use, chunk by chunk: for a checkpoint.
 //!
-//! Invariant: a record that is linked from before the first chunk until after the last is visited at least once. One that is linked
-//! or unlinked meanwhile may be visited or not. Between chunks a walk is a place in the index and nothing that points into it, so its
-//! worker may go offline.
+//! Invariant: a record that is linked from before the first chunk until after the last is visited at least
+//! once. One that is linked or unlinked meanwhile may be visited or not. Between chunks a walk is a place in
+//! the index and nothing that points into it, so its worker may go offline.
 //!
-//! A tree is walked as a scan of all keys, which goes on by key. A hash table is walked by number of bucket. Each bucket's chain
-//! is read at one time, as its word tells. A split moves records to the new last bucket, so to a higher number, and nothing else
-//! moves a record to another bucket. Say that a record was in no chain when that was read. Then its bucket was beyond each
-//! bucket read, at the time of the reading: beyond the first, since it was not there; and if it was beyond bucket `b` then, it
-//! was at or beyond `b + 1` when that was read, and not there. So it is beyond the last bucket, which is nowhere: the walk ends
-//! when the number of buckets, loaded after the last one was read, is reached.
+//! A tree is walked as a scan of all keys, which continues by key. A hash table is walked by number of bucket.
+//! Each bucket's chain is read at one time, as its word proves. A split moves records to the new last bucket,
+//! so to a higher number, and nothing else moves a record to another bucket. Suppose that a record was in no
+//! chain when that chain was read. Then its bucket was beyond each bucket at the time when that bucket was
+//! read. It was beyond the first, since it was not there. If it was beyond bucket `b` then, it was at or
+//! beyond `b + 1` when that was read, and not there. So it is beyond the last bucket, which is impossible: the
+//! walk ends when it reaches the number of buckets, loaded after the last one was read.
 
 use crate::cursor::Cursor;
 
@@ -17,7 +18,7 @@ use crate::cursor::Cursor;
 #[derive(Debug, Default)]
 pub struct Walk {
     pub(crate) begun: bool,
-    /// Of a tree: where the scan of all keys is.
+    /// Of a tree: the position of the scan of all keys.
     pub(crate) cursor: Cursor,
     /// Of a hash table: the next bucket.
     pub(crate) bucket: u64,
@@ -50,7 +51,7 @@ mod tests {
         (Organization::Hash, KeyClass::Bytes),
     ];
 
-    /// A worker, and what it needs.
+    /// A worker, and its context.
     struct Worker {
         local: Local,
         agent: Agent,
@@ -109,8 +110,8 @@ mod tests {
             more
         }
 
-        /// The next chunk of a walk, online for no longer; whether there was one. Visits are counted by key. A chain may be
-        /// of any length while a hash table is about to grow.
+        /// The next chunk of a walk, online for no longer; whether there was one. Visits are counted by key.
+        /// A chain may be of any length while a hash table is about to grow.
         fn step_beside_changes(&mut self, index: &Index, walk: &mut Walk, visits: &mut HashMap<u64, u64>) -> bool {
             let mut out = Vec::new();
             self.local.enter();
@@ -193,8 +194,8 @@ mod tests {
         }
     }
 
-    /// Records that stay, beside one thread that links and unlinks others by phases, so that leaves split and empty, chains
-    /// grow and shrink, and a hash table doubles; and one that walks.
+    /// Records that stay, beside one thread that links and unlinks others by phases, so that leaves split and
+    /// empty, chains grow and shrink, and a hash table doubles. Another thread walks.
     fn walks_beside_changes(kind: (Organization, KeyClass), mode: HtmMode, seed: u64) {
         const STAY: u64 = 400;
         const WALKS: u64 = 12;
@@ -212,7 +213,8 @@ mod tests {
                     let mut linked = HashMap::new();
                     let mut room = 500;
                     while !enough.load(Ordering::Relaxed) {
-                        // Grows for a while, then shrinks to nothing; each time larger, so that a hash table grows again.
+                        // Grows for a while, then shrinks to nothing; each time larger, so that a hash table
+                        // grows again.
                         let growing = linked.len() < room;
                         for _ in 0..room {
                             worker.local.enter();

@@ -1,4 +1,5 @@
-//! Hash indexes through the public interface: agreement with the standard library's map under threads, and what they cost.
+//! Hash indexes through the public interface: agreement with the standard library's map under threads, and
+//! what they cost.
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, rng, thread};
@@ -191,7 +192,7 @@ fn costs() {
                 "  {name:8} insert {insert:6.1}  hit {hit:6.1}  one after another {dependent:6.1}  in waves of ten \
                  {waves:6.1}  miss {miss:6.1}  remove {remove:6.1}"
             );
-            // SAFETY: nobody else uses it.
+            // SAFETY: no other thread uses it.
             unsafe { index.dispose(&mut worker.local) };
         }
     }

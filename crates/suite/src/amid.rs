@@ -1,9 +1,11 @@
-//! What befalls a call amid its steps, and those who are about then.
+//! Events in the middle of a call, and their effect on the call and on other callers.
 //!
-//! A call is interrupted before one of its steps: between two operations, two pieces, or a piece and the answer. There it is cancelled, grows
-//! too old, loses its client, finds no memory or a disk that fails ([`befall`]). It has then happened once and whole, or not at all, as its answer says: a
-//! second database, which nothing befalls, has the same rows. Or it stands still, while others are about ([`stall::stall`]): those who have nothing to do with it go on,
-//! the others wait no longer than it, and all see a state in which it is whole or absent.
+//! A call is interrupted before one of its steps: between two operations, two pieces, or a piece and the
+//! answer. There it is cancelled, grows too old, loses its client, finds no memory or a disk that fails
+//! ([`befall`]). Then it must have happened once and whole, or not at all, as its answer says: a second
+//! database without such events has the same rows. Or it stalls, while others run ([`stall::stall`]): callers
+//! that do not depend on it continue, the others wait no longer than it, and all see a state in which it is
+//! whole or absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -24,7 +26,7 @@ use ledger::PANICS;
 pub mod ledger;
 pub mod stall;
 
-/// A database with procedures, and what is called there.
+/// A database with procedures, and the calls.
 pub struct World<'w> {
     /// Opens it with these options, with the same rows each time.
     pub open: &'w dyn Fn(Builder) -> Result<Database, String>,
@@ -32,12 +34,12 @@ pub struct World<'w> {
     pub calls: Vec<(String, Datum)>,
 }
 
-/// What befalls a call before one of its steps.
+/// An event before a step of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody cancels it.
+    /// It is cancelled.
     Cancelled,
-    /// Its client is gone: it is cancelled, and nobody waits for the answer.
+    /// Its client is gone: it is cancelled, and the answer is dropped.
     Disconnected,
     /// Its age is over.
     TooOld,
@@ -60,12 +62,12 @@ impl Event {
     }
 }
 
-/// What came of calls.
+/// The outcomes of calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Calls that something befell.
     pub struck: u32,
-    /// Of these, that were refused, and left nothing.
+    /// Those that were refused, and left nothing.
     pub refused: u32,
     /// That ended without saying what they did.
     pub unknown: u32,
@@ -90,12 +92,12 @@ struct Ballast {
     weight: Bytes<400>,
 }
 
-/// Of so many steps something befalls a call before one; another run tries others.
+/// An event occurs before one in this many steps; another run tries others.
 const STRIDE: usize = 5;
-/// As [`STRIDE`], for what takes a while each time.
+/// As [`STRIDE`], for events that take long.
 const LONG_STRIDE: usize = 25;
 
-/// What is left of memory, in rows of [`Ballast`].
+/// The rest of memory, in rows of [`Ballast`].
 const ROOM: u64 = 40;
 
 /// Longer than anything takes that comes at all.
@@ -111,12 +113,12 @@ fn contents(db: &Database) -> Result<Vec<String>, String> {
     Ok(rows)
 }
 
-/// A database in which calls meet something, and one in which the same calls meet nothing.
+/// A database whose calls have events, and one with the same calls without events.
 struct Pair {
     db: Database,
     disk: FaultyDisk,
     twin: Database,
-    /// Of both.
+    /// The rows of both.
     rows: Vec<String>,
     mode: ExecutionMode,
 }
@@ -143,7 +145,7 @@ impl Pair {
         if event == Event::OutOfMemory {
             fill_memory(&db)?;
         }
-        // What is durable from the beginning is not what is looked for. At once in memory.
+        // Rows that are durable from the beginning are not under test. In memory this returns at once.
         db.flush().map_err(said)?;
         let rows = contents(&twin)?;
         match contents(&db)? == rows {
@@ -152,7 +154,7 @@ impl Pair {
         }
     }
 
-    /// Whether what is `found` is what the call says; `kept`: what was answered is there.
+    /// Whether `found` is the state that the call's answer says; `kept`: answered calls must be there.
     fn judge(&mut self, ending: Ending, found: Vec<String>, call: &(String, Datum), kept: bool) -> Result<(), String> {
         let (name, arguments) = call;
         let (is_done, told) = match &ending {
@@ -194,7 +196,8 @@ fn fill_memory(db: &Database) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls the procedures of a world one after the other, and has something befall each, under a protocol, before one step after the other.
+/// Calls the procedures of a world one after the other under a protocol, with the event before one step after
+/// the other.
 ///
 /// # Errors
 /// A call that left a part of itself, or not what it says.
@@ -231,7 +234,7 @@ pub fn befall(
                 found
             }
             Event::DiskFails(_) => {
-                // Whoever waits is told.
+                // A waiting caller is told.
                 let _ = (pair.db.flush(), pair.db.checkpoint());
                 contents(&on_disk(setting.builder(), &pair.disk.fork(seed), event.durability()).open().map_err(said)?)?
             }
@@ -242,7 +245,7 @@ pub fn befall(
         if let Event::DiskFails(_) = event {
             pair = Pair::open(setting, world, event, mode, seed)?;
         }
-        // Nobody keeps anything closed, or open.
+        // Nothing stays closed, or open.
         (0..2).for_each(|_| pair.db.step());
         pair.db.make_snapshot();
         if !struck {
@@ -269,7 +272,7 @@ fn flush(db: &Database) -> Result<(), TransactError> {
     }
 }
 
-/// A call, and what befalls it before this step; whether it has so many.
+/// A call with the event before this step. Also returns whether it has that many steps.
 fn meet(pair: &Pair, event: Event, step: usize, name: &str, arguments: &Datum) -> (Ending, bool) {
     let Pair { db, disk, .. } = pair;
     let (mut session, other) = (db.session(), &mut db.session());
@@ -327,7 +330,7 @@ fn meet(pair: &Pair, event: Event, step: usize, name: &str, arguments: &Datum) -
         Ok(Some(Err(error))) if error.is_maybe_committed() => Ending::Unknown(said(error)),
         Ok(Some(Err(error))) => Ending::Refused(in_words(&error)),
         Ok(None) => Ending::Unknown("nothing".to_owned()),
-        // What is visible of a chain stays: a later piece of it panicked.
+        // The visible part of a chain stays: a later piece of it panicked.
         Err(_) if pair.mode == ExecutionMode::Pieces => Ending::Unknown("it panicked".to_owned()),
         Err(_) => Ending::Refused("it panicked".to_owned()),
     };

@@ -1,5 +1,5 @@
-//! What recorded histories must obey beyond serializability: the rules that recovery and reclamation will build on. Written
-//! against the records alone, and shares no code with the checker.
+//! The rules that recorded histories must obey beyond serializability, on which recovery and reclamation rely.
+//! The code reads the records alone, and shares no code with the checker.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use seriatim::Tid;
 use seriatim::history::{History, Saw, Transaction};
 
 /// A key of a table.
-type Place = (u32, Vec<u8>);
+type RowId = (u32, Vec<u8>);
 
 fn epoch(version: u64) -> u64 {
     Tid::from_bits(version).epoch().0
 }
 
 /// Every version of every key, in the order of versions, with the place of its writer in the history.
-fn versions(history: &History) -> Result<HashMap<Place, Vec<(u64, usize)>>, String> {
-    let mut versions: HashMap<Place, Vec<(u64, usize)>> = HashMap::new();
+fn versions(history: &History) -> Result<HashMap<RowId, Vec<(u64, usize)>>, String> {
+    let mut versions: HashMap<RowId, Vec<(u64, usize)>> = HashMap::new();
     for (at, transaction) in history.transactions.iter().enumerate() {
         for write in &transaction.writes {
             versions.entry((write.table.0, write.key.bytes().to_vec())).or_default().push((write.version, at));
@@ -50,16 +50,16 @@ pub fn versions_rise(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// No dependency between transactions that wrote leads to an earlier epoch. Looks at versions overwritten and read; if the protocol
-/// `orders_epochs`, also at those overwritten after they were read: then the transactions of the epochs up to any one are a
-/// prefix of a serial order.
+/// No dependency between transactions that wrote leads to an earlier epoch. Looks at versions overwritten and
+/// read; if the protocol `orders_epochs`, also at those overwritten after they were read: then the
+/// transactions of the epochs up to any one are a prefix of a serial order.
 ///
 /// # Errors
 /// The first dependency that does, in words.
 pub fn epochs_follow_dependencies(history: &History, orders_epochs: bool) -> Result<usize, String> {
     let versions = versions(history)?;
     let mut checked = 0;
-    let mut follow = |what: &str, place: &Place, earlier: u64, later: u64| {
+    let mut follow = |what: &str, place: &RowId, earlier: u64, later: u64| {
         checked += 1;
         if epoch(earlier) <= epoch(later) {
             return Ok(());

@@ -1,11 +1,13 @@
-//! Books: what procedures write in several tables belongs together, whoever looks and whenever.
+//! Bookkeeping: writes of procedures to several tables belong together, for every reader at every time.
 //!
-//! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and transfer: what they do to
-//! accounts they answer, what they do to sums they only add, so a protocol that publishes piece by piece may do that later. Others look
-//! meanwhile, and write: snapshots, closures, explicit transactions, and, if the database is on a disk, recoveries of what is durable
-//! at some moment. For all of them each branch's sum is that of its accounts, and so is what its reserve has got: another procedure draws on that, and is the only one that
-//! reads it, so a protocol may let it wait for what the others add. Part of the sum is in a column of few bits, near an end of its range: an
-//! addition that was published late and did not fit would end the process.
+//! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and
+//! transfer: what they do to accounts they answer, what they do to sums they only add, so a protocol that
+//! publishes piece by piece may do that later. Others look meanwhile, and write: snapshots, closures,
+//! explicit transactions, and, if the database is on a disk, recoveries of what is durable at some moment.
+//! For all of them each branch's sum is that of its accounts, and so is what its reserve has got: another
+//! procedure draws on that, and is the only one that reads it, so a protocol may let it wait for what the
+//! others add. Part of the sum is in a column of few bits, near an end of its range: an addition that was
+//! published late and did not fit would end the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,18 +133,18 @@ pub struct Load {
     pub callers: u32,
     /// What each of them calls.
     pub calls: u32,
-    /// Whether those who look also write.
+    /// Whether the auditors also write.
     pub writes: bool,
     /// Whether callers add what may not fit.
     pub squeezes: bool,
-    /// Who says whether all was right.
+    /// The judge of the run.
     pub judge: Judge,
 }
 
-/// Who judges.
+/// The judge of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// Those who look: they compare sums with balances.
+    /// The auditors: they compare sums with balances.
     Auditors,
     /// The serializability checker, of what all of them read, wrote and added; it knows nothing of sums.
     Checker,
@@ -154,7 +156,8 @@ struct Tables {
     reserves: Handle<Reserve>,
 }
 
-/// What a branch's books say: its sum, and that of its accounts; or what its reserve has got instead, if that is another.
+/// What a branch's books say: its sum, and that of its accounts; or what its reserve has got instead, if that
+/// is another.
 fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> {
     let mut balances = 0;
     for id in accounts_of(branch) {
@@ -175,7 +178,7 @@ fn balanced(who: &str, branch: u32, (sum, balances): (i64, i64)) -> Result<(), S
     }
 }
 
-/// Transactions of one who calls no procedures.
+/// Transactions of a session that calls no procedures.
 struct Auditor<'a> {
     session: Session,
     tables: &'a Tables,
@@ -271,7 +274,7 @@ fn call(session: &mut Session, rng: &mut Rng, squeezes: bool) -> Result<(), Stri
 
 /// Why a run is repeated that found nothing: what it is for has not happened.
 enum Lacks {
-    /// Where that is up to who is in whose way.
+    /// The reason lies in the scheduling of conflicts.
     Late,
     /// Of so many canaries each could be known to others.
     Missed(usize),
@@ -280,10 +283,11 @@ enum Lacks {
 /// Runs in which threads may not be in each other's way, at most.
 const RUNS_MAX: u64 = 20;
 
-/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile. Again, if what is looked for has not happened.
+/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile. Again, if what is
+/// looked for has not happened.
 ///
 /// # Errors
-/// Who saw books that do not balance; that nothing happened that is to be looked at.
+/// An auditor whose books do not balance; or none of the events occurred that are under test.
 pub fn keep_books(
     setting: &Setting,
     load: &Load,
@@ -372,13 +376,13 @@ fn keep_books_once(
     check(&history, &promises).map_err(|violation| violation.to_string())?;
     Ok(match setting.defers {
         true => order_in_groups_is_judged(history),
-        // Only once somebody was in the way, where it is as others want it.
+        // Only after a conflict, for protocols that publish later only then.
         false => (!is_late).then_some(Lacks::Late),
     })
 }
 
-/// Canary: one that missed what another of its group had ended with before it began is convicted, though something was pending; and need not be
-/// if it is of another group.
+/// Canary: one that missed what another of its group had ended with before it began is convicted, though
+/// something was pending; and need not be if it is of another group.
 fn order_in_groups_is_judged(mut history: History) -> Option<Lacks> {
     let mut missed = Vec::new();
     for t in &history.transactions {
@@ -450,11 +454,13 @@ fn audit_recovered(again: &Database) -> Result<i64, String> {
     Ok(all)
 }
 
-/// Of so many steps of a deposit the power is cut before one: all of them would take long, and another run tries others.
+/// Of so many steps of a deposit the power is cut before one: all of them would take long, and another run
+/// tries others.
 const STRIDE: u64 = 3;
 
-/// Deposits again and again, and before another step of it each time has helpers end epochs and write logs meanwhile, as far as they need not wait; then
-/// cuts the power on a copy of the disk, and once more when the deposit has ended. Whatever was durable then is whole. How many of the helpers had to wait for the
+/// Deposits again and again, and before another step of it each time has helpers end epochs and write logs
+/// meanwhile, as far as they need not wait; then cuts the power on a copy of the disk, and once more when the
+/// deposit has ended. Whatever was durable then is whole. How many of the helpers had to wait for the
 /// deposit.
 ///
 /// # Errors
@@ -503,8 +509,8 @@ pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, Stri
     Ok(waited)
 }
 
-/// Between the answer of a deposit and when it is durable: how far it is, what has happened since the step before, whether what it deferred is still
-/// pending, and what a recovery has of it.
+/// Between the answer of a deposit and when it is durable: how far it is, what has happened since the step
+/// before, whether what it deferred is still pending, and what a recovery has of it.
 type Moment = (&'static str, fn(&Database), bool, i64);
 
 const MOMENTS: [Moment; 4] = [
@@ -514,8 +520,8 @@ const MOMENTS: [Moment; 4] = [
     ("when that was flushed", |db| (0..2).for_each(|_| db.step()), false, 1),
 ];
 
-/// Deposits once, where something of it is deferred, and ends the process so at each of these moments: whatever was answered and is to be kept is
-/// there, and what is there is whole.
+/// Deposits once, where something of it is deferred, and ends the process so at each of these moments:
+/// whatever was answered and is to be kept is there, and what is there is whole.
 ///
 /// # Errors
 /// What was recovered by halves, was lost, or was answered too early; that nothing was pending.
@@ -535,7 +541,7 @@ pub fn cut_before_publication(
         let mut answer = Some(session.submit_call(deposit, &(0, 0, 1)));
         for (moment, step, is_pending, _) in &MOMENTS[..=cut] {
             step(&db);
-            // Whoever asks for it waits for nothing, and ends no epoch.
+            // A caller that polls waits for nothing, and ends no epoch.
             answer = answer.and_then(|answer| answer.poll().err());
             let is_early = answer.is_none() && mode != Durability::Async && *is_pending;
             if is_early || db.has_deferred() != *is_pending {

@@ -1,21 +1,23 @@
-//! A second checker of histories: `adya`, an independent checker in the manner of Elle, which looks at what clients saw.
+//! A second checker of histories: `adya`, an independent checker in the manner of Elle, which looks at what
+//! clients saw.
 //!
-//! [`seriatim_history`] sees versions by their TIDs, as the database tells them; this checker is told nothing but invocations
-//! and answers, and infers the order of versions from unique values. So it also notices a database that records one thing and
-//! answers another. Registers show little of their order, so it may assume what the promise under test implies: a value that a
-//! transaction read is older than the one it then wrote and, where the order is strict, values follow each other as the
-//! transactions that knew them do in real time.
+//! [`seriatim_history`] sees versions by their TIDs, as the database reports them. This checker sees only
+//! invocations and answers, and infers the order of versions from unique values. So it also notices a database
+//! that records one thing and answers another. Registers show little of their order, so it may assume what the
+//! promise under test implies: a value that a transaction read is older than the one that it then wrote. Where
+//! the order is strict, values follow each other as the transactions that knew them do in real time.
 //!
 //! Snapshots that may be stale are left out of the judgement of real time; everything must be serializable together.
 //!
-//! Source: Adya, *Weak Consistency*, MIT 1999, for the anomalies; Kingsbury and Alvaro, *Elle*, VLDB 2020, for the inference.
+//! Source: Adya, *Weak Consistency*, MIT 1999, for the anomalies; Kingsbury and Alvaro, *Elle*, VLDB 2020,
+//! for the inference.
 
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload, check};
 
 use crate::clients::{Attempt, DataModel, Step};
 
-/// What the database under test promised beyond serializability.
+/// The promises of the database under test beyond serializability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promised {
     /// The serial order agrees with real time.

@@ -1,14 +1,15 @@
-//! Clients of a database that write down what they asked and what they were answered, and nothing else: the black box that
-//! [`checker`](crate::checker) looks at. The database's own recorder is off, but where the transactions are registered
-//! procedures.
+//! Clients of a database that record their requests and answers, and nothing else: the black box that
+//! [`checker`](crate::checker) judges. The database's own recorder is off, except where the transactions are
+//! registered procedures.
 //!
-//! Every attempt is an operation of its own, for an aborted attempt must leave nothing that another sees; the loop that tries
-//! again is here and not the session's. Values are unique in a history, so that a read tells which transaction wrote what it saw.
-//! Invocations and answers draw tickets from one counter, the former before the transaction begins, the latter after it ended: an
-//! answer with a lower ticket than an invocation came before it in real time. Keys are few and skewed; lists are abandoned for
-//! fresh keys as they grow, so that absent keys are as common as long lists.
+//! Every attempt is an operation of its own, because an aborted attempt must leave nothing that another sees;
+//! the retry loop is here and not the session's. Values are unique in a history, so that a read identifies the
+//! transaction that wrote its value. Invocations and answers draw tickets from one counter, the former before
+//! the transaction begins, the latter after it ended: an answer with a lower ticket than an invocation came
+//! before it in real time. Keys are few and skewed; lists are abandoned for fresh keys as they grow, so that
+//! absent keys are as common as long lists.
 //!
-//! Some reads are made by a write that is taken back at once, in a savepoint: what it saw it has read.
+//! Some reads are made by a write that is undone at once, in a savepoint: its old value counts as read.
 //!
 //! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020, for
 //! list-append and register workloads; the rows of [`DataModel::ListsInRows`] are ours, for phantoms.
@@ -52,7 +53,7 @@ struct TwoLists {
     id: u32,
     left: String,
     right: String,
-    /// By it a row is told from another that was inserted after its deletion.
+    /// It distinguishes a row from another that was inserted after its deletion.
     #[column(immutable)]
     since: u8,
 }
@@ -75,7 +76,7 @@ impl TwoLists {
         TwoLists { id, left, right, since: 0 }
     }
 
-    /// Changes one list of a row, if there is one; what it was.
+    /// Changes one list of a row, if there is one. Returns the old list.
     fn change(
         tx: &Tx,
         lists: &Handle<TwoLists>,
@@ -110,7 +111,7 @@ struct RunElement {
     value: u64,
 }
 
-/// What a key names.
+/// The kind of object of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataModel {
     /// A value; writing replaces it. Hash table.
@@ -121,8 +122,8 @@ pub enum DataModel {
     ListsInRows,
     /// A list; writing appends. As [`DataModel::ListsInRows`], of a clustered table: elements of a list share records.
     ListsInRuns,
-    /// A list; writing appends. A list is a column of a row of a hash table, with another in the next column: an anomaly of columns is
-    /// one of keys here.
+    /// A list; writing appends. A list is a column of a row of a hash table, with another in the next column:
+    /// an anomaly of columns is one of keys here.
     ListsInColumns,
 }
 
@@ -140,11 +141,11 @@ impl DataModel {
 /// One step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// What is at the key.
+    /// Reads the object.
     Read {
         /// The key.
         key: u32,
-        /// Whether it is read by writing to it, which is then taken back.
+        /// Whether it is read by a write, which is then undone.
         by_rolled_back_write: bool,
         /// The list, or the value of the register if there is one. Means nothing in an attempt that failed.
         saw: Vec<u64>,
@@ -158,8 +159,8 @@ pub enum Step {
     },
 }
 
-/// One attempt at a transaction: an invocation and its answer. An answer always comes, and always says what happened: a commit
-/// in memory cannot be left in doubt.
+/// One attempt at a transaction: an invocation and its answer. An answer always comes, and always says what
+/// happened: a commit in memory cannot be left in doubt.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// The thread that made it; it makes one at a time.
@@ -168,7 +169,7 @@ pub struct Attempt {
     pub invoked: u64,
     /// Ticket drawn after it ended.
     pub answered: u64,
-    /// Whether it asked for a read-only transaction.
+    /// Whether it is a read-only transaction.
     pub is_read_only: bool,
     /// Whether it committed; if not, it must have had no effect.
     pub is_committed: bool,
@@ -198,7 +199,7 @@ const TRANSACTIONS_PER_LIST: u32 = 8;
 const EXECUTOR_THREADS: usize = 2;
 const BATCH_SIZE: usize = 8;
 
-/// What is written to be taken back, and so nobody's value.
+/// A value that is written only to be undone.
 const JUNK: u64 = u64::MAX;
 
 /// Runs the load in a setting and has the checker look at what the clients saw.
@@ -223,8 +224,8 @@ pub fn interrogate_with(
     interrogate_by(setting, (data_model, None), load, seed, options)
 }
 
-/// As [`interrogate_with`], of clients whose transactions are registered procedures. The database records them too, and its
-/// history goes to the checker of histories.
+/// As [`interrogate_with`], for clients whose transactions are registered procedures. The database records
+/// them too, and its history goes to the checker of histories.
 ///
 /// # Errors
 /// As [`interrogate`].
@@ -271,12 +272,12 @@ fn interrogate_by(
     examine().map_err(|fault| format!("{setting}, {data_model:?}, {route:?}, {load:?}, seed {seed}: {fault}"))
 }
 
-/// What the clients' attempts came to.
+/// The outcomes of the clients' attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Attempts that committed.
     pub committed: u64,
-    /// Of those, read-only ones.
+    /// The read-only ones of them.
     pub read_only: u64,
     /// Attempts without effect, conflicts and rollbacks.
     pub failed: u64,
@@ -343,8 +344,8 @@ impl Cells {
         }
     }
 
-    /// As [`Cells::read`], by an update or insert whose write is taken back: what that saw is read all the same. A
-    /// list in rows is read by a scan, and the write is one more row.
+    /// As [`Cells::read`], by an update or insert whose write is undone: its old value counts as read all the
+    /// same. A list in rows is read by a scan, and the write is one more row.
     fn read_by_rolled_back_write(&self, tx: &Tx, key: u32) -> Result<Vec<u64>, Abort> {
         let savepoint = tx.savepoint()?;
         let saw = match self {
@@ -466,7 +467,7 @@ struct Client<'r> {
     executor: &'r Executor,
     tickets: &'r AtomicU64,
     session: Session,
-    /// Says what to ask, and is drawn from for nothing else: the seed determines it.
+    /// Chooses the requests, and serves for nothing else: the seed determines it.
     rng: Rng,
     pauses: Rng,
     /// Values made so far.
@@ -575,8 +576,8 @@ impl Client<'_> {
     }
 }
 
-/// Takes the steps in order; false at the first write that finds its place taken. Yields now and then, so that transactions
-/// overlap on few processors too.
+/// Takes the steps in order; false at the first write that finds its place taken. Yields now and then, so
+/// that transactions overlap on few processors too.
 fn take(
     steps: &mut [Step],
     read: impl Fn(u32, bool) -> Result<Vec<u64>, Abort>,
@@ -607,7 +608,7 @@ fn is_committed(ended: Result<Receipt, TransactError>) -> Result<bool, String> {
     }
 }
 
-/// As [`is_committed`]: what a conflict ended did not commit.
+/// As [`is_committed`]: an attempt with a conflict did not commit.
 fn is_conflict(abort: &Abort) -> Result<bool, String> {
     if abort.is_retryable() { Ok(false) } else { Err(abort.to_string()) }
 }

@@ -6,7 +6,7 @@ use seriatim::{Abort, Builder, Database, Handle, Receipt, Tx};
 use crate::explore::{BucketCell, Cell};
 use crate::{Setting, audit};
 
-/// What a transaction of [`belong_to_their_commits`] writes.
+/// The write of a transaction of [`belong_to_their_commits`].
 type Write = fn(&Tx, &Handle<Cell>, &Handle<BucketCell>) -> Result<(), Abort>;
 
 /// Each kind of write, in a tree, in a hash table, and with a read before it.
@@ -34,8 +34,8 @@ fn now(db: &Database, cells: &Handle<Cell>) -> u64 {
     epoch(db.session().transact(|tx| tx.put(cells, &Cell { id: 0, value: 0 })).expect("alone").receipt)
 }
 
-/// Whatever a transaction writes and whenever epochs pass meanwhile, its TID is of the epoch in which it commits. The database,
-/// with the history it recorded.
+/// Whatever a transaction writes and whenever epochs pass meanwhile, its TID is of the epoch in which it
+/// commits. The database, with the history it recorded.
 ///
 /// # Errors
 /// The first commit of another epoch, in words.
@@ -82,8 +82,9 @@ pub fn belong_to_their_commits(setting: &Setting, configure: impl Fn(Builder) ->
     Ok(db)
 }
 
-/// A transaction that stalls after its begin overwrites what another, which began and committed meanwhile, has read. Nothing but
-/// the epoch orders the two; the auditor of [`audit::epochs_follow_dependencies`] looks at it.
+/// A transaction that stalls after its begin overwrites what another, which began and committed meanwhile,
+/// has read. Nothing but the epoch orders the two; the auditor of [`audit::epochs_follow_dependencies`] looks
+/// at it.
 ///
 /// # Errors
 /// What the auditor finds.

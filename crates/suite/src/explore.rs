@@ -1,8 +1,9 @@
 //! Runs the steps of a few sessions in every interleaving and demands that each result is that of a serial order.
 //!
-//! Steps run on one thread through explicit transactions, so a schedule is exact. What committed must match some serial order
-//! of the committed programs, in everything they observed and in the final state; where the protocol promises it, an order that
-//! agrees with real time. The recorded history goes to the independent checker as well.
+//! Steps run on one thread through explicit transactions, so a schedule is exact. The committed programs must
+//! match some serial order, in everything that they observed and in the final state; where the protocol
+//! promises it, an order that agrees with real time. The recorded history goes to the independent checker as
+//! well.
 
 use std::ops::RangeInclusive;
 
@@ -35,7 +36,7 @@ pub struct BucketCell {
     pub value: i64,
 }
 
-/// A cell of a hash table whose values are unique, for specifications of writes that meet a duplicate.
+/// A cell of a hash table whose values are unique, for specifications of writes with duplicates.
 #[derive(Table, Clone, Debug)]
 #[table(name = "unique_cell", key(id), hash)]
 #[table(index(name = "by_value", columns(value), hash, unique))]
@@ -60,7 +61,7 @@ pub struct RunCell {
     pub room: Text<50>,
 }
 
-/// What the explorer needs of a table of cells.
+/// The operations of a table of cells that the explorer uses.
 pub trait Cells: Table + Sized + 'static {
     /// The key of a cell.
     fn key_of(id: u32) -> Self::Key;
@@ -70,9 +71,9 @@ pub trait Cells: Table + Sized + 'static {
     fn value(row: &Self::Row<'_>) -> i64;
     /// The key in a row.
     fn id(row: &Self::Row<'_>) -> u32;
-    /// Replaces the value by a function of itself; what it was.
+    /// Replaces the value by a function of itself. Returns the old value.
     fn change(update: &mut Self::Update<'_>, change: impl FnOnce(i64) -> i64) -> i64;
-    /// The cells between two keys, upwards or down. Of hash tables nobody asks for them.
+    /// The cells between two keys, upwards or down. Not used for hash tables.
     fn scan<'t>(_: &'t ReadTx, _: &'t Handle<Self>, _: RangeInclusive<u32>, _down: bool) -> Scan<'t, Self> {
         panic!("table {} has no order to scan it in", Self::NAME)
     }
@@ -82,8 +83,8 @@ pub trait Cells: Table + Sized + 'static {
     }
 }
 
-/// Makes a table with columns `id: u32` and `value: i64` a table of cells: `ordered` if it is. Those with another key tell how to make
-/// that, and a cell, from these.
+/// Makes a table with columns `id: u32` and `value: i64` a table of cells: `ordered` if it is. Those with
+/// another key tell how to make that, and a cell, from these.
 #[macro_export]
 macro_rules! cells {
     ($table:ident $($ordered:ident)?) => {
@@ -143,7 +144,7 @@ pub enum Access {
 /// One session's program: its operations, then commit.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What it may do.
+    /// Its declared access.
     pub access: Access,
     /// Its operations.
     pub ops: Vec<Op>,
@@ -202,11 +203,11 @@ pub enum Tables {
     Any,
     /// Ordered and clustered ones, for specifications that scan.
     Ordered,
-    /// Those whose values are unique: a write that would break that meets a duplicate, and its program goes on.
+    /// A table with unique values: a write of a duplicate fails, and its program continues.
     Unique,
 }
 
-/// What exploring came to.
+/// The outcomes of an exploration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Explored {
     /// Interleavings run.
@@ -215,12 +216,13 @@ pub struct Explored {
     pub all_committed: usize,
 }
 
-/// Runs every interleaving of the specification in these settings and tells what came of it in each. Interleavings that are [`MANY`] are
-/// shared out among a protocol's settings, by the seed, unless [`rounds`] are more than one. Those in which one program runs after the other are run in each:
-/// of others none may let all programs commit.
+/// Runs every interleaving of the specification in these settings and returns the outcomes of each.
+/// Interleavings that are [`MANY`] are divided among a protocol's settings, by the seed, unless [`rounds`] are
+/// more than one. Those in which one program runs after the other run in each setting: of the others perhaps
+/// none lets all programs commit.
 ///
 /// # Errors
-/// The first schedule found whose result is not serial, in words.
+/// The first schedule whose result is not serial, in words.
 pub fn explore(
     settings: &[Setting],
     spec: &Spec,
@@ -240,9 +242,9 @@ pub fn explore(
     Ok(())
 }
 
-/// Runs every interleaving of the specification in the setting. Helpers do their work between steps; where what comes to pass within
-/// one epoch is of its own, as its order need not agree with real time or transactions may commit in the past, each interleaving also runs
-/// so, without them.
+/// Runs every interleaving of the specification in the setting. Helpers do their work between steps. Where
+/// commits within one epoch are special, as their order need not agree with real time or transactions may
+/// commit in the past, each interleaving also runs without the helpers.
 ///
 /// # Errors
 /// As [`explore`].
@@ -278,10 +280,11 @@ pub fn follow(setting: &Setting, spec: &Spec, schedule: &[usize]) -> Result<bool
     Ok(run_all(setting, spec, &[schedule.to_vec()], Helpers::Idle, |builder| builder)? == [true])
 }
 
-/// What helpers do while a schedule runs.
+/// The work of helpers while a schedule runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Helpers {
-    /// Their work between any two steps: deleted records leave, memory is reused, and each step is in an epoch of its own.
+    /// Their work between any two steps: deleted records leave, memory is reused, and each step is in an
+    /// epoch of its own.
     Between,
     /// Nothing.
     Idle,
@@ -320,8 +323,8 @@ fn run_all(
     Ok(committed)
 }
 
-/// Runs schedules in a database with one kind of table; notes where not all programs committed that wanted to. Errors are those of
-/// the schedule at this place.
+/// Runs schedules in a database with one kind of table; notes where not all programs committed that wanted
+/// to. Errors are those of the schedule at this place.
 type Run = fn(Builder, &Spec, &[Vec<usize>], Helpers, bool, &mut [bool]) -> Result<(), (usize, String)>;
 
 /// The steps of each program: its operations, and its end.
@@ -394,7 +397,7 @@ fn run<C: Cells>(
     let handle = db.create::<C>().map_err(|error| (0, error.to_string()))?;
     for (at, schedule) in schedules.iter().enumerate() {
         if at > 0 {
-            // What the schedule before did is over, and no part of this one's history.
+            // The previous schedule is over, and no part of this one's history.
             (0..2).for_each(|_| db.step());
             db.take_history();
         }
@@ -556,7 +559,7 @@ fn write<C: Cells>(
     savepoints: &mut Vec<Savepoint>,
     observed: &[Observed],
 ) -> Result<Observed, Abort> {
-    // What an update sees it has seen, also if it then meets a duplicate.
+    // An update has read the old value, also if it then fails as a duplicate.
     let mut saw = None;
     let done = match op {
         Op::Put(key, value) => tx.put(cells.handle, &cells.cell(key, value(observed))).map(|()| Observed::Done(true)),

@@ -1,14 +1,16 @@
 //! Real kills: a child process under load on real files, ended by SIGKILL, and an oracle outside of it.
 //!
-//! The child tells each transaction that was acknowledged to it through a pipe, which outlives it. The parent, which killed it,
-//! opens the directory: every transaction that was told is there, each thread's transactions are there without a gap, the sum of
-//! all balances is what it was, a clustered table has the last transactions of each thread, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses
-//! what the process held and nothing that it wrote: what power cuts lose is for [`crate::power`].
+//! The child reports each acknowledged transaction through a pipe, which outlives it. The parent, which killed
+//! it, opens the directory and checks it. Every reported transaction is there, each thread's transactions are
+//! there without a gap, the sum of all balances is unchanged, a clustered table has the last transactions of
+//! each thread, and indexes agree with tables. Then the next child continues in the same directory. A kill
+//! loses the memory of the process and nothing that it wrote: [`crate::power`] tests what power cuts lose.
 //!
-//! Another load calls procedures that are cut ([`Load::Calls`]): what was acknowledged is there whole, and of no call is there a half.
+//! Another load calls chopped procedures ([`Load::Calls`]): acknowledged calls are there whole, and no call is
+//! there by half.
 //!
-//! A child ends by SIGKILL and in no other way, and in each directory one at least lives until it was told something: a child that
-//! fails, or gets nowhere, is a fault found.
+//! A child ends by SIGKILL and in no other way, and in each directory at least one lives until a transaction
+//! is acknowledged: a child that fails, or makes no progress, is a fault.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +29,7 @@ use crate::{patience, said};
 mod calls;
 mod snapshots;
 
-/// What is moved about.
+/// A balance between which transfers move.
 #[derive(Table, Clone, Debug)]
 #[table(name = "account", key(id), hash)]
 struct Account {
@@ -35,7 +37,7 @@ struct Account {
     balance: i64,
 }
 
-/// What was moved: one row a transaction.
+/// A transfer: one row a transaction.
 #[derive(Table, Clone, Debug)]
 #[table(name = "entry", key(thread, number), index(name = "by_account", columns(account)))]
 struct Entry {
@@ -69,7 +71,7 @@ const OUTSTANDING: usize = 16;
 /// Most cycles in one directory.
 const CYCLES_A_DIRECTORY: u64 = 20;
 
-/// What children do.
+/// The load of children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Closures move balances, under every protocol, in each mode that acknowledges what is durable.
@@ -127,9 +129,9 @@ pub enum Canary {
     /// None.
     #[default]
     None,
-    /// They tell results before these are written.
+    /// They report results before these are written.
     Early,
-    /// Epochs end amid what is published in pieces, of which there always is some.
+    /// Epochs end in the middle of publications in pieces, of which some are always in progress.
     Halves,
 }
 
@@ -144,25 +146,27 @@ trait Oracle {
     /// This was acknowledged to a thread of the child.
     fn told(&mut self, thread: u32, number: u64);
 
-    /// Opens what a child left, and compares it with what was told. Answers how many transactions are there.
+    /// Opens the directory that a child left, and compares it with the reports. Returns the number of
+    /// transactions.
     ///
     /// # Errors
     /// What is not as it must be.
     fn verify(&mut self, directory: &Path, protocol: &str) -> Result<u64, String>;
 
-    /// How often what was there was a snapshot that a reader had told of.
+    /// How often the recovered state was a snapshot that a reader had reported.
     fn matched(&self) -> u64 {
         0
     }
 }
 
-/// How long a child may take until a first transaction is acknowledged to it: much longer than it does where nothing is wrong.
+/// How long a child may take until a first transaction is acknowledged to it: much longer than it does where
+/// nothing is wrong.
 const FIRST_WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// The signal that nobody can refuse.
+/// The signal that a process cannot handle.
 const SIGKILL: i32 = 9;
 
-/// What kills did.
+/// The outcomes of kills.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Children killed.
@@ -171,11 +175,12 @@ pub struct Tally {
     pub acknowledged: u64,
     /// Transactions that were there.
     pub recovered: u64,
-    /// Recoveries of a snapshot that a reader had told of.
+    /// Recoveries of a snapshot that a reader had reported.
     pub snapshots: u64,
 }
 
-/// Kills `cycles` children of `program`, which calls [`child`] with what it is given, and answers what was done in each setting.
+/// Kills `cycles` children of `program`, which calls [`child`] with its arguments, and returns the outcomes of
+/// each setting.
 ///
 /// # Errors
 /// What did not hold, with the directory, which is left.
@@ -227,7 +232,7 @@ pub fn run(
 }
 
 fn remove(directory: &Path) {
-    // What is left of a test does no harm.
+    // Leftovers of a test do no harm.
     let _ = std::fs::remove_dir_all(directory);
 }
 
@@ -253,7 +258,7 @@ impl Moment {
     }
 }
 
-/// Starts a child, kills it, hears what it was told.
+/// Starts a child, kills it, and receives its reports.
 fn cycle(mut command: Command, moment: Moment, oracle: &mut dyn Oracle) -> Result<Tally, String> {
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("no child: {error}"))?;
     let pipe = child.stdout.take().ok_or("no pipe")?;
@@ -264,7 +269,7 @@ fn cycle(mut command: Command, moment: Moment, oracle: &mut dyn Oracle) -> Resul
         // A line without an end was cut off.
         while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {
             told.push(std::mem::take(&mut line));
-            // Once is enough, and nobody may be waiting.
+            // Once is enough, and the receiver may be gone.
             let _ = first.try_send(());
         }
         told
@@ -379,12 +384,12 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Transfers) -> Result<u6
         return Err(format!("of {all} transactions there are the lines {kept:?}, and {lines_indexed} in their index"));
     }
     db.check_structure()?;
-    // What was seen stays.
+    // The reported numbers stay.
     oracle.acknowledged = numbers.into_iter().map(|(thread, numbers)| (thread, numbers.len() as u64)).collect();
     Ok(all)
 }
 
-/// What a child does until it is killed: by the arguments that [`run`] gives it.
+/// The code of a child until it is killed, by the arguments that [`run`] gives it.
 ///
 /// # Errors
 /// What went wrong, in words.
@@ -459,7 +464,7 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
             if mode == Durability::Sync || outstanding.len() > OUTSTANDING {
                 let Some((number, pending)) = outstanding.pop_front() else { continue };
                 pending.wait().map_err(said)?;
-                // What is acknowledged at once may be lost.
+                // Results that are acknowledged at once may be lost.
                 if mode != Durability::Async {
                     tell(thread, number);
                 }

@@ -1,10 +1,11 @@
-//! What must hold of *every* protocol, on every back end that works here.
+//! Properties that *every* protocol must have, on every back end that works here.
 //!
-//! Invariant: nothing here names a protocol; the registry does. A test says what must hold and runs for each [`Setting`] of
-//! [`matrix`]. Workload and auditor are different code: histories go to `seriatim-history`, small programs to a serial
-//! reference ([`model`]), what [`clients`] see to a [`checker`] that others wrote, and what a workload calls is made
-//! again in every other way to run a procedure ([`replay`]). What survives power cuts and kills is compared with
-//! oracles outside the engine ([`power`], [`kills`]); what befalls a call between two steps, with one that nothing befalls ([`amid`]).
+//! Invariant: nothing here names a protocol; the registry does. A test states a property and runs for each
+//! [`Setting`] of [`matrix`]. Workload and auditor are different code. Histories go to `seriatim-history`,
+//! small programs to a serial reference ([`model`]), the answers of [`clients`] to a [`checker`] from another
+//! project. Calls of a workload are repeated in every other way to run a procedure ([`replay`]). The state
+//! after power cuts and kills is compared with oracles outside the engine ([`power`], [`kills`]). Calls with
+//! events between two steps are compared with calls without ([`amid`]).
 
 pub mod amid;
 pub mod audit;

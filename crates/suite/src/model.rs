@@ -1,4 +1,4 @@
-//! Small programs over one table of cells, and what they would see if they ran one after another.
+//! Small programs over one table of cells, and their observations if they run one after another.
 
 use std::collections::BTreeMap;
 
@@ -23,24 +23,24 @@ pub enum Op {
     ScanDown(u32, u32),
     /// Takes a savepoint; the program's first is number zero. Observes that it is done.
     Savepoint,
-    /// Undoes the writes since the savepoint of this number, of those that are left; later ones are gone. What was observed
-    /// stays observed. Observes that it is done.
+    /// Undoes the writes since the savepoint of this number, among those that are left; later ones are gone.
+    /// Observations stay. Observes that it is done.
     RollbackTo(usize),
     /// Runs the operation only if the last observation satisfies the condition.
     If(fn(&[Observed]) -> bool, &'static Op),
 }
 
-/// What an operation showed its program.
+/// The observation of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// A cell, if it was there.
     Cell(Option<i64>),
     /// Whether something was done.
     Done(bool),
-    /// Cells in the order a scan met them.
+    /// Cells in the order of a scan.
     Cells(Vec<(u32, i64)>),
-    /// A write came to nothing, for another cell has the value it was to write, in a table where values are unique. What it
-    /// observed of its own cell before, if it shows that.
+    /// A write failed because another cell has its value, in a table where values are unique. With the old
+    /// value of its own cell, if the write observes that.
     Duplicate(Option<i64>),
 }
 
@@ -58,16 +58,16 @@ impl Observed {
 /// The state of the table.
 pub type State = BTreeMap<u32, i64>;
 
-/// Runs a program on the state by itself. Where values are unique, a write that would make the second cell of one value does
-/// nothing, and the program goes on.
+/// Runs a program on the state by itself. Where values are unique, a write that would make the second cell of
+/// one value does nothing, and the program continues.
 pub fn run_alone(program: &[Op], state: &mut State, unique: bool) -> Vec<Observed> {
-    let mut alone = Alone { state, unique, savepoints: Vec::new(), observed: Vec::new() };
+    let mut alone = SerialRun { state, unique, savepoints: Vec::new(), observed: Vec::new() };
     program.iter().for_each(|&op| alone.step(op));
     alone.observed
 }
 
 /// A program that runs by itself.
-struct Alone<'s> {
+struct SerialRun<'s> {
     state: &'s mut State,
     unique: bool,
     /// The state at each savepoint that is left.
@@ -75,7 +75,7 @@ struct Alone<'s> {
     observed: Vec<Observed>,
 }
 
-impl Alone<'_> {
+impl SerialRun<'_> {
     fn step(&mut self, op: Op) {
         let result = match op {
             Op::Get(key) => Observed::Cell(self.state.get(&key).copied()),
@@ -124,7 +124,7 @@ impl Alone<'_> {
         self.observed.push(result);
     }
 
-    /// Gives a cell its value, if it may have it; what that shows its program.
+    /// Writes a value to a cell, if it is allowed. Returns the observation.
     fn write(&mut self, key: u32, value: i64, before: Option<i64>, done: Observed) -> Observed {
         if self.unique && self.state.iter().any(|(&other, &taken)| other != key && taken == value) {
             return Observed::Duplicate(before);

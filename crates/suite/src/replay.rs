@@ -1,8 +1,9 @@
 //! The procedures that a workload's terminal calls, called again in every other way to run a procedure.
 //!
-//! One terminal runs alone; each of its calls is noted with its arguments and its result, and in the end all rows are. Then the same
-//! calls are made, in the same order, in another database with the same rows: by the interpreter, in pieces, with repairs. What
-//! they give and leave must be the same. Arguments are data, so nothing here knows a workload.
+//! One terminal runs alone. Each of its calls is noted with its arguments and its result, and at the end all
+//! rows are. Then the same calls are made, in the same order, in another database with the same rows: by the
+//! interpreter, in pieces, with repairs. Their results and the final rows must be the same. Arguments are
+//! data, so nothing here knows a workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +15,10 @@ use seriatim_workload::{Ending, Workload};
 use crate::terminals::load;
 use crate::{Setting, matrix, patience, terminals};
 
-/// Makes the workload anew: one is for one database.
+/// Makes another instance of the workload: each is for one database.
 pub type Make<'m> = &'m dyn Fn() -> Box<dyn Workload>;
 
-/// What a terminal did.
+/// The calls of a terminal, with their results.
 pub struct Recorded<'m> {
     make: Make<'m>,
     seed: u64,
@@ -26,7 +27,7 @@ pub struct Recorded<'m> {
     registered: Vec<String>,
 }
 
-/// Calls whose dependencies are looked at, of each procedure.
+/// Calls of each procedure whose dependencies are checked.
 const MUTATED: usize = 6;
 
 /// Calls repaired in a row before one that others disturb.
@@ -52,7 +53,8 @@ fn same(got: &[String], wanted: &[String]) -> Result<(), String> {
 }
 
 impl<'m> Recorded<'m> {
-    /// Runs this many transactions of a terminal straight, in the default protocol, every access checked against its plan.
+    /// Runs this many transactions of a terminal straight, in the default protocol, every access checked
+    /// against its plan.
     ///
     /// # Errors
     /// One that failed, in words.
@@ -77,7 +79,7 @@ impl<'m> Recorded<'m> {
         self.registered.iter().filter(|name| !is_called(name)).cloned().collect()
     }
 
-    /// What was called.
+    /// The calls.
     pub fn calls(&self) -> &[Call] {
         &self.calls
     }
@@ -128,8 +130,8 @@ impl<'m> Recorded<'m> {
         }
     }
 
-    /// By name and in pieces, every access of a piece checked against its operations; in every setting. In how many passes
-    /// procedures ran that had more than one.
+    /// By name and in pieces, every access of a piece checked against its operations; in every setting. In
+    /// how many passes procedures ran that had more than one.
     ///
     /// # Errors
     /// As [`Recorded::again`].
@@ -188,8 +190,8 @@ impl<'m> Recorded<'m> {
         Ok(repairs)
     }
 
-    /// With repairs of what another call changed that came between: both calls must give and leave what they do one after the
-    /// other. How many such repairs there were.
+    /// Runs calls with repairs of the changes of another call that came in between: both calls must have the
+    /// results and effects of running one after the other. Returns the number of such repairs.
     ///
     /// # Errors
     /// The first result that differs, or how the rows do.

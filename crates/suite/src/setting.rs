@@ -25,10 +25,11 @@ pub struct Setting {
     pub shuffled: bool,
     /// Whether all records are hot, under a protocol that has hot ones.
     pub hot: bool,
-    /// How often snapshots are made, in milliseconds, under a protocol that makes them every so often; 0: when they are taken.
+    /// How often snapshots are made, in milliseconds, under a protocol that makes them every so often; 0:
+    /// when they are taken.
     pub snapshots: u64,
-    /// Whether the protocol does what it does for others only while they want it: makes snapshots for readers, and publishes sums late. It
-    /// always does, if not.
+    /// Whether the protocol does what it does for others only while they want it: makes snapshots for
+    /// readers, and publishes sums late. It always does, if not.
     pub adapts: bool,
     /// Whether durability is by snapshot: each ends an epoch.
     pub durable_snapshots: bool,
@@ -54,14 +55,16 @@ const SNAPSHOTS: &str = "snapshot_interval_ms";
 /// Their option that has each snapshot end an epoch.
 const DURABLE_SNAPSHOTS: &str = "durable_snapshots";
 
-/// Their options that say how much others have to want something, with values by which it comes and goes within a second.
+/// Their options that say how much others have to want something, with values by which it comes and goes
+/// within a second.
 const ADAPTS: [(&str, u64); 2] = [("snapshot_wanted_min", 2), ("late_period", 2)];
 
 /// The option of protocols that publish additions later (deferred execution).
 const DEFER: &str = "defer";
 
-/// Options of protocols that lock hot records and repair: which are hot, that those that are contended become so as soon as can be, and
-/// cold again, and that every call can be repaired: whatever it takes where all are hot, else where that is worth while.
+/// Options of protocols that lock hot records and repair: which are hot, that those that are contended become
+/// so as soon as can be, and cold again, and that every call can be repaired: whatever it takes where all are
+/// hot, else where that is worth while.
 const HOT: &str = "hot";
 /// All of them, and where one thread has several transactions it would wait for itself.
 const HOT_ALL: [(&str, u64); 4] = [(HOT, 2), ("lock_steps", 6), ("repair_from", 0), ("repair_share_max", 100)];
@@ -91,7 +94,7 @@ impl Setting {
         protocols: impl IntoIterator<Item = &'p ProtocolInfo>,
         htm: HtmMode,
     ) -> impl Iterator<Item = Setting> {
-        // A back end that does not work here is not left out: opening tells why.
+        // A back end that does not work here is not left out: opening reports why.
         let without = htm == HtmMode::Absent || htm == HtmMode::Auto && !detect().probe_commits;
         let opens = protocols.into_iter().filter(move |protocol| !(without && protocol.requirements.regions));
         opens.map(move |protocol| Setting::new(protocol, htm))
@@ -106,8 +109,8 @@ impl Setting {
         Setting::new(protocol, htm)
     }
 
-    /// Whether executed transactions are held until they are decided, so that what they insert is linked then: where decisions are queued, and
-    /// under a protocol that brings a queue of its own.
+    /// Whether executed transactions are held until they are decided, so that what they insert is linked
+    /// then: where decisions are queued, and under a protocol that brings a queue of its own.
     pub fn holds(&self) -> bool {
         self.queued || self.has_option(BATCH_MAX_OPTION)
     }
@@ -127,12 +130,14 @@ impl Setting {
         self.has_option(DURABLE_SNAPSHOTS).then(|| Setting { durable_snapshots: true, ..self.clone() })
     }
 
-    /// The same with snapshots that are made, and sums that are published late, now and then, if the protocol does either.
+    /// The same with snapshots that are made, and sums that are published late, now and then, if the protocol
+    /// does either.
     pub fn that_adapts(&self) -> Option<Setting> {
         ADAPTS.iter().any(|(option, _)| self.has_option(option)).then(|| Setting { adapts: true, ..self.clone() })
     }
 
-    /// How many settings of this protocol there are `before` it: what is tried in parts has another in each.
+    /// The number of settings of this protocol `before` it: work that is divided among settings takes another
+    /// part in each.
     pub fn turn(&self, before: &[Setting]) -> usize {
         before.iter().filter(|other| other.protocol == self.protocol).count()
     }
@@ -182,7 +187,7 @@ impl Setting {
             false => &[],
         };
         let builder = hot.iter().fold(builder, |builder, &(option, value)| builder.protocol_option(option, value));
-        // Of a database that lives for a second, many.
+        // Many, for a database that lives for a second.
         let builder = match self.durable_snapshots {
             // A test may have another interval of its own, which then is that of the snapshots.
             true => builder.protocol_option(DURABLE_SNAPSHOTS, 1).epoch_interval(Duration::from_millis(self.snapshots)),
@@ -236,8 +241,8 @@ impl Setting {
         db.statistics().regions.started > before
     }
 
-    /// Whether a transaction goes on seeing rows as they were when it read first, whatever has been committed to them since: it comes before
-    /// those who committed it, and may commit as well.
+    /// Whether a transaction continues to see rows as they were at its first read, whatever has been committed
+    /// to them since: it comes before those commits, and may commit as well.
     pub fn reads_the_past(&self) -> bool {
         static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
         let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -286,18 +291,21 @@ impl std::fmt::Display for Setting {
     }
 }
 
-/// The settings of a test. On each back end of [`backends`] each protocol that opens there, of those that `SERIATIM_PROTOCOLS` names.
+/// The settings of a test. On each back end of [`backends`] each protocol that opens there, of those that
+/// `SERIATIM_PROTOCOLS` names.
 ///
 /// Every night, and where a back end is chosen ([`given`]), these are:
 ///
 /// - each protocol as it is by default;
 /// - protocols with hot records also with all records hot;
 /// - protocols that adapt to what others want also adapting;
-/// - protocols that publish additions later also so: on the first back end without and on the others with durable snapshots;
-/// - on the first back end: protocols that hold transactions with queued decisions, and those with eventual snapshots with snapshots of
-///   the present and with durable ones.
+/// - protocols that publish additions later also so: on the first back end without and on the others with durable
+///   snapshots;
+/// - on the first back end: protocols that hold transactions with queued decisions, and those with eventual snapshots
+///   with snapshots of the present and with durable ones.
 ///
-/// Otherwise each protocol runs as it is by default on one back end, and those whose commits enter regions on emulated ones, too.
+/// Otherwise each protocol runs as it is by default on one back end, and those whose commits enter regions on emulated
+/// ones, too.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let settings = matrix_of_nights(seed);
     match rng::is_nightly() || given().is_some() {
@@ -326,8 +334,8 @@ fn matrix_of_nights(seed: u64) -> Vec<Setting> {
     backends.iter().flat_map(|&htm| each(htm)).chain(queued).chain(present).chain(durable).collect()
 }
 
-/// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes
-/// all steps in turn, a batch has one decision.
+/// As [`matrix`], with queued decisions in an order by the seed: for tests with concurrent threads. Where one
+/// thread takes all steps in turn, a batch has one decision.
 pub fn matrix_of_threads(seed: u64) -> Vec<Setting> {
     SHUFFLES.store(seed, Ordering::Relaxed);
     let settings = matrix(seed);
@@ -335,9 +343,10 @@ pub fn matrix_of_threads(seed: u64) -> Vec<Setting> {
     settings.into_iter().chain(shuffled).collect()
 }
 
-/// As [`matrix`], for tests in which one thread takes all steps: on emulated regions only two of the protocols that commit in them, which
-/// the seed draws, and not with all records hot. Otherwise the indexes alone enter regions with something to do, which are the same
-/// under all. Steps in emulated regions take their time, and protocols are many.
+/// As [`matrix`], for tests in which one thread takes all steps: on emulated regions only two of the
+/// protocols that commit in them, which the seed draws, and not with all records hot. Otherwise the indexes
+/// alone enter regions with something to do, which are the same under all. Steps in emulated regions take
+/// their time, and protocols are many.
 pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     let (mut emulated, mut settings): (Vec<_>, Vec<_>) =
         matrix(seed).into_iter().partition(|setting| matches!(setting.htm, HtmMode::Emulated(_)) && given().is_none());
@@ -347,16 +356,18 @@ pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     settings
 }
 
-/// The back end of `SERIATIM_HTM`, if that is set: tests that run on all then run on this one, and those that run on one, too.
+/// The back end of `SERIATIM_HTM`, if that is set: tests that run on all then run on this one, and those that
+/// run on one, too.
 ///
 /// # Panics
-/// If it is set to what is none.
+/// If it is set to an unknown value.
 pub fn given() -> Option<HtmMode> {
     let text = std::env::var("SERIATIM_HTM").ok()?;
     Some(text.parse().unwrap_or_else(|unknown| panic!("SERIATIM_HTM: {unknown}")))
 }
 
-/// The protocols of `SERIATIM_PROTOCOLS`, names with commas between, if that is set: tests that run on all then run on these. Else all.
+/// The protocols of `SERIATIM_PROTOCOLS`, names with commas between, if that is set: tests that run on all
+/// then run on these. Else all.
 ///
 /// # Panics
 /// If one of the names is none.
@@ -380,7 +391,8 @@ fn backends(seed: u64, given: Option<HtmMode>, detection: &Detection) -> Vec<Htm
     }
 }
 
-/// Attempts of transactions that meet others on threads and must commit: on a busy machine who holds a lock may be away for long.
+/// Attempts of transactions that conflict with others on threads and must commit: on a busy machine the holder
+/// of a lock may be descheduled for long.
 pub fn patience() -> RetryPolicy {
     RetryPolicy { attempts_max: 100_000, ..RetryPolicy::default() }
 }
@@ -409,7 +421,7 @@ mod tests {
                 _ => 0,
             };
             let more: usize = chosen().iter().map(more).sum();
-            let why = "htcc with all records hot, too, and dbx-tc as others want it, and with additions that are published later";
+            let why = "htcc also with all records hot, and dbx-tc also adapting and deferring";
             assert_eq!(emulated(matrix_of_nights(7)).len(), chosen().len() + more, "{why}");
             let drawn: BTreeSet<&str> = (0..20).flat_map(|seed| emulated(matrix_of_steps(seed))).collect();
             assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto"]));

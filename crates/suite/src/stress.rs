@@ -1,9 +1,9 @@
 //! Random transactions on threads, recorded, and judged by the independent checker afterwards.
 //!
-//! Keys are few, so that conflicts, deletes, reinserts, splits and unlinks are common; savepoints and duplicates take writes back,
-//! and what those saw is read all the same. Transfers keep the sum of an account
-//! table constant; every transaction that reads the whole table asserts it, so a body that ran on values which never existed
-//! together is noticed.
+//! Keys are few, so that conflicts, deletes, reinserts, splits and unlinks are common. Savepoints and
+//! duplicates undo writes, whose reads count all the same. Transfers keep the sum of an account table
+//! constant. Every transaction that reads the whole table asserts it, so a body that ran on values which never
+//! existed together is noticed.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -61,14 +61,14 @@ pub struct Load {
     pub operations: u64,
 }
 
-/// What happened.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stressed {
     /// Transactions committed.
     pub committed: u64,
     /// Attempts ended by a conflict.
     pub conflicts: u64,
-    /// What became of the regions.
+    /// The outcomes of the regions.
     pub regions: RegionStatistics,
     /// How often rare paths of indexes were taken, by [`RarePath`].
     pub taken: [u64; RarePath::COUNT],
@@ -197,7 +197,7 @@ fn transfer(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {
     let (from, to) = (rng.below(tables.keys) as u32, rng.below(tables.keys) as u32);
     let amount = rng.range(1, 9) as i64;
     if rng.below(2) == 0 {
-        // As much as a third account has, which only a write that is taken back looked at.
+        // The balance of a third account, which only an undone write read.
         let savepoint = tx.savepoint()?;
         let third = rng.below(tables.keys) as u32;
         tx.update(&tables.accounts, &third, |account| account.set_balance(0))?;
@@ -222,8 +222,8 @@ fn item(id: u32, rng: &mut Rng) -> Item {
     }
 }
 
-/// Gives an item, or a new one, the tag of another. Where the other is there, that is a duplicate, which is ignored; where it is
-/// not, the change is taken back. Either way it only looked.
+/// Gives an item, or a new one, the tag of another. If the other exists, that is a duplicate, which is
+/// ignored; otherwise the change is undone. Either way it has only read.
 fn take_a_tag(tx: &Tx, tables: &Tables, id: u32, rng: &mut Rng) -> Result<(), Abort> {
     let other = (id + 1) % tables.keys as u32;
     let savepoint = tx.savepoint()?;

@@ -3,7 +3,7 @@
 use seriatim::{Builder, Database, Timestamp, thread};
 use seriatim_workload::{Ending, Loading, Workload};
 
-/// A database loaded by two threads, whose rows were made at the same time as those of any other.
+/// A database loaded by two threads, whose rows are made at the same time as those of any other.
 ///
 /// # Errors
 /// What went wrong, in words.
@@ -14,7 +14,7 @@ pub fn load(builder: Builder, workload: &dyn Workload) -> Result<Database, Strin
     Ok(db)
 }
 
-/// Runs terminals side by side, none of whose transactions may fail, and checks the data.
+/// Runs terminals concurrently, none of whose transactions may fail, and checks the data.
 ///
 /// # Errors
 /// What failed or does not hold, in words.

@@ -1,4 +1,5 @@
-//! Once warm, a transaction allocates nothing on the heap, unless it waits for a batch: not its input, not its execution, not its output.
+//! Once warm, a transaction allocates nothing on the heap, unless it waits for a batch: not its input, not
+//! its execution, not its output.
 
 use seriatim::{Database, ProtocolInfo};
 use seriatim_base::allocation::{Watching, watch};
@@ -28,8 +29,8 @@ fn allocations(protocol: &str, workload: &dyn Workload) -> u64 {
     (0..TRANSACTIONS / WAVE).map(wave).sum()
 }
 
-/// Allocations that may be made when a database's lists grow; where what is replaced is kept for readers of the past, also by a wave that is larger
-/// than those before: fewer than three for each.
+/// Allocations that may be made when a database's lists grow; where what is replaced is kept for readers of
+/// the past, also by a wave that is larger than those before: fewer than three for each.
 fn growth(protocol: &ProtocolInfo) -> u64 {
     let waves = if protocol.capabilities.snapshots.is_bounded() { TRANSACTIONS / WAVE } else { 0 };
     2 + 3 * waves
@@ -37,7 +38,8 @@ fn growth(protocol: &ProtocolInfo) -> u64 {
 
 #[test]
 fn transactions_do_not_allocate() {
-    // Small sizes, which the tests of other crates ask for, would have lists of free blocks and hash tables grow all the time.
+    // Small sizes, which the tests of other crates ask for, would have lists of free blocks and hash tables
+    // grow all the time.
     as_shipped();
     // Where decisions wait in a queue, each allocates its place in it, and what the order of its batch is told.
     let queues = |protocol: &str| {

@@ -1,4 +1,4 @@
-//! What befalls a call before each of its steps, in all the ways to run it: [`seriatim_suite::amid`].
+//! Events before each step of a call, in all the ways to run it: [`seriatim_suite::amid`].
 
 use seriatim::htm::HtmMode;
 use seriatim::procedure::{Data, Datum, ExecutionMode};
@@ -211,7 +211,7 @@ fn a_call_that_stands_still_holds_up_those_who_must_not_meet_half_of_it_and_nobo
     ];
     for setting in settings(&["dbx-tc"]) {
         for (name, arguments, pays) in &calls {
-            // Whoever never went on has to wait, or was not run in time.
+            // A caller that never continued had to wait, or did not run in time.
             let waits = stall::STANDS.into_iter().find_map(|stands| {
                 let waits = stall::stall(&setting, (name, arguments), (*pays, stands), seed, &|builder| builder);
                 let waits = waits.unwrap_or_else(|found| panic!("{setting}: {found}"));
@@ -220,7 +220,7 @@ fn a_call_that_stands_still_holds_up_those_who_must_not_meet_half_of_it_and_nobo
                 (all_went_on || Some(&stands) == stall::STANDS.last()).then_some(waits)
             });
             for (who, [went_on, waited]) in waits.expect("the last is taken as it is") {
-                // Chains wait for each other's records only, and for those who close windows.
+                // Chains wait for each other's records only, and for threads that close windows.
                 let is_chain = who == "a call with the same rows";
                 assert!(went_on > 0 && (waited > 0 || is_chain), "{name}, {who}: {went_on} went on, {waited} waited");
             }
@@ -273,8 +273,8 @@ const CHILD: &str = "SERIATIM_AMID";
 /// Of so many steps a child panics before one: each is a process.
 const CHILDREN: usize = 12;
 
-/// What a panic of ours leaves behind amid what is published would keep windows open for ever: the process ends, and nothing is recovered of the call, or
-/// all of it.
+/// What a panic of ours leaves behind amid what is published would keep windows open for ever: the process
+/// ends, and nothing is recovered of the call, or all of it.
 #[test]
 fn a_panic_amid_a_call_ends_the_call_or_the_process() {
     let seed = seed("panics amid a call");

@@ -1,5 +1,6 @@
-//! Batches that a validator orders. Of two transactions that can both commit in one order and not in the other, both do at once, whichever came
-//! first. A decision validates whatever the order is, so an edge that is missed shows in no history: it shows here.
+//! Batches that a validator orders. Of two transactions that can both commit in one order and not in the
+//! other, both do at once, whichever came first. A decision validates whatever the order is, so an edge that
+//! is missed shows in no history: it shows here.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -37,7 +38,7 @@ struct Tables {
 
 type Body = fn(&Tx, &Tables) -> Result<(), Abort>;
 
-/// Rows that nobody but their own transaction touches, so that it writes.
+/// Rows that no other transaction touches, so that each transaction writes.
 const OWN: [u32; 2] = [100, 101];
 const ABSENT: u32 = 50;
 
@@ -57,7 +58,7 @@ fn sum(tx: &Tx, tables: &Tables) -> Result<i64, Abort> {
     tx.scan(&tables.rows, 40..60).try_fold(0, |sum, row| Ok(sum + row?.value()))
 }
 
-/// Who writes, and who reads: in this order one of them has to run again.
+/// A writer and a reader: in this order one of them has to run again.
 const PAIRS: [(&str, Fault, Body, Body); 6] = [
     (
         "a row",
@@ -218,7 +219,7 @@ fn sessions_of_one_batch_decide_at_the_same_time_and_in_its_order() {
     }
 }
 
-/// Whoever read runs again if the writer came first.
+/// The reader runs again if the writer came first.
 #[test]
 fn without_reordering_a_batch_is_decided_as_it_came() {
     for builder in builders().map(|builder| builder.protocol_option("reorder", 0)) {
@@ -288,7 +289,7 @@ fn canary_edges_that_are_missed_and_orders_that_are_reversed_are_noticed() {
                     .map(|bodies| in_one_batch(builder.clone().canary(fault), &bodies).0);
                 assert!(attempts.iter().any(|attempts| *attempts != [1, 1]), "{what}: {fault:?} is not noticed");
             }
-            // Of sessions the edges are reversed, too: whoever reads is decided when the writer has been.
+            // Between sessions the edges are reversed, too: a reader is decided after the writer.
             let reversed = builder.clone().canary(Fault::ReverseOrder);
             for bodies in [[writes, reads], [reads, writes]] {
                 assert_ne!(by_two_sessions(&reversed, bodies).0, [1, 1], "{what}: edges that are reversed");
@@ -357,8 +358,9 @@ fn under_no_policy_does_anybody_restart_more_often_than_its_patience_lasts() {
     }
 }
 
-/// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it is to be decided: of each of the
-/// first attempts the row changes behind its back, of others too unless nothing is decided.
+/// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it
+/// is to be decided: of each of the first attempts the row changes behind its back, of others too unless
+/// nothing is decided.
 fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> (u32, Statistics) {
     let (db, tables) = open(builder);
     let (ends, updates) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -377,7 +379,7 @@ fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> 
             if attempt.get() > first + 10 {
                 ends.store(true, SeqCst);
             }
-            // Who reads one row alone reads it as it was at some time.
+            // A transaction that reads one row alone reads it as it was at some time.
             tx.get(&tables.rows, &1)?;
             tx.get(&tables.rows, &2)?;
             let patience = if attempt.get() <= first { Duration::from_secs(60) } else { Duration::from_millis(3) };
@@ -433,7 +435,7 @@ fn is_executed_alone(builder: &Builder, writes: bool) {
     assert!(attempts > 20 && counted.queue.is_some_and(|queue| queue.alone == 0), "{attempts}, {counted:?}");
 }
 
-/// Nobody else has a transaction open: a batch does not wait for more.
+/// No other transaction is open: a batch does not wait for more.
 #[test]
 fn a_lone_client_does_not_wait_for_company() {
     for builder in builders() {
@@ -447,7 +449,7 @@ fn a_lone_client_does_not_wait_for_company() {
     }
 }
 
-/// Otherwise whoever has work for its thread would wait until the batch is full.
+/// Otherwise a session with work for its thread would wait until the batch is full.
 #[test]
 fn a_batch_whose_wait_is_over_is_decided_before_its_thread_takes_other_work() {
     const WAIT: Duration = Duration::from_millis(1);
@@ -473,9 +475,9 @@ fn a_batch_whose_wait_is_over_is_decided_before_its_thread_takes_other_work() {
     }
 }
 
-/// The thread that holds an executed transaction has begun a body that ends when it is told, which it is when that transaction has
-/// committed: another thread of the executor, which had work until the body began, or was asleep, decides it when its wait is over, and
-/// tells it.
+/// The thread that holds an executed transaction has begun a body that ends when it is told, which it is when
+/// that transaction has committed: another thread of the executor, which had work until the body began, or
+/// was asleep, decides it when its wait is over, and tells it.
 #[test]
 fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
     const WAIT: Duration = Duration::from_millis(100);
@@ -510,7 +512,8 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
             };
             if is_asleep {
                 pushed.store(true, SeqCst);
-                // The first has been executed, and its thread waits for company. On a slow machine it has not: then nothing is shown.
+                // The first has been executed, and its thread waits for company. On a slow machine it has
+                // not: then nothing is shown.
                 thread::sleep(WAIT / 2);
             }
             let second = {
@@ -535,13 +538,14 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
     }
 }
 
-/// One is refused when the next has been executed: before it sleeps and is executed again, that one is decided, and its caller told.
+/// One is refused when the next has been executed: before it sleeps and is executed again, that one is
+/// decided, and its caller told.
 #[test]
 fn what_a_thread_holds_is_decided_before_it_sleeps() {
     const PAUSE: Duration = Duration::from_millis(1);
     let retry = RetryPolicy { immediate: 0, pause_first: PAUSE, pause_max: PAUSE, ..RetryPolicy::default() };
     for builder in builders() {
-        // Decided as they came: whoever reads is stale.
+        // Decided as they came: each reader is stale.
         let as_they_came = builder.protocol_option("reorder", 0).protocol_option("batch_max", 2).retry(retry);
         let (db, tables) = open(as_they_came);
         let executor = db.executor(1).expect("a thread");
@@ -578,7 +582,7 @@ fn a_batch_waits_for_company_as_long_as_it_is_told_to() {
         let waited = began.elapsed();
         assert!(waited >= WAIT, "it waited for {waited:?}");
         drop(open);
-        // Who comes meanwhile fills the batch.
+        // Transactions that come meanwhile fill the batch.
         let (db, tables) = (&db, &tables);
         let queue = || db.statistics().queue.expect("decisions are queued");
         let meet = || {

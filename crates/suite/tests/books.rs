@@ -1,4 +1,4 @@
-//! What belongs together is seen together, by whoever looks: [`seriatim_suite::books`].
+//! Rows that belong together are seen together by every reader: [`seriatim_suite::books`].
 
 use seriatim::rng::seed;
 use seriatim::{Durability, Fault};

@@ -1,5 +1,5 @@
-//! Canaries: deliberately broken variants of the protocols, built only in tests, each of which the suite must catch. An alarm
-//! that stays silent here would stay silent for a real fault.
+//! Canaries: deliberately broken variants of the protocols, built only in tests, each of which the suite must
+//! catch. An alarm that stays silent here would stay silent for a real fault.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -114,14 +114,14 @@ fn caught_under_load(alarm: Alarm, protocol: &'static str, fault: Fault) -> Stri
     caught_by("broken_protocol", &format!("{protocol} {fault:?} {alarm:?}"))
 }
 
-/// Runs a workload under a broken protocol until its check finds the rule of this clause violated, one that compares the data
-/// with what the terminals committed; fails if that takes longer than [`TRIED`].
+/// Runs a workload under a broken protocol until its check finds the rule of this clause violated, one that
+/// compares the data with what the terminals committed; fails if that takes longer than [`TRIED`].
 fn caught_by_workload(protocol: &'static str, fault: Fault, workload: &str, clause: &str) {
     caught_by("broken_workload", &format!("{protocol} {fault:?} {workload} {clause}"));
 }
 
-/// Runs one of the tests that are children, and says what was found. A broken protocol may also break memory, so it runs in a
-/// process of its own, whose crash counts as noticed.
+/// Runs one of the tests that are children, and says what was found. A broken protocol may also break memory,
+/// so it runs in a process of its own, whose crash counts as noticed.
 fn caught_by(test: &str, canary: &str) -> String {
     let tests = std::env::current_exe().expect("the tests are a program");
     let child = std::process::Command::new(tests)
@@ -212,8 +212,8 @@ fn broken_workload() {
     }
 }
 
-/// Two transactions that write two cells, in opposite orders, and each has written its first before the other goes on: how many waits
-/// ended by their bound and not by the holder's end.
+/// Two transactions that write two cells, in opposite orders, and each has written its first before the other
+/// goes on: how many waits ended by their bound and not by the holder's end.
 fn crossed(builder: seriatim::Builder) -> u64 {
     let db = builder.workers(2).retry(patience()).open().expect("a database");
     let cells = db.create::<Cell>().expect("a valid table");
@@ -243,7 +243,7 @@ fn crossed(builder: seriatim::Builder) -> u64 {
 #[test]
 fn a_younger_transaction_that_waits_for_an_older_deadlocks() {
     for protocol in seriatim::available_protocols() {
-        // As long as may be: whoever is waited for may not be run for a while.
+        // As long as possible: the awaited thread may not run for a while.
         let mut patient = Database::builder().protocol(protocol.name);
         for knob in protocol.options.iter().filter(|knob| ["wait_max_us", "commit_wait_us"].contains(&knob.name)) {
             patient = patient.protocol_option(knob.name, knob.max.min(60_000_000));
@@ -384,7 +384,7 @@ fn what_clients_see_of_partitions_that_several_own_convicts_them() {
     }
 }
 
-/// Whoever owns a partition reads a row twice, and another commits in between.
+/// An owner of a partition reads a row twice, and another transaction commits in between.
 #[test]
 fn commits_in_partitions_of_others_are_seen_by_their_owners() {
     for (fault, expected) in [(Fault::None, [1, 1]), (Fault::CommitUnowned, [1, 2])] {
@@ -518,7 +518,7 @@ fn a_transaction_ended_in_a_call_is_noticed_in_every_protocol() {
     }
 }
 
-/// A child of the test above: ends well if nobody notices.
+/// A child of the test above: it succeeds if the fault is not noticed.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn ended_in_a_call() {
@@ -568,8 +568,9 @@ fn an_extension_of_what_was_overwritten_is_caught_by_schedules_and_histories() {
     caught_by_histories("tictoc", Fault::ExtendOverwritten);
 }
 
-/// The fourth reads X, which the first has made valid for longer; the second overwrites X and ends; the third begins, reads Y and ends;
-/// the fourth overwrites Y. It may come before the second, and so the third before both: then the order is not that of time.
+/// The fourth reads X, which the first has made valid for longer; the second overwrites X and ends; the third
+/// begins, reads Y and ends; the fourth overwrites Y. It may come before the second, and so the third before
+/// both: then the order is not that of time.
 fn overwritten_in_the_past() -> (Spec, [usize; 11]) {
     // In runs of their own.
     const OTHER: u32 = 1;

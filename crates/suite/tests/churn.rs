@@ -1,4 +1,5 @@
-//! Memory under update and delete churn stays where it is: many rounds leave at most 5% more than was there before them.
+//! Memory under update and delete churn stays where it is: many rounds leave at most 5% more than was there
+//! before them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -11,14 +12,15 @@ use seriatim_suite::{Setting, matrix, patience, rounds};
 /// What does not scale: open bags of garbage, and the part-filled nodes and blocks of a moving population.
 const SLACK: usize = 128 << 10;
 
-/// Stretches of churn, of which one must leave memory where it was. One thread that is not scheduled in the middle of a transaction
-/// holds back what all others delete, and indexes that grow around it stay as large; a leak shows in every stretch.
+/// Stretches of churn, of which one must leave memory where it was. One thread that is not scheduled in the
+/// middle of a transaction holds back what all others delete, and indexes that grow around it stay as large;
+/// a leak shows in every stretch.
 const STRETCHES_MAX: usize = 3;
 
 /// A table under test.
 trait TestTable: for<'t> Table<Key = u32> + Sized + Send + Sync + 'static {
-    /// Ordered indexes over values that move about: their leaves take a while to become as sparse as they get, and split
-    /// around entries that wait for their grace period.
+    /// Ordered indexes over values that move about: their leaves take a while to become as sparse as they
+    /// get, and split around entries that wait for their grace period.
     const SPARSE: usize = 0;
     fn new(id: u32, rng: &mut Rng) -> Self;
     fn change(update: &mut Self::Update<'_>, rng: &mut Rng);

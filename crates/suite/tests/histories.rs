@@ -35,7 +35,8 @@ fn many_keys_splits_and_unlinks() {
     for setting in matrix_of_threads(seed) {
         let load = Load { threads: 2, transactions: 600, keys: 400, operations: 20 };
         let mut taken = [0; RarePath::COUNT];
-        // What is deleted leaves when epochs have passed, and they may not pass where nobody runs who ends them.
+        // Deleted rows leave when epochs have passed, and epochs may not pass while no thread runs that ends
+        // them.
         for round in 0..20 {
             let stressed = stress(&setting, &load, seed ^ round).unwrap_or_else(|fault| panic!("{fault}"));
             eprintln!("{setting}: {stressed:?}");
@@ -147,8 +148,8 @@ fn histories_have_the_columns_that_updates_may_change() {
     }
 }
 
-/// What a scan did not list because a write of its own lay over it, later taken back, was there all the same; what it did not list
-/// after that was not.
+/// What a scan did not list because a write of its own lay over it, later taken back, was there all the same;
+/// what it did not list after that was not.
 #[test]
 fn scans_between_writes_that_are_taken_back_say_what_they_saw() {
     for setting in matrix(seed("scans between writes")) {

@@ -1,5 +1,5 @@
-//! Isolation specifications: one file an anomaly; sessions and steps run in every interleaving, under every protocol, and if they are not
-//! many in every setting.
+//! Isolation specifications: one file an anomaly; sessions and steps run in every interleaving, under every
+//! protocol, and if they are not many in every setting.
 
 #[path = "isolation/absent_read_skew.rs"]
 mod absent_read_skew;
@@ -28,8 +28,8 @@ use seriatim::rng::seed;
 use seriatim_suite::explore::{Explored, Spec, explore};
 use seriatim_suite::matrix_of_steps;
 
-/// Explores a specification in every setting. Some schedule must let all programs commit: a protocol that aborts everything
-/// would forbid every anomaly.
+/// Explores a specification in every setting. Some schedule must let all programs commit: a protocol that
+/// aborts everything would forbid every anomaly.
 fn forbid(anomaly: &str, spec: &Spec) {
     let seed = seed(anomaly);
     let explored = explore(&matrix_of_steps(seed), spec, seed, |setting, Explored { schedules, all_committed }| {

@@ -1,7 +1,9 @@
-//! At the memory limit: a transaction that writes more is refused, everything that reads or deletes goes on, and space comes back.
+//! At the memory limit: a transaction that writes more is refused, everything that reads or deletes goes on,
+//! and space comes back.
 //!
-//! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses, looked at,
-//! emptied in every way, and filled again. What must be there is kept in a map beside the database.
+//! Tables of either organization, with an index of every kind and long texts, are filled until the limit
+//! refuses, looked at, emptied in every way, and filled again. What must be there is kept in a map beside the
+//! database.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -312,7 +314,7 @@ fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
                 Ok(_) => inserted.push(next),
                 Err(TransactError::OutOfMemory) => {
                     refused += 1;
-                    // On few cores those who are not refused get their turn.
+                    // On few cores the transactions that are not refused get their turn.
                     std::thread::sleep(Duration::from_micros(50));
                 }
                 Err(other) => panic!("{setting}: {other}"),
@@ -336,7 +338,8 @@ fn sessions_go_on_beside_each_other_at_the_limit() {
     let seed = seed("sessions at the limit");
     let settings = matrix(seed);
     for (at, setting) in settings.iter().enumerate() {
-        // A table of one organization in a setting of a protocol, of the other in the next; of either where there are more rounds.
+        // A table of one organization in a setting of a protocol, of the other in the next; of either where
+        // there are more rounds.
         let is_ordered = (seed as usize + setting.turn(&settings[..at])).is_multiple_of(2);
         if is_ordered || rounds() > 1 {
             at_once::<Ordered>(setting, seed);
@@ -397,8 +400,8 @@ fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
     }
 }
 
-/// What a transaction notes of its reads, writes, locks and scans counts while it is open; it is given back when the transactions
-/// after it are small, but not after the first of them, or when there are none.
+/// What a transaction notes of its reads, writes, locks and scans counts while it is open; it is given back
+/// when the transactions after it are small, but not after the first of them, or when there are none.
 #[test]
 #[ignore = "nightly: minutes"]
 fn what_a_large_transaction_notes_counts_and_is_given_back() {
@@ -451,8 +454,8 @@ fn what_a_large_transaction_notes_counts_and_is_given_back() {
     }
 }
 
-/// A transaction that reads without end is refused above the limit of rows, where a list of reads grows without end; rows that
-/// were read are locked once, so locking never gets there.
+/// A transaction that reads without end is refused above the limit of rows, where a list of reads grows
+/// without end; rows that were read are locked once, so locking never gets there.
 #[test]
 fn a_transaction_that_only_reads_is_bounded_too() {
     const READS: u32 = 1_000_000;

@@ -7,7 +7,8 @@ use seriatim::{Fault, LogFault, Rng, thread};
 use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
 use seriatim_suite::{Setting, rounds};
 
-/// Power cuts of each search in a night: as many as each kind of event wants to have happened in each setting. The soak makes many more.
+/// Power cuts of each search in a night: as many as each kind of event wants to have happened in each setting. The
+/// soak makes many more.
 const CUTS: u64 = 2000;
 
 /// Power cuts of each search with each change.
@@ -49,20 +50,23 @@ fn a_failing_disk_loses_nothing_acknowledged_and_a_failed_flush_ends_acknowledge
 
 #[test]
 fn seeds_that_found_something_find_it_no_more() {
-    // What each found when it was there (the workload may have changed since; reduced tests are beside the mends): a segment without entries deleted below its checkpoint's begin; a durable epoch told of an incarnation in which
-    // nothing was durable; a directory whose name was never synced; a recovered batch that no flush had answered for.
+    // What each found when it was there (the workload may have changed since; reduced tests are beside the
+    // mends): a segment without entries deleted below its checkpoint's begin; a durable epoch told of an
+    // incarnation in which nothing was durable; a directory whose name was never synced; a recovered batch
+    // that no flush had answered for.
     for seed in [74, 1144, 263, 673] {
         Case::of(seed, Plan::Cuts).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
-    // A second sync of a directory's name that lies; one of the directory of log segments, after a checkpoint's failed; a manifest
-    // whose sync failed, read by the next opening; a segment in the making, whose header was on the disk and its end was not.
+    // A second sync of a directory's name that lies; one of the directory of log segments, after a
+    // checkpoint's failed; a manifest whose sync failed, read by the next opening; a segment in the making,
+    // whose header was on the disk and its end was not.
     for seed in [2156, 8_932_196_089_329_265_524, 901_267_381_035_261_773, 18_356_321_145_322_667_549] {
         Case::of(seed, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
     // One that came before another that had committed, under cicada: the model again.
     Case::of(11_562_406_266_163_604_811, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
-    // A transaction that took its writes back and, under tictoc, commits below those that have overwritten what it read: what was wrong
-    // was the model.
+    // A transaction that took its writes back and, under tictoc, commits below those that have overwritten
+    // what it read: what was wrong was the model.
     Case::of(3_284_260_967_062_977_040, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
 }
 
@@ -194,7 +198,8 @@ fn canary_a_segment_that_nothing_knows_of_is_lost_without_a_word() {
 /// Cases after which a canary counts as overlooked: the rarest is caught in one of 100.
 const CANARY_CASES_MAX: u64 = 20_000;
 
-/// Runs cases of a broken database until one is found out for what is broken, by one of these alarms. Unbroken, the same case holds.
+/// Runs cases of a broken database until one is found out for what is broken, by one of these alarms.
+/// Unbroken, the same case holds.
 fn caught(plan: Plan, canary: (Fault, LogFault), alarms: &[&str]) {
     let seed = seed(&format!("{canary:?}"));
     caught_among((0..).map(|number| Case::of(seed.wrapping_add(number), plan)), canary, alarms);
@@ -238,7 +243,8 @@ fn canary_every_broken_log_is_caught() {
             LogFault::DeleteEarly => (Plan::Cuts, &["the segment is missing", "those before it are needed"]),
             LogFault::ForgetWhole => (Plan::Cuts, &[WRONG_ROWS, "has no row that it changes"]),
             LogFault::AddTwice => (Plan::Cuts, &[WRONG_ROWS]),
-            // What it breaks shows when a file is gone: `canary_a_segment_that_nothing_knows_of_is_lost_without_a_word`.
+            // What it breaks shows when a file is gone:
+            // `canary_a_segment_that_nothing_knows_of_is_lost_without_a_word`.
             LogFault::OmitLinks => continue,
             LogFault::None => unreachable!("nothing is broken"),
         };

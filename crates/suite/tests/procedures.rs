@@ -19,7 +19,8 @@ use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::ycsb::{self, Core, Shares, Ycsb};
 
-/// Runs a workload's calls in every way; which procedures it did not call. `in_parts` are those that run in more than one piece.
+/// Runs a workload's calls in every way; which procedures it did not call. `in_parts` are those that run in
+/// more than one piece.
 #[must_use]
 fn every_way_but(
     name: &str,

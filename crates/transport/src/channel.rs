@@ -2,11 +2,14 @@
 //!
 //! Invariants:
 //!
-//! (a) Messages lie in the inbox in the order in which they are due, which is that in which they were sent: all take the same time.
-//! (b) A receiver that sleeps has said who it is and until when, under the same lock under which it saw that nothing was due. Who puts in something
-//!     that is due earlier takes that note and wakes it, so nobody is woken twice for one sleep.
-//! (c) An inbox is closed when its senders are gone, and senders learn nothing of a receiver that is gone: what they send is dropped.
-//! (d) The lock is held for a few moves of memory, never while something is waited for or charged.
+//! (a) Messages are in the inbox in the order in which they are due, which is the order in which they were
+//!     sent: all take the same time.
+//! (b) A receiver that sleeps has noted itself and the time until which it sleeps, under the lock under which
+//!     it saw that nothing was due. A sender of a message that is due earlier takes that note and wakes the
+//!     receiver, so there is one wake-up for a sleep.
+//! (c) An inbox is closed when its senders are gone. Senders are not told that a receiver is gone: their
+//!     messages are dropped.
+//! (d) The lock is held for a few moves of memory, never during a wait or a charge.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,27 +20,27 @@ use seriatim_base::thread::{self, Waiter};
 
 use crate::options::Costs;
 
-/// What a receiver finds.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Received {
     /// Messages.
     Some,
-    /// None until the time that was given.
+    /// No messages until the given time.
     Late,
-    /// None, and there will be none.
+    /// No messages, and there will be none.
     Closed,
 }
 
-/// Where one receives.
+/// The receiving end.
 pub(crate) struct Inbox<M> {
     shared: Arc<Shared<M>>,
     /// How often it slept.
     pub(crate) sleeps: u64,
-    /// For how long together.
+    /// The total time of its sleeps.
     pub(crate) slept: Duration,
 }
 
-/// Where many send.
+/// A sending end.
 pub(crate) struct Sender<M> {
     shared: Arc<Shared<M>>,
 }
@@ -49,10 +52,10 @@ struct Shared<M> {
 }
 
 struct State<M> {
-    /// With the time at which each is due.
+    /// Messages, each with the time at which it is due.
     queue: VecDeque<(Instant, M)>,
     senders: usize,
-    /// Who sleeps, and until when.
+    /// The sleeping receiver, and the time until which it sleeps.
     asleep: Option<(Waiter, Option<Instant>)>,
     /// Whether the receiver is gone.
     gone: bool,
@@ -64,7 +67,7 @@ impl<M> Shared<M> {
     }
 }
 
-/// An inbox to which everything takes so long.
+/// An inbox to which every message takes `delay`.
 pub(crate) fn inbox<M>(delay: Duration, costs: Costs) -> Inbox<M> {
     let state = State { queue: VecDeque::new(), senders: 0, asleep: None, gone: false };
     Inbox { shared: Arc::new(Shared { state: Mutex::new(state), delay, costs }), sleeps: 0, slept: Duration::ZERO }
@@ -77,8 +80,8 @@ impl<M> Inbox<M> {
         Sender { shared: Arc::clone(&self.shared) }
     }
 
-    /// Takes what is due, at most `max`. Sleeps while there is nothing, until this time.
-    pub(crate) fn receive(&mut self, into: &mut VecDeque<M>, max: usize, until: Option<Instant>) -> Found {
+    /// Takes due messages, at most `max`. Sleeps while there are none, until the given time.
+    pub(crate) fn receive(&mut self, into: &mut VecDeque<M>, max: usize, until: Option<Instant>) -> Received {
         let Shared { costs, .. } = *self.shared;
         let taken = loop {
             let now = Instant::now();
@@ -94,10 +97,10 @@ impl<M> Inbox<M> {
                 break taken;
             }
             if next.is_none() && state.senders == 0 {
-                return Found::Closed;
+                return Received::Closed;
             }
             if until.is_some_and(|until| until <= now) {
-                return Found::Late;
+                return Received::Late;
             }
             let wakes = [next, until].into_iter().flatten().min();
             state.asleep = Some((Waiter::current(), wakes));
@@ -108,7 +111,7 @@ impl<M> Inbox<M> {
             self.slept += now.elapsed();
         };
         thread::work(costs.receive * taken as u32);
-        Found::Some
+        Received::Some
     }
 }
 
@@ -123,7 +126,7 @@ impl<M> Drop for Inbox<M> {
 }
 
 impl<M> Sender<M> {
-    /// Sends these, in this order.
+    /// Sends these messages, in this order.
     pub(crate) fn send(&self, messages: &mut Vec<M>) {
         if messages.is_empty() {
             return;
@@ -136,7 +139,7 @@ impl<M> Sender<M> {
             drop(state);
             return messages.clear();
         }
-        // The clocks of two threads may differ by a little.
+        // The clocks of two threads may differ slightly.
         let due = state.queue.back().map_or(due, |(latest, _)| due.max(*latest));
         state.queue.extend(messages.drain(..).map(|message| (due, message)));
         let wakes = state.asleep.take_if(|(_, until)| until.is_none_or(|until| due < until));
@@ -173,7 +176,7 @@ impl<M> Drop for Sender<M> {
 mod tests {
     use super::*;
 
-    fn all(inbox: &mut Inbox<u32>, max: usize, until: Option<Instant>) -> (Found, Vec<u32>) {
+    fn all(inbox: &mut Inbox<u32>, max: usize, until: Option<Instant>) -> (Received, Vec<u32>) {
         let mut into = VecDeque::new();
         (inbox.receive(&mut into, max, until), into.into())
     }
@@ -185,12 +188,12 @@ mod tests {
         one.send(&mut vec![1, 2]);
         two.clone().send(&mut vec![3]);
         one.send(&mut vec![4]);
-        assert_eq!(all(&mut to, 3, None), (Found::Some, vec![1, 2, 3]));
+        assert_eq!(all(&mut to, 3, None), (Received::Some, vec![1, 2, 3]));
         drop(one);
-        assert_eq!(all(&mut to, 3, None), (Found::Some, vec![4]));
-        assert_eq!(all(&mut to, 3, Some(Instant::now())), (Found::Late, vec![]));
+        assert_eq!(all(&mut to, 3, None), (Received::Some, vec![4]));
+        assert_eq!(all(&mut to, 3, Some(Instant::now())), (Received::Late, vec![]));
         drop(two);
-        assert_eq!(all(&mut to, 3, None), (Found::Closed, vec![]));
+        assert_eq!(all(&mut to, 3, None), (Received::Closed, vec![]));
     }
 
     #[test]
@@ -201,8 +204,8 @@ mod tests {
         from.send(&mut vec![1]);
         from.send(&mut vec![2]);
         let (found, mut came) = all(&mut to, 9, Some(Instant::now()));
-        // A slow machine may have taken as long until here.
-        assert!(found == Found::Late || began.elapsed() >= delay);
+        // On a slow machine the delay may have passed already.
+        assert!(found == Received::Late || began.elapsed() >= delay);
         while came.len() < 2 {
             came.extend(all(&mut to, 9, None).1);
             assert!(began.elapsed() >= delay);
@@ -218,12 +221,12 @@ mod tests {
             let mut came = Vec::new();
             loop {
                 match all(&mut to, 2, None) {
-                    (Found::Closed, _) => return (came, to.sleeps),
+                    (Received::Closed, _) => return (came, to.sleeps),
                     (_, messages) => came.extend(messages),
                 }
             }
         });
-        // It may be run late.
+        // The thread may start late.
         while from.shared.lock().asleep.is_none() {
             thread::sleep(Duration::from_millis(1));
         }

@@ -10,20 +10,21 @@ use seriatim_partition::{
     Procedure, ToCoordinator as ToMachine, ToOwner, TransactionId,
 };
 
-use crate::channel::{Found, Inbox};
+use crate::channel::{Inbox, Received};
 use crate::outbox::Outbox;
 use crate::owner::{Counts, said};
 use crate::patience::{Attempts, Holding};
 use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort};
 
-/// There is one.
+/// The only shared coordinator.
 pub(crate) const ID: CoordinatorId = CoordinatorId(0);
 
-/// Begins the next life of a coordinator that keeps its records itself; which of its lives it is. It panics if it cannot: then the coordinator is gone.
+/// Begins the next incarnation of a coordinator that keeps its records itself, and returns the incarnation's
+/// number. If it cannot, it panics, and the coordinator is gone.
 pub type Begin<A> =
     Arc<dyn Fn(CoordinatorId) -> (HoldingCoordinator<<A as Application>::Procedure>, u64) + Send + Sync>;
 
-/// The coordinator, for the thread or simulated core that is to run it.
+/// The coordinator, for the thread or simulated core that runs it.
 pub struct CoordinatorRole<A: Application> {
     pub(crate) options: Options,
     pub(crate) begin: Option<Begin<A>>,
@@ -32,25 +33,27 @@ pub struct CoordinatorRole<A: Application> {
     pub(crate) ports: Outbox<ToPort<A>>,
 }
 
-/// What is left of a coordinator.
+/// The final state of a coordinator.
 #[derive(Clone, Debug, Default)]
 pub struct CoordinatorEnd {
-    /// All that were kept.
+    /// All records that were kept.
     pub records: Vec<CoordinatorRecord>,
-    /// Panics that ended its lives, and what they said.
+    /// The messages of panics that ended its incarnations.
     pub panics: Vec<String>,
-    /// Transactions that have committed and are not done at this partition, which says that it has not voted. There must be none.
+    /// Transactions that have committed but were not applied at this partition, which says that it has not
+    /// voted. There must be none.
     pub broken: Vec<(TransactionId, PartitionId)>,
-    /// What it did.
+    /// Its counts.
     pub counts: Counts,
 }
 
-/// Begins a life of a coordinator of so many partitions: by what begins it, if it keeps its records itself, or else from these, in life `next`, its first if
-/// there is none; which of its lives it is.
+/// Begins an incarnation of a coordinator of this many partitions, and returns the incarnation's number.
+/// `begin` is for a coordinator that keeps its records itself. Otherwise it begins from `records`, in
+/// incarnation `next`, or in its first incarnation if there is none.
 ///
 /// # Errors
-/// It panics: what that says.
-pub(crate) fn next_life<A: Application>(
+/// The message of a panic.
+pub(crate) fn next_incarnation<A: Application>(
     id: CoordinatorId,
     begin: Option<&Begin<A>>,
     next: Option<u64>,
@@ -61,33 +64,34 @@ pub(crate) fn next_life<A: Application>(
     let begins = AssertUnwindSafe(|| match (begin, next) {
         (Some(begin), _) => begin(id),
         (None, None) => (HoldingCoordinator::of(Coordinator::new(id, partitions), None, out), 0),
-        (None, Some(life)) => {
-            let next = Coordinator::recover(id, life, records.iter().cloned(), partitions, &mut out);
-            (HoldingCoordinator::of(next, None, out), life)
+        (None, Some(incarnation)) => {
+            let next = Coordinator::recover(id, incarnation, records.iter().cloned(), partitions, &mut out);
+            (HoldingCoordinator::of(next, None, out), incarnation)
         }
     });
     catch_unwind(begins).map_err(|panic| format!("coordinator {id} cannot begin: {}", said(&*panic)))
 }
 
-/// Notes what a panic said, unless the one before said the same.
+/// Notes the message of a panic, unless the previous one had the same.
 pub(crate) fn note(panics: &mut Vec<String>, said: String) {
     if panics.last() != Some(&said) {
         panics.push(said);
     }
 }
 
-/// Drops a coordinator that has ended. It may panic again where it had panicked, or in other procedures of the same kind.
+/// Drops a coordinator that has ended. The drop may panic where the coordinator had panicked, or in other
+/// procedures of the same kind.
 pub(crate) fn bury<C: Procedure>(ended: Option<HoldingCoordinator<C>>) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
 }
 
 impl<A: Application> CoordinatorRole<A> {
-    /// Runs until all clients are gone and nothing is under way but what waits for partitions or a disk that are late. One that cannot begin again is gone: who
-    /// calls it hears so.
+    /// Runs until all clients are gone, and all transactions have ended except those that wait for late
+    /// partitions or a late disk. A coordinator that cannot begin again is gone, and its callers are told.
     pub fn run(mut self) -> CoordinatorEnd {
-        let (mut end, mut life) = (CoordinatorEnd::default(), 0);
+        let (mut end, mut incarnation) = (CoordinatorEnd::default(), 0);
         let (mut holding, mut attempts) = (Holding::default(), Attempts::default());
-        let mut coordinator = self.begin(None, &mut life, &mut attempts, &mut end);
+        let mut coordinator = self.begin(None, &mut incarnation, &mut attempts, &mut end);
         let (mut left, mut gone) = (0, BTreeSet::new());
         let (mut batch, began) = (VecDeque::new(), Instant::now());
         loop {
@@ -98,12 +102,12 @@ impl<A: Application> CoordinatorRole<A> {
                 break;
             }
             let until = look.into_iter().chain(attempts.due).min();
-            if self.inbox.receive(&mut batch, self.options.batch_max.max(1), until) == Found::Closed {
+            if self.inbox.receive(&mut batch, self.options.batch_max.max(1), until) == Received::Closed {
                 break;
             }
             end.counts.batches += 1;
             end.counts.messages += batch.len() as u64;
-            // What was held is looked at also if there are no messages.
+            // Held outputs are checked also if there are no messages.
             for message in batch.drain(..).map(Some).chain([None]) {
                 let message = match message {
                     Some(ToCoordinator::Message(message)) => Some(message),
@@ -123,25 +127,25 @@ impl<A: Application> CoordinatorRole<A> {
                     _ => {}
                 }
                 let is_late = holding.is_late() && matches!(message, Some(ToMachine::Call { .. }));
-                let Some(lives) = coordinator.as_mut().filter(|_| !is_late) else {
+                let Some(alive) = coordinator.as_mut().filter(|_| !is_late) else {
                     if let Some(ToMachine::Call { transaction, .. }) = message {
                         self.ports.put(transaction.client.0, ToPort::CoordinatorDown);
                     }
                     continue;
                 };
-                match self.handle(lives, message, &mut end) {
+                match self.handle(alive, message, &mut end) {
                     Ok(false) => {}
                     Ok(true) => holding.left(),
                     Err(panic) => {
                         end.panics.push(panic);
-                        self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator: ID, life });
+                        self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator: ID, incarnation });
                         self.ports.put_all(|| ToPort::CoordinatorDown);
-                        // Nobody waits for the next life.
+                        // No client is left that would need the next incarnation.
                         self.owners.flush();
                         self.ports.flush();
                         bury(coordinator.take());
                         holding.left();
-                        coordinator = self.begin(Some(life + 1), &mut life, &mut attempts, &mut end);
+                        coordinator = self.begin(Some(incarnation + 1), &mut incarnation, &mut attempts, &mut end);
                     }
                 }
             }
@@ -149,7 +153,7 @@ impl<A: Application> CoordinatorRole<A> {
                 self.ports.put_all(|| ToPort::CoordinatorDown);
             }
             if attempts.take() {
-                coordinator = self.begin(Some(life + 1), &mut life, &mut attempts, &mut end);
+                coordinator = self.begin(Some(incarnation + 1), &mut incarnation, &mut attempts, &mut end);
             }
             self.owners.flush();
             self.ports.flush();
@@ -159,17 +163,18 @@ impl<A: Application> CoordinatorRole<A> {
         end
     }
 
-    /// Begins a life of it, as [`next_life`]; if it keeps its records itself and cannot begin, it tries again later.
+    /// Begins an incarnation, as [`next_incarnation`]. If the coordinator keeps its records itself and cannot
+    /// begin, it tries again later.
     fn begin(
         &mut self,
         next: Option<u64>,
-        life: &mut u64,
+        incarnation: &mut u64,
         attempts: &mut Attempts,
         end: &mut CoordinatorEnd,
     ) -> Option<HoldingCoordinator<A::Procedure>> {
-        let begun = next_life::<A>(ID, self.begin.as_ref(), next, &end.records, self.options.partitions);
+        let begun = next_incarnation::<A>(ID, self.begin.as_ref(), next, &end.records, self.options.partitions);
         let begun = begun.and_then(|(mut coordinator, number)| {
-            *life = number;
+            *incarnation = number;
             match self.handle(&mut coordinator, None, end) {
                 Ok(_) => Ok(coordinator),
                 Err(panic) => {
@@ -184,8 +189,8 @@ impl<A: Application> CoordinatorRole<A> {
         begun.map_err(|panic| note(&mut end.panics, panic)).ok()
     }
 
-    /// Has the coordinator handle a message, if there is one, and puts out what may leave; whether something has left. Should it panic, what it had put out does not
-    /// leave.
+    /// Lets the coordinator handle a message, if there is one, and sends the outputs that may leave. Returns
+    /// whether an output has left. If the coordinator panics, the outputs of the message do not leave.
     fn handle(
         &mut self,
         coordinator: &mut HoldingCoordinator<A::Procedure>,

@@ -13,21 +13,22 @@ use crate::owner::{OwnerEnd, OwnerRole, said};
 use crate::port::Port;
 use crate::{Application, Options};
 
-/// Everybody, ready to run: owners and the coordinator on a thread or simulated core each, clients wherever they are used.
+/// All roles, ready to run: owners and the coordinator on a thread or simulated core each, clients wherever
+/// they are used.
 pub struct Deployment<A: Application> {
     /// By number.
     pub owners: Vec<OwnerRole<A>>,
-    /// None where clients coordinate.
+    /// `None` where clients coordinate.
     pub coordinator: Option<CoordinatorRole<A>>,
     /// By number.
     pub ports: Vec<Port<A>>,
 }
 
-/// What is left of owners and coordinator.
+/// The final states of owners and coordinator.
 pub struct Ends<A: Application> {
     /// By number.
     pub owners: Vec<OwnerEnd<A>>,
-    /// None where clients coordinated.
+    /// `None` where clients coordinated.
     pub coordinator: Option<CoordinatorEnd>,
 }
 
@@ -37,9 +38,10 @@ pub struct Running<A: Application> {
     coordinator: Option<JoinHandle<CoordinatorEnd>>,
 }
 
-/// Connects everybody. `make` makes a partition in the state in which it begins: also when its owner has panicked, and the records are run again
-/// on it. One that keeps its own state ([`Partition::left`](seriatim_partition::Partition::left)) is made as it was left, and goes with coordinators that do
-/// so too ([`deploy_with`]): here it is gone, and its [`OwnerEnd`] says why.
+/// Connects all roles. `make` makes a partition in its initial state; it is called again when an owner has
+/// panicked, and the records are then run on the result. A partition that keeps its own state
+/// ([`Partition::left`](seriatim_partition::Partition::left)) is made in the state that it has kept. It needs
+/// coordinators that keep theirs ([`deploy_with`]): here it is gone, and its [`OwnerEnd`] says why.
 ///
 /// # Panics
 /// If there is no partition, or no client.
@@ -50,8 +52,9 @@ pub fn deploy<A: Application>(
     deploy_with(options, make, None)
 }
 
-/// As [`deploy`], with coordinators that keep their records themselves: `begin` begins the next life of one, and says which it is, from 1. If it panics that
-/// coordinator is gone: calls of it are [`Ended::Lost`](crate::Ended::Lost), and what has voted for its transactions waits until the process begins again.
+/// As [`deploy`], with coordinators that keep their records themselves. `begin` begins the next incarnation of one,
+/// and returns the incarnation's number, from 1. If it panics, that coordinator is gone: its calls end as
+/// [`Ended::Lost`](crate::Ended::Lost), and its voted transactions wait until the process restarts.
 ///
 /// # Panics
 /// As [`deploy`].
@@ -105,7 +108,7 @@ where
     OwnerEnd<A>: Send + 'static,
     CoordinatorRole<A>: Send + 'static,
 {
-    /// Starts a thread for each owner, and one for the coordinator; the clients' ends.
+    /// Starts a thread for each owner, and one for the coordinator. Returns the clients' ends.
     ///
     /// # Errors
     /// When the operating system refuses a thread. Those that were started end.
@@ -126,7 +129,7 @@ impl<A: Application> Running<A> {
     /// Waits until all have ended, which they do when all [`Port`]s are dropped.
     ///
     /// # Errors
-    /// If one of them panicked outside partitions and procedures: its mistake, and what it said.
+    /// The message of a role that panicked outside partitions and procedures.
     pub fn join(self) -> Result<Ends<A>, String> {
         let coordinator = self.coordinator.map(JoinHandle::join);
         let owners: Vec<_> = self.owners.into_iter().map(JoinHandle::join).collect();

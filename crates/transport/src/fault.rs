@@ -1,13 +1,13 @@
-//! Mistakes of a carrier that tests make on purpose, to see that they are noticed. Elsewhere there are none.
+//! Faults of a carrier that tests inject, to see that they are noticed. Other builds have none.
 
-/// A mistake.
+/// A fault.
 #[cfg(any(test, feature = "canary"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Of the messages that an owner takes at once, every other one overtakes the one before it.
     Overtaking,
-    /// A message to an owner is delivered twice, now and then.
+    /// Some messages to an owner are delivered twice.
     Repeating,
-    /// A decision does not reach its owner, now and then.
+    /// Some decisions do not reach their owner.
     Losing,
 }

@@ -1,4 +1,4 @@
-//! How a deployment runs.
+//! The settings of a deployment.
 
 use std::time::Duration;
 
@@ -9,35 +9,37 @@ use seriatim_partition::Scheme;
 pub struct Options {
     /// How transactions share a partition.
     pub scheme: Scheme,
-    /// How many there are, at least one.
+    /// The number of partitions, at least one.
     pub partitions: u32,
-    /// How many clients, at least one.
+    /// The number of clients, at least one.
     pub ports: u32,
-    /// What a message takes from any role to any other, added to what it takes anyway.
+    /// The time that a message takes from any role to any other, added to the time of the channel.
     pub delay: Duration,
-    /// Messages that a role handles before it sends what follows from them. More save wake-ups; fewer answer sooner.
+    /// Messages that a role handles before it sends the outputs. More save wake-ups; fewer answer sooner.
     pub batch_max: usize,
-    /// Calls of a client that are not answered, at most.
+    /// The most unanswered calls of a client.
     pub outstanding_max: usize,
-    /// Numbers of calls are above this one. Where partitions or coordinators go on from disks, it is the highest that is kept there.
+    /// Numbers of calls are above this one. Where partitions or coordinators continue from disks, it is the
+    /// highest number in their state.
     pub numbers_above: u64,
-    /// How long an owner or coordinator holds back what waits for its disk until those who wait for it are told.
+    /// How long an owner or coordinator holds outputs back for its disk before it is late.
     pub hold_max: Duration,
-    /// Whether records are kept, so that an owner that panics can go on.
+    /// Whether records are kept, so that an owner that panics can continue.
     pub records: bool,
-    /// How often an owner looks who has waited too long for a lock (`locking`).
+    /// How often an owner looks for transactions that have waited too long for a lock (`locking`).
     pub tick: Duration,
-    /// Ticks after which a transaction over several partitions no longer waits for a lock.
+    /// Ticks after which a transaction over several partitions stops waiting for a lock.
     pub lock_wait_ticks_max: u32,
     /// What messages cost simulated cores.
     pub costs: Costs,
-    /// A mistake.
+    /// An injected fault.
     #[cfg(any(test, feature = "canary"))]
     pub fault: Option<crate::Fault>,
 }
 
 impl Options {
-    /// One client with one call under way, no delay, batches of 16, records, locks that are waited for 3 to 4 ms, and disks for 10 s.
+    /// One client with one call under way, no delay, batches of 16, and records. Lock waits end after 3 to 4
+    /// ms, and roles wait for disks for 10 s.
     pub fn new(scheme: Scheme, partitions: u32) -> Options {
         Options {
             scheme,
@@ -57,22 +59,22 @@ impl Options {
         }
     }
 
-    /// As owners have them.
+    /// The options of owners.
     pub(crate) fn of_owners(&self) -> seriatim_partition::Options {
         let lock_wait_ticks_max = self.lock_wait_ticks_max;
         seriatim_partition::Options { scheme: self.scheme, records: self.records, lock_wait_ticks_max }
     }
 }
 
-/// What messages cost simulated cores. On threads they take what they take.
+/// The cost of messages on simulated cores. On threads they take their real time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// To put a message into an inbox.
     pub send: Duration,
-    /// To take one out and to handle it, but for what a partition does.
+    /// To take one out and to handle it, without the work of a partition.
     pub receive: Duration,
-    /// To wake one that sleeps, for the one who wakes it.
+    /// To wake a sleeping role, for the role that wakes it.
     pub wake: Duration,
-    /// From then until it goes on.
+    /// From then until the sleeping role continues.
     pub woken: Duration,
 }

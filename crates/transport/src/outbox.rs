@@ -1,11 +1,12 @@
-//! What a role has to send, kept until its batch of messages is handled: then each receiver is woken once.
+//! The messages of a role, kept until its batch of incoming messages is handled: then each receiver is woken
+//! once.
 
 use crate::channel::Sender;
 
 /// Messages to receivers of one kind, by number.
 pub(crate) struct Outbox<M> {
     receivers: Vec<(Sender<M>, Vec<M>)>,
-    /// Receivers for whom there is something.
+    /// Receivers with messages.
     waiting: Vec<usize>,
 }
 
@@ -15,7 +16,8 @@ impl<M> Outbox<M> {
         Outbox { receivers, waiting: Vec::new() }
     }
 
-    /// A message for the receiver of this number. For one that does not exist it is dropped: it was named by a message that nobody here sent.
+    /// Adds a message for the receiver of this number. For one that does not exist it is dropped: no role here
+    /// has sent the message that named it.
     pub(crate) fn put(&mut self, to: u32, message: M) {
         let to = to as usize;
         let Some((_, messages)) = self.receivers.get_mut(to) else { return };
@@ -25,12 +27,12 @@ impl<M> Outbox<M> {
         messages.push(message);
     }
 
-    /// The same for each receiver.
+    /// Adds the same message for each receiver.
     pub(crate) fn put_all(&mut self, message: impl Fn() -> M) {
         (0..self.receivers.len() as u32).for_each(|to| self.put(to, message()));
     }
 
-    /// Sends what there is.
+    /// Sends all messages.
     pub(crate) fn flush(&mut self) {
         for to in self.waiting.drain(..) {
             let (receiver, messages) = &mut self.receivers[to];

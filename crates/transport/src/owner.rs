@@ -1,4 +1,4 @@
-//! The role of an owner: its inbox, its lives and its records.
+//! The role of an owner: its inbox, its incarnations and its records.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,29 +13,29 @@ use seriatim_partition::{
     ToCoordinator as ToMachine, ToOwner,
 };
 
-use crate::channel::{Found, Inbox};
+use crate::channel::{Inbox, Received};
 use crate::coordinator::note;
 use crate::outbox::Outbox;
 use crate::patience::{Attempts, Holding};
 use crate::{Application, Options, ToCoordinator, ToOwnerOf, ToPort, WorkOf};
 
-/// Makes the partition of this number in the state in which it begins, or goes on.
+/// Makes the partition of this number in its initial or kept state.
 pub(crate) type Make<A> = Arc<dyn Fn(PartitionId) -> <A as Application>::Partition + Send + Sync>;
 
-/// An owner, for the thread or simulated core that is to run it.
+/// An owner, for the thread or simulated core that runs it.
 pub struct OwnerRole<A: Application> {
     pub(crate) id: PartitionId,
     pub(crate) options: Options,
     pub(crate) make: Make<A>,
     pub(crate) inbox: Inbox<ToOwnerOf<A>>,
     pub(crate) ports: Outbox<ToPort<A>>,
-    /// One, or none where clients coordinate.
+    /// One receiver, or none where clients coordinate.
     pub(crate) coordinator: Outbox<ToCoordinator<A>>,
-    /// Whether coordinators keep what they decide themselves.
+    /// Whether coordinators keep their decisions themselves.
     pub(crate) coordinators_keep: bool,
 }
 
-/// What a role did.
+/// The counts of a role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages that it handled.
@@ -48,39 +48,39 @@ pub struct Counts {
     pub busy: Duration,
 }
 
-/// What is left of an owner.
+/// The final state of an owner.
 pub struct OwnerEnd<A: Application> {
-    /// Which.
+    /// Its partition.
     pub id: PartitionId,
-    /// Nothing if its partition is gone.
+    /// `None` if its partition is gone.
     pub owner: Option<Owner<A::Partition>>,
-    /// All that were kept.
+    /// All records that were kept.
     pub records: Vec<OwnerRecord<WorkOf<A>>>,
-    /// Panics that ended its lives, and what they said.
+    /// The messages of panics that ended its incarnations.
     pub panics: Vec<String>,
-    /// What it did.
+    /// Its counts.
     pub counts: Counts,
 }
 
-/// What comes of an owner that dies.
+/// What follows the death of an owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Another life, at once.
+    /// Another incarnation, at once.
     Now,
-    /// One after a pause, if its partition keeps its state.
+    /// Another incarnation after a pause, if its partition keeps its state.
     Later,
-    /// None: the next would die of the same.
+    /// No other incarnation: it would die of the same message.
     None,
 }
 
-/// An owner while it runs.
-struct Lives<A: Application> {
+/// A running owner.
+struct RunningOwner<A: Application> {
     role: OwnerRole<A>,
     owner: Option<HoldingOwner<A::Partition>>,
-    /// The latest of its lives.
-    life: u64,
+    /// The number of its latest incarnation.
+    incarnation: u64,
     holding: Holding,
-    /// To begin again.
+    /// Attempts to begin again.
     attempts: Attempts,
     /// Whether the partition keeps its own state.
     keeps: bool,
@@ -89,7 +89,7 @@ struct Lives<A: Application> {
 }
 
 impl<A: Application> OwnerRole<A> {
-    /// Which partition it owns.
+    /// The partition that it owns.
     pub fn id(&self) -> PartitionId {
         self.id
     }
@@ -100,29 +100,30 @@ impl<A: Application> OwnerRole<A> {
         let mut counts = Counts::default();
         let (holding, attempts) = (Holding::default(), Attempts::default());
         let (keeps, records, panics) = (false, Vec::new(), Vec::new());
-        let mut lives = Lives { role: self, owner: None, life: 0, holding, attempts, keeps, records, panics };
-        lives.first();
+        let mut running =
+            RunningOwner { role: self, owner: None, incarnation: 0, holding, attempts, keeps, records, panics };
+        running.first();
         let (mut batch, mut ticks, began) = (VecDeque::new(), None, Instant::now());
         loop {
-            let wants_ticks = lives.owner.as_ref().is_some_and(|owner| owner.owner().wants_ticks());
+            let wants_ticks = running.owner.as_ref().is_some_and(|owner| owner.owner().wants_ticks());
             ticks = if wants_ticks { ticks.or_else(|| Some(Instant::now().after(tick))) } else { None };
-            let until = ticks.into_iter().chain(lives.holding.look()).chain(lives.attempts.due).min();
-            let found = lives.role.inbox.receive(&mut batch, batch_max, until);
+            let until = ticks.into_iter().chain(running.holding.look()).chain(running.attempts.due).min();
+            let found = running.role.inbox.receive(&mut batch, batch_max, until);
             if ticks.is_some_and(|due| due <= Instant::now()) {
                 ticks = None;
                 batch.push_back(ToOwner::Tick);
             }
-            if found == Found::Closed {
+            if found == Received::Closed {
                 break;
             }
             counts.batches += 1;
             counts.messages += batch.len() as u64;
             #[cfg(any(test, feature = "canary"))]
-            lives.spoil(&mut batch, counts.messages);
+            running.spoil(&mut batch, counts.messages);
             let mut is_again = false;
             while let Some(message) = batch.pop_front() {
                 let notice = is_notice(&message).then(|| message.clone());
-                let survives = lives.handle(message, if is_again { Next::None } else { Next::Now });
+                let survives = running.handle(message, if is_again { Next::None } else { Next::Now });
                 if !survives {
                     batch.retain(is_notice);
                 }
@@ -131,19 +132,19 @@ impl<A: Application> OwnerRole<A> {
                     batch.push_front(notice);
                 }
             }
-            lives.put_out(Next::Now);
-            lives.wait();
-            lives.flush();
+            running.put_out(Next::Now);
+            running.wait();
+            running.flush();
         }
-        counts.sleeps = lives.role.inbox.sleeps;
-        counts.busy = began.elapsed().saturating_sub(lives.role.inbox.slept);
-        let Lives { role, owner, records, panics, .. } = lives;
+        counts.sleeps = running.role.inbox.sleeps;
+        counts.busy = began.elapsed().saturating_sub(running.role.inbox.slept);
+        let RunningOwner { role, owner, records, panics, .. } = running;
         OwnerEnd { id: role.id, owner: owner.map(HoldingOwner::into_owner), records, panics, counts }
     }
 }
 
-impl<A: Application> Lives<A> {
-    /// Whether the owner has survived this message; if it has not, what comes of it.
+impl<A: Application> RunningOwner<A> {
+    /// Lets the owner handle a message. Returns whether it has survived; otherwise `next` says what follows.
     fn handle(&mut self, message: ToOwnerOf<A>, next: Next) -> bool {
         let is_late = self.holding.is_late() && matches!(message, ToOwner::Call(_));
         let Some(owner) = self.owner.as_mut().filter(|_| !is_late) else {
@@ -159,7 +160,7 @@ impl<A: Application> Lives<A> {
         }
     }
 
-    /// Keeps records and addresses messages, as far as they may leave; whether the owner has survived it.
+    /// Keeps records and addresses messages, as far as they may leave. Returns whether the owner has survived.
     fn put_out(&mut self, next: Next) -> bool {
         while let Some(owner) = &mut self.owner {
             match catch_unwind(AssertUnwindSafe(|| owner.take_output())) {
@@ -180,7 +181,7 @@ impl<A: Application> Lives<A> {
         true
     }
 
-    /// Says so if what it holds has been held for too long, and tries again to begin if it could not.
+    /// Tells the others if outputs have been held for too long, and tries again to begin if it could not.
     fn wait(&mut self) {
         let partition = self.role.id;
         if self.holding.becomes_late(self.role.options.hold_max) {
@@ -212,7 +213,8 @@ impl<A: Application> Lives<A> {
         self.role.ports.flush();
     }
 
-    /// Its first life, if it can begin: what a partition has in doubt must not be decided by coordinators that forget.
+    /// Begins its first incarnation, if it can. Coordinators without durable state must not decide a partition's
+    /// transactions in doubt.
     fn first(&mut self) {
         let begun = catch_unwind(AssertUnwindSafe(|| {
             let owner = self.begin();
@@ -223,7 +225,7 @@ impl<A: Application> Lives<A> {
         match begun {
             Ok(owner) => self.live(owner),
             Err(panic) => {
-                // One that may keep its state begins when its disk lets it.
+                // A partition that may keep its state begins when its disk lets it.
                 self.keeps = self.role.coordinators_keep;
                 self.die(&*panic, Next::Later);
                 self.flush();
@@ -231,15 +233,15 @@ impl<A: Application> Lives<A> {
         }
     }
 
-    /// What the message that panicked had put out is lost, and so is the partition; others are told.
+    /// The outputs of the message that panicked are lost, and so is the partition; the others are told.
     fn die(&mut self, panic: &(dyn Any + Send), next: Next) {
         self.panics.push(said(panic));
         // A partition that is half changed may panic again.
         let owner = self.owner.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(owner)));
-        let (partition, life) = (self.role.id, self.life);
-        self.role.coordinator.put_all(|| ToCoordinator::Message(ToMachine::PartitionDown { partition, life }));
-        self.role.ports.put_all(|| ToPort::PartitionDown { partition, life });
+        let (partition, incarnation) = (self.role.id, self.incarnation);
+        self.role.coordinator.put_all(|| ToCoordinator::Message(ToMachine::PartitionDown { partition, incarnation }));
+        self.role.ports.put_all(|| ToPort::PartitionDown { partition, incarnation });
         self.flush();
         self.holding.left();
         match next {
@@ -249,7 +251,7 @@ impl<A: Application> Lives<A> {
         }
     }
 
-    /// Its next life begins, if it can.
+    /// Begins its next incarnation, if it can.
     fn begin_again(&mut self) {
         match catch_unwind(AssertUnwindSafe(|| self.recover())) {
             Ok(owner) => {
@@ -272,7 +274,7 @@ impl<A: Application> Lives<A> {
     }
 
     fn live(&mut self, owner: HoldingOwner<A::Partition>) {
-        (self.life, self.keeps) = (owner.life(), owner.keeps());
+        (self.incarnation, self.keeps) = (owner.incarnation(), owner.keeps());
         self.owner = Some(owner);
     }
 
@@ -294,7 +296,7 @@ impl<A: Application> Lives<A> {
         let (role, mut out) = (&self.role, Vec::new());
         let owner = Owner::recover(
             role.id,
-            self.life + 1,
+            self.incarnation + 1,
             (role.make)(role.id),
             &role.options.of_owners(),
             self.records.iter().cloned(),
@@ -306,27 +308,27 @@ impl<A: Application> Lives<A> {
 
     /// Answers for a partition that is gone, or late.
     fn refuse(&mut self, message: ToOwnerOf<A>) {
-        let (partition, life) = (self.role.id, self.life);
+        let (partition, incarnation) = (self.role.id, self.incarnation);
         match message {
             ToOwner::Call(call) => {
                 let outcome = Outcome::Unavailable(partition);
                 self.role.ports.put(call.transaction.client.0, ToPort::Single(call.transaction, outcome));
             }
-            // It waits to hear.
+            // The coordinator waits for an answer.
             ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, .. })
                 if self.role.coordinator.len() == 0 =>
             {
-                self.role.ports.put(coordinator.0, ToPort::PartitionDown { partition, life });
+                self.role.ports.put(coordinator.0, ToPort::PartitionDown { partition, incarnation });
             }
             ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, .. }) => {
-                let message = ToCoordinator::Message(ToMachine::PartitionDown { partition, life });
+                let message = ToCoordinator::Message(ToMachine::PartitionDown { partition, incarnation });
                 self.role.coordinator.put(coordinator.0, message);
             }
             _ => {}
         }
     }
 
-    /// Makes the mistake that a test wants.
+    /// Injects the fault of a test.
     #[cfg(any(test, feature = "canary"))]
     fn spoil(&self, batch: &mut VecDeque<ToOwnerOf<A>>, messages: u64) {
         use crate::Fault;
@@ -348,13 +350,14 @@ impl<A: Application> Lives<A> {
     }
 }
 
-/// Whether it says that a coordinator has ended or begun again. Nobody repeats that, so it outlives the owner; and one that the owner has died of is
-/// handled once more, as what it let run, which was perhaps what panicked, is lost. Of all else that is lost the senders hear.
+/// Whether a message says that a coordinator has ended or begun again. No sender repeats it, so it must
+/// outlive the owner. If the owner has died of it, it is handled once more: perhaps the panic came from work
+/// that it allowed to run, which is lost. Senders are told of all other lost messages.
 fn is_notice<W>(message: &ToOwner<W>) -> bool {
     matches!(message, ToOwner::CoordinatorDown { .. } | ToOwner::Coordinator(FromCoordinator::Recovered { .. }))
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     panic_text(panic).unwrap_or_else(|| "a panic without words".to_owned())
 }

@@ -1,10 +1,10 @@
-//! How long roles wait: for a disk that takes nothing, and before they try again to begin.
+//! How long roles wait: for a disk that takes no writes, and before they try again to begin.
 
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 
-/// How long a role that holds something back sleeps until it looks whether that may leave; longer the longer it has waited.
+/// How long a role with held outputs sleeps before it checks them again; longer the longer it has waited.
 const LOOK: Duration = Duration::from_micros(100);
 const LOOK_MAX: Duration = Duration::from_millis(10);
 
@@ -12,7 +12,7 @@ const LOOK_MAX: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// For how long a role has held back what waits for its disk, without anything having left.
+/// How long a role has held outputs for its disk, without any having left.
 #[derive(Default)]
 pub(crate) struct Holding {
     since: Option<Instant>,
@@ -21,12 +21,12 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Something has left.
+    /// An output has left.
     pub(crate) fn left(&mut self) {
         *self = Holding::default();
     }
 
-    /// Something is held, or (`false`) nothing.
+    /// Outputs are held, or (`false`) none.
     pub(crate) fn note(&mut self, holds: bool) {
         if !holds {
             self.left();
@@ -35,7 +35,7 @@ impl Holding {
         }
     }
 
-    /// When to look again; never, if nothing is held.
+    /// When to check again; never, if nothing is held.
     pub(crate) fn look(&self) -> Option<Instant> {
         self.since.map(|since| Instant::now().after((since.elapsed() / 8).clamp(LOOK, LOOK_MAX)))
     }
@@ -45,7 +45,7 @@ impl Holding {
         self.told.is_some()
     }
 
-    /// Whether others are to be told so now, who have not been told for `max`.
+    /// Whether the others must be told now: nothing has left for `max`, and they have not been told for `max`.
     pub(crate) fn becomes_late(&mut self, max: Duration) -> bool {
         let is_late = self.told.or(self.since).is_some_and(|since| since.elapsed() >= max);
         if is_late {
@@ -55,22 +55,22 @@ impl Holding {
     }
 }
 
-/// Attempts to begin, of a role that could not.
+/// Attempts of a role to begin, after one that failed.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// When the next is due, if there is to be one.
+    /// When the next attempt is due, if there is one.
     pub(crate) due: Option<Instant>,
     pause: Duration,
 }
 
 impl Attempts {
-    /// There is to be another.
+    /// Schedules another attempt.
     pub(crate) fn again(&mut self) {
         self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MAX);
         self.due = Some(Instant::now().after(self.pause));
     }
 
-    /// Whether one is due: it is made now.
+    /// Whether an attempt is due; the caller makes it now.
     pub(crate) fn take(&mut self) -> bool {
         self.due.take_if(|due| *due <= Instant::now()).is_some()
     }
@@ -101,7 +101,7 @@ mod tests {
         (0..20).for_each(|_| attempts.again());
         assert_eq!(attempts.pause, PAUSE_MAX);
         assert!(attempts.due.is_some());
-        // A slow machine may have taken as long until here.
+        // On a slow machine the pause may have passed already.
         assert!(!attempts.take() || began.elapsed() >= PAUSE_MAX);
     }
 }

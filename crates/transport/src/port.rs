@@ -1,4 +1,4 @@
-//! A client's end: calls, and answers in the order in which they come.
+//! A client's end of a deployment: calls, and answers in the order in which they arrive.
 //!
 //! Under `locking` a coordinator lives with each client, and runs while the client receives.
 
@@ -13,8 +13,8 @@ use seriatim_partition::{
     PartitionId, ToCoordinator as ToMachine, ToOwner, TransactionId,
 };
 
-use crate::channel::{Found, Inbox};
-use crate::coordinator::{Begin, bury, next_life, note};
+use crate::channel::{Inbox, Received};
+use crate::coordinator::{Begin, bury, next_incarnation, note};
 use crate::outbox::Outbox;
 use crate::owner::said;
 use crate::patience::{Attempts, Holding};
@@ -26,7 +26,7 @@ pub struct Port<A: Application> {
     options: Options,
     /// Of the latest call.
     number: u64,
-    /// Calls that are not answered, and where each waits; nowhere in particular if it is over several partitions.
+    /// Unanswered calls, with the partition of each; `None` if it is over several partitions.
     under_way: BTreeMap<u64, Option<PartitionId>>,
     inbox: Inbox<ToPort<A>>,
     batch: VecDeque<ToPort<A>>,
@@ -36,34 +36,35 @@ pub struct Port<A: Application> {
     broken: Vec<(TransactionId, PartitionId)>,
 }
 
-/// Who coordinates.
+/// The coordinator of the client's transactions.
 enum Coordinates<A: Application> {
-    /// One for all.
+    /// One coordinator for all clients.
     Shared(Outbox<ToCoordinator<A>>),
-    /// The client.
+    /// The client's own.
     Own(Box<Own<A>>),
 }
 
 struct Own<A: Application> {
     id: CoordinatorId,
-    /// Nothing if it is gone.
+    /// `None` if it is gone.
     coordinator: Option<HoldingCoordinator<A::Procedure>>,
-    life: u64,
-    /// If it keeps its records itself.
+    incarnation: u64,
+    /// `Some` if it keeps its records itself.
     begin: Option<Begin<A>>,
     records: Vec<CoordinatorRecord>,
     holding: Holding,
-    /// To begin again.
+    /// Attempts to begin again.
     attempts: Attempts,
-    /// Panics that ended its lives, and what they said.
+    /// The messages of panics that ended its incarnations.
     panics: Vec<String>,
 }
 
 impl<A: Application> Own<A> {
-    /// Begins its next life, which is its first without `next`. It is gone if it cannot; if it keeps its records itself it tries again later.
+    /// Begins its next incarnation, which is its first without `next`. If it cannot, it is gone; if it keeps its
+    /// records itself it tries again later.
     fn begin(&mut self, next: Option<u64>, partitions: u32) {
-        match next_life::<A>(self.id, self.begin.as_ref(), next, &self.records, partitions) {
-            Ok((coordinator, life)) => (self.coordinator, self.life) = (Some(coordinator), life),
+        match next_incarnation::<A>(self.id, self.begin.as_ref(), next, &self.records, partitions) {
+            Ok((coordinator, incarnation)) => (self.coordinator, self.incarnation) = (Some(coordinator), incarnation),
             Err(panic) => {
                 note(&mut self.panics, panic);
                 if self.begin.is_some() {
@@ -74,28 +75,28 @@ impl<A: Application> Own<A> {
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 pub struct Answer<A: Application> {
-    /// Which.
+    /// The transaction.
     pub transaction: TransactionId,
-    /// How.
+    /// Its end.
     pub ended: Ended<A>,
 }
 
-/// How a call ended, by its kind.
+/// The end of a call, by its kind.
 pub enum Ended<A: Application> {
-    /// On one partition.
+    /// Of a call on one partition.
     Single(Outcome<ReplyOf<A>, AbortOf<A>>),
-    /// Over several.
+    /// Of a call over several.
     Multi(Outcome<OutputOf<A>, AbortOf<A>>),
-    /// Whom it was sent to has died. It may have committed or not.
+    /// The receiver of the call has died. The transaction may have committed or not.
     Lost,
 }
 
-/// Why a call is not taken.
+/// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many calls as may be are not answered. Receive an answer first.
+    /// The client has the most unanswered calls that it may have. Receive an answer first.
     Full,
     /// There is no such partition.
     NoSuchPartition(PartitionId),
@@ -124,7 +125,7 @@ impl<A: Application> Port<A> {
         let own = || {
             let (id, begin, records, panics) = (CoordinatorId(number), begin.cloned(), Vec::new(), Vec::new());
             let (holding, attempts) = (Holding::default(), Attempts::default());
-            let mut own = Own { id, coordinator: None, life: 0, begin, records, holding, attempts, panics };
+            let mut own = Own { id, coordinator: None, incarnation: 0, begin, records, holding, attempts, panics };
             own.begin(None, options.partitions);
             Coordinates::Own(Box::new(own))
         };
@@ -142,23 +143,24 @@ impl<A: Application> Port<A> {
         }
     }
 
-    /// Who it is.
+    /// The client's id.
     pub fn client(&self) -> ClientId {
         self.client
     }
 
-    /// Calls that are not answered.
+    /// The number of unanswered calls.
     pub fn outstanding(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Transactions that have committed and are not done at a partition, which says that it has not voted; there must be none. Those of a shared
-    /// coordinator are in [`crate::CoordinatorEnd`].
+    /// Transactions that have committed but were not applied at a partition, which says that it has not voted;
+    /// there must be none. Those of a shared coordinator are in [`crate::CoordinatorEnd`].
     pub fn broken(&self) -> &[(TransactionId, PartitionId)] {
         &self.broken
     }
 
-    /// Panics that ended lives of the coordinator that lives with it, and what they said. Those of a shared one are in [`crate::CoordinatorEnd`].
+    /// The messages of panics that ended incarnations of the client's own coordinator. Those of a shared one are in
+    /// [`crate::CoordinatorEnd`].
     pub fn panics(&self) -> &[String] {
         match &self.coordinates {
             Coordinates::Shared(_) => &[],
@@ -169,7 +171,7 @@ impl<A: Application> Port<A> {
     /// Calls a single-partition transaction. It is sent at the next [`Port::receive`] or [`Port::flush`].
     ///
     /// # Errors
-    /// When too many are under way, or there is no such partition.
+    /// When too many calls are under way, or there is no such partition.
     pub fn call(&mut self, partition: PartitionId, work: WorkOf<A>, may_abort: bool) -> Result<TransactionId, Refused> {
         if partition.0 >= self.owners.len() {
             return Err(Refused::NoSuchPartition(partition));
@@ -179,17 +181,19 @@ impl<A: Application> Port<A> {
         Ok(transaction)
     }
 
-    /// Calls a transaction over several partitions. It is sent likewise.
+    /// Calls a transaction over several partitions. It is sent at the next [`Port::receive`] or
+    /// [`Port::flush`].
     ///
     /// # Errors
-    /// When too many are under way.
+    /// When too many calls are under way.
     pub fn run(&mut self, procedure: A::Procedure) -> Result<TransactionId, Refused> {
         let transaction = self.begin(None)?;
         let call = ToMachine::Call { transaction, procedure };
         match &mut self.coordinates {
             Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Message(call)),
             Coordinates::Own(_) => {
-                // Else one whose calls are answered at once would not hear of a partition that is there again.
+                // Otherwise a client whose calls are answered at once would not learn that a partition is
+                // back.
                 self.take_due();
                 self.coordinate(call);
             }
@@ -206,7 +210,7 @@ impl<A: Application> Port<A> {
         Ok(TransactionId { client: self.client, number: self.number })
     }
 
-    /// Sends what has been called.
+    /// Sends the calls.
     pub fn flush(&mut self) {
         self.owners.flush();
         if let Coordinates::Shared(coordinator) = &mut self.coordinates {
@@ -214,7 +218,8 @@ impl<A: Application> Port<A> {
         }
     }
 
-    /// The next answer; waits for it, until this time if one is given. `None`: none came, or nothing is under way.
+    /// Waits for the next answer, until the given time if there is one. `None`: none arrived, or no call is
+    /// under way.
     pub fn receive(&mut self, until: Option<Instant>) -> Option<Answer<A>> {
         loop {
             if let Some(answer) = self.answers.pop_front() {
@@ -236,16 +241,16 @@ impl<A: Application> Port<A> {
             }
             let look = look.filter(|look| until.is_none_or(|until| *look < until));
             match self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), look.or(until)) {
-                Found::Some => {}
-                Found::Late if look.is_some() => {}
-                Found::Late => return None,
-                // All roles are gone, which cannot be while they run as they should.
-                Found::Closed => self.lose(|_| true),
+                Received::Some => {}
+                Received::Late if look.is_some() => {}
+                Received::Late => return None,
+                // All roles are gone, which does not happen while they run as they should.
+                Received::Closed => self.lose(|_| true),
             }
         }
     }
 
-    /// Takes in what has arrived.
+    /// Handles the messages that have arrived.
     fn take_due(&mut self) {
         if self.batch.is_empty() {
             self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), Some(Instant::now()));
@@ -265,21 +270,21 @@ impl<A: Application> Port<A> {
                 self.lose(|at| at == Some(partition));
                 self.coordinate(ToMachine::PartitionLate { partition });
             }
-            ToPort::PartitionDown { partition, life } => {
+            ToPort::PartitionDown { partition, incarnation } => {
                 self.lose(|at| at == Some(partition));
-                self.coordinate(ToMachine::PartitionDown { partition, life });
+                self.coordinate(ToMachine::PartitionDown { partition, incarnation });
             }
         }
     }
 
-    /// A call is answered, unless it was given up before.
+    /// Answers a call, unless it was given up before.
     fn answer(&mut self, transaction: TransactionId, ended: Ended<A>) {
         if self.under_way.remove(&transaction.number).is_some() {
             self.answers.push_back(Answer { transaction, ended });
         }
     }
 
-    /// Those that wait there are lost.
+    /// Gives up the calls that wait there: they are lost.
     fn lose(&mut self, is_there: impl Fn(Option<PartitionId>) -> bool) {
         let lost = self.under_way.iter().filter(|(_, at)| is_there(**at)).map(|(&number, _)| number);
         for number in lost.collect::<Vec<_>>() {
@@ -287,7 +292,7 @@ impl<A: Application> Port<A> {
         }
     }
 
-    /// Has the client's own coordinator handle a message.
+    /// Lets the client's own coordinator handle a message.
     fn coordinate(&mut self, message: MessageOf<A::Procedure>) {
         self.try_again();
         let Coordinates::Own(own) = &mut self.coordinates else { return };
@@ -301,31 +306,33 @@ impl<A: Application> Port<A> {
         }
     }
 
-    /// The client's own coordinator has died: others hear so, and its next life begins, if it can.
+    /// The client's own coordinator has died: the owners are told, and its next incarnation begins, if it can.
     fn coordinator_died(&mut self, panic: &(dyn Any + Send)) {
         let Coordinates::Own(own) = &mut self.coordinates else { return };
         own.panics.push(said(panic));
-        let (coordinator, life) = (own.id, own.life);
-        self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life });
+        let (coordinator, incarnation) = (own.id, own.incarnation);
+        self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, incarnation });
         self.owners.flush();
         bury(own.coordinator.take());
         own.holding.left();
-        own.begin(Some(life + 1), self.options.partitions);
+        own.begin(Some(incarnation + 1), self.options.partitions);
         self.lose(|at| at.is_none());
     }
 
-    /// Tries again to begin the client's own coordinator if it could not, and that is due, or to put out what it holds if it is late.
+    /// If the client's own coordinator could not begin, tries again when that is due. If it is late, sends the
+    /// held outputs that may leave.
     fn try_again(&mut self) {
         let Coordinates::Own(own) = &mut self.coordinates else { return };
         if own.attempts.take() {
-            own.begin(Some(own.life + 1), self.options.partitions);
+            own.begin(Some(own.incarnation + 1), self.options.partitions);
         }
         if own.holding.is_late() {
             self.put_out();
         }
     }
 
-    /// Gives up calls that wait for the client's own coordinator, if it has held back too long what it has put out; when to look again.
+    /// Gives up calls of the client's own coordinator if it has held its outputs too long. Returns when to
+    /// check again.
     fn wait(&mut self) -> Option<Instant> {
         let Coordinates::Own(own) = &mut self.coordinates else { return None };
         let is_late = own.holding.becomes_late(self.options.hold_max);
@@ -336,11 +343,11 @@ impl<A: Application> Port<A> {
         look
     }
 
-    /// Puts out what may leave of what the client's own coordinator has put out.
+    /// Sends the outputs of the client's own coordinator that may leave.
     fn put_out(&mut self) {
         while let Coordinates::Own(own) = &mut self.coordinates {
-            let Some(lives) = &mut own.coordinator else { return };
-            let output = match catch_unwind(AssertUnwindSafe(|| lives.take_output())) {
+            let Some(alive) = &mut own.coordinator else { return };
+            let output = match catch_unwind(AssertUnwindSafe(|| alive.take_output())) {
                 Ok(output) => output,
                 Err(panic) => {
                     return self.coordinator_died(&*panic);
@@ -350,7 +357,7 @@ impl<A: Application> Port<A> {
                 own.holding.left();
             }
             match output {
-                None => return own.holding.note(lives.is_holding()),
+                None => return own.holding.note(alive.is_holding()),
                 Some(CoordinatorOutput::Keep(_, record)) if self.options.records => own.records.push(record),
                 Some(CoordinatorOutput::Keep(..)) => {}
                 Some(CoordinatorOutput::Send { to, message }) => self.owners.put(to.0, ToOwner::Coordinator(message)),
@@ -365,18 +372,19 @@ impl<A: Application> Port<A> {
     }
 }
 
-/// What a shared coordinator runs it goes on with. What the client's own one has not decided is aborted: that life of it ends, and the next has
-/// nothing to say but what had committed, which owners have heard before.
+/// A shared coordinator continues the client's transactions. Undecided ones of the client's own coordinator
+/// are aborted: that incarnation of it ends. The next incarnation has nothing to send but commits that owners
+/// already know.
 impl<A: Application> Drop for Port<A> {
     fn drop(&mut self) {
         self.flush();
         match &mut self.coordinates {
             Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Left),
             Coordinates::Own(own) => {
-                let (coordinator, life) = (own.id, own.life);
-                self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, life });
+                let (coordinator, incarnation) = (own.id, own.incarnation);
+                self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, incarnation });
                 bury(own.coordinator.take());
-                own.begin(Some(life + 1), self.options.partitions);
+                own.begin(Some(incarnation + 1), self.options.partitions);
                 self.put_out();
             }
         }

@@ -4,7 +4,7 @@ use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, ColumnUse, Layout, NoOut
 
 use crate::{RowPtr, Table};
 
-/// What is added to one column of a row.
+/// An amount to be added to one column of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addition {
     column: ColumnId,
@@ -12,7 +12,7 @@ pub struct Addition {
     units: i128,
 }
 
-/// What became of an [`Addition`].
+/// The outcome of an [`Addition`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Added {

@@ -3,7 +3,7 @@
 use seriatim_base::TableId;
 use seriatim_catalog::KeyBuf;
 
-/// What an attempt was doing when it stopped.
+/// The phase in which an attempt was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
@@ -15,7 +15,7 @@ pub enum Phase {
     Validate,
 }
 
-/// What stood in the way.
+/// The reason of an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reason {
@@ -126,9 +126,9 @@ impl Reason {
 /// Phase and reason of an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cause {
-    /// What the attempt was doing.
+    /// The phase of the attempt.
     pub phase: Phase,
-    /// What stood in the way.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -168,8 +168,9 @@ impl std::fmt::Display for Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum OpError {
-    /// Another transaction holds a lock. The call has changed nothing; the caller makes it again, from time to time, until the holder has
-    /// ended, [`super::Worker::wait_max`] is over, or the transaction is too old or cancelled; or aborts.
+    /// Another transaction holds a lock. The call has changed nothing; the caller makes it again, from time
+    /// to time, until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too
+    /// old or cancelled; or aborts.
     Wait,
     /// The attempt is over; [`super::Worker::abort`] follows.
     Abort(Cause),
@@ -182,7 +183,7 @@ impl OpError {
     }
 }
 
-/// Where an abort happened: for users who ask which key, and for counters by table.
+/// The table and key of an abort: for users, and for counters by table.
 #[derive(Clone, Debug)]
 pub struct ConflictInfo {
     /// Phase and reason.

@@ -1,29 +1,33 @@
-//! The contract: what a protocol must offer and what it promises.
+//! The contract: what a protocol must implement, and the promises that it makes.
 //!
-//! Promises, each met at a place that repeats its letter:
-//! - (a) after [`Outcome::Committed`] the writes are visible together, and their redo entries are in the worker's buffer;
+//! Promises; each is met at a place that repeats its letter:
+//! - (a) after [`Outcome::Committed`] the writes are visible together, and their redo entries are in the
+//!   worker's buffer;
 //! - (b) after an abort nothing was visible to a committed transaction;
 //! - (c) `commit` alone decides: a value read may later fail validation, but no committed transaction used one;
 //! - (d) nothing blocks without a bound it can name;
 //! - (e) removed memory goes through `memory`;
 //! - (f) every abort carries a cause;
 //! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes: what it
-//!   tells of existed together at one place of the serial order, and no transaction that commits later comes before that.
+//!   tells of existed together at one place of the serial order, and no transaction that commits later comes before
+//!   that.
 //!
-//! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction ends, whatever is written after it, so
-//! callers never copy. The exception is a step of a [`Scan`] that is [`Scan::transient`]: its row may be gone with the next step of
-//! that scan. A protocol that updates in place hands out copies of rows, or of their hot columns. Those of transient steps lie in
-//! [`Scan::buffer`], all others in memory of the attempt, which counts against the memory limit and is given back when the transaction
-//! leaves. A row's fixed part and its out-of-line values never change, and are not copied. What a caller has without a transaction
-//! may lie in a buffer of the caller ([`Protocol::peek_committed`]) or in one that is gone after the call ([`Redo::write`]).
-//! Decision record 12 has the alternatives.
+//! Rules for rows. A [`RowPtr`] stays readable and unchanged until the transaction ends, whatever is written
+//! after it, so callers never copy. The exception is a step of a [`Scan`] that is [`Scan::transient`]: its row
+//! may be gone with the next step of that scan. A protocol that updates in place hands out copies of rows, or
+//! of their hot columns. Copies of transient steps are in [`Scan::buffer`]. All others are in memory of the
+//! attempt, which counts against the memory limit and is returned when the transaction ends. A row's fixed
+//! part and its out-of-line values never change, and are not copied. A row that is read without a transaction
+//! may be in a buffer of the caller ([`Protocol::peek_committed`]), or in one that is gone after the call
+//! ([`Redo::write`]). Decision record 12 has the alternatives.
 //!
-//! Rules for columns: a call names the columns whose values the transaction uses, or sets in an update; an insertion or deletion
-//! is of all. A protocol may leave changes of other columns out of its validation, and their places in the row may hold any
-//! value that was committed to them once. Whether there is a row is always used, even where no column is named. An update names
-//! also the other columns of each index that may have to follow it, and apart from the others those that it only adds to: of these
-//! a protocol may add to another sum than the one it showed. The typed interface checks in builds with debug
-//! assertions that no other column is read or set (`seriatim_catalog::RowRef::only`).
+//! Rules for columns. A call names the columns whose values the transaction uses, or sets in an update; an
+//! insertion or deletion uses all. A protocol may exclude changes of other columns from its validation, and in
+//! the row these may have any value that was ever committed to them. The existence of the row is always used,
+//! even where no column is named. An update also names the other columns of each index that may have to follow
+//! it. Separately it names the columns to which it only adds: a protocol may add to another sum than the one
+//! that it showed. In builds with debug assertions the typed interface checks that no other column is read or
+//! set (`seriatim_catalog::RowRef::only`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -51,23 +55,25 @@ pub enum Freshness {
     None,
     /// A snapshot sees every transaction that committed before it began.
     Latest,
-    /// One is made every so often ([`Snapshots`](crate::Snapshots)), and when one is taken that is to show what the newest lacks. Under an option that
-    /// makes each when it is taken, a snapshot is as under `Latest`.
+    /// One is made every so often ([`Snapshots`](crate::Snapshots)), and when one is taken that is to show
+    /// what the newest lacks. Under an option that makes each when it is taken, a snapshot is as under
+    /// `Latest`.
     Eventual,
-    /// A snapshot may lag by as long as the oldest transaction has been open that may write. Where that lacks what it is to show, a read-only
-    /// transaction validates and may abort. A snapshot aborts only if it has waited in vain for the end of a commit
-    /// ([`Worker::wait_max`]).
+    /// A snapshot may lag by as long as the oldest transaction has been open that may write. Where that lacks what it
+    /// is to show, a read-only transaction validates and may abort. A snapshot aborts only if it has waited in vain
+    /// for the end of a commit ([`Worker::wait_max`]).
     Past,
 }
 
 impl Freshness {
-    /// Whether a snapshot may be older than the present. It is not older than what its session did before.
+    /// Whether a snapshot may be older than the present. It is never older than earlier transactions of its
+    /// session.
     pub fn is_bounded(self) -> bool {
         matches!(self, Freshness::Eventual | Freshness::Past)
     }
 }
 
-/// What a protocol requires of its database.
+/// The requirements of a protocol on its database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
     /// Only procedures with a plan: closures and explicit transactions are refused, but for snapshots.
@@ -77,13 +83,13 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// Whether regions are there if they have to be.
+    /// Whether the back end has regions if the protocol requires them.
     pub fn admit(self, backend: Backend) -> bool {
         !self.regions || backend != Backend::Absent
     }
 }
 
-/// What a protocol offers.
+/// The capabilities of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Transactions that are not declared beforehand.
@@ -92,15 +98,19 @@ pub struct Capabilities {
     pub snapshots: Freshness,
     /// The serial order agrees with real time between transactions that do not overlap.
     pub strict: bool,
-    /// The order of epochs agrees with the serial order: of two transactions of which one overwrites what the other read, the former is
-    /// of no earlier epoch. (That a transaction is of no earlier epoch than what it read or overwrote holds under every protocol.)
+    /// The order of epochs agrees with the serial order: if a transaction overwrites what another read, the
+    /// other is of no later epoch. (Under every protocol a transaction's epoch is at least that of every
+    /// version that it read or overwrote.)
     pub epoch_order: bool,
-    /// The order of TIDs is a serial order, in which a transaction that wrote nothing comes after those with the TID that it got: of two
-    /// transactions of which one overwrites what the other read, the former's TID is above the latter's.
+    /// The order of TIDs is a serial order, in which a transaction that wrote nothing comes after those with
+    /// the TID that it got: of two transactions of which one overwrites what the other read, the former's TID
+    /// is above the latter's.
     pub tid_order: bool,
-    /// Histories are judged by columns, each of those that an update may change by itself, and not by whole rows: transactions at different
-    /// columns of one row may pass each other, unless one of them inserts or deletes it. They conflict all the same where conflicts have
-    /// been rare, where the protocol has found the row contended and locks it, and, but for sums, where a row has no fixed part to tell it by.
+    /// Histories are judged by columns, one for each column that an update may change by itself, and not by
+    /// whole rows. Transactions at different columns of one row may pass each other, unless one of them
+    /// inserts or deletes it. They conflict all the same in three cases: where conflicts have been rare; where
+    /// the protocol locks the row because it was contended; and, except for sums, where a row has no fixed
+    /// part that identifies it.
     pub column_groups: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
@@ -110,7 +120,8 @@ pub struct Capabilities {
     pub repair: bool,
     /// Has partitions, and runs a procedure alone in its own ([`Protocol::partitions`]).
     pub partitions: bool,
-    /// Wants the pauses after its conflicts regulated by throughput, unless the database is told otherwise.
+    /// The pauses after its conflicts are regulated by throughput, unless the database is configured
+    /// otherwise.
     pub regulated: bool,
 }
 
@@ -119,11 +130,11 @@ pub struct Capabilities {
 pub struct ProtocolInfo {
     /// The name users select it by.
     pub name: &'static str,
-    /// One line: what it does.
+    /// A description in one line.
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// What it requires of its database.
+    /// Its requirements on its database.
     pub requirements: Requirements,
     /// What it offers, with its options as they are by default.
     pub capabilities: Capabilities,
@@ -164,35 +175,39 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// A worker. Registered until dropped.
     fn worker(&self, core: Core) -> Self::Worker;
 
-    /// How procedures are to be run, if whole: each attempt from [`Worker::begin_whole`] to the end of its commit by [`Whole::run`]. One
-    /// such for each thread. Other transactions, and procedures in parts, run beside them as under any protocol, and do not ask.
+    /// For protocols that run procedures whole: each attempt runs from [`Worker::begin_whole`] to the end of
+    /// its commit by [`Whole::run`]. One value for each thread. Other transactions, and procedures in pieces,
+    /// run beside them as under any protocol, without this.
     fn whole(&self) -> Option<Whole> {
         None
     }
 
-    /// Where the partitions of a procedure are known before it runs: their locks, and for how long an attempt waits for one of them. Each attempt
-    /// of a procedure owns its partitions from [`Worker::begin_whole`] to the end of its commit. Other transactions run beside them as
-    /// under any protocol, and do not ask.
+    /// For protocols that know the partitions of a procedure before it runs: the partitions' locks, and how
+    /// long an attempt waits for one of them. Each attempt of a procedure owns its partitions from
+    /// [`Worker::begin_whole`] to the end of its commit. Other transactions run beside them as under any
+    /// protocol, without this.
     fn partitions(&self) -> Option<(Arc<Partitions>, Duration)> {
         None
     }
 
-    /// Where executed transactions are to be decided in batches that the protocol orders, by [`Detach`]: who orders them.
+    /// For protocols that order executed transactions in batches, by [`Detach`]: the validator that orders
+    /// them.
     fn validator(&self) -> Option<Box<dyn Validator>> {
         None
     }
 
-    /// For reports: the records that are hot now, where the protocol finds out which to lock when they are accessed; `None` where it
-    /// keeps no such set.
+    /// For reports: the records that are hot now, where the protocol finds out which to lock when they are
+    /// accessed; `None` where it keeps no such set.
     fn hot_records(&self) -> Option<Vec<HotRecord>> {
         None
     }
 
-    /// The newest committed version of a record, for readers without a transaction, such as a checkpoint. It does not wait. TIDs
-    /// that one thread is shown of one record never go back; versions of several records need not belong together.
+    /// The newest committed version of a record, for readers without a transaction, such as a checkpoint. It
+    /// does not wait. TIDs that one thread is shown of one record never go back; versions of several records
+    /// need not belong together.
     ///
-    /// The row is readable and does not change until the worker of `pin` goes offline or `buffer`, into which it may be copied, is
-    /// used again or dropped.
+    /// The row is readable and does not change until the worker of `pin` goes offline, or until `buffer`, into
+    /// which it may be copied, is reused or dropped.
     ///
     /// # Safety
     /// `record` was found in the index of `table` after the worker of `pin` came online.
@@ -218,7 +233,7 @@ pub struct HotRecord {
     pub since: Instant,
 }
 
-/// What a transaction is going to do.
+/// The accesses that a transaction declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Read and write.
@@ -227,20 +242,21 @@ pub enum Mode {
     ReadOnly,
 }
 
-/// A new row being written, not yet linked: the caller fills row and fixed part, then inserts or discards it, once. (It is
-/// `Copy` so that a call that answered [`OpError::Wait`] can be made again.)
+/// A new row being written, not yet linked: the caller fills row and fixed part, then inserts or discards it,
+/// once. (It is `Copy` so that a call that answered [`OpError::Wait`] can be made again.)
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Staged {
     /// The record that will hold it.
     pub record: RecordPtr,
-    /// Where the row version goes. Its first word already points to `fixed` where the table has a fixed part; all else is zero.
+    /// Where the row version goes. Its first word already points to `fixed` where the table has a fixed part;
+    /// all else is zero.
     pub row: RowPtr,
     /// Where the fixed part goes; dangling where the table has none. Zeroed.
     pub fixed: NonNull<u8>,
 }
 
-/// What to do when the key to insert exists.
+/// How an insert handles an existing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExists {
     /// Leave it and say so.
@@ -249,7 +265,7 @@ pub enum OnExists {
     Replace,
 }
 
-/// What an insert found.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Inserted {
@@ -312,30 +328,30 @@ pub struct Scan {
     pub done: bool,
     /// Which of the worker's notes is of the leaf that the cursor holds, from 1. 0: none.
     pub note: u32,
-    /// The caller uses the row of each step only until the next step of this scan, which may overwrite it. May be set and cleared
-    /// between steps: it holds for the rows of steps made while it is set.
+    /// The caller uses the row of each step only until the next step of this scan, which may overwrite it.
+    /// May be set and cleared between steps: it holds for the rows of steps made while it is set.
     pub transient: bool,
-    /// Where such rows are copied to, by a protocol that copies. Room for one row; like the cursor it is kept for reuse and does not
-    /// count against the memory limit.
+    /// Where such rows are copied to, by a protocol that copies. Room for one row; like the cursor it is kept
+    /// for reuse and does not count against the memory limit.
     pub buffer: RowBuffer,
 }
 
 impl Scan {
-    /// Another scan is begun with it: what it held of the last one is dropped, but for its memory.
+    /// Prepares the buffer for another scan: drops the rows of the last one, and keeps the memory.
     #[inline]
     pub fn restart(&mut self) {
         (self.next, self.done, self.note) = (0, false, 0);
     }
 }
 
-/// What commit decided.
+/// The outcome of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Committed; the TID orders it after what it read or overwrote (of two transactions of which one overwrote what the other
-    /// read, only the epochs are ordered where [`Capabilities::epoch_order`] says so, and TIDs where
-    /// [`Capabilities::tid_order`] does). A transaction that
-    /// wrote nothing gets what [`Worker::newest`] said.
+    /// Committed. The TID orders the transaction after the versions that it read or overwrote. If another
+    /// transaction overwrote what this one read, their epochs are ordered only under
+    /// [`Capabilities::epoch_order`], and their TIDs only under [`Capabilities::tid_order`]. A transaction
+    /// that wrote nothing gets the TID of [`Worker::newest`].
     Committed(Tid),
     /// These runs of operations read stale values; re-run at least them and commit again.
     Repair(Vec<Runs>),
@@ -362,35 +378,39 @@ impl Runs {
     }
 }
 
-/// One worker: the state an open transaction runs on. Methods are called in the order
-/// `begin (operation | read | stage insert | update | delete | scan_next | savepoint | rollback_to | validate)* (commit | abort)`; a commit
-/// that answered [`Outcome::Repair`] is followed by [`Repair::forget`], further operations and another commit. What only some
-/// protocols offer is behind an accessor ([`Worker::repair`], [`Worker::detach`], [`Worker::pieces`]).
-/// After an [`OpError::Abort`] only `abort` follows.
+/// One worker: the state on which an open transaction runs. Methods are called in the order `begin (operation
+/// | read | stage insert | update | delete | scan_next | savepoint | rollback_to | validate)* (commit |
+/// abort)`. A commit that returned [`Outcome::Repair`] is followed by [`Repair::forget`], further operations
+/// and another commit. Features of some protocols only are behind an accessor ([`Worker::repair`],
+/// [`Worker::detach`], [`Worker::pieces`]). After an [`OpError::Abort`] only `abort` follows.
 pub trait Worker: Send {
-    /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that favour the older
-    /// transaction.
+    /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that
+    /// favour the older transaction.
     fn begin(&mut self, mode: Mode, priority: Priority);
 
-    /// Where snapshots are of the past ([`Freshness::Past`]): the next transaction, if it only reads, comes after those at this
-    /// place ([`Worker::place`]) and before, whatever that costs it; `u64::MAX`: after all that have ended. It need not be called.
+    /// Where snapshots are of the past ([`Freshness::Past`]): the next transaction, if it only reads, comes
+    /// after those at this place ([`Worker::place`]) and before, whatever that costs it; `u64::MAX`: after
+    /// all that have ended. It need not be called.
     fn come_after(&mut self, _place: u64) {}
 
-    /// Where snapshots are of the past: the place of the transaction that is open, or ended last, in the order of those that
-    /// conflict; it has committed, or what it read may be told.
+    /// For protocols whose snapshots are of the past: the position of the transaction that is open, or ended
+    /// last, in the order of conflicting transactions. The transaction has committed, or its
+    /// reads may be reported.
     fn place(&self) -> u64 {
         0
     }
 
-    /// The attempt that has just begun runs whole ([`Protocol::whole`], [`Protocol::partitions`]): of those that write in these partitions, none
-    /// that others commit comes between its first operation and the end of its commit. What is elsewhere it must not touch.
+    /// The attempt that has just begun runs whole ([`Protocol::whole`], [`Protocol::partitions`]). No write to
+    /// these partitions by others commits between its first operation and the end of its commit. It must not
+    /// touch other partitions.
     fn begin_whole(&mut self, _partitions: PartitionSet) {}
 
     /// Starts to fetch what [`Worker::read`] of this key will touch first. Only a hint, which conflicts with nothing.
     fn prefetch(&mut self, table: &Table, key: Key<'_>);
 
-    /// Goes on to fetch what [`Worker::read`] of all keys prefetched in this transaction will touch next: it follows what the
-    /// wave before asked for. Two waves after the first, everything is on its way.
+    /// Issues the next wave of prefetches for the keys that were prefetched in this transaction: it follows
+    /// the addresses that the previous wave fetched. Two waves after the first, everything that
+    /// [`Worker::read`] of these keys will touch is requested.
     fn advance_prefetch(&mut self);
 
     /// The row at `key`, if there is one, of which `columns` are read.
@@ -414,8 +434,8 @@ pub trait Worker: Send {
     /// The memory limit.
     fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
 
-    /// As [`Worker::out_of_line`], of so many bytes, at least one, which the caller writes. They are the caller's alone until the
-    /// row that refers to them commits.
+    /// As [`Worker::out_of_line`], for `bytes` bytes, at least one, which the caller writes. They are private
+    /// to the caller until the row that refers to them commits.
     ///
     /// # Errors
     /// The memory limit.
@@ -424,8 +444,8 @@ pub trait Worker: Send {
     /// Inserts a staged row.
     ///
     /// # Errors
-    /// A conflict: the staged row is gone. Or the lock to wait for: the caller still has the staged row, to insert it again or to
-    /// discard it.
+    /// A conflict: the staged row is gone. Or the lock to wait for: the caller still has the staged row, to
+    /// insert it again or to discard it.
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
 
     /// Opens the row at `key` for update; `columns` are those that may be read or changed, and how.
@@ -434,9 +454,9 @@ pub trait Worker: Send {
     /// A conflict, or the lock to wait for.
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError>;
 
-    /// Adds to one column of the row at `key`, blindly: the transaction learns whether there is a row and whether the sum fits, and uses
-    /// neither the old value nor the new one. Unless a protocol does better it is an update of that column. An index that has the
-    /// column is not brought after it.
+    /// Adds to one column of the row at `key`, blindly: the transaction learns whether the row exists and
+    /// whether the sum fits, and uses neither the old value nor the new one. By default it is an update of
+    /// that column. Indexes of the column are not updated.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
@@ -452,8 +472,8 @@ pub trait Worker: Send {
     /// A conflict, or the lock to wait for.
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
 
-    /// The next row, of which `columns` are read, of a scan begun with [`seriatim_store::Index::scan`]. How long the row lives,
-    /// [`Scan::transient`] says.
+    /// The next row, of which `columns` are read, of a scan begun with [`seriatim_store::Index::scan`]. How
+    /// long the row lives, [`Scan::transient`] says.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
@@ -462,14 +482,14 @@ pub trait Worker: Send {
     /// Which version the last operation saw.
     fn seen(&self) -> Seen;
 
-    /// No version that the open attempt has seen has a newer TID, the deletions to which it owes the absences it saw included.
-    /// (What it saw is durable when this is.) Of the last attempt, where none is open.
+    /// No version that the open attempt has seen has a newer TID, the deletions to which it owes the absences
+    /// it saw included. (What it saw is durable when this is.) Of the last attempt, where none is open.
     fn newest(&self) -> Tid;
 
     /// A savepoint.
     fn savepoint(&mut self) -> Savepoint;
 
-    /// Undoes the writes since the savepoint. What was read stays read: it is still validated.
+    /// Undoes the writes since the savepoint. Reads stay in the read set and are still validated.
     fn rollback_to(&mut self, savepoint: Savepoint);
 
     /// Whether everything read, and all that writes build on, existed together (promise g). What passes stays true,
@@ -497,11 +517,12 @@ pub trait Worker: Send {
     /// Where the last abort happened (promise f).
     fn conflict_info(&self) -> Option<&ConflictInfo>;
 
-    /// Unlinks deleted records whose grace period passed: about `most` of them, and more only as far as the last transaction
-    /// deleted more itself. Called offline, after a transaction.
+    /// Unlinks deleted records whose grace period has passed: about `most` of them, and more only if the last
+    /// transaction deleted more. Called offline, after a transaction.
     fn collect_garbage(&mut self, most: usize);
 
-    /// Gives back what large transactions made its lists take. Called offline, of a worker that has had no transaction for a while.
+    /// Gives back what large transactions made its lists take. Called offline, of a worker that has had no
+    /// transaction for a while.
     fn rest(&mut self) {}
 
     /// The worker's memory, regions and epoch.
@@ -528,67 +549,73 @@ pub trait Worker: Send {
     }
 }
 
-/// Repairs: after [`Outcome::Repair`] some operations run again, and what the others read and wrote stays (HTCC §4).
+/// Repairs: after [`Outcome::Repair`] some operations run again, and the reads and writes of the others stay
+/// (HTCC §4).
 pub trait Repair {
-    /// The calls that follow belong to this operation of the procedure's plan. An operation in a loop is named once an iteration,
-    /// which is the number of times that it ran before since the transaction, or its last repair, began: where all iterations are
-    /// repaired together, those of a loop that is as it was have the numbers that they had. Who runs one of them again names it by
-    /// the number that it had. A scan whose rows are gone through one by
-    /// one is named again, by the same numbers, before each further row.
+    /// The calls that follow belong to this operation of the procedure's plan. An operation in a loop is named
+    /// once an iteration. `iteration` is the number of its earlier runs since the transaction, or its last
+    /// repair, began. If all iterations are repaired together, those of an unchanged loop have their old
+    /// numbers. A caller that runs one of them again names it by its old number. A scan whose rows are visited
+    /// one by one is named again, by the same numbers, before each further row.
     fn operation(&mut self, index: u16, iteration: u32);
 
-    /// Drops what these runs read and wrote, after [`Outcome::Repair`]: they run `again` (what they locked may stay locked), or
-    /// run no more, as a branch went the other way.
+    /// Drops what these runs read and wrote, after [`Outcome::Repair`]: they run `again` (what they locked
+    /// may stay locked), or run no more, as a branch went the other way.
     fn forget(&mut self, runs: Runs, again: bool);
 
-    /// Tells which records the runs of an operation touched, each by a number of its own, with the iteration: two runs that touched no record in
-    /// common know nothing of each other's writes. `None` in place of a record: one that is not known by its record, as there was none, or a range.
+    /// Tells which records the runs of an operation touched, each by a number of its own, with the iteration:
+    /// two runs that touched no record in common know nothing of each other's writes. `None` in place of a
+    /// record: one that is not known by its record, as there was none, or a range.
     fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let _ = operation;
         visit(0, None);
     }
 
-    /// How many lookups in indexes runs that were made again did not need, as they had the keys that they had before; since this was asked last.
+    /// The number of index lookups that repeated runs saved, because their keys had not changed; since the
+    /// last call.
     fn lookups_saved(&mut self) -> u64 {
         0
     }
 }
 
-/// What must be known of an executed transaction to order it among others of its batch. Of two transactions of which one reads what
-/// the other writes, the reader can go first and both commit.
+/// The accesses of an executed transaction, by which it is ordered among others of its batch. If one
+/// transaction reads what another writes, the reader can go first and both commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
     /// Records read, by address, with the TID of the version seen; those that a write builds on among them.
     pub reads: Vec<(usize, Tid)>,
-    /// Of each of `reads` what of the row was used; of those that are not named here, any of it.
+    /// For each of `reads`, the columns that were used; for reads beyond the end of this list, all of them.
     pub read_columns: Vec<ColumnSet>,
     /// Records to be written, by address.
     pub writes: Vec<usize>,
-    /// Of each of `writes` what of the row changes; of those that are not named here, all of it.
+    /// For each of `writes`, the columns that change; for writes beyond the end of this list, all of them.
     pub write_columns: Vec<ColumnSet>,
     /// Leaves and buckets in which absences or ranges were seen, by the address of their version.
     pub nodes: Vec<usize>,
-    /// Leaves and buckets in which rows are to be linked, likewise. Splits move keys, so it may be others when they are.
+    /// Leaves and buckets in which rows are to be linked. Splits move keys, so they may be others when the
+    /// rows are linked.
     pub inserts: Vec<usize>,
-    /// How often the transaction was aborted and executed again. Who queues it says so, not its worker.
+    /// How often the transaction was aborted and executed again. The caller that queues it sets this, not its
+    /// worker.
     pub restarts: u32,
     /// Whether one of its reads waited for a transaction that was to overwrite the row ([`Detach::may_wait`]).
     pub waited: bool,
-    /// What the commit is worth to the user, likewise. Of transactions that are in each other's way a policy may leave out the lighter one.
+    /// The value of the commit to the user, set by the same caller. Of conflicting transactions a policy may
+    /// leave out the one of less value.
     pub weight: u64,
 }
 
 impl Prepared {
-    /// What of a row is in no column that updates change: that there is a row, above all.
+    /// The part of a row that is in no column that updates change: above all its existence.
     pub const REST: ColumnSet = ColumnSet::of(ColumnId(u16::MAX));
 
-    /// `reads`, each with what of the row was used.
+    /// `reads`, each with the columns that were used.
     pub fn reads(&self) -> impl Iterator<Item = (usize, Tid, ColumnSet)> {
         let columns = self.read_columns.iter().copied().chain(std::iter::repeat(ColumnSet::ALL));
         self.reads.iter().zip(columns).map(|(&(record, tid), columns)| (record, tid, columns))
     }
 
-    /// `writes`, each with what of the row changes.
+    /// `writes`, each with the columns that change.
     pub fn writes(&self) -> impl Iterator<Item = (usize, ColumnSet)> {
         self.writes.iter().copied().zip(self.write_columns.iter().copied().chain(std::iter::repeat(ColumnSet::ALL)))
     }
@@ -599,8 +626,8 @@ pub trait Validator: Send + Sync + std::fmt::Debug {
     /// How batches are made.
     fn batching(&self) -> Batching;
 
-    /// In which order the transactions of a batch are to be decided, and which of them are not to commit. It executes nothing, and any answer
-    /// is safe: a decision validates.
+    /// In which order the transactions of a batch are to be decided, and which of them are not to commit. It
+    /// executes nothing, and any answer is safe: a decision validates.
     fn order(&self, batch: &[Prepared]) -> Ordered;
 }
 
@@ -613,35 +640,39 @@ pub struct Batching {
     pub wait: Duration,
     /// Batches that are ordered at the same time, at most.
     pub workers: usize,
-    /// Whether the threads that wait for a batch do their parts of its work at the same time: each looks whether its transaction is stale, and decides
-    /// it when those before it by [`Ordered::edges`] are decided.
+    /// Whether the threads that wait for a batch do their parts of its work at the same time: each looks
+    /// whether its transaction is stale, and decides it when those before it by [`Ordered::edges`] are
+    /// decided.
     pub parallel: bool,
     /// Restarts after which a transaction is executed and decided by itself, while nothing else is decided.
     pub patience: u32,
 }
 
-/// What becomes of a batch. Transactions are named by their places in it.
+/// The decision about a batch. Transactions are named by their index in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ordered {
     /// Those that are to commit, in this order.
     pub order: Vec<usize>,
-    /// Of `order`, pairs of which the first is to be decided before the second: others may be decided at the same time. `None`: one by one.
+    /// Of `order`, pairs of which the first is to be decided before the second: others may be decided at the
+    /// same time. `None`: one by one.
     pub edges: Option<Vec<(usize, usize)>>,
     /// Those that are in conflict with others of the batch in every order.
     pub left_out: Vec<usize>,
-    /// Vertices and edges of the graph that the order is chosen by, as often as one was looked at: on simulated cores they take time.
+    /// Vertices and edges of the graph that the order is chosen by, as often as one was looked at: on
+    /// simulated cores they take time.
     pub looked: u64,
 }
 
-/// Holds executed transactions until the caller, which orders them, decides them. Between [`Detach::prepare`] and the decision,
-/// which is [`Worker::commit`] or [`Worker::abort`], the worker does nothing; another thread may make the decision.
+/// Holds executed transactions until the caller, which orders them, decides them. Between [`Detach::prepare`]
+/// and the decision, which is [`Worker::commit`] or [`Worker::abort`], the worker does nothing; another
+/// thread may make the decision.
 pub trait Detach {
-    /// The transaction that has just begun will be held: until the decision no change of it moves the version of a leaf or bucket, so
-    /// that a transaction that read there can still commit before it.
+    /// The transaction that has just begun will be held. Until the decision none of its changes moves the
+    /// version of a leaf or bucket, so that a transaction that read there can still commit before it.
     fn hold(&mut self);
 
-    /// Its reads may wait, within a bound, for held transactions that are going to write what they read: this thread has none of them, and
-    /// is not needed for their decisions.
+    /// Its reads may wait, within a bound, for held transactions that are going to write what they read: this
+    /// thread has none of them, and is not needed for their decisions.
     fn may_wait(&mut self) {}
 
     /// Ends execution; the transaction waits for its decision.
@@ -650,7 +681,8 @@ pub trait Detach {
     /// A conflict that is already certain.
     fn prepare(&mut self) -> Result<Prepared, OpError>;
 
-    /// Looks again, before the decision, whether the transaction can still commit: what was prepared, if it is different now.
+    /// Checks again, before the decision, whether the transaction can still commit. Returns the prepared
+    /// accesses if they have changed.
     ///
     /// # Errors
     /// A conflict that is certain by now.
@@ -658,16 +690,18 @@ pub trait Detach {
         self.prepare().map(Some)
     }
 
-    /// The decision will be to abort, which comes later: nobody has to wait for it.
+    /// The decision will be to abort, and comes later: no other transaction needs to wait for this one.
     fn refuse(&mut self) {}
 }
 
 /// Publishes what registered procedures write in several steps.
 pub trait Pieces {
-    /// The transaction that has just begun runs a registered procedure. So what it only adds to columns that [commute](crate::Commuting)
-    /// may be published after the rest. Without this call all of it is published at once, and no half of another is met.
+    /// The transaction that has just begun runs a registered procedure. So its additions to columns that
+    /// [commute](crate::Commuting) may be published after the rest. Without this call all of them are
+    /// published at once, and the transaction sees no half of another.
     fn follow(&mut self);
 
-    /// The transaction that has just begun publishes what others have [deferred](crate::Deferrals), for one who has closed the windows.
+    /// The transaction that has just begun publishes the [deferred](crate::Deferrals) additions of others, for
+    /// a thread that has closed the windows.
     fn publish_deferred(&mut self);
 }

@@ -1,14 +1,15 @@
 //! Rows and bytes of each table.
 //!
-//! Each worker counts for itself what its own commits change: plain additions to words that no other worker writes. The reader adds
-//! up. So the numbers are exact when no transaction is in the middle of its commit, and otherwise a moment old.
+//! Each worker counts for itself what its own commits change: plain additions to words that no other worker
+//! writes. The reader adds up. So the numbers are exact when no transaction is in the middle of its commit,
+//! and otherwise a moment old.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_base::TableId;
 
-/// Tables whose counts lie together.
+/// Tables whose counts are contiguous.
 const CHUNK: usize = 16;
 
 /// Rows and bytes of one table or index.
@@ -26,7 +27,7 @@ struct Chunk {
     counts: [(AtomicI64, AtomicI64); CHUNK],
 }
 
-/// What all workers of a database have counted.
+/// The counts of all workers of a database.
 #[derive(Debug, Default)]
 pub struct Census {
     all: Mutex<All>,
@@ -36,7 +37,7 @@ pub struct Census {
 struct All {
     /// With the id of their first table.
     chunks: Vec<(usize, Arc<Chunk>)>,
-    /// What workers had counted that are gone, by table id.
+    /// The counts of workers that are gone, by table id.
     gone: Vec<TableCount>,
 }
 
@@ -56,7 +57,7 @@ impl Census {
     }
 }
 
-/// What one worker counts.
+/// The counts of one worker.
 #[derive(Debug)]
 pub struct Counts {
     census: Arc<Census>,
@@ -69,13 +70,13 @@ impl Counts {
         Counts { census: Arc::clone(census), chunks: Vec::new() }
     }
 
-    /// A table has so many rows and bytes more.
+    /// Adds rows and bytes to the counts of a table; negative numbers subtract.
     #[inline]
     pub fn add(&mut self, table: TableId, rows: i64, bytes: i64) {
         let id = table.index();
         let Some(Some(chunk)) = self.chunks.get(id / CHUNK) else { return self.add_first(table, rows, bytes) };
         let (old_rows, old_bytes) = &chunk.counts[id % CHUNK];
-        // No locked instruction: nobody else writes them.
+        // No locked instruction: no other thread writes them.
         old_rows.store(old_rows.load(Ordering::Relaxed) + rows, Ordering::Relaxed);
         old_bytes.store(old_bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }

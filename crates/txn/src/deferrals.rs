@@ -1,10 +1,12 @@
-//! Additions that committed and are published later (DBX-TC §3.2): what a transaction deferred in its window is pending until the windows are
-//! closed, for whatever reason.
+//! Additions that committed and are published later (DBX-TC §3.2). A transaction's deferred additions are
+//! pending from its window on until the windows are closed, for whatever reason.
 //!
-//! Access rules of what is pending:
-//! 1. A worker's list is touched by that worker while its window is open, and by whoever has the turn while no window is open.
-//! 2. The turn is taken by one of those who have closed the windows. Each of them waits until nothing is pending, so that
-//!    [`Windows::close`](crate::Windows::close) answers when all is published; and nothing becomes pending before the last of them opens the windows again.
+//! Access rules of pending additions:
+//! 1. A worker's list is touched by that worker while its window is open, and by the thread that holds the
+//!    turn while no window is open.
+//! 2. The turn is taken by one of the threads that have closed the windows. Each of them waits until nothing
+//!    is pending, so that [`Windows::close`](crate::Windows::close) returns when everything is published.
+//!    Nothing becomes pending before the last of them opens the windows again.
 //!
 //! What publishes it is set once, when the database is opened. The thread that has the turn calls it. It has a bounded
 //! number of attempts and ends the process if none succeeds, as what it publishes has been acknowledged. So the wait
@@ -23,15 +25,16 @@ use seriatim_memory::{Charge, Memory, OutOfMemory};
 use crate::Table;
 use crate::sync::{AtomicU32, wait_while};
 
-/// What is to be added to one row.
+/// The pending additions to one row.
 #[derive(Debug)]
 pub struct PendingRow {
     table: NonNull<Table>,
-    /// Its key. The row is there for as long as this is pending, as who deletes one closes the windows first.
+    /// Its key. The row exists for as long as this is pending, since a transaction that deletes a row closes
+    /// the windows first.
     pub key: KeyBuf,
     /// By column.
     pub sums: Vec<PendingSum>,
-    /// Who added, where histories are recorded ([`Redo::defers`](crate::Redo::defers)).
+    /// The transactions that added, where histories are recorded ([`Redo::defers`](crate::Redo::defers)).
     pub publishers: Vec<u64>,
 }
 
@@ -46,7 +49,7 @@ impl PendingRow {
     }
 }
 
-/// What is to be added to one column.
+/// The pending addition to one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingSum {
     /// The column.
@@ -57,18 +60,18 @@ pub struct PendingSum {
     pub down: i64,
 }
 
-/// What a worker has deferred.
+/// The pending additions of a worker.
 #[derive(Debug)]
 pub struct Pending {
     /// By the address of the record.
     rows: HashMap<usize, PendingRow>,
-    /// What these take, with the row versions that come of them.
+    /// The memory of these, with that of the row versions that they become.
     bytes: usize,
-    /// At least as much: what was reserved for an attempt that was refuted is given back with the next reservation.
+    /// At least `bytes`: the reservation of a refuted attempt is returned with the next reservation.
     charge: Charge,
 }
 
-/// What a row that is pending takes, beside the row version that it becomes.
+/// The memory of a pending row, beside the row version that it becomes.
 const ROW_BYTES: usize = size_of::<PendingRow>() + 192;
 
 fn row_bytes(table: &Table) -> usize {
@@ -123,16 +126,16 @@ impl Pending {
 /// Publishes what is pending, while the windows are closed.
 pub type Apply = Box<dyn Fn(Vec<PendingRow>) + Send + Sync>;
 
-/// What is pending of all workers.
+/// The pending additions of all workers.
 #[derive(Default)]
 pub struct Deferrals {
     by_worker: OnceLock<Box<[CacheAligned<UnsafeCell<Pending>>]>>,
     apply: OnceLock<Apply>,
     /// Not zero: something is, or is being published.
     are_pending: CacheAligned<AtomicU32>,
-    /// Not zero: somebody has the turn.
+    /// Not zero: a thread holds the turn.
     turn: AtomicU32,
-    /// How often the tables were told what may be deferred.
+    /// How often the deferrable columns of tables were set.
     told: AtomicU64,
 }
 
@@ -147,12 +150,12 @@ impl Deferrals {
             .get_or_init(|| (0..memory.workers_max()).map(|_| CacheAligned(UnsafeCell::new(pending()))).collect());
     }
 
-    /// Whether somebody may defer.
+    /// Whether a worker may defer.
     pub fn are_allowed(&self) -> bool {
         self.by_worker.get().is_some()
     }
 
-    /// Whether something is pending. Of no use but to those who know that nobody is about.
+    /// Whether anything is pending. The answer is useful only to callers that know that no worker runs.
     pub fn are_pending(&self) -> bool {
         self.are_pending.load(Ordering::Acquire) != 0
     }
@@ -163,7 +166,7 @@ impl Deferrals {
         assert!(is_first, "one publishes what all defer");
     }
 
-    /// The tables are told otherwise what may be deferred, while the windows are closed.
+    /// The deferrable columns of tables have changed, while the windows are closed.
     pub fn tell(&self) {
         // ORDERING: read in windows, set while none is open.
         self.told.fetch_add(1, Ordering::Relaxed);
@@ -188,7 +191,7 @@ impl Deferrals {
     /// Something is pending. Called in a window.
     pub(crate) fn note(&self) {
         if self.are_pending.load(Ordering::Relaxed) == 0 {
-            // ORDERING: who closes the windows acquires what was released when this one was shut.
+            // ORDERING: a thread that closes the windows acquires what was released when this window was shut.
             self.are_pending.store(1, Ordering::Relaxed);
         }
     }
@@ -204,7 +207,7 @@ impl Deferrals {
 
     #[cold]
     fn publish_in_turn(&self) {
-        // ORDERING: pairs with the release below. Who fails writes nothing.
+        // ORDERING: pairs with the release below. A failed exchange writes nothing.
         wait_while(|| self.turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err());
         if self.are_pending.load(Ordering::Acquire) != 0 {
             let mut rows = Vec::new();

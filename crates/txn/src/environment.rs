@@ -1,4 +1,4 @@
-//! What a database gives its protocol: memory, regions, the epoch.
+//! The environment of a protocol, from its database: memory, regions, the epoch.
 
 use std::sync::Arc;
 
@@ -25,11 +25,12 @@ pub struct Environment {
     pub census: Arc<Census>,
     /// Retries of a region before its fallback.
     pub budget: Budget,
-    /// Tables whose records, and no others, are hot from their first commit on; none: as the protocol finds out.
+    /// Tables whose records, and no others, are hot from their first commit on. If there are none, the
+    /// protocol finds hot records itself.
     pub hot_tables: Arc<[String]>,
     /// For protocols that have partitions.
     pub partitions: Arc<Partitions>,
-    /// What is deliberately broken.
+    /// The injected fault.
     #[cfg(feature = "canary")]
     pub fault: Fault,
 }
@@ -49,21 +50,21 @@ pub struct Core {
     /// The durable epoch that the next snapshots of this worker show; the caller that sets it holds it
     /// ([`DurablePoint::hold`](seriatim_base::DurablePoint::hold)) until they have ended.
     pub held: Option<Epoch>,
-    /// The next snapshot of this worker shows what committed in epochs up to this one, where snapshots are eventual ([`Snapshots`]); the
-    /// caller sets it. Elsewhere they show all.
+    /// The next snapshot of this worker shows what committed in epochs up to this one, where snapshots are
+    /// eventual ([`Snapshots`]); the caller sets it. Elsewhere they show all.
     ///
     /// [`Snapshots`]: crate::Snapshots
     pub includes: Epoch,
     /// The eventual snapshot that this worker has taken last. One that shows the durable epoch is whole up to that.
     pub taken: Option<TakenSnapshot>,
-    /// What this worker's commits change in rows and bytes of each table.
+    /// The changes of row and byte counts, by table, of this worker's commits.
     pub counts: Counts,
     undurable_deletions: Arc<UndurableDeletions>,
     /// The newest deletion that this worker has noted there, if any.
     noted: Epoch,
     #[cfg(feature = "canary")]
     fault: Fault,
-    /// The database's epoch, where `epochs` is this worker's own, which stands still from begin to begin.
+    /// The database's epoch. (`epochs` is this worker's own, which does not change from begin to begin.)
     #[cfg(feature = "canary")]
     followed: Option<Arc<Epochs>>,
 }
@@ -104,8 +105,9 @@ impl Environment {
         }
     }
 
-    /// Begins the next epoch, as a ticker does, unless they are far, and moves the horizon on if that is possible. Where snapshots are durable this is the next, and lets go of
-    /// what only older ones need.
+    /// Begins the next epoch, as a ticker does, unless epochs are far ahead, and advances the horizon if that
+    /// is possible. Where snapshots are durable, this also makes the next snapshot, and releases the versions
+    /// that only older ones need.
     pub fn end_epoch(&self) {
         let current = self.epochs.advance_unless_far(&self.htm);
         self.memory.advance_horizon(current);
@@ -114,16 +116,17 @@ impl Environment {
         }
     }
 
-    /// For those who read eventual snapshots, if there are some: makes one and offers it, or withdraws what is offered, as they have wanted some
-    /// lately or not ([`Snapshots`](crate::Snapshots)); and lets go of what only older ones need, as far as nobody reads these.
+    /// For readers of eventual snapshots, if there are any: makes a snapshot and offers it, or withdraws the
+    /// offer, depending on whether they have wanted one recently ([`Snapshots`](crate::Snapshots)). It also
+    /// releases the versions that only older snapshots need, unless those are still read.
     pub fn advance_snapshot(&self) {
         let Some(eventual) = self.epochs.snapshots().eventual() else { return };
         if self.epochs.snapshots().end_epochs() {
             return self.end_epoch();
         }
         let (_turn, is_wanted) = eventual.turn();
-        // An offer that is renewed begins with an epoch: what was deleted in those before, and may have been freed when nothing was kept, is not
-        // later than what it shows.
+        // A renewed offer begins with an epoch. Rows that were deleted in earlier epochs may have been freed
+        // while nothing was kept; their deletions are not later than the snapshot.
         let is_renewed = is_wanted && !eventual.is_offered();
         let current = match is_renewed {
             true => self.epochs.advance(&self.htm),
@@ -140,7 +143,7 @@ impl Environment {
             self.memory.pass_snapshot(whole.unwrap_or(over));
         } else {
             eventual.withdraw(over);
-            // Who comes online from now on reads what it makes itself.
+            // A reader that comes online from now on makes its own snapshot.
             self.memory.pass_snapshot(Epoch(u64::MAX));
         }
     }
@@ -198,8 +201,9 @@ impl Core {
         }
     }
 
-    /// Whether memory is leaked instead of freed: under a deliberate fault two transactions may free the same version, and what
-    /// a canary must show is the anomaly, not a double free. Always `false` without the feature `canary`.
+    /// Whether memory is leaked instead of freed: under an injected fault two transactions may free the same
+    /// version, and a canary must show the anomaly, not a double free. Always `false` without the feature
+    /// `canary`.
     #[inline(always)]
     pub fn leaks(&self) -> bool {
         !self.injects(Fault::None) && cfg!(feature = "canary")
@@ -211,14 +215,15 @@ impl Core {
         if self.leaks() { Epoch(0) } else { self.local.horizon() }
     }
 
-    /// The durable epoch that a snapshot is to show, where versions are kept for its readers: the one at which the log stopped, or
-    /// the one that the opener of the snapshot holds.
+    /// The durable epoch that a snapshot is to show, where versions are kept for its readers: the one at
+    /// which the log stopped, or the one that the opener of the snapshot holds.
     pub fn shown_epoch(&self) -> Option<Epoch> {
         self.held.or_else(|| self.local.kept_until()?.final_epoch())
     }
 
-    /// Unlinks a record whose row was deleted under `tid`, by `unlink`, which says whether it could. Until the deletion
-    /// is durable, and in all snapshots that are read, it is [`Core::undurable_deletions`].
+    /// Unlinks a record whose row was deleted under `tid`, by `unlink`, which returns whether it succeeded.
+    /// Until the deletion is durable, and part of every snapshot that is read, the record is among
+    /// [`Core::undurable_deletions`].
     pub fn note_undurable_deletion(
         &mut self,
         table: &Table,
@@ -254,9 +259,9 @@ impl Core {
         }
     }
 
-    /// The records of a table whose rows were deleted after `durable`, the epoch at which the log stopped or that the caller holds: so
-    /// their memory is not used again. Some may still be in the index, and several may have had the same key, of which at most one has a version of
-    /// that epoch or before.
+    /// The records of a table whose rows were deleted after `durable`. That is the epoch at which the log
+    /// stopped, or one that the caller holds, so that their memory is not reused. Some may still be in the
+    /// index. Several may have had the same key; at most one of these has a version of that epoch or before.
     pub fn undurable_deletions(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
         self.undurable_deletions.of(table, durable)
     }
@@ -266,13 +271,13 @@ impl Core {
         self.undurable_deletions.under(table, key, durable)
     }
 
-    /// As [`Core::undurable_deletions`], those of one key if one is given, for the reader of an eventual snapshot that shows all that was
-    /// deleted in epochs up to `whole`: others delete meanwhile.
+    /// As [`Core::undurable_deletions`], optionally of one key, for the reader of an eventual snapshot that
+    /// shows all deletions of epochs up to `whole`, while other transactions delete.
     pub fn later_deletions(&self, table: &Table, key: Option<Key<'_>>, whole: Epoch) -> Vec<RecordPtr> {
         self.undurable_deletions.later(table, key, whole)
     }
 
-    /// What the store needs to change an index.
+    /// The store's context for changes of an index.
     #[inline]
     pub fn store(&mut self) -> StoreCx<'_> {
         StoreCx { local: &mut self.local, agent: &mut self.agent, outside: &mut self.outside }

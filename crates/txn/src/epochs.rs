@@ -1,12 +1,13 @@
 //! The epoch of the database: which commits become durable together.
 //!
-//! A ticker advances it, and the log where somebody waits for the end of an epoch; every commit reads it once, after its last lock is
-//! held or inside its region. So epochs are no measure of time.
+//! A ticker advances it, and so does the log where a caller waits for the end of an epoch. Every commit reads
+//! it once, after its last lock is held or inside its region. So epochs are no measure of time.
 //!
-//! Where snapshots are durable their numbers are not used again, by another opening either: it begins [`UNSAID_MAX`] above what the disk has said of
-//! epochs. So they are not to be further ahead of that. Whoever ends one that is half as far has the disk say it ([`Epochs::bound_by`]). Three quarters
-//! of the way they are *far*: the ticker and the log end none, and nobody begins what would, until the disk has said it. Those who began before
-//! are fewer than the rest.
+//! Where snapshots are durable, their numbers are never reused, also by a later opening: it begins
+//! [`UNSAID_MAX`] above the newest epoch that the disk has recorded. So epochs must not be further ahead of
+//! that record. A thread that ends an epoch half as far ahead has the disk record it ([`Epochs::bound_by`]).
+//! Three quarters of the way epochs are *far*: the ticker and the log end none, and no caller begins work that
+//! would, until the disk has recorded them. The callers that began before are fewer than the last quarter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,13 +26,14 @@ pub struct Epochs {
     bound: Bound,
 }
 
-/// How far epochs may be ahead of what the disk has said of them.
+/// How far epochs may be ahead of the disk's record.
 pub const UNSAID_MAX: u64 = 1 << 16;
 
-/// After so many more the disk is asked again.
+/// After this many more epochs the disk is asked again.
 const ASK_AGAIN: u64 = UNSAID_MAX / 64;
 
-/// Told the current epoch; answers the newest that the disk has said, and has it say more if that is [`half`](UNSAID_MAX) as far behind as may be.
+/// Takes the current epoch. Returns the newest recorded one, and has the disk record more if that is
+/// [`half`](UNSAID_MAX) as far behind as allowed.
 pub type Said = Box<dyn Fn(Epoch) -> Epoch + Send + Sync>;
 
 /// Where that is looked at next, and from where on epochs are far.
@@ -56,12 +58,12 @@ impl Bound {
     fn look(&self, current: Epoch) {
         let Some(said) = self.said.get() else { return };
         let said = said(current).0;
-        // ORDERING: what is said only grows; a bound that is behind it is looked at once more.
+        // ORDERING: the recorded epoch only grows; a bound that is too low only causes another check.
         self.look.store((said + UNSAID_MAX / 2).max(current.0 + ASK_AGAIN), Ordering::Relaxed);
         self.far.store(said + UNSAID_MAX / 4 * 3, Ordering::Relaxed);
     }
 
-    /// Whether the epoch that `current` answers is so much ahead.
+    /// Whether the epoch that `current` returns is that far ahead.
     #[inline]
     fn is_passed(&self, current: impl Fn() -> Epoch, more: u64) -> bool {
         let is_passed = || current().0 >= self.far.load(Ordering::Relaxed).saturating_add(more);
@@ -92,8 +94,9 @@ impl Epochs {
         Epoch(self.current.load(Ordering::Acquire))
     }
 
-    /// Begins the next epoch, which it answers, while no window is open. A thread that reads that epoch or a later one sees what was
-    /// written before the call. Called by the ticker, and by callers that do not wait for it. Where snapshots are durable this makes one.
+    /// Begins the next epoch, which it answers, while no window is open. A thread that reads that epoch or a
+    /// later one sees what was written before the call. Called by the ticker, and by callers that do not wait
+    /// for it. Where snapshots are durable this makes one.
     pub fn advance(&self, htm: &Htm) -> Epoch {
         let closed = self.windows.close();
         let current = match self.snapshots.eventual().filter(|eventual| eventual.is_epoch()) {
@@ -105,19 +108,19 @@ impl Epochs {
         current
     }
 
-    /// As [`Epochs::advance`], unless epochs are far: then the current one goes on.
+    /// As [`Epochs::advance`], unless epochs are far: then the current one continues.
     pub fn advance_unless_far(&self, htm: &Htm) -> Epoch {
         if self.are_far() { self.current() } else { self.advance(htm) }
     }
 
-    /// From now on they are bound by what the disk has said.
+    /// From now on the disk's record bounds the epochs.
     pub fn bound_by(&self, said: Said) {
         let is_first = self.bound.said.set(said).is_ok();
         assert!(is_first, "one disk says it");
         self.bound.look(self.current());
     }
 
-    /// Whether they are so far ahead of what the disk has said that nobody is to end one: see the module comment.
+    /// Whether epochs are so far ahead of the disk's record that none may be ended: see the module comment.
     #[inline]
     pub fn are_far(&self) -> bool {
         self.bound.is_passed(|| self.current(), 0)
@@ -138,17 +141,20 @@ impl Epochs {
         made
     }
 
-    /// Makes a snapshot of all that has committed and offers it to those who read eventual ones, if there are some, while no window is open
-    /// (unless it `closes` none, which is a deliberate fault): up to which epoch it has everything. Memory keeps what it needs.
+    /// Makes a snapshot of all that has committed and offers it to readers of eventual ones, if there are any,
+    /// while no window is open (unless it `closes` none, which is an injected fault). Returns the epoch up to
+    /// which it is complete. Memory keeps the versions that it needs.
     pub fn advance_snapshot(&self, htm: &Htm, closes: bool) -> Option<Epoch> {
         let eventual = self.snapshots.eventual()?;
         let _closed = closes.then(|| self.windows.close());
         Some(self.make(eventual, htm, true).whole)
     }
 
-    /// Takes an eventual snapshot that has everything of the epochs up to `includes`: the newest that is offered, or one that is made now,
-    /// and offered too, as it is where all readers make theirs. `None` where none is offered: then the caller makes one for itself. Where epochs are far,
-    /// the newest does if it has what was asked for; where they are so far that all have had theirs who found them not to be, it has to.
+    /// Takes an eventual snapshot that is complete for the epochs up to `includes`: the newest on offer, or one
+    /// that is made now. The latter is offered too, where all readers make their own. `None` where none is
+    /// offered: then the caller makes one for itself. Where epochs are far, an offer that includes the requested
+    /// epoch is taken. Nearer to the limit any offer is taken: every caller that found epochs not to be far has
+    /// had its snapshot.
     #[inline]
     pub fn take_snapshot(
         &self,
@@ -166,8 +172,8 @@ impl Epochs {
         Some(if will_do { newest } else { self.make_snapshot(eventual, htm, includes, closes) })
     }
 
-    /// Has all that has ended shown by the snapshots that are taken from now on. It is no turn of the helper: whether snapshots are offered
-    /// stays as it is, and memory keeps what it kept.
+    /// Has all that has ended shown by the snapshots that are taken from now on. It is no turn of the helper:
+    /// whether snapshots are offered stays as it is, and memory keeps what it kept.
     pub fn renew_snapshot(&self, htm: &Htm) {
         if let Some(eventual) = self.snapshots.eventual() {
             self.make_snapshot(eventual, htm, Epoch(u64::MAX), true);
@@ -232,7 +238,7 @@ mod tests {
     use super::*;
     use crate::SnapshotTerms;
 
-    /// Epochs of which a disk says what it is told to; the newest that it was asked for.
+    /// Epochs whose disk records what the test tells it, and the newest epoch that it was asked to record.
     fn bound() -> (Epochs, Htm, Arc<[AtomicU64; 2]>) {
         let (epochs, disk) = (Epochs::default(), Arc::new([AtomicU64::new(0), AtomicU64::new(0)]));
         let interval = Duration::from_secs(1);
@@ -263,7 +269,7 @@ mod tests {
             assert_eq!(epochs.current().0, said + far, "said {said}");
             assert!(disk[1].load(Ordering::Relaxed) + ASK_AGAIN >= said + far, "it is asked again and again");
         }
-        // A checkpoint, or who closes the database.
+        // A checkpoint, or the closing of the database.
         assert_eq!(epochs.advance(&htm), Epoch(100_000 + far + 1));
     }
 

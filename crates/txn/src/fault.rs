@@ -1,7 +1,8 @@
-//! Deliberate faults for canaries: broken variants of the protocols, built only with the feature `canary`, that the suite must
-//! catch. Without the feature [`Core::injects`](crate::Core::injects) is the constant `false`.
+//! Deliberate faults for canaries: broken variants of the protocols, built only with the feature `canary`,
+//! that the suite must catch. Without the feature [`Core::injects`](crate::Core::injects) is the constant
+//! `false`.
 
-/// What is broken.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -21,7 +22,7 @@ pub enum Fault {
     PublishEarly,
     /// Commits in the epoch that it read at begin.
     EpochAtBegin,
-    /// Forgets what the writes that a rollback to a savepoint takes back had read.
+    /// Forgets the reads of writes that a rollback to a savepoint undoes.
     ForgetRolledBack,
     /// Keeps no version for the durable epoch.
     ForgetDurable,
@@ -53,7 +54,7 @@ pub enum Fault {
     EpochWithoutSnapshot,
     /// Publishes what was deferred when the windows are closed the next time.
     PublishDeferredLate,
-    /// Loses one row of what was deferred.
+    /// Loses one row of the deferred additions.
     ForgetDeferred,
     /// Runs whole transactions of different threads under locks of their own.
     UnsharedLock,

@@ -1,9 +1,10 @@
-//! The contract of a concurrency-control protocol, and what every protocol is given to meet it.
+//! The contract of a concurrency-control protocol, and the environment in which a protocol runs.
 //!
-//! Invariant: this crate defines the contract and implements no protocol. It knows tables, records, row versions, TIDs and
-//! causes; it never looks inside a record's header, which belongs to the protocol.
+//! Invariant: this crate defines the contract and implements no protocol. It knows tables, records, row
+//! versions, TIDs and causes; it never looks inside a record's header, which belongs to the protocol.
 //!
-//! Start at [`Protocol`] and [`Worker`]; the promises (a) to (g) stand there. Decision record 1 walks eight engines through it.
+//! Start at [`Protocol`] and [`Worker`]; the promises (a) to (g) are there. Decision record 1 walks eight
+//! engines through it.
 
 mod addition;
 mod cause;

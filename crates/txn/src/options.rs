@@ -9,22 +9,21 @@ use crate::ProtocolInfo;
 pub struct Knob {
     /// The name it is set by.
     pub name: &'static str,
-    /// What its value counts.
+    /// The unit of its value.
     pub unit: &'static str,
-    /// Its value if nobody sets it.
+    /// Its default value.
     pub default: u64,
     /// The smallest value.
     pub min: u64,
     /// The largest value.
     pub max: u64,
-    /// One line: what it does.
+    /// A description in one line.
     pub about: &'static str,
     /// Where the default comes from.
     pub source: &'static str,
 }
 
-/// Of protocols that can do without validation. Nobody can set it to another value than its default but
-/// [`Options::without_validation`].
+/// Of protocols that can do without validation. Only [`Options::without_validation`] can change its value.
 pub const VALIDATE: Knob = Knob {
     name: "validate",
     unit: "1: what was read is validated; 0 gives wrong results, and only `seriatim bench --without-validation` has it",
@@ -35,7 +34,8 @@ pub const VALIDATE: Knob = Knob {
     source: "Wu and Tan, USENIX ATC 2016, figure 19: HTCC (NV)",
 };
 
-/// Of protocols that repair: from when on a procedure's calls keep what a repair needs. Who runs procedures obeys it.
+/// Of protocols that repair: from when on a procedure's calls keep what a repair needs. The code that runs
+/// procedures obeys it.
 pub const REPAIR_FROM: Knob = Knob {
     name: "repair_from",
     unit: "% of a procedure's calls in a session; 0: from its first call on",
@@ -43,29 +43,34 @@ pub const REPAIR_FROM: Knob = Knob {
     min: 0,
     max: 100,
     about: "how many calls must have met conflicts lately before calls keep what a repair needs",
-    source: "ours: keeping costs a call half as much again, which a repair gives back; the paper's transactions always keep it",
+    source: "ours: keeping costs a call half as much again, which a repair gives back; \
+                 the paper's transactions always keep it",
 };
 
-/// Of protocols that repair: how much of a procedure a repair makes again at most. Who runs procedures obeys it.
+/// Of protocols that repair: the largest share of a procedure that a repair runs again. The code that runs
+/// procedures obeys it.
 pub const REPAIR_SHARE_MAX: Knob = Knob {
     name: "repair_share_max",
     unit: "% of the records and ranges that the procedure has touched",
     default: 50,
     min: 0,
     max: 100,
-    about: "how much of what a procedure has touched a repair touches again at most; where more follows from what is stale, the procedure is run again whole",
-    source: "ours: a repair saves the lookups of what it makes again, and holds the locks of hot records meanwhile; the paper repairs whatever it takes",
+    about: "how much of what a procedure has touched a repair touches again at most; \
+                where more follows from what is stale, the procedure is run again whole",
+    source: "ours: a repair saves the lookups of what it makes again, and holds the locks of hot records meanwhile; \
+                 the paper repairs whatever it takes",
 };
 
-/// Of protocols that repair: whether repairs leave nothing as it was. Who runs procedures obeys it too.
+/// Of protocols that repair: whether a repair runs all operations again. The code that runs procedures obeys
+/// it too.
 pub const REPAIR_ALL: Knob = Knob {
     name: "repair_all",
     unit: "0: no, 1: yes",
     default: 0,
     min: 0,
     max: 1,
-    about: "whether a repair makes all operations again, not only those that follow what is stale, whatever `repair_share_max` says: to measure what that \
-            is worth",
+    about: "whether a repair makes all operations again, not only those that follow what is stale, \
+            whatever `repair_share_max` says: to measure what that is worth",
     source: "Wu and Tan, USENIX ATC 2016, figure 18: HTCC (-S)",
 };
 
@@ -95,7 +100,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Switches validation off, which gives wrong results: to measure what it costs. Values given of the option are still refused.
+    /// Switches validation off, which gives wrong results: to measure what it costs. Values given of the
+    /// option are still refused.
     ///
     /// # Errors
     /// The protocol cannot do without.
@@ -128,14 +134,14 @@ pub enum OptionError {
     Unknown {
         /// The protocol.
         protocol: &'static ProtocolInfo,
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The value is out of the option's range.
     OutOfRange {
         /// The option.
         knob: &'static Knob,
-        /// What was asked for.
+        /// The requested value.
         value: u64,
     },
 }

@@ -1,7 +1,7 @@
 //! Partitions of a database: which one a key belongs to, and the lock that makes a thread the owner of one.
 //!
-//! Inside one process data are shared memory, so nothing is sent to an owner: **the owner of a partition is whichever thread holds its
-//! lock** (decision record 20). Locks of several are taken in ascending order.
+//! Inside one process data are shared memory, so nothing is sent to an owner: **the owner of a partition is
+//! whichever thread holds its lock** (decision record 20). Locks of several are taken in ascending order.
 
 use std::fmt;
 use std::ops::Bound;
@@ -65,7 +65,7 @@ impl PartitionSet {
         self.0 == u64::MAX
     }
 
-    /// How many of a database with so many.
+    /// Their number in a database with `count` partitions.
     pub const fn len_of(self, count: usize) -> usize {
         (self.0 & u64::MAX >> (Partitions::MAX - count)).count_ones() as usize
     }
@@ -123,7 +123,7 @@ impl fmt::Display for PartitionSet {
     }
 }
 
-/// Says which of so many partitions a value belongs to.
+/// The partition of a value, among this many partitions.
 pub type PartitionFunction = Arc<dyn Fn(&PartitionValue, usize) -> usize + Send + Sync>;
 
 /// Which partitions the keys of a table or index belong to.
@@ -131,13 +131,13 @@ pub type PartitionFunction = Arc<dyn Fn(&PartitionValue, usize) -> usize + Send 
 pub enum Placement {
     /// That of the value that they have here.
     Value(KeyPlace),
-    /// To all of them: a replicated table, or an index without the column by which its table is partitioned. Who owns a partition may
-    /// read it, who owns all may write it.
+    /// In all of them: a replicated table, or an index without the column by which its table is partitioned.
+    /// The owner of a partition may read it, the owner of all partitions may write it.
     Everywhere,
 }
 
 impl Placement {
-    /// Of the rows of a table, or of the entries of an index of it, whose keys this codec makes.
+    /// The placement of the rows of a table, or of the entries of an index of it, whose keys this codec makes.
     pub fn of(definition: &TableDef, codec: &KeyCodec, is_index: bool) -> Placement {
         let Some(column) = definition.partition_column() else { return Placement::Everywhere };
         let at = match definition.partitioning {
@@ -148,7 +148,7 @@ impl Placement {
     }
 }
 
-/// The partitions of a database, and who owns them.
+/// The partitions of a database, and their owners.
 pub struct Partitions {
     locks: Box<[FairLock]>,
     function: Option<PartitionFunction>,
@@ -157,7 +157,7 @@ pub struct Partitions {
 impl Partitions {
     /// Most partitions of a database.
     pub const MAX: usize = 64;
-    /// Partitions of a database for which nobody says how many.
+    /// The number of partitions of a database for which none is configured.
     pub const DEFAULT: usize = 4;
 
     /// So many, by this function; by default integers are taken modulo the count, and all else is hashed.
@@ -169,7 +169,7 @@ impl Partitions {
         Partitions { locks: (0..count).map(|_| FairLock::default()).collect(), function }
     }
 
-    /// The same with locks of their own, which exclude nobody else: for canaries.
+    /// The same partitions with separate locks, which exclude no other owner: for canaries.
     #[must_use]
     pub fn unshared(&self) -> Partitions {
         Partitions::new(self.count(), self.function.clone())
@@ -249,8 +249,8 @@ impl Partitions {
         }
     }
 
-    /// Takes the locks of these partitions: this thread owns them until the answer is dropped. `None` if one of them was held for longer
-    /// than `wait`.
+    /// Takes the locks of these partitions: this thread owns them until the answer is dropped. `None` if one
+    /// of them was held for longer than `wait`.
     #[inline]
     pub fn own(&self, partitions: PartitionSet, wait: Duration) -> Option<Owned<'_>> {
         let mut owned = Owned { partitions: self, owned: PartitionSet::NONE };

@@ -2,21 +2,22 @@
 
 use seriatim_base::Epoch;
 
-/// When a transaction began its first attempt; a smaller one is older. All attempts of a transaction have the same, so a
-/// transaction that is aborted again and again becomes the oldest in the end. No two transactions of a database have the same.
+/// When a transaction began its first attempt; a smaller one is older. All attempts of a transaction have the
+/// same, so a transaction that is aborted again and again becomes the oldest in the end. No two transactions
+/// of a database have the same.
 ///
 /// ```text
 /// 64 bits:   epoch 34 | counter's upper 8 | worker's lower 6 | counter's lower 10 | worker's upper 6
 /// ```
-/// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. A worker draws priorities from a
-/// counter of its own, so that transactions share no counter: those of one worker are in the order in which they were drawn, those of
-/// two workers in the order of their epochs. A worker that draws more than 2^18 in an epoch runs ahead of it: its transactions then
-/// pass for younger than they are.
+/// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. A worker
+/// draws priorities from a counter of its own, so that transactions share no counter: those of one worker are
+/// in the order in which they were drawn, those of two workers in the order of their epochs. A worker that
+/// draws more than 2^18 in an epoch runs ahead of it: its transactions then pass for younger than they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u64);
 
 impl Priority {
-    /// Of a transaction that is run without a database, and before the first draw.
+    /// The priority of a transaction that runs without a database, and before the first draw.
     pub const NONE: Priority = Priority(0);
     const COUNTER_BITS: u32 = 18;
     /// Workers that can draw.
@@ -33,14 +34,14 @@ impl Priority {
         self.0
     }
 
-    /// The upper 48 bits, for protocols that keep it in a word with other things: a rounded priority that is smaller is that of an
-    /// older transaction, and two of different age may have the same.
+    /// The upper 48 bits, for protocols that keep it in a word with other things: a rounded priority that is
+    /// smaller is that of an older transaction, and two of different age may have the same.
     #[inline]
     pub const fn rounded(self) -> u64 {
         self.0 >> 16
     }
 
-    /// What `worker`, which drew `self` last, draws in `epoch`.
+    /// The next priority of `worker`, which drew `self` last, in `epoch`.
     #[inline]
     #[must_use]
     pub fn next(self, epoch: Epoch, worker: usize) -> Priority {

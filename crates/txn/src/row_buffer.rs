@@ -13,7 +13,8 @@ pub struct RowBuffer {
 }
 
 impl RowBuffer {
-    /// Room for a row version of this table. What lies in it lasts until the next call, or until the buffer is dropped.
+    /// Room for a row version of this table. Its contents last until the next call, or until the buffer is
+    /// dropped.
     #[inline]
     pub fn room(&mut self, table: &Table) -> RowPtr {
         let words = table.record_layout.row.div_ceil(8);

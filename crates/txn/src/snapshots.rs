@@ -1,29 +1,37 @@
 //! Eventual snapshots (DBX-TC §4.2–4.3): a helper makes one every so often, and read-only transactions take the newest.
 //!
-//! Each commit reads the snapshot number S, in its region or when it holds its last lock, and gives it to its versions. To make a snapshot
-//! is to add one to S while no window is open ([`Windows`](crate::Windows)): from then on nothing is committed under the number before,
-//! and all steps of those who have it are done, or their records locked. So S - 1 is *whole*, whatever S is, and a reader of the newest
-//! snapshot loads S, and writes nothing that others see.
+//! Each commit reads the snapshot number S, in its region or when it holds its last lock, and gives it to its
+//! versions. To make a snapshot is to add one to S while no window is open ([`Windows`](crate::Windows)). From
+//! then on nothing commits under the previous number, and all commits with that number have installed their
+//! versions or have their records locked. So S - 1 is *whole*, whatever S is. A reader of the newest snapshot
+//! loads S, and writes nothing that others see.
 //!
-//! With it comes the epoch up to which it has everything. It is the one before the current when S was advanced: a commit reads S before it
-//! reads the epoch E. Who reads the advanced S reads an E that is no earlier than that seen by who advanced it. So what is of an earlier
-//! epoch has a number that is whole.
+//! Each snapshot has an epoch up to which it is complete: the one before the current epoch when S was
+//! advanced. A commit reads S before it reads the epoch E. A commit that reads the advanced S reads an E that
+//! is no earlier than the one seen when S was advanced. So the versions of earlier epochs have numbers that
+//! are whole.
 //!
-//! A reader loads the epoch before S, and the time before both; who makes a snapshot stores them the other way round. So what a reader has
-//! may be of an earlier snapshot than its S, which promises less, and never of a later one. Several may make snapshots at the same time:
-//! each adds one to S, and each S - 1 is whole.
+//! A reader loads the epoch before S, and the time before both; a thread that makes a snapshot stores them in
+//! the opposite order. So a reader's epoch and time may belong to an earlier snapshot than its S, which
+//! promises less, and never to a later one. Several threads may make snapshots at the same time: each adds one
+//! to S, and each S - 1 is whole.
 //!
-//! **Snapshots are offered while they are wanted.** For readers that come later, writers keep a version of each record and snapshot, in memory
-//! that is cold when it comes back: the dearest thing they do. So each worker counts its readers that are, or would be, content with what
-//! the helper made, and those that make one for themselves, as their session wants more. Unless there were enough of the first since the
-//! helper came last, and more than of the others, it *withdraws* the offer: S stands still, each reader makes a snapshot for itself, and
-//! what commits replace is kept for a grace period. Of the epoch there is a word then which says none. A reader looks at it when it is online, so memory that seals its
-//! counts after the withdrawal waits for all who take what was offered; and memory keeps what an offer needs before S is advanced for it
+//! **Snapshots are offered while they are wanted.** For later readers, writers keep a version of each record
+//! and snapshot, in memory that is cold when it is reused. This is their most expensive work. So each worker
+//! counts its readers in two classes: those that are, or would be, content with the helper's snapshot, and
+//! those that make their own because their session needs a newer one. The helper *withdraws* the offer unless,
+//! since its last turn, there were enough of the first class and more than of the second. Then S stands still,
+//! each reader makes a snapshot for itself, and replaced versions are kept for a grace period. The word of the
+//! offered epoch then says that there is none. A reader checks that word when it is online, so memory that
+//! seals its counts after the withdrawal waits for all readers that took the offer. Memory keeps what an offer
+//! needs before S is advanced for it
 //! ([`Memory::resume_snapshots`](seriatim_memory::Memory::resume_snapshots)).
 //!
-//! **Durable snapshots** (§5). Where durability is by snapshot, S is E, one word ([`SnapshotTerms::ends_epochs`]). So each end of an epoch makes a
-//! snapshot, whoever ends it, and each snapshot ends an epoch: snapshot n has the commits of epochs up to n, and no others. What is durable is then a snapshot, the
-//! one with the number of the durable epoch; so is what a recovery finds. Such are always made and offered.
+//! **Durable snapshots** (§5). Where durability is by snapshot, S is E, one word
+//! ([`SnapshotTerms::ends_epochs`]). So each end of an epoch makes a snapshot, whichever thread ends it, and
+//! each snapshot ends an epoch: snapshot n has exactly the commits of epochs up to n. The durable state is
+//! then a snapshot, the one with the number of the durable epoch; a recovery finds the same. These snapshots
+//! are always made and offered.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,7 +51,7 @@ pub struct Eventual {
     terms: SnapshotTerms,
     newest: CacheAligned<Newest>,
     readers: Box<[CacheAligned<Readers>]>,
-    /// Of who makes or withdraws an offer: readers of the last turn.
+    /// Readers counted at the last turn, for the thread that makes or withdraws an offer.
     turn: Mutex<Counted>,
 }
 
@@ -52,20 +60,21 @@ pub struct Eventual {
 pub struct SnapshotTerms {
     /// S; none: E.
     pub number: Option<Arc<CacheAligned<AtomicU64>>>,
-    /// Whether each ends an epoch, and each end of an epoch makes one: S is E. (With a number of its own that is a deliberate fault: epochs end
-    /// without a snapshot.)
+    /// Whether each ends an epoch, and each end of an epoch makes one: S is E. (With a number of its own that
+    /// is a deliberate fault: epochs end without a snapshot.)
     pub ends_epochs: bool,
     /// Whether each reader makes one, too.
     pub by_readers: bool,
     /// How often one is made.
     pub interval: Duration,
-    /// How many readers have to be content with an offer; 0: there always is one, as there is where epochs are snapshots.
+    /// How many readers have to be content with an offer; 0: there always is one, as there is where epochs
+    /// are snapshots.
     pub wanted_min: u64,
     /// Ids of workers, which may read, are below this.
     pub workers: usize,
 }
 
-/// Of the newest that is offered.
+/// The newest offer.
 #[derive(Debug)]
 struct Newest {
     /// One more than the epoch up to which it has everything; zero: none is offered.
@@ -165,8 +174,9 @@ impl Eventual {
     /// The newest that is offered, if one is; `epoch` is the word of E. The caller is online.
     #[inline]
     pub(crate) fn newest(&self, epoch: &AtomicU64) -> Option<TakenSnapshot> {
-        // ORDERING: each pairs with the release in `offer`, in the order that the module comment names. The caller has come online with a
-        // fence: either it finds a withdrawal, or who withdrew finds it online.
+        // ORDERING: each pairs with the release in `offer`, in the order that the module comment names. The
+        // caller has come online with a fence: either it finds a withdrawal, or the withdrawing thread finds
+        // it online.
         let made = self.newest.made.load(Ordering::Acquire);
         let whole = Epoch(self.newest.whole.load(Ordering::Acquire).checked_sub(1)?);
         let number = self.terms.number.as_ref().map_or(epoch, |number| number).load(Ordering::SeqCst) - 1;
@@ -175,13 +185,15 @@ impl Eventual {
             (true, None) => Epoch(number),
             (true, Some(_)) => Epoch(epoch.load(Ordering::SeqCst) - 1),
         };
-        // ORDERING: partner of the fence between a commit's last lock and its load of S: a commit that has our number, or a lower one,
-        // read S before it was advanced to what we loaded. So we see its records locked, or what it installed.
+        // ORDERING: partner of the fence between a commit's last lock and its load of S. A commit that has our
+        // number, or a lower one, read S before it was advanced to the number that we loaded. So we see its
+        // records locked, or the versions that it installed.
         fence(Ordering::SeqCst);
         Some(TakenSnapshot { number, whole, made })
     }
 
-    /// The newest that is offered, if one is; counts a reader of this worker that wants everything of the epochs up to `includes`.
+    /// The newest that is offered, if one is; counts a reader of this worker that wants everything of the
+    /// epochs up to `includes`.
     #[inline]
     pub(crate) fn look(&self, epoch: &AtomicU64, worker: WorkerId, includes: Epoch) -> Option<TakenSnapshot> {
         let newest = self.newest(epoch);
@@ -194,14 +206,16 @@ impl Eventual {
         newest
     }
 
-    /// Makes one, while no window is open. Who reads it makes it online, or takes it as it is [offered](Eventual::offer).
+    /// Makes a snapshot while no window is open. Its reader makes it online, or takes it as it is
+    /// [offered](Eventual::offer).
     pub(crate) fn make(&self, htm: &Htm, epoch: &AtomicU64) -> TakenSnapshot {
         let made = Instant::now().nanoseconds();
         let whole = match self.terms.ends_epochs {
             true => htm.outside(|| epoch.fetch_add(1, Ordering::SeqCst)),
             false => epoch.load(Ordering::Acquire).saturating_sub(1),
         };
-        // ORDERING: release, as who reads the advanced S reads an epoch no earlier than ours. Outside regions that have read it.
+        // ORDERING: release, so that a commit that reads the advanced S reads an epoch no earlier than ours.
+        // Outside regions that have read it.
         let advance = |number: &Arc<CacheAligned<AtomicU64>>| htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
         let (number, whole) = (self.terms.number.as_ref().map_or(whole, advance), Epoch(whole));
         // ORDERING: as in `newest`.
@@ -209,19 +223,20 @@ impl Eventual {
         TakenSnapshot { number, whole, made }
     }
 
-    /// Those who come later may take this one, or a later one. `always`: if none is offered, too.
+    /// Later readers may take this snapshot, or a later one. `always`: also if none is offered.
     pub(crate) fn offer(&self, snapshot: TakenSnapshot, always: bool) {
-        // Of several that are made at the same time, those of the latest.
+        // Of several that are made at the same time, the latest is kept.
         let later = |whole| (always || whole > 0).then_some(snapshot.whole.0.saturating_add(1).max(whole));
         if self.newest.whole.fetch_update(Ordering::Release, Ordering::Relaxed, later).is_ok() {
             self.newest.made.fetch_max(snapshot.made, Ordering::Release);
         }
     }
 
-    /// Nobody takes what was offered who comes online from now on. `would_have`: what one would have that were made now.
+    /// Withdraws the offer: a reader that comes online from now on does not take it. `would_have` is the epoch
+    /// of a snapshot made now.
     pub(crate) fn withdraw(&self, would_have: Epoch) {
         self.newest.would_have.store(would_have.0, Ordering::Relaxed);
-        // ORDERING: sequentially consistent, before the seal of who may have found an offer.
+        // ORDERING: sequentially consistent, before the seal of readers that may have found an offer.
         self.newest.whole.store(0, Ordering::SeqCst);
     }
 
@@ -230,7 +245,8 @@ impl Eventual {
         self.newest.whole.load(Ordering::Relaxed) > 0
     }
 
-    /// The turn of who makes or withdraws an offer, one at a time; and whether readers have wanted one since the last.
+    /// The turn of a thread that makes or withdraws an offer, one at a time; and whether readers have wanted
+    /// one since the last turn.
     pub(crate) fn turn(&self) -> (impl Sized + '_, bool) {
         let mut turn: MutexGuard<'_, Counted> = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut now = Counted::default();
@@ -334,7 +350,7 @@ mod tests {
         assert!(eventual.turn().1, "they have wanted it since");
     }
 
-    /// Who makes one for itself when an offer has been withdrawn does not renew it.
+    /// A reader that makes its own snapshot after a withdrawal does not renew the offer.
     #[test]
     fn a_withdrawn_offer_is_renewed_by_its_helper_alone() {
         let (epochs, _, htm) = epochs(0);
@@ -352,7 +368,7 @@ mod tests {
         (epochs, Htm::new(HtmMode::Absent).expect("it is everywhere"))
     }
 
-    /// Whoever does either.
+    /// Either thread.
     #[test]
     fn a_durable_snapshot_ends_an_epoch_and_the_end_of_an_epoch_makes_one() {
         let (epochs, htm) = durable(false);

@@ -1,9 +1,10 @@
-//! The words of [`Windows`](crate::Windows), and how a thread waits for one: the standard atomics and the backoff of all, or loom's words and
-//! turns when windows are model-checked (`--cfg loom`).
+//! The words of [`Windows`](crate::Windows), and how a thread waits for one: the standard atomics and the
+//! backoff of all, or loom's words and turns when windows are model-checked (`--cfg loom`).
 //!
-//! loom gives a sequentially consistent store or exchange no more than a release. Of two threads that each do one and then load what the
-//! other has written, all of it sequentially consistent, the memory model promises that one finds the other, as if there was a fence in between. So loom's words
-//! have one there, and nothing else of them differs from loom's own.
+//! loom treats a sequentially consistent store or exchange as a release only. Consider two threads that each
+//! store a word and then load the other's word, all of it sequentially consistent. The memory model promises
+//! that one of them finds the other's store, as if there were a fence in between. So loom's words have a fence
+//! there; otherwise they equal loom's own.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::AtomicU32;

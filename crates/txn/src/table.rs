@@ -4,8 +4,10 @@
 //! record:  key words 8|16 | header | version header | row | [version header | row] | fixed part
 //!          `- the store -'`------------------------- the protocol -------------------------'
 //! ```
-//! A record has a place for a row version, and two where a row is small and has a fixed part: its columns that are not immutable are
-//! few, and updated often. Other row versions lie elsewhere and are reached through the header (decision record 14). A secondary index is a table too, whose rows are the primary keys (decision record 6).
+//! A record has room for one row version. It has room for two where a row is small and has a fixed part: its
+//! mutable columns are few, and updated often. Other row versions are outside of the record and are reached
+//! through the header (decision record 14). A secondary index is a table too, whose rows are the primary keys
+//! (decision record 6).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,9 +41,9 @@ pub struct RecordLayout {
     pub fixed_bytes: usize,
     /// Bytes of the whole record.
     pub record: usize,
-    /// What memory counts for a record.
+    /// Bytes that memory counts for a record.
     pub record_allocated: usize,
-    /// What memory counts for a row version that lies outside its record.
+    /// Bytes that memory counts for a row version outside of its record.
     pub row_version_allocated: usize,
 }
 
@@ -87,7 +89,8 @@ impl RecordLayout {
     /// `record` is a live record of a table of this layout; `word` lies within the header.
     #[inline]
     pub unsafe fn header_word<'t>(&self, record: RecordPtr, word: usize) -> &'t AtomicU64 {
-        // SAFETY: the caller vouches for the record; the header is made of aligned words that are only accessed atomically.
+        // SAFETY: the caller vouches for the record; the header is made of aligned words that are only
+        // accessed atomically.
         unsafe { &*record.as_ptr().wrapping_add(self.header + 8 * word).cast::<AtomicU64>() }
     }
 }
@@ -112,21 +115,21 @@ pub struct Table {
     pub record_layout: RecordLayout,
     /// Keys to records.
     pub index: Index,
-    /// What has been unlinked from it.
+    /// The records that have been unlinked from it.
     pub unlinked: Unlinked,
-    /// The columns that an update may change, where rows have a fixed part; none of other tables. By its fixed part a row is told
-    /// from another that was inserted after its deletion.
+    /// The columns that an update may change, where rows have a fixed part; empty for other tables. The fixed
+    /// part distinguishes a row from another one that was inserted after its deletion.
     pub updatable: ColumnSet,
     /// How its rows are written to disk; `None` for a secondary index, which is not logged but rebuilt.
     pub wire: Option<Box<Wire>>,
-    /// What the registered procedures leave alone.
+    /// The columns about which the registered procedures agree.
     pub commuting: Commuting,
     /// Which partitions its keys belong to, where there are some.
     pub placement: Placement,
 }
 
-/// What all registered procedures agree on about a table, for protocols that publish piece by piece. Nothing, until the registry says
-/// otherwise; it changes while no window is open.
+/// What all registered procedures have in common about a table, for protocols that publish piece by piece.
+/// Empty until the registry sets it; it changes while no window is open.
 #[derive(Debug, Default)]
 pub struct Commuting {
     sums: AtomicU64,
@@ -135,8 +138,9 @@ pub struct Commuting {
 }
 
 impl Commuting {
-    /// No procedure inserts or deletes rows, or does anything with `sums` but add to them, or changes `steady` columns. What procedures add to
-    /// `deferrable` columns may be published later, whoever uses them.
+    /// No procedure inserts or deletes rows, uses `sums` other than by adding to them, or changes `steady`
+    /// columns. Additions of procedures to `deferrable` columns may be published later, even if other
+    /// procedures use these columns.
     pub fn set(&self, sums: ColumnSet, steady: ColumnSet, deferrable: ColumnSet) {
         // ORDERING: read in windows, set while none is open.
         self.sums.store(sums.bits(), Ordering::Relaxed);
@@ -144,7 +148,7 @@ impl Commuting {
         self.deferrable.store(deferrable.bits(), Ordering::Relaxed);
     }
 
-    /// What may be published later of what procedures add to.
+    /// The columns to which additions may be published later.
     #[inline]
     pub fn deferrable(&self) -> ColumnSet {
         ColumnSet::from_bits(self.deferrable.load(Ordering::Relaxed))
@@ -176,12 +180,13 @@ pub struct Wire {
     pub rows: RowWire,
 }
 
-/// The newest TID of the records ever unlinked from a table. A key that is nowhere to be found may have been deleted with any
-/// TID up to this one, so a transaction that finds a key absent, or gives it its first record, takes part in an order above it:
-/// TIDs of a key never go back although nothing is left of it.
+/// The newest TID of the records ever unlinked from a table. A key that is not found may have been deleted
+/// with any TID up to this one. So a transaction that finds a key absent, or gives it its first record, is
+/// ordered above this TID: TIDs of a key never go back although nothing is left of it.
 ///
-/// A worker writes it before it unlinks a deleted record, if that is the newest so far; it is read after the absence was seen. A
-/// worker unlinks its deleted records oldest first, so a commit that deleted moves it at most once, however many rows.
+/// A worker writes it before it unlinks a deleted record, if that is the newest so far; it is read after the
+/// absence was seen. A worker unlinks its deleted records oldest first, so a commit that deleted moves it at
+/// most once, however many rows.
 #[derive(Debug, Default)]
 pub struct Unlinked(AtomicU64);
 
@@ -195,7 +200,7 @@ impl Unlinked {
         }
     }
 
-    /// No unlinked record that the caller could have met before has a newer TID.
+    /// No unlinked record that the caller could have found before has a newer TID.
     #[inline]
     pub fn newest(&self) -> Tid {
         Tid::from_bits(self.0.load(Ordering::Relaxed))
@@ -203,8 +208,9 @@ impl Unlinked {
 }
 
 impl Table {
-    /// An empty table without [`Table::wire`]: of rows as `definition` declares, or a secondary index of these, given with the
-    /// layout of its entries. A protocol says how many bytes its headers have; the worker of `core` is online.
+    /// An empty table without [`Table::wire`]: of rows as `definition` declares, or a secondary index of
+    /// these, given with the layout of its entries. A protocol says how many bytes its headers have; the
+    /// worker of `core` is online.
     ///
     /// # Errors
     /// When memory is refused.
@@ -257,7 +263,7 @@ impl Table {
         self.record_layout.fixed_bytes > 0
     }
 
-    /// How many rows a record's row stands for.
+    /// The number of rows in a record's row version.
     ///
     /// # Safety
     /// It is a row of this table, readable and not being written.

@@ -1,18 +1,22 @@
-//! Records that are in no index any more although the deletion of their rows is not durable yet, or may be later than a snapshot that is
-//! read.
+//! Records that are no longer in an index although the deletion of their rows is not durable yet, or may be
+//! later than a snapshot that is read.
 //!
-//! A deleted record leaves its index a grace period after the deletion, not when that is durable: every scan of the head of a
-//! queue would walk over what was deleted in two or three epochs. Should the log stop before, or the disk fall behind, readers
-//! of the durable epoch find the rows of that epoch here. So do readers of eventual snapshots ([`Snapshots`](crate::Snapshots)), which
-//! begin after rows were deleted that they see. Memory keeps such records and their versions for as long
+//! A deleted record leaves its index a grace period after the deletion, not when that is durable: every scan
+//! of the head of a queue would walk over what was deleted in two or three epochs. Should the log stop
+//! before, or the disk fall behind, readers of the durable epoch find the rows of that epoch here. So do
+//! readers of eventual snapshots ([`Snapshots`](crate::Snapshots)), which begin after rows were deleted that
+//! they see. Memory keeps such records and their versions for as long
 //! ([`Memory::keep_versions`](seriatim_memory::Memory::keep_versions),
-//! [`Memory::keep_snapshots`](seriatim_memory::Memory::keep_snapshots)); nothing is noted where it keeps none.
+//! [`Memory::keep_snapshots`](seriatim_memory::Memory::keep_snapshots)); nothing is noted where it keeps
+//! none.
 //!
-//! Order: a record is noted before it is unlinked, so a reader that misses it in its index, and looks here then, finds it.
+//! Order: a record is noted before it is unlinked, so a reader that misses it in its index, and looks here
+//! then, finds it.
 //!
-//! There may be hundreds of thousands when the log stops, and each key that a snapshot misses is looked for. So readers have a map of a
-//! table's notes by key, made anew when a list has changed since: lists rest while nothing is committed. Readers of eventual snapshots,
-//! beside which others commit, look through the notes themselves, and only at lists in which there is one for them.
+//! There may be hundreds of thousands when the log stops, and each key that a snapshot misses is looked up. So
+//! readers have a map of a table's notes by key, rebuilt when a list has changed since: lists do not change
+//! while nothing commits. Readers of eventual snapshots run beside commits. They search the notes themselves,
+//! and only in lists that have one for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +57,7 @@ struct List {
 struct ByKey {
     /// Those of later epochs are in it.
     durable: Epoch,
-    /// Of each list, when it was made.
+    /// The number of changes of each list when the map was built.
     changes: Vec<u64>,
     entries: HashMap<KeyBuf, Vec<UndurableDeletion>>,
 }
@@ -62,7 +66,7 @@ struct ByKey {
 struct UndurableDeletion {
     table: TableId,
     record: RecordPtr,
-    /// Of the deletion.
+    /// The TID of the deletion.
     tid: Tid,
 }
 
@@ -80,8 +84,8 @@ impl UndurableDeletions {
         self.lists[usize::from(worker.0)].list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a record that `worker` is going to unlink, whose row was deleted under `tid`, and forgets those whose deletion is
-    /// durable.
+    /// Notes a record that `worker` is about to unlink, whose row was deleted under `tid`, and forgets records
+    /// whose deletion is durable.
     pub(crate) fn note(&self, worker: WorkerId, table: &Table, record: RecordPtr, tid: Tid, durable: Epoch) {
         let list = &mut *self.list(worker);
         while list.entries.front().is_some_and(|entry| entry.tid.epoch() <= durable) {
@@ -93,7 +97,7 @@ impl UndurableDeletions {
         list.changes += 1;
     }
 
-    /// Forgets those of `worker` whose deletions are durable.
+    /// Forgets the records of `worker` whose deletions are durable.
     pub(crate) fn forget(&self, worker: WorkerId, durable: Epoch) {
         let list = &mut *self.list(worker);
         list.entries.retain(|entry| entry.tid.epoch() > durable);
@@ -124,7 +128,8 @@ impl UndurableDeletions {
             let list = noted.list.lock().unwrap_or_else(PoisonError::into_inner);
             // Notes are about in the order of their epochs: the newest first.
             for entry in list.entries.iter().rev() {
-                // SAFETY: what was deleted later is kept (the caller's promise); the class is the table's.
+                // SAFETY: records that were deleted later are kept (the caller's promise); the class is the
+                // table's.
                 let is_wanted = |key| unsafe { read_key(entry.record, table.class) } == key;
                 if entry.table == table.id && entry.tid.epoch() > whole && key.is_none_or(is_wanted) {
                     found.push(entry.record);
@@ -134,8 +139,8 @@ impl UndurableDeletions {
         found
     }
 
-    /// Gives the maps by key back: the notes they were made of are durable, or others, or few snapshots of the durable epoch will want
-    /// them.
+    /// Gives the maps by key back: the notes they were made of are durable, or others, or few snapshots of
+    /// the durable epoch will want them.
     pub fn forget_keys(&self) {
         drop(std::mem::take(&mut *self.by_key.lock().unwrap_or_else(PoisonError::into_inner)));
     }
@@ -153,7 +158,8 @@ impl UndurableDeletions {
                 let (noted, changes) = self.entries(table, durable);
                 let mut entries: HashMap<KeyBuf, Vec<UndurableDeletion>> = HashMap::new();
                 for entry in noted {
-                    // SAFETY: what was deleted after the durable epoch is kept (the caller's promise); the class is the table's.
+                    // SAFETY: records that were deleted after the durable epoch are kept (the caller's
+                    // promise); the class is the table's.
                     let key = unsafe { read_key(entry.record, table.class) }.to_buf();
                     entries.entry(key).or_default().push(entry);
                 }
@@ -165,7 +171,8 @@ impl UndurableDeletions {
         entries.filter(|entry| entry.tid.epoch() > durable).map(|entry| entry.record).collect()
     }
 
-    /// Those of a table that were deleted after `durable`, and what each list had changed by then.
+    /// The records of a table that were deleted after `durable`, and the number of changes of each list by
+    /// then.
     fn entries(&self, table: &Table, durable: Epoch) -> (Vec<UndurableDeletion>, Vec<u64>) {
         let wanted = |entry: &&UndurableDeletion| entry.table == table.id && entry.tid.epoch() > durable;
         let (mut found, mut changes) = (Vec::new(), Vec::with_capacity(self.lists.len()));
@@ -191,7 +198,7 @@ mod tests {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let (undurable_deletions, worker) = (UndurableDeletions::new(&memory), WorkerId(0));
         for epoch in 1..=4 {
-            // SAFETY: nobody follows it.
+            // SAFETY: the pointer is never followed.
             let record = unsafe { RecordPtr::from_raw(NonNull::dangling()) };
             let noted = UndurableDeletion { table: TableId(0), record, tid: Tid::ZERO.next(Epoch(epoch)) };
             undurable_deletions.list(worker).entries.push_back(noted);

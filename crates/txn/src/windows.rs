@@ -1,20 +1,24 @@
 //! Windows: while one is open, a transaction publishes in several steps what belongs together.
 //!
-//! Who must not meet half of that closes the windows: it waits for those that are open, and keeps others from being opened until it is
-//! done. So whatever closes them, and each step of the epoch, lies before or after all of a window.
+//! A thread that must not see half of a window's work closes the windows: it waits for the open ones, and
+//! prevents others from being opened until it is done. So each closing, and each advance of the epoch, lies
+//! before or after all of a window.
 //!
-//! A worker opens a window by a store to a word of its own, then looks whether somebody closes them; who closes them says so in the word
-//! that all share, then looks at the workers' words. All four are sequentially consistent, so one of the two finds the other. Only those
-//! words are looked at whose workers have ever opened one: the first of all, as ids are given out from the lowest.
+//! A worker opens a window by a store to a word of its own, then checks whether a thread closes the windows. A
+//! closing thread stores to the word that all share, then checks the workers' words. All four accesses are
+//! sequentially consistent, so one of the two finds the other. Only the words of workers that have ever opened
+//! a window are checked: the first of all, as ids are given out from the lowest.
 //!
-//! No code of users runs in a window, and nobody in it waits for who closes them. So a closing takes as long as the windows that are
-//! open, some microseconds each, unless a thread is descheduled in one.
+//! No code of users runs in a window, and no thread in a window waits for a closing one. So a closing takes as
+//! long as the open windows, some microseconds each, unless a thread is descheduled in one.
 //!
-//! What was deferred in windows is published before a closing is over: see [`Deferrals`].
+//! Additions that were deferred in windows are published before a closing ends: see [`Deferrals`].
 //!
-//! Fair by turns. A worker that finds them closed says in its word that it waits. Who comes to close them lets each worker that it finds
-//! waiting have its window first, and does not wait for a second one of the same worker. So a window is waited for while each other thread closes them once
-//! at most, and a closing while each worker has one window at most. Nobody in a closing waits for another who waits to close or to open: there is no circle.
+//! Fair by turns. A worker that finds the windows closed notes in its word that it waits. A thread that comes
+//! to close them first lets each waiting worker have its window, and does not wait for a second one of the
+//! same worker. So a worker waits for its window while each other thread closes once at most, and a closing
+//! thread waits while each worker has one window at most. No closing thread waits for one that waits to close
+//! or to open, so there is no deadlock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -41,7 +45,7 @@ pub struct Windows {
     by_worker: OnceLock<Box<[CacheAligned<AtomicU32>]>>,
     /// How many keep windows closed.
     closers: CacheAligned<AtomicU32>,
-    /// No worker whose id is not below this has ever opened one.
+    /// No worker with this id or a higher one has ever opened a window.
     openers: CacheAligned<AtomicU32>,
     deferrals: Deferrals,
 }
@@ -56,7 +60,8 @@ pub struct Window<'w> {
 }
 
 impl Window<'_> {
-    /// What the worker has deferred, if its protocol defers. Who adds to it [says so](Window::defers).
+    /// The pending additions of the worker, if its protocol defers. A caller that adds to them calls
+    /// [`Window::defers`].
     pub fn pending(&mut self) -> Option<&mut Pending> {
         // SAFETY: its window is open, and we have it mutably.
         unsafe { self.deferrals.list(self.worker.0.into()) }
@@ -70,7 +75,8 @@ impl Window<'_> {
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        // ORDERING: whoever finds it shut sees what was published. Nobody else writes the word.
+        // ORDERING: a thread that finds the window shut sees what was published. No other thread writes the
+        // word.
         self.own.store(self.own.load(Ordering::Relaxed) & !OPEN, Ordering::Release);
     }
 }
@@ -103,8 +109,9 @@ impl Windows {
         let at = u32::from(worker.0);
         let own = &*by_worker[at as usize];
         if self.openers.load(Ordering::SeqCst) <= at {
-            // ORDERING: before the store and the load below, as all of these are sequentially consistent, the load above too: who closes
-            // windows and is not found by that load finds this, and so the word.
+            // ORDERING: before the store and the load below, as all of these are sequentially consistent, the
+            // load above too. If a closing thread is not found by that load, it finds this store, and so the
+            // word.
             self.openers.fetch_max(at + 1, Ordering::SeqCst);
         }
         let mut word = own.load(Ordering::Relaxed);
@@ -122,13 +129,14 @@ impl Windows {
         }
     }
 
-    /// What transactions have deferred.
+    /// The deferred additions of all transactions.
     #[inline]
     pub fn deferrals(&self) -> &Deferrals {
         &self.deferrals
     }
 
-    /// Closes the windows, waits for those that are open, and has published what was deferred in them. Not inside a region, nor by a thread that has a window or has closed them.
+    /// Closes the windows, waits for those that are open, and has published what was deferred in them. Not
+    /// inside a region, nor by a thread that has a window or has closed them.
     pub fn close(&self) -> Closed<'_> {
         let Some(by_worker) = self.by_worker.get() else { return Closed(None) };
         for own in &by_worker[..self.openers.load(Ordering::Relaxed) as usize] {
@@ -215,7 +223,7 @@ mod tests {
         });
     }
 
-    /// Somebody always keeps them closed.
+    /// Some thread always keeps them closed.
     #[test]
     fn who_closes_them_over_and_over_keeps_nobody_out() {
         let (windows, done) = (Windows::default(), AtomicU64::new(0));

@@ -1,11 +1,11 @@
-//! The validator microbenchmark of Ding, Kot and Gehrke ("Improving Optimistic Concurrency Control Through Transaction Batching
-//! and Operation Reordering", PVLDB 12(2), 2018, section 5): 100 K objects; each transaction reads five and writes five,
-//! drawn by Zipf's law; one of the objects read is also written.
+//! The validator microbenchmark of Ding, Kot and Gehrke ("Improving Optimistic Concurrency Control Through
+//! Transaction Batching and Operation Reordering", PVLDB 12(2), 2018, section 5): 100 K objects; each
+//! transaction reads five and writes five, drawn by Zipf's law; one of the objects read is also written.
 //!
-//! Departure: the paper leaves values null. Here the object read and written counts its writes by what was read, so that a lost
-//! update shows, and every write stores a value that no other transaction writes, so that a blind write that got lost shows. The
-//! other four writes are blind, as in the paper: they set a column and read none. Where the paper is silent: the nine objects
-//! differ, and the hottest have the lowest numbers.
+//! Departure: the paper leaves values undefined. Here the object that is read and written counts its writes by
+//! its old value, so that a lost update shows. Every write stores a value that no other transaction writes, so
+//! that a lost blind write shows. The other four writes are blind, as in the paper: they set a column and read
+//! none. Where the paper is silent: the nine objects differ, and the hottest have the lowest numbers.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
 /// The kinds of transaction.
 pub const KINDS: [&str; 1] = ["read_write"];
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Ledger {
@@ -153,7 +153,7 @@ pub struct Object {
     pub id: u64,
     /// Transactions that read it and then wrote it.
     pub steps: u64,
-    /// What the last write stored; zero before the first.
+    /// The value of the last write; zero before the first.
     pub value: u64,
 }
 
@@ -196,7 +196,7 @@ pub struct ReadWriteInput {
     pub reads: [u64; BLIND],
     /// Objects written.
     pub writes: [u64; BLIND],
-    /// What is written; unlike that of any other input, and not zero.
+    /// The value to write; unlike that of any other input, and not zero.
     pub value: u64,
 }
 
@@ -239,8 +239,8 @@ impl Inputs {
 
     /// The next input.
     pub fn read_write(&mut self) -> ReadWriteInput {
-        // Which draws are the reads and which the writes must not depend on the order: later ones are colder, since they
-        // differ from the earlier.
+        // Which draws are the reads and which the writes must not depend on the order: later ones are colder,
+        // since they differ from the earlier.
         let mut drawn = self.objects.draw_distinct::<{ 1 + 2 * BLIND }>(&mut self.rng);
         self.rng.shuffle(&mut drawn);
         ReadWriteInput {
@@ -257,7 +257,8 @@ pub fn procedures() -> Procedures {
     procedures![read_write]
 }
 
-/// Reads five objects and writes five, one of them by what it read there; the sum of the values read, modulo 2^64.
+/// Reads five objects and writes five, one of them by its old value. Returns the sum of the values read,
+/// modulo 2^64.
 #[procedure]
 pub fn read_write(tx: &Tx, input: &ReadWriteInput) -> Result<u64, Abort> {
     let both = tx.require::<Object>(input.both)?;
@@ -331,10 +332,10 @@ static ROWS: Rule = Rule { clause: "rows", says: "objects = objects loaded" };
 /// Objects looked at in one transaction.
 const PART: u64 = 1 << 16;
 
-/// Checks the table; if there are ledgers, against what the terminals of this workload committed: the objects count the transactions,
-/// and each holds what some terminal last wrote there. The latter needs that a session's own transactions are serialized in the order
-/// in which it ran them, and finds a blind write that got lost: the object then shows a value that is not the last write of any
-/// terminal.
+/// Checks the table; with ledgers, also against the committed transactions of this workload's terminals. The
+/// objects count the transactions, and each holds the last value that some terminal wrote there. The latter
+/// requires that a session's own transactions are serialized in the order in which it ran them. It finds a
+/// lost blind write: the object then shows a value that is not the last write of any terminal.
 ///
 /// # Errors
 /// When the table is missing or a reading transaction fails.
@@ -497,14 +498,15 @@ mod tests {
         Plans::of(&FiveFive::new(Options { objects: 9, theta: 0.0 }))
     }
 
-    /// Five reads, five writes, all keys known (section 5). One object is read and written; the others written are written
-    /// blind, so they need nothing that was read. When the object read and written changes, only its write runs again.
+    /// Five reads, five writes, all keys known (section 5). One object is read and written; the others
+    /// written are written blind, so they need nothing that was read. When the object read and written
+    /// changes, only its write runs again.
     #[test]
     fn the_plan_of_read_write() {
         expect_file!["five_five/read_write.txt"].assert_eq(&plans().plan("read_write"));
     }
 
-    /// Reads and writes of one table meet in every order, so they are one piece.
+    /// Reads and writes of one table conflict in every order, so they are one piece.
     #[test]
     fn the_default_graph() {
         expect_file!["five_five/the_default_graph.txt"].assert_eq(&plans().chopping(plan::Options::DEFAULT));

@@ -1,7 +1,7 @@
-//! What terminals committed, so that a check can compare it with the data.
+//! Ledgers of committed transactions, with which a check compares the data.
 //!
-//! Invariant: a terminal adds to its ledger after its transaction committed and never otherwise; so the sums are those of exactly
-//! the transactions in the database, whatever the engine did with their writes.
+//! Invariant: a terminal adds to its ledger after its transaction committed and never otherwise; so the sums
+//! are those of exactly the transactions in the database, whatever the engine did with their writes.
 //!
 //! Access rule: a ledger is written by its terminal alone and read while the terminals rest; so no count needs a
 //! read-modify-write instruction, nor an ordering. Ledgers are aligned to cache lines of their own.

@@ -1,8 +1,9 @@
-//! The multi-key microbenchmark of HTCC (Wu and Tan, "Scalable In-Memory Transaction Processing with HTM", USENIX ATC 2016,
-//! section 2, figure 1): a hash map of a million records, each transaction updates ten of them, drawn by Zipf's law.
+//! The multi-key microbenchmark of HTCC (Wu and Tan, "Scalable In-Memory Transaction Processing with HTM",
+//! USENIX ATC 2016, section 2, figure 1): a hash map of a million records, each transaction updates ten of
+//! them, drawn by Zipf's law.
 //!
-//! Where the paper is silent: the ten records differ, the hottest have the lowest keys, and an update adds to what it finds.
-//! The paper shows theta 0 and 0.8.
+//! Where the paper is silent: the ten records differ, the hottest have the lowest keys, and an update adds to
+//! the old value. The paper shows theta 0 and 0.8.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -40,13 +41,13 @@ fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
 /// The kinds of transaction.
 pub const KINDS: [&str; 1] = ["update"];
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {
     /// Records updated.
     updates: Count,
-    /// What was added to them, modulo 2^64.
+    /// The sum of the amounts added, modulo 2^64.
     amounts: Count,
 }
 
@@ -176,7 +177,7 @@ pub const KEYS: usize = 10;
 pub struct UpdateInput {
     /// The records; all differ.
     pub keys: [u64; KEYS],
-    /// What is added to each.
+    /// The amount to add to each.
     pub amount: u64,
 }
 
@@ -207,7 +208,7 @@ pub fn procedures() -> Procedures {
     procedures![update]
 }
 
-/// Adds the input's amount to each of its records; the sum of what they hold then, modulo 2^64.
+/// Adds the input's amount to each of its records. Returns the sum of their new values, modulo 2^64.
 #[procedure]
 pub fn update(tx: &Tx, input: &UpdateInput) -> Result<u64, Abort> {
     let mut sum = 0u64;
@@ -358,8 +359,8 @@ mod tests {
                 keys.sort_unstable();
                 assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "the records differ: {keys:?}");
             }
-            // A single draw takes rank 0 with probability 1/zeta: 0.001, or 0.065 at theta 0.8. Ten that differ, a little less than
-            // ten times as often.
+            // A single draw takes rank 0 with probability 1/zeta: 0.001, or 0.065 at theta 0.8. Ten that
+            // differ, a little less than ten times as often.
             assert!(hottest.contains(&seen[0]), "theta {theta}: {}", seen[0]);
         }
     }
@@ -406,8 +407,8 @@ mod tests {
         Plans::of(&MultiKey::new(Options { records: 10, theta: 0.0 }))
     }
 
-    /// Ten updates by keys that the arguments give (figure 1): each adds to a sum that wraps, so the value is read; the count is
-    /// only added to.
+    /// Ten updates by keys that the arguments give (figure 1): each adds to a sum that wraps, so the value is
+    /// read; the count is only added to.
     #[test]
     fn the_plan_of_update() {
         expect_file!["multi_key/update.txt"].assert_eq(&plans().plan("update"));

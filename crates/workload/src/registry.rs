@@ -1,6 +1,6 @@
 //! The workloads there are: a folder and a line each.
 //!
-//! An entry tells its knobs, so that a command line can offer them without knowing the workload.
+//! An entry has its knobs, so that a command line can offer them without knowing the workload.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ pub const WORKLOADS: &[Entry] = &[
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A description in one line.
     pub about: &'static str,
     /// Its options.
     pub knobs: &'static [Knob],
@@ -44,11 +44,11 @@ pub type Sizes<'a> = dyn Fn(&str) -> u64 + 'a;
 pub struct Knob {
     /// Its name on the command line, without dashes.
     pub name: &'static str,
-    /// What its value is, such as `PERCENT`.
+    /// The kind of its value, such as `PERCENT`.
     pub value: &'static str,
     /// Its value if none is given; empty if that depends on others.
     pub default: &'static str,
-    /// What it does.
+    /// Its effect.
     pub about: &'static str,
 }
 
@@ -64,7 +64,8 @@ impl Entry {
         })
     }
 
-    /// The workloads whose tables a database holds, with their definitions. `sizes` tells how many rows each table has.
+    /// The workloads whose tables a database holds, with their definitions. `sizes` gives the number of rows
+    /// of each table.
     pub fn recognize(db: &Database, sizes: &Sizes<'_>) -> Vec<Box<dyn Workload>> {
         WORKLOADS.iter().filter_map(|entry| (entry.recognize)(db, sizes)).collect()
     }
@@ -135,7 +136,7 @@ impl Values {
     }
 }
 
-/// An option that cannot be: says what is wrong and what would be right, in one line.
+/// An invalid option: says what is wrong and what would be right, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misuse(String);
 

@@ -1,4 +1,5 @@
-//! What a consistency check found: per rule how often it was asked, and where it was violated, with both values.
+//! The result of a consistency check: for each rule how often it was checked, and where it was violated, with
+//! both values.
 //!
 //! The first few violations of each rule are kept with their place and values; all are counted.
 
@@ -20,9 +21,9 @@ pub struct Violation {
     pub rule: &'static Rule,
     /// Where, such as `warehouse 1 district 2`.
     pub place: String,
-    /// What the left side of the rule comes to.
+    /// The value of the rule's left side.
     pub left: String,
-    /// What the right side of the rule comes to.
+    /// The value of the rule's right side.
     pub right: String,
 }
 

@@ -1,10 +1,11 @@
-//! What the tests of workloads share: load, run a few terminals under a protocol, ask the check, break the data on purpose.
+//! Support for the tests of workloads: load, run a few terminals under a protocol, run the check, corrupt the
+//! data on purpose.
 
 use crate::{Ending, Entry, Loading, Outcome, Report, Workload};
 use seriatim::procedure::{plan, show};
 use seriatim::{Abort, Builder, Database, Tx, thread};
 
-/// What became of the transactions of one kind, of all terminals together.
+/// The outcomes of the transactions of one kind, of all terminals together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) committed: u32,
@@ -28,7 +29,7 @@ fn open_and_load(builder: Builder, workload: &dyn Workload) -> Database {
     db
 }
 
-/// Runs terminals side by side, none of whose transactions may fail; a tally of each kind.
+/// Runs terminals concurrently, none of whose transactions may fail. Returns a tally of each kind.
 #[track_caller]
 pub(crate) fn run(db: &Database, workload: &dyn Workload, terminals: u16, transactions: u32, seed: u64) -> Vec<Tally> {
     let protocol = db.protocol().name;
@@ -67,7 +68,7 @@ pub(crate) fn assert_runs_as_planned(workload: &dyn Workload) {
     assert_consistent(&db, workload);
 }
 
-/// The check runs, asks every rule, and finds nothing.
+/// The check runs, checks every rule, and finds nothing.
 #[track_caller]
 pub(crate) fn assert_consistent(db: &Database, workload: &dyn Workload) {
     let report = report(db, workload);
@@ -75,7 +76,7 @@ pub(crate) fn assert_consistent(db: &Database, workload: &dyn Workload) {
     report.rules().for_each(|rule| assert!(report.checked(rule.clause) > 0, "{} is never asked", rule.clause));
 }
 
-/// Corrupts data that is consistent so far with `corrupt`, and asks that the check finds exactly `clauses` violated.
+/// Corrupts consistent data with `corrupt`, and requires that the check finds exactly `clauses` violated.
 #[track_caller]
 pub(crate) fn canary(
     db: &Database,
@@ -101,7 +102,7 @@ fn report(db: &Database, workload: &dyn Workload) -> Report {
 pub(crate) struct Plans(Database);
 
 impl Plans {
-    /// Of a database loaded with the workload.
+    /// The plans in a database loaded with the workload.
     pub(crate) fn of(workload: &dyn Workload) -> Plans {
         Plans(loaded("auto", workload))
     }

@@ -1,4 +1,5 @@
-//! Every workload in a database on disk: many results outstanding, closed, recovered, recognized by its tables, declared again.
+//! Every workload in a database on disk: many results outstanding, closed, recovered, recognized by its
+//! tables, declared again.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,11 @@
 //! `cargo xtask mutants`: whether the tests notice when a mechanism of safety is missing.
 //!
-//! A mutant is a rewrite of one place in the sources ([`list`]). All of them are applied at once to a copy of the repository
-//! below `target/mutants`, each behind a switch that the environment turns on, so that one build serves all and the sources stay
-//! clean. For each mutant its tests run in their order until one fails; a test that takes far longer than it does without the
-//! mutant has caught it too. What was found is kept by the mutant's text and the revision of the sources, so a run goes on where
-//! another stopped. A mutant that no test catches fails the run, unless the list says why nothing can.
+//! A mutant is a rewrite of one place in the sources ([`list`]). All of them are applied at once to a copy of
+//! the repository below `target/mutants`, each behind a switch that the environment turns on, so that one
+//! build serves all and the sources stay clean. For each mutant its tests run in their order until one fails;
+//! a test that takes far longer than it does without the mutant has caught it too. What was found is kept by
+//! the mutant's text and the revision of the sources, so a run goes on where another stopped. A mutant that
+//! no test catches fails the run, unless the list says why nothing can.
 
 pub(crate) mod list;
 
@@ -39,14 +40,19 @@ const SAMPLE: &[&str] = &["seriatim-history", "seriatim-catalog", "seriatim-proc
 const USAGE: &str = "usage: cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh]
        cargo xtask mutants --sample [cargo-mutants options]";
 
-/// What is appended to the root of each crate that has mutants. An own module in each, so that no crate needs a new dependency.
+/// What is appended to the root of each crate that has mutants. An own module in each, so that no crate needs
+/// a new dependency.
 fn switch_module() -> String {
     format!(
-        "\n#[allow(missing_docs, dead_code, unreachable_pub)]\nmod mutant_switch {{\n    use std::sync::atomic::{{AtomicUsize, Ordering}};\n\
-         \x20   static ON: AtomicUsize = AtomicUsize::new(usize::MAX);\n    #[cold]\n    fn read() -> usize {{\n        \
+        "\n#[allow(missing_docs, dead_code, unreachable_pub)]\nmod mutant_switch {{\n    use \
+         std::sync::atomic::{{AtomicUsize, Ordering}};\n\
+         \x20   static ON: AtomicUsize = AtomicUsize::new(usize::MAX);\n    #[cold]\n    fn read() -> usize \
+         {{\n        \
          let on = std::env::var(\"{VARIABLE}\").ok().and_then(|on| on.parse().ok()).unwrap_or(0);\n        \
-         ON.store(on, Ordering::Relaxed);\n        on\n    }}\n    #[inline]\n    pub(crate) fn on(mutant: usize) -> bool {{\n        \
-         let on = match ON.load(Ordering::Relaxed) {{ usize::MAX => read(), on => on }};\n        on == mutant\n    }}\n}}\n"
+         ON.store(on, Ordering::Relaxed);\n        on\n    }}\n    #[inline]\n    pub(crate) fn on(mutant: usize) -> \
+         bool {{\n        \
+         let on = match ON.load(Ordering::Relaxed) {{ usize::MAX => read(), on => on }};\n        on == mutant\n    \
+         }}\n}}\n"
     )
 }
 
@@ -145,8 +151,8 @@ impl<'a> Scratch<'a> {
         self.home.join("tree")
     }
 
-    /// Brings the copy up to date, with the `build` of this name switched on. Files that do not change keep their time, so that
-    /// cargo builds what it must.
+    /// Brings the copy up to date, with the `build` of this name switched on. Files that do not change keep
+    /// their time, so that cargo builds what it must.
     fn write(&self, built: Option<&str>) -> Result<(), String> {
         let mut roots: Vec<String> = self.mutants.iter().filter_map(|mutant| crate_root(&mutant.file)).collect();
         roots.sort();
@@ -190,7 +196,8 @@ impl<'a> Scratch<'a> {
             let mut command = cargo(&self.folder());
             command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
             if loom {
-                // What the models depend on is built already. A wrapper that does nothing sets the copy's crates apart from the repository's.
+                // What the models depend on is built already. A wrapper that does nothing sets the copy's
+                // crates apart from the repository's.
                 crate::ci::build_for_loom(&mut command, self.root);
                 command.env("RUSTC_WORKSPACE_WRAPPER", "env");
             } else {
@@ -410,7 +417,8 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<()
     }
     scratch.write(None)?;
     let mut limits = BTreeMap::new();
-    // Those that want a model last: loom's builds take as long as all the others, and are made when no other test has caught one.
+    // Those that want a model last: loom's builds take as long as all the others, and are made when no other
+    // test has caught one.
     let (modelled, plain): (Vec<usize>, Vec<usize>) =
         switched.iter().partition(|&&i| mutants[i].tests.iter().any(|test| test.loom));
     // A test that cannot be judged by does not keep the others from being run.
@@ -567,8 +575,10 @@ mod tests {
         let mut binaries = Binaries::default();
         let message = |kind: &str, name: &str, executable: &str| {
             format!(
-                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"p\",\"manifest_path\":\"/r/crates/store/Cargo.toml\",\"target\":\
-                 {{\"kind\":[\"{kind}\"],\"crate_types\":[\"bin\"],\"name\":\"{name}\",\"src_path\":\"/x\"}},\"executable\":{executable}}}\n"
+                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"p\",\
+                 \"manifest_path\":\"/r/crates/store/Cargo.toml\",\"target\":\
+                 {{\"kind\":[\"{kind}\"],\"crate_types\":[\"bin\"],\"name\":\"{name}\",\
+                 \"src_path\":\"/x\"}},\"executable\":{executable}}}\n"
             )
         };
         let messages = message("lib", "seriatim_store", "null")

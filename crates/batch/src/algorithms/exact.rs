@@ -1,11 +1,12 @@
-//! Exact search: of a strongly connected component, the set of the least cost.
+//! Exact search: the set of the least cost for a strongly connected component.
 //!
-//! Branch and bound. Some shortest cycle must lose a vertex; its vertices are tried one after another, and those tried before are kept.
-//! Cycles that share no vertex bound the cost from below: each loses at least its cheapest vertex. The search begins with SCC
-//! greedy's set, and ends with the best that it has when its steps are used up, so it is never worse.
+//! Branch and bound. Some vertex of a shortest cycle must be removed: its vertices are tried one after
+//! another, and those tried before are kept. Cycles that share no vertex give a lower bound on the cost: each
+//! loses at least its cheapest vertex. The search begins with SCC greedy's set, and ends with the best set so
+//! far when its steps are used up, so it is never worse.
 //!
-//! A component fits into the bits of a word. One step takes O(V³ / 64), and there are 2^V of them at worst; therefore
-//! [`Settings::search_steps_max`](crate::Settings::search_steps_max).
+//! A component fits into the bits of a word. One step takes O(V³ / 64), and there are 2^V steps at worst;
+//! hence [`Settings::search_steps_max`](crate::Settings::search_steps_max).
 
 use std::collections::HashMap;
 
@@ -52,12 +53,12 @@ pub(super) fn search(residual: &Residual<'_>, search: &mut Search<'_>, component
 /// A decision about some of the vertices.
 #[derive(Clone, Copy)]
 struct Partial {
-    /// Those that are not cut and may be on cycles.
+    /// Vertices that are not cut and may be on cycles.
     left: u64,
-    /// Those that will not be cut.
+    /// Vertices that will not be cut.
     kept: u64,
     cut: u64,
-    /// Of those that are cut.
+    /// The cost of the vertices that are cut.
     cost: u128,
 }
 
@@ -81,7 +82,8 @@ impl Small {
         Small { after, before, costs: component.iter().map(|&vertex| search.cost(vertex)).collect() }
     }
 
-    /// Those of `left` that remain when vertices without predecessors or successors are taken out: if any, there is a cycle.
+    /// The vertices of `left` that remain after trimming those without predecessors or successors: if there
+    /// are any, there is a cycle.
     fn trimmed(&self, mut left: u64) -> u64 {
         loop {
             let bare = |&i: &usize| self.after[i] & left == 0 || self.before[i] & left == 0;
@@ -93,7 +95,7 @@ impl Small {
         }
     }
 
-    /// The vertices of a cycle of the fewest, found breadth-first from each.
+    /// The vertices of a shortest cycle, found breadth-first from each vertex.
     fn shortest_cycle(&self, mut left: u64) -> Option<u64> {
         let both = |i: usize| self.after[i] & self.before[i] & left;
         if let Some(i) = bits(left).find(|&i| both(i) != 0) {
@@ -124,7 +126,8 @@ impl Small {
         shortest
     }
 
-    /// What a partial solution costs more at least: `cycle`, and others that share no vertex with it or each other, lose a vertex.
+    /// A lower bound on the further cost of a partial solution: `cycle` loses a vertex, and so do other
+    /// disjoint cycles.
     fn bound(&self, mut left: u64, kept: u64, mut cycle: u64) -> u128 {
         let mut bound = 0;
         loop {

@@ -1,4 +1,5 @@
-//! Hybrid (§4.1): SCC greedy, which searches components of at most [`Settings::exact_max`](crate::Settings::exact_max) exactly.
+//! Hybrid (§4.1): SCC greedy, which searches components of at most
+//! [`Settings::exact_max`](crate::Settings::exact_max) exactly.
 
 use super::{Algorithm, Search, exact, scc_greedy};
 use crate::EXACT_MAX;

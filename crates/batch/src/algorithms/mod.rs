@@ -1,6 +1,7 @@
 //! Algorithms that find feedback vertex sets (§4.1): each is a file, and a line in [`ALGORITHMS`].
 //!
-//! Each is given a trimmed graph, of which it leaves nothing but vertices on no cycle, and answers with those that it took out besides.
+//! Each is given a trimmed graph. It removes vertices until no cycle is left, and returns those that it
+//! removed.
 
 mod exact;
 mod hybrid;
@@ -15,7 +16,7 @@ use crate::policy::{Policy, Vertex};
 use crate::residual::Residual;
 use crate::{Member, Settings};
 
-/// A way to find those that abort, in [`ALGORITHMS`].
+/// An algorithm that chooses which transactions abort, in [`ALGORITHMS`].
 #[derive(Debug)]
 pub struct Algorithm {
     /// Its name.
@@ -43,7 +44,7 @@ impl Algorithm {
     }
 }
 
-/// What an algorithm chooses by.
+/// The state of a search: the settings, the members and the policy.
 pub(crate) struct Search<'s> {
     settings: &'s Settings,
     policy: &'static Policy,
@@ -59,7 +60,7 @@ impl<'s> Search<'s> {
         Search { settings, policy: settings.policy, members, rng, steps: settings.search_steps_max }
     }
 
-    /// By policy, then by arrival: the highest is taken out first.
+    /// The rank of a vertex: by policy, then by arrival. The highest is removed first.
     fn rank(&mut self, residual: &Residual<'_>, vertex: u32) -> (u128, u32) {
         residual.look(1);
         let (ins, outs) = residual.degrees(vertex);

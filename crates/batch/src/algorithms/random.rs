@@ -1,4 +1,5 @@
-//! Random: SCC greedy that takes anyone, the baseline of §5.1; and the smallest set of three such runs.
+//! Random: SCC greedy that removes a random vertex, the baseline of §5.1; and the smallest set of three such
+//! runs.
 
 use super::{Algorithm, Search, scc_greedy};
 use crate::policy::Policy;

@@ -1,6 +1,7 @@
-//! SCC greedy (Algorithm 1): of each strongly connected component the highest-ranked vertex goes, and what is left of it is split again.
+//! SCC greedy (Algorithm 1): removes the highest-ranked vertex of each strongly connected component, and
+//! splits what is left of the component again.
 //!
-//! O(V (V + E)). The paper's recursion is a list of components to go.
+//! O(V (V + E)). A list of open components replaces the paper's recursion.
 
 use super::{Algorithm, Search};
 use crate::residual::Residual;
@@ -12,7 +13,7 @@ pub(super) fn solve(residual: &mut Residual<'_>, search: &mut Search<'_>) -> Vec
     by_components(residual, search, |_, _, _| None)
 }
 
-/// Each component is solved at once by `whole`, or loses its highest-ranked vertex.
+/// Solves each component at once by `whole`, or removes its highest-ranked vertex.
 pub(super) fn by_components(
     residual: &mut Residual<'_>,
     search: &mut Search<'_>,

@@ -1,7 +1,8 @@
-//! Sort greedy (Algorithm 2): the k highest-ranked vertices of what is left go, as long as something is left; k is 1 as soon as no more
-//! than k are.
+//! Sort greedy (Algorithm 2): removes the k highest-ranked vertices as long as any are left; k becomes 1 once
+//! no more than k are left.
 //!
-//! O(V² / k + V + E). The k are found by quickselect. One of them that was trimmed because of those before it is not in the set.
+//! O(V² / k + V + E). The k vertices are found by quickselect. A vertex that was trimmed because of earlier
+//! ones of the k is not in the set.
 
 use super::{Algorithm, Search};
 use crate::residual::Residual;

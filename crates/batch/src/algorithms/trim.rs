@@ -1,6 +1,7 @@
-//! Trimming alone: what it leaves aborts. The least work there is, O(V + E), and the largest set: all that is on a cycle or between two.
+//! Trimming alone: every vertex that it leaves aborts. It takes the least work, O(V + E), and gives the
+//! largest set: all vertices on a cycle or between two cycles.
 //!
-//! Trimming itself is [`Residual::trim`], which the other algorithms begin and go on with.
+//! Trimming itself is [`Residual::trim`], which the other algorithms use first and after each removal.
 
 use super::{Algorithm, Search};
 use crate::residual::Residual;

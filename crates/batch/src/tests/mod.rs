@@ -1,6 +1,6 @@
-//! What is decided of batches, before a judge that knows the definition alone.
+//! Decisions about batches, checked against the definition of a serial order.
 
-mod judge;
+mod oracle;
 mod placement;
 
 use std::num::NonZeroUsize;
@@ -9,9 +9,9 @@ use seriatim_base::Rng;
 
 use crate::fault::{Fault, INJECTED};
 use crate::{ALGORITHMS, Algorithm, Batch, Decided, Member, POLICIES, Policy, Settings};
-use judge::{Executed, Op, Saw, State, execute, judge, most};
+use oracle::{Executed, Op, Saw, State, check, execute, most};
 
-/// What the batches of these tests read and write.
+/// The resources of these tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Resource {
     Row(u64),
@@ -19,18 +19,19 @@ enum Resource {
     Leaf(u64),
 }
 
-/// How executed transactions are told to a batch: keys of a leaf, and what is left out by mistake.
+/// How the tests describe executed transactions to a batch: keys per leaf, and the accesses that they omit on
+/// purpose.
 #[derive(Clone, Copy)]
-struct Telling {
+struct Description {
     leaf: u64,
     ranges: bool,
     absences: bool,
 }
 
-const TELLING: Telling = Telling { leaf: 4, ranges: true, absences: true };
+const EXACT_DESCRIPTION: Description = Description { leaf: 4, ranges: true, absences: true };
 
-impl Telling {
-    fn tell(self, state: &State, batch: &[Executed]) -> Batch<Resource, usize> {
+impl Description {
+    fn describe(self, state: &State, batch: &[Executed]) -> Batch<Resource, usize> {
         let mut told = Batch::new();
         for Executed { ops, saw } in batch {
             let mut accesses = told.add(Member::default());
@@ -81,7 +82,7 @@ fn with(algorithm: &str, policy: &str) -> Settings {
     Settings { algorithm, policy: Policy::named(policy).expect("listed"), ..Settings::default() }
 }
 
-/// A batch of transactions at rows, as pairs of what they read and what they write.
+/// A batch of transactions on rows, given as pairs of read rows and written rows.
 fn at_rows(transactions: &[(&[u64], &[u64])]) -> Batch<u64> {
     let mut batch = Batch::new();
     for (reads, writes) in transactions {
@@ -118,12 +119,12 @@ fn a_reader_and_a_writer_both_commit() {
         {
             let batch = execute_all(&state, pair);
             for settings in all_settings() {
-                let decided = TELLING.tell(&state, &batch).reorder(&settings);
+                let decided = EXACT_DESCRIPTION.describe(&state, &batch).reorder(&settings);
                 let order = vec![reader_at, 1 - reader_at];
                 let edges = vec![(reader_at, 1 - reader_at)];
                 let expected = Decided { order, edges, looked: decided.looked, ..Decided::default() };
                 assert_eq!(decided, expected, "{pair:?}, {settings:?}");
-                assert_eq!(judge(&state, &batch, &decided), Ok(()));
+                assert_eq!(check(&state, &batch, &decided), Ok(()));
             }
         }
     }
@@ -150,32 +151,32 @@ fn an_empty_batch_is_decided_and_a_cleared_one_is_empty() {
 }
 
 #[test]
-fn what_saw_an_older_version_than_another_is_stale_and_in_nobodys_way() {
+fn a_transaction_that_saw_an_older_version_than_another_is_stale_and_constrains_no_other() {
     let mut batch = Batch::new();
     batch.add(Member::default()).reads([("x", 1)]).writes(["y"]);
     batch.add(Member::default()).reads([("x", 2), ("y", 5)]).writes(["x"]);
     batch.add(Member::default()).reads([("y", 5)]).writes(["x"]);
     for settings in all_settings() {
         let decided = batch.reorder(&settings);
-        // Without the first, nobody writes y. The third does not know that x is at 2.
+        // Without the first, no transaction writes y. The third does not know that x is at 2.
         let (order, edges, stale, looked) = (vec![1, 2], vec![(1, 2)], vec![0], decided.looked);
         assert_eq!(decided, Decided { order, edges, aborted: vec![], stale, looked });
     }
 }
 
-/// All transactions that do some of these, in this order.
+/// All transactions that consist of some of these operations, in this order.
 fn subsets(ops: &[Op]) -> Vec<Vec<Op>> {
     let chosen = |set: usize| (0..ops.len()).filter(move |i| set & 1 << i != 0);
     (0..1 << ops.len()).map(|set| chosen(set).map(|i| ops[i].clone()).collect()).collect()
 }
 
-/// Judges what all algorithms decide; the exact ones abort no more than they must.
-fn judge_small(state: &State, batch: &[Executed]) {
-    let told = Telling { leaf: 1, ..TELLING }.tell(state, batch);
+/// Checks the decisions of all algorithms; the exact ones abort no more than they must.
+fn check_small(state: &State, batch: &[Executed]) {
+    let told = Description { leaf: 1, ..EXACT_DESCRIPTION }.describe(state, batch);
     let most = most(state, batch);
     for algorithm in ALGORITHMS {
         let decided = told.reorder(&Settings { algorithm, ..Settings::default() });
-        assert_eq!(judge(state, batch, &decided), Ok(()), "{}: {batch:?}", algorithm.name);
+        assert_eq!(check(state, batch, &decided), Ok(()), "{}: {batch:?}", algorithm.name);
         if ["exact", "hybrid"].contains(&algorithm.name) {
             assert_eq!(decided.order.len(), most, "{}: {batch:?}", algorithm.name);
         }
@@ -188,7 +189,7 @@ fn every_pair_of_transactions_is_ordered_serially() {
     let all = subsets(&[Op::Read(0), Op::Read(1), Op::Scan(0..3), Op::Put(0), Op::Put(1), Op::Delete(0)]);
     for first in &all {
         for second in &all {
-            judge_small(&state, &execute_all(&state, &[first.clone(), second.clone()]));
+            check_small(&state, &execute_all(&state, &[first.clone(), second.clone()]));
         }
     }
 }
@@ -200,13 +201,13 @@ fn every_three_transactions_at_a_row_and_an_absent_key_are_ordered_serially() {
     for first in &all {
         for (i, second) in all.iter().enumerate() {
             for third in &all[i..] {
-                judge_small(&state, &execute_all(&state, &[first.clone(), second.clone(), third.clone()]));
+                check_small(&state, &execute_all(&state, &[first.clone(), second.clone(), third.clone()]));
             }
         }
     }
 }
 
-/// Transactions of one to six operations at 24 keys, every other of which is there.
+/// Transactions of one to six operations on 24 keys, of which every other one exists.
 fn random_batch(rng: &mut Rng, transactions: u64) -> (State, Vec<Executed>) {
     let state = state((0..12).map(|key| 2 * key));
     let ops = |rng: &mut Rng| {
@@ -218,7 +219,7 @@ fn random_batch(rng: &mut Rng, transactions: u64) -> (State, Vec<Executed>) {
                 (_, key) => Op::Delete(key),
             })
             .collect();
-        // It looks before it changes, and changes a key once.
+        // Reads come first, and a key is changed once.
         ops.sort_by_key(|op| matches!(op, Op::Put(_) | Op::Delete(_)));
         let changed = |op: &Op| if let Op::Put(key) | Op::Delete(key) = op { Some(*key) } else { None };
         let repeated =
@@ -236,11 +237,11 @@ fn random_batches_are_ordered_serially() {
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);
         let (state, batch) = random_batch(&mut rng, 24);
-        let told = TELLING.tell(&state, &batch);
+        let told = EXACT_DESCRIPTION.describe(&state, &batch);
         for settings in all_settings() {
             let factor = NonZeroUsize::new(rng.range(1, 5) as usize).expect("not zero");
             let decided = told.reorder(&Settings { factor, seed, exact_max: rng.below(12) as usize, ..settings });
-            assert_eq!(judge(&state, &batch, &decided), Ok(()), "{settings:?}");
+            assert_eq!(check(&state, &batch, &decided), Ok(()), "{settings:?}");
             assert_eq!(decided.stale, [0; 0]);
         }
     }
@@ -249,8 +250,8 @@ fn random_batches_are_ordered_serially() {
 /// Rows read and rows written by a transaction, as bits.
 type Footprint = (u64, u64);
 
-/// The least sum of values that must abort, found for all subsets: a set commits if one of it can be last, which has read nothing that
-/// the others write, and the others commit without it.
+/// The least sum of values that must abort, computed for all subsets. A set commits if one member can be last,
+/// because it read nothing that the others write, and the others commit without it.
 fn least(footprints: &[Footprint], values: &[u64]) -> u64 {
     let n = footprints.len();
     let (mut commits, mut written) = (vec![true; 1 << n], vec![0; 1 << n]);
@@ -302,7 +303,7 @@ fn exact_sets_are_smallest_and_others_no_smaller() {
     }
 }
 
-/// A ring, in which each reads what the next one writes.
+/// A ring in which each transaction reads what the next one writes.
 fn ring(n: u64) -> Batch<u64> {
     let mut batch = Batch::new();
     for at in 0..n {
@@ -321,8 +322,8 @@ fn a_ring_of_any_length_loses_one() {
 }
 
 #[test]
-fn sort_greedy_ends_with_any_factor_and_aborts_nobody_who_was_trimmed() {
-    // Two rings of two that share nobody.
+fn sort_greedy_ends_with_any_factor_and_does_not_abort_trimmed_transactions() {
+    // Two disjoint rings of two.
     let batch = at_rows(&[(&[1], &[1]), (&[1], &[1]), (&[2], &[2]), (&[2], &[2])]);
     for factor in [1, 2, 3, 4, 100] {
         let factor = NonZeroUsize::new(factor).expect("not zero");
@@ -332,8 +333,9 @@ fn sort_greedy_ends_with_any_factor_and_aborts_nobody_who_was_trimmed() {
 }
 
 #[test]
-fn what_is_between_cycles_aborts_only_by_algorithms_that_do_not_look_for_components() {
-    // 0, 1 and 2 are in each other's way, as are 4, 5 and 6; they read what 3 writes, and 3 reads what these write.
+fn transactions_between_cycles_abort_only_under_algorithms_without_components() {
+    // 0, 1 and 2 conflict in both directions, as do 4, 5 and 6; they read what 3 writes, and 3 reads what
+    // these write.
     let [left, right]: [(&[u64], &[u64]); 2] = [(&[1, 8], &[1]), (&[5], &[5])];
     let batch = at_rows(&[left, left, left, (&[5], &[8]), right, right, right]);
     for settings in all_settings() {
@@ -351,7 +353,7 @@ fn what_is_between_cycles_aborts_only_by_algorithms_that_do_not_look_for_compone
 }
 
 #[test]
-fn what_trimming_finds_on_no_cycle_does_not_abort() {
+fn transactions_on_no_cycle_that_trimming_removes_do_not_abort() {
     // 0 and 1 read what both write; 2 reads that too, and 3 writes what 2 reads; 4 and 5 as 0 and 1.
     let batch =
         at_rows(&[(&[1], &[1, 8]), (&[1], &[1]), (&[1, 3], &[]), (&[8], &[3, 4]), (&[4, 5], &[5]), (&[5], &[5])]);
@@ -365,8 +367,8 @@ fn what_trimming_finds_on_no_cycle_does_not_abort() {
 }
 
 #[test]
-fn policies_abort_whom_they_say() {
-    // 0 is in conflict with 1 and with 2, both ways.
+fn policies_abort_the_transactions_that_they_prefer() {
+    // 0 conflicts with 1 and with 2, in both directions.
     let mut batch = Batch::new();
     let restarted = |restarts| Member { restarts, value: u64::from(restarts) };
     batch.add(restarted(3)).reads([(1, ()), (2, ())]).writes([1, 2]);
@@ -401,14 +403,15 @@ fn a_search_that_is_out_of_steps_is_no_worse_than_scc_greedy() {
                 aborted.iter().map(|&at| u128::from((policy.cost)(&batch.members()[at]))).sum::<u128>()
             };
             let greedy = cost("scc-greedy", 0);
-            // At random, each draws others.
+            // Under the random policy each search draws other vertices.
             assert!(policy.name == "random" || cost("exact", 0) == greedy, "{}", policy.name);
             assert!(policy.name == "random" || cost("exact", 30) <= greedy, "{}", policy.name);
         }
     }
 }
 
-/// The paper's microbenchmark in small: 5 reads, 5 writes, one of both; some objects are much more popular.
+/// A small version of the paper's microbenchmark: 5 reads, 5 writes, one of both; some objects are much more
+/// popular.
 #[test]
 fn greedy_sets_are_nearly_smallest_and_random_ones_are_not() {
     let mut sizes = [0; 7];
@@ -437,23 +440,23 @@ fn greedy_sets_are_nearly_smallest_and_random_ones_are_not() {
     assert!(size("random") < size("trim"));
 }
 
-/// Random batches until the judge objects.
-fn objection(telling: Telling, fault: Option<Fault>) -> Option<String> {
+/// Random batches until the checker reports a failure.
+fn objection(description: Description, fault: Option<Fault>) -> Option<String> {
     INJECTED.set(fault);
     let objection = (0..200).find_map(|seed| {
         let (state, batch) = random_batch(&mut Rng::from_seed(seed), 8);
-        judge(&state, &batch, &telling.tell(&state, &batch).reorder(&Settings::default())).err()
+        check(&state, &batch, &description.describe(&state, &batch).reorder(&Settings::default())).err()
     });
     INJECTED.set(None);
     objection
 }
 
 #[test]
-fn canary_mistakes_are_noticed() {
-    assert_eq!(objection(TELLING, None), None);
+fn canary_injected_faults_are_noticed() {
+    assert_eq!(objection(EXACT_DESCRIPTION, None), None);
     for fault in [Fault::EdgesMissed, Fault::EdgesReversed, Fault::AbortedKept] {
-        assert!(objection(TELLING, Some(fault)).is_some(), "{fault:?}");
+        assert!(objection(EXACT_DESCRIPTION, Some(fault)).is_some(), "{fault:?}");
     }
-    assert!(objection(Telling { ranges: false, ..TELLING }, None).is_some());
-    assert!(objection(Telling { absences: false, ..TELLING }, None).is_some());
+    assert!(objection(Description { ranges: false, ..EXACT_DESCRIPTION }, None).is_some());
+    assert!(objection(Description { absences: false, ..EXACT_DESCRIPTION }, None).is_some());
 }

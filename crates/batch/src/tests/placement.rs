@@ -1,4 +1,4 @@
-//! Where batches are placed, before a judge that compares each two transactions.
+//! Placements of batches, checked by comparing each pair of transactions.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ fn conflict((reads, writes): Footprint, (other_reads, other_writes): Footprint) 
     writes & (other_reads | other_writes) != 0 || reads & other_writes != 0
 }
 
-/// Whether these are connected by conflicts.
+/// Whether conflicts connect these transactions.
 fn connected(footprints: &[Footprint], members: &[usize]) -> bool {
     let mut reached = vec![members[0]];
     let mut at = 0;
@@ -26,9 +26,9 @@ fn connected(footprints: &[Footprint], members: &[usize]) -> bool {
     reached.len() == members.len()
 }
 
-/// Whether each is placed once, those that conflict together and no others, in the order of the batch, on threads that have as much
-/// as the others.
-fn judge(footprints: &[Footprint], batch: &Batch<u32>, loads: &[usize], placed: &[Placed]) -> Result<(), String> {
+/// Checks that each transaction is placed once and that conflicts connect exactly the members of a component.
+/// Members are in the order of the batch, and the load of threads is balanced.
+fn check(footprints: &[Footprint], batch: &Batch<u32>, loads: &[usize], placed: &[Placed]) -> Result<(), String> {
     let mut all: Vec<usize> = placed.iter().flat_map(|placed| placed.members.clone()).collect();
     all.sort_unstable();
     if !all.into_iter().eq(0..footprints.len()) {
@@ -62,9 +62,10 @@ fn judge(footprints: &[Footprint], batch: &Batch<u32>, loads: &[usize], placed: 
     Ok(())
 }
 
-/// Whether each is placed once, in shares that are equal within one, those with the least to run first; and each next one of a share is
-/// what the paper's weights say, which are computed here pair by pair.
-fn judge_shares(footprints: &[Footprint], loads: &[usize], placed: &[Placed]) -> Result<(), String> {
+/// Checks that each transaction is placed once, in shares that differ by one at most, for the thread with the
+/// least load first. Each next transaction of a share is the one that the paper's weights choose; they are
+/// computed here pair by pair.
+fn check_shares(footprints: &[Footprint], loads: &[usize], placed: &[Placed]) -> Result<(), String> {
     let sizes: Vec<usize> = placed.iter().map(|placed| placed.members.len()).collect();
     let (n, all) = (footprints.len(), sizes.iter().sum::<usize>());
     let is_even = sizes.iter().all(|size| [n / loads.len(), n.div_ceil(loads.len())].contains(size));
@@ -94,7 +95,7 @@ fn judge_shares(footprints: &[Footprint], loads: &[usize], placed: &[Placed]) ->
     Ok(())
 }
 
-/// Random batches until the judge objects.
+/// Random batches until the checker reports a failure.
 fn objection(placement: Placement, fault: Option<Fault>) -> Option<String> {
     INJECTED.set(fault);
     let objection = (0..400).find_map(|seed| {
@@ -106,18 +107,18 @@ fn objection(placement: Placement, fault: Option<Fault>) -> Option<String> {
         let loads: Vec<usize> = (0..rng.range(1, 5)).map(|_| rng.below(4) as usize).collect();
         let batch = told(&footprints, &vec![1; n]);
         let placed = batch.place(placement, &Settings::default(), &loads);
-        let judged = match placement {
-            Placement::Components => judge(&footprints, &batch, &loads, &placed),
-            Placement::Shares => judge_shares(&footprints, &loads, &placed),
+        let checked = match placement {
+            Placement::Components => check(&footprints, &batch, &loads, &placed),
+            Placement::Shares => check_shares(&footprints, &loads, &placed),
         };
-        judged.err().map(|error| format!("seed {seed}: {error}"))
+        checked.err().map(|error| format!("seed {seed}: {error}"))
     });
     INJECTED.set(None);
     objection
 }
 
 #[test]
-fn what_conflicts_is_on_one_thread_in_the_order_of_the_batch_and_the_rest_is_spread() {
+fn conflicting_transactions_are_on_one_thread_in_the_order_of_the_batch_and_the_rest_is_spread() {
     assert_eq!(objection(Placement::Components, None), None);
 }
 
@@ -134,7 +135,7 @@ fn canary_missed_conflicts_are_noticed() {
 }
 
 #[test]
-fn readers_of_a_row_that_nobody_writes_are_spread_and_writers_of_one_that_nobody_reads_are_not() {
+fn readers_of_a_row_without_writers_are_spread_and_writers_of_one_without_readers_are_not() {
     let batch = told(&[(1, 0), (1, 0), (0, 2), (0, 2)], &[1; 4]);
     let placed = |thread, members: &[usize]| Placed { thread, members: members.to_vec() };
     let places = batch.place(Placement::Components, &Settings::default(), &[0, 0]);
@@ -154,7 +155,7 @@ fn on_a_thread_a_reader_comes_before_the_writer_and_those_on_a_cycle_come_last()
 
 #[test]
 fn a_component_that_is_larger_than_a_share_is_split() {
-    // 1 to 4 write row 0; 0 and 5 nothing that others use.
+    // 1 to 4 write row 0; 0 and 5 share no row with others.
     let batch = told(&[(2, 2), (1, 1), (1, 1), (1, 1), (1, 1), (4, 4)], &[1; 6]);
     let placed = |thread, members: &[usize]| Placed { thread, members: members.to_vec() };
     let places = batch.place(Placement::Shares, &Settings::default(), &[5, 0]);
@@ -164,7 +165,7 @@ fn a_component_that_is_larger_than_a_share_is_split() {
 
 #[test]
 fn accesses_in_common_count_where_conflicts_do_not() {
-    // 0 and 3 read rows that 1 and 2 do not; nobody writes.
+    // 0 and 3 read rows that 1 and 2 do not; there are no writes.
     let batch = told(&[(3, 0), (4, 0), (4, 0), (3, 0)], &[1; 4]);
     let members = |places: Vec<Placed>| places.into_iter().map(|placed| placed.members).collect::<Vec<_>>();
     let places = batch.place(Placement::Shares, &Settings::default(), &[0, 0]);

@@ -1,6 +1,6 @@
 //! A transaction over two partitions: one round that reads and increments, or one that reads and another that writes.
 
-use seriatim_partition::{Next, Part, PartitionId, Procedure};
+use seriatim_partition::{FragmentRequest, Next, PartitionId, Procedure};
 
 use super::PARTS;
 use super::store::{Act, Few, Work};
@@ -49,7 +49,7 @@ impl Procedure for Program {
         let last = self.round == 1 + u32::from(self.two_rounds);
         let part = |(at, &(partition, keys)): (usize, &(PartitionId, Few))| {
             let fails = self.round == 1 && self.fails_at == Some(at);
-            Part { partition, work: Some(Work { keys, act: act(at), fails }), last }
+            FragmentRequest { partition, work: Some(Work { keys, act: act(at), fails }), last }
         };
         Next::Round(self.parts.iter().enumerate().map(part).collect())
     }

@@ -202,10 +202,10 @@ fn what_an_owner_takes() {
     for (scheme, keys) in
         [Scheme::Blocking, Scheme::Locking].into_iter().flat_map(|scheme| [0, 6, 12].map(|n| (scheme, n)))
     {
-        let (coordinator, life, round) = (CoordinatorId(0), 0, 0);
+        let (coordinator, incarnation, round) = (CoordinatorId(0), 0, 0);
         let took = each(scheme, &|n, handle| {
             let (transaction, work) = (id(n), Some(work(n, keys)));
-            let fragment = Fragment { transaction, coordinator, life, round, work, last: true };
+            let fragment = Fragment { transaction, coordinator, incarnation, round, work, last: true };
             handle(ToOwner::Coordinator(FromCoordinator::Fragment(fragment)));
             handle(ToOwner::Coordinator(FromCoordinator::Decision(Decision {
                 transaction,

@@ -16,7 +16,8 @@ impl KeyCodec {
         (is_whole && rest.is_empty()).then_some(values)
     }
 
-    /// The key as its columns read, such as `w_id 1, name "BAR"`. A key of another codec is described as far as it goes.
+    /// The key as its columns read, such as `w_id 1, name "BAR"`. A key of another codec is described as far
+    /// as it goes.
     pub fn describe(&self, key: Key<'_>) -> String {
         let Some(bytes) = self.bytes(key) else { return format!("{key:?}") };
         let (values, rest) = self.take_apart(&bytes);
@@ -46,7 +47,7 @@ impl KeyCodec {
         Some(all[unused..].to_vec())
     }
 
-    /// The values at the start of key bytes, and what does not belong to any.
+    /// The values at the start of key bytes, and the bytes that belong to no value.
     fn take_apart<'k>(&self, mut bytes: &'k [u8]) -> (Vec<Value>, &'k [u8]) {
         let mut values = Vec::new();
         for (column, descending) in &self.parts {

@@ -1,7 +1,9 @@
-//! Keys where only the schema is known: from rows, for index maintenance; from values; and back into words, for messages.
+//! Keys where only the schema is known: from rows, for index maintenance; from values; and back into words,
+//! for messages.
 //!
-//! The bytes are those of [`TableKey`](crate::TableKey): a derived key and a codec of the same columns agree. A codec is
-//! computed once for a table or index; encoding a row then walks a list of offsets, widths and masks.
+//! The bytes are those of [`TableKey`](crate::TableKey): a derived key and a codec of the same columns agree.
+//! A codec is computed once for a table or index; encoding a row then walks a list of offsets, widths and
+//! masks.
 
 mod describe;
 mod part;
@@ -22,7 +24,7 @@ use crate::{
 /// Encodes and describes the keys of one table or index.
 #[derive(Clone, Debug)]
 pub struct KeyCodec {
-    /// What encoding a row needs of each column, most significant first.
+    /// The steps of encoding a row, one for each column, most significant first.
     steps: Box<[Step]>,
     /// The columns, for values and messages, and whether each is descending.
     parts: Box<[(ColumnDef, bool)]>,
@@ -40,8 +42,9 @@ impl KeyCodec {
         KeyCodec::new(table, &table.key)
     }
 
-    /// The codec of an index's entries: the index's columns, then, if it is not unique, those columns of the primary key that are
-    /// not among them. So too in a unique index of distinct NULLs, but only in entries that have one.
+    /// The codec of an index's entries: the index's columns, then, if it is not unique, those columns of the
+    /// primary key that are not among them. So too in a unique index of distinct NULLs, but only in entries
+    /// that have one.
     pub fn for_index(index: &IndexDef, table: &TableDef) -> KeyCodec {
         let mut parts = index.parts.clone();
         if table.has_shared_keys(index) {
@@ -90,8 +93,8 @@ impl KeyCodec {
         self.format
     }
 
-    /// The key of an entry from the key of the index's columns, of whatever class that is by itself. They differ in a unique index of
-    /// distinct NULLs only: there a key with a NULL is no entry's.
+    /// The key of an entry from the key of the index's columns, of whatever class that is by itself. They
+    /// differ in a unique index of distinct NULLs only: there a key with a NULL is no entry's.
     #[inline]
     pub fn entry_key<R>(&self, key: Key<'_>, with: impl FnOnce(Key<'_>) -> R) -> R {
         if key.class() == self.format.class {
@@ -132,7 +135,7 @@ impl KeyCodec {
         })
     }
 
-    /// The bits that a row's key has behind those of its first columns, so many; of keys of fixed width.
+    /// The bits of a row's key behind those of its first `count` columns; for keys of fixed width.
     #[inline(always)]
     pub fn encode_rest(&self, row: RowRef<'_>, columns: usize) -> u128 {
         let append = |bits: u128, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row);
@@ -142,7 +145,8 @@ impl KeyCodec {
         }
     }
 
-    /// Where a row has the bits of [`KeyCodec::encode_rest`], if they are those of one number in the row version that is never NULL.
+    /// Where a row has the bits of [`KeyCodec::encode_rest`], if they are those of one number in the row
+    /// version that is never NULL.
     pub fn rest_word(&self, columns: usize) -> Option<RowWord> {
         match &self.steps[columns..] {
             [only] => only.word(),
@@ -205,8 +209,8 @@ impl KeyCodec {
         KeyRange::of_parts(prefix, self.format)
     }
 
-    /// The range of keys between two bounds on their first columns: an included bound takes in every key that begins with
-    /// it, an excluded one none.
+    /// The range of keys between two bounds on their first columns: an included bound takes in every key that
+    /// begins with it, an excluded one none.
     #[inline]
     pub fn range_between<P: KeyParts>(&self, low: Bound<&P>, high: Bound<&P>) -> KeyRange {
         KeyRange::between(low, high, self.format)

@@ -6,7 +6,8 @@ use super::KeyCodec;
 use crate::key_writer::unescape;
 use crate::{ColumnType, Key, KeyBuf};
 
-/// A value of a column by which keys are told apart, whatever the width of its type: integers of all types are comparable.
+/// A value of a column that decides the partition, whatever the width of its type: integers of all types are
+/// comparable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartitionValue {
     /// A truth value, an integer, the units of a decimal, or the microseconds of a timestamp.
@@ -20,19 +21,19 @@ pub enum PartitionValue {
 pub struct KeyPlace {
     at: At,
     ty: ColumnType,
-    /// What turns the bits in a key into those of an unsigned number: inverts a descending column.
+    /// Converts the bits in a key into those of an unsigned number: inverts a descending column.
     invert: bool,
 }
 
 #[derive(Clone, Debug)]
 enum At {
-    /// In an integer: so many bits above its last, and so many of its own.
+    /// In an integer: the number of bits above it, and the number of its own.
     Word { shift: u32, bits: u32 },
     /// Behind these columns of a byte string.
     Bytes(Box<[Width]>),
 }
 
-/// What a column takes of a byte string.
+/// The part of a byte string that a column takes.
 #[derive(Clone, Copy, Debug)]
 struct Width {
     nullable: bool,
@@ -68,7 +69,7 @@ impl KeyCodec {
 }
 
 impl KeyPlace {
-    /// The value in a key, if it is an unsigned integer in a key that is one: what is asked for most often.
+    /// The value in a key, if it is an unsigned integer in a key that is one: the most frequent case.
     #[inline(always)]
     pub fn unsigned(&self, key: Key<'_>) -> Option<u64> {
         let At::Word { shift, bits } = self.at else { return None };
@@ -107,7 +108,7 @@ impl KeyPlace {
         }
     }
 
-    /// The value that all keys between two bounds have, if there is one such and the bounds tell.
+    /// The value that all keys between two bounds have, if the bounds determine one.
     pub fn value_between(&self, low: Bound<Key<'_>>, high: Bound<Key<'_>>) -> Option<PartitionValue> {
         let (Bound::Included(first) | Bound::Excluded(first)) = low else { return None };
         match self.at {
@@ -144,7 +145,7 @@ impl KeyPlace {
         }
     }
 
-    /// What an unsigned number in a key stands for.
+    /// The value of an unsigned number in a key.
     fn number(&self, bits: u64) -> PartitionValue {
         let signed = |bytes: u32| {
             let unused = 64 - 8 * bytes;
@@ -203,7 +204,8 @@ mod tests {
     use super::*;
     use crate::{ColumnDef, ColumnType, TableDef, Value, asc, desc};
 
-    /// A key of these columns, of which the second is in question; the first is text, so that keys are byte strings, or a number.
+    /// A key of these columns, of which the second is in question; the first is text, so that keys are byte
+    /// strings, or a number.
     fn codec(first: ColumnType, ty: ColumnType, descending: bool) -> KeyCodec {
         let table = TableDef::builder("t")
             .column(ColumnDef::new("a", first))

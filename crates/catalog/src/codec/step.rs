@@ -11,7 +11,7 @@ pub(super) struct Step {
     descending: bool,
     /// Bytes of the value in a key if fixed, without the NULL byte.
     width: u32,
-    /// What turns a stored number into its ascending key bits: the sign bit, or nothing.
+    /// The mask that converts a stored number into its ascending key bits: the sign bit, or nothing.
     flip: u64,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Step {
 enum Kind {
     Number,
     Float,
-    /// Text or bytes in place, with room for so many.
+    /// Text or bytes in place, with this capacity.
     InPlace(u16),
     LongText,
 }
@@ -31,7 +31,7 @@ pub struct RowWord {
     offset: u32,
     /// Bytes of the number.
     width: u32,
-    /// What turns the stored number into its key bits.
+    /// The mask that converts the stored number into its key bits.
     flip: u64,
 }
 

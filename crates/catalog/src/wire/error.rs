@@ -10,7 +10,7 @@ use crate::OutOfMemory;
 pub enum Malformed {
     /// They end within a value.
     CutShort,
-    /// They go on after the last value.
+    /// There are bytes after the last value.
     Trailing,
     /// A number has more bytes than it needs, or more than 64 bits.
     Varint,
@@ -37,9 +37,9 @@ pub enum Malformed {
         /// The column.
         column: u16,
     },
-    /// An amount is added to what is no such column.
+    /// An amount for a column that is no sum.
     NotASum {
-        /// The column said.
+        /// The column in the bytes.
         column: u64,
     },
 }

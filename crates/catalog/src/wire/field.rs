@@ -19,7 +19,7 @@ pub(super) struct Field {
     rows: Option<Box<RowWire>>,
 }
 
-/// What an update added to a column.
+/// The amount that an update added to a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added {
     pub(super) amount: i64,
@@ -57,7 +57,8 @@ pub(super) enum Taken<'a> {
     Run(&'a [u8]),
 }
 
-/// Whether so many bytes are the same at both addresses. The sizes of numbers, which most are, without a call.
+/// Whether this many bytes are equal at both addresses. The sizes of numbers, the most frequent, are compared
+/// without a call.
 ///
 /// # Safety
 /// They are initialized and readable.
@@ -75,7 +76,7 @@ unsafe fn are_equal(one: *const u8, other: *const u8, bytes: usize) -> bool {
     }
 }
 
-/// Takes so many bytes off the front.
+/// Takes this many bytes off the front.
 #[inline]
 pub(super) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], Malformed> {
     bytes.split_off(..count).ok_or(Malformed::CutShort)
@@ -184,7 +185,8 @@ impl Field {
         }
     }
 
-    /// What came on top of the value before. `None` if amounts cannot be added to the column, or this one has more than 64 bits.
+    /// The amount by which the new value exceeds the old one. `None` if amounts cannot be added to the column,
+    /// or this one has more than 64 bits.
     ///
     /// # Safety
     /// As [`Field::put`], of both blocks.
@@ -204,8 +206,8 @@ impl Field {
         Some(Added { amount: i64::try_from(after - before).ok()?, value_bytes })
     }
 
-    /// What came on top of the value before, the value that it is to go on top of, and the values that the column can have. `None` if
-    /// amounts cannot be added to the column.
+    /// The amount by which the new value exceeds the old one, the value to which it is to be added, and the
+    /// range of the column. `None` if amounts cannot be added to the column.
     ///
     /// # Safety
     /// As [`Field::put`], of all blocks.

@@ -1,4 +1,5 @@
-//! Two updates of one row, one after the other although neither saw the other, where the columns that they use allow it.
+//! Two updates of one row, one after the other although neither saw the other, where the columns that they
+//! use allow it.
 
 use seriatim_base::ColumnId;
 
@@ -6,7 +7,8 @@ use super::RowWire;
 use super::field::Field;
 use crate::{ColumnSet, ColumnUse, NoOutOfLine, Part, Place, RowRef, RowWriter};
 
-/// What `after` adds to a sum of `base`, and a quarter of the column's range, if `newer` is so far away from the end that the amount leads to.
+/// The amount that `after` adds to a sum of `base`, and a quarter of the column's range, if `newer` is that
+/// far away from the end towards which the amount leads.
 ///
 /// # Safety
 /// As [`RowWire::merge`], of rows of the field's table.
@@ -24,7 +26,8 @@ unsafe fn amount_with_room(field: &Field, [base, newer, after]: [*const u8; 3]) 
 }
 
 impl RowWire {
-    /// Whether two row versions of the table are of one row, by its fixed part if it has one, and have the same values in these columns.
+    /// Whether two row versions of the table belong to one row, by its fixed part if it has one, and have the
+    /// same values in these columns.
     ///
     /// # Safety
     /// Rules 1 to 3 of `RowRef`.
@@ -34,9 +37,9 @@ impl RowWire {
         self.share_fixed(one, other) && !named.any(|field| unsafe { field.differs(one.as_ptr(), other.as_ptr()) })
     }
 
-    /// Whether `newer` has room for what `after` adds to `sums` of `base`, whatever at most `adders` at a time, this one among them, do
-    /// that found room likewise: the value is a quarter of the column's range away from its end, and the amount no more than the adder's
-    /// share of that quarter.
+    /// Whether `newer` has room for the amounts that `after` adds to `sums` of `base`. At most `adders`
+    /// transactions at a time, this one among them, may find room in the same way. The value must be a quarter
+    /// of the column's range away from its end, and the amount no more than the adder's share of that quarter.
     ///
     /// # Safety
     /// As [`RowWire::merge`].
@@ -56,9 +59,10 @@ impl RowWire {
         })
     }
 
-    /// Shows `see` what `after` adds to each of `sums` of `base`, with the most that one of at most `adders` may add to it in that direction
-    /// until all of that is added up: its share of a quarter of the column's range. False if `see` says so, if amounts cannot be added to a column, or if `newer`
-    /// is not a quarter away from the end that the amount leads to.
+    /// Calls `see` with the amount that `after` adds to each of `sums` of `base`, and with the most that one
+    /// of at most `adders` may add in that direction until all of it is added up: its share of a quarter of
+    /// the column's range. False if `see` returns false, if amounts cannot be added to a column, or if `newer`
+    /// is less than a quarter away from the end towards which the amount leads.
     ///
     /// # Safety
     /// As [`RowWire::merge`].
@@ -110,15 +114,17 @@ impl RowWire {
         self.row_fields.len() == self.fields.len() || one.block(Part::Fixed) == other.block(Part::Fixed)
     }
 
-    /// Puts an update after another one: `after`, which came from `base`, becomes what the same update would have made of `newer`,
-    /// another update of `base`. Columns that it only adds to get what it added to them on top of `newer`'s sum; the others that changed
-    /// are as in `newer`, but for those that it has set blindly.
+    /// Puts an update after another one: `after`, which came from `base`, becomes what the same update would
+    /// have made of `newer`, another update of `base`. Columns that it only adds to get what it added to them
+    /// on top of `newer`'s sum; the others that changed are as in `newer`, but for those that it has set
+    /// blindly.
     ///
-    /// False if it would not be the same update: `newer` has another value in a column that it used, another fixed part, or a sum that
-    /// leaves its range. Then `after` may have changed in part.
+    /// False if it would not be the same update: `newer` has another value in a column that it used, another
+    /// fixed part, or a sum that leaves its range. Then `after` may have changed in part.
     ///
     /// # Safety
-    /// Rules 1 to 3 of `RowRef` for all three; `after` is private to the caller, and in all columns but those of `columns` it is as `base`.
+    /// Rules 1 to 3 of `RowRef` for all three; `after` is private to the caller, and in all columns but those
+    /// of `columns` it is as `base`.
     pub unsafe fn merge(&self, base: RowRef<'_>, newer: RowRef<'_>, after: *mut u8, columns: ColumnUse) -> bool {
         if !self.share_fixed(base, newer) {
             return false;
@@ -128,14 +134,16 @@ impl RowWire {
             // SAFETY: the caller's promise; the places are of the row version.
             unsafe {
                 if !field.differs(old, new) {
-                    // A long text may be the same at another address, and the row owns the one that the newer row version has.
+                    // A long text may be the same at another address, and the row owns the one that the newer
+                    // row version has.
                     if field.is_shared(old, after) {
                         field.place.copy(new, after);
                     }
                     return true;
                 }
                 if columns.used.contains(field.column()) {
-                    // What is as before was not set, or to the value that was there: it is not known which.
+                    // A column with its old value was not set, or was set to that value: it is not known
+                    // which.
                     return columns.set.contains(field.column()) && field.differs(old, after);
                 }
                 let added = if columns.added.contains(field.column()) { field.added(old, after) } else { None };
@@ -161,7 +169,8 @@ impl Place {
     /// Copies the value and whether it is NULL; of a long text, the address.
     ///
     /// # Safety
-    /// Both are the block of memory of a row that the place speaks of: `from` readable and not being written, `to` private to the caller.
+    /// Both are the block of memory of a row to which the place refers: `from` readable and not being written,
+    /// `to` private to the caller.
     unsafe fn copy(&self, from: *const u8, to: *mut u8) {
         // SAFETY: the caller's promise; the value and the NULL bits lie in the block.
         unsafe {

@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! row      NULL bits of the nullable columns | values of the columns that are not NULL, in order of declaration
-//! patch    bits of the updatable columns: set if changed | NULL bits of those changed that are nullable | values, as above
-//! delta    varint column | varint zigzag amount: what came on top of the value before, which only the row before tells
+//! patch    bits of the updatable columns: set if changed | NULL bits of the changed nullable ones | values, as above
+//! delta    varint column | varint zigzag amount: the increase over the value in the previous row, which is not here
 //! run      varint 2 x rows, and 1 more if runs may follow | rows: the one column of a record of a clustered table
 //! key      Word8, Word16: the bytes in use (`KeyFormat::bytes`), big-endian     Bytes: varint length | bytes
 //!
-//! value    1- and 2-byte numbers, f64: their bytes, little-endian     wider integers, decimals, timestamps: varint, zigzag if
-//!          signed     text, bytes: varint length | bytes
+//! value    1- and 2-byte numbers, f64: their bytes, little-endian
+//!          wider integers, decimals, timestamps: varint, zigzag if signed     text, bytes: varint length | bytes
 //! ```
-//! Bits are packed eight a byte, the first in the lowest bit; those left over in the last byte are zero. A column is updatable
-//! if [`TableDef::is_updatable`] says so. The bytes depend on the declaration alone, not on the machine.
+//! Bits are packed eight a byte, the first in the lowest bit; those left over in the last byte are zero. A
+//! column is updatable if [`TableDef::is_updatable`] says so. The bytes depend on the declaration alone, not
+//! on the machine.
 //!
-//! Invariants: what decodes encodes to the same bytes, so nothing is lost or read two ways; bytes from anywhere can be decoded:
-//! they are checked before they are written to a row, and what is written keeps the rules of [`RowRef`].
+//! Invariants: decoded bytes encode to the same bytes, so nothing is lost or read two ways. Bytes from
+//! anywhere can be decoded: they are checked before they are written to a row, and written rows keep the rules
+//! of [`RowRef`].
 
 mod error;
 mod field;
@@ -46,7 +48,7 @@ pub struct RowWire {
     format: KeyFormat,
 }
 
-/// What was appended of a row and the one before it.
+/// The result of encoding a row and the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Updated {
@@ -161,11 +163,11 @@ impl RowWire {
         unsafe { put_values(self.fields.iter(), row, out) };
     }
 
-    /// Appends what an update changed, if an update can have. Values of equal bytes are equal; a long text whose address is the
-    /// same is not looked at.
+    /// Appends the changes of an update, if there can be any. Values of equal bytes are equal; a long text
+    /// with the same address is not compared.
     ///
-    /// A delta where one column changed, amounts can be added to it, and the patch would be longer. Where it would not, nothing
-    /// is gained, and a reader of the patch sees what the column became.
+    /// A delta where one column changed, amounts can be added to it, and the patch would be longer. Where it
+    /// would not, nothing is gained, and a reader of the patch sees what the column became.
     pub fn encode_update(&self, before: RowRef<'_>, after: RowRef<'_>, out: &mut Vec<u8>) -> Updated {
         let mut room = [0; TableDef::COLUMNS_MAX / 8];
         let bits = &mut room[..self.updatable.len().div_ceil(8)];
@@ -280,7 +282,8 @@ impl RowWire {
         put_delta(column.0, amount, out);
     }
 
-    /// Whether amounts can be added to a column: an integer or decimal that an update may change and that is never NULL.
+    /// Whether amounts can be added to a column: an integer or decimal that an update may change and that is
+    /// never NULL.
     pub fn sums(&self, column: ColumnId) -> bool {
         self.fields.get(usize::from(column.0)).is_some_and(|field| field.is_sum)
     }
@@ -312,8 +315,8 @@ impl RowWire {
     /// Sets all columns of a new row to those of an encoded one.
     ///
     /// # Errors
-    /// If the bytes are not a row and nothing else, or at the memory limit; then some columns are set and the row is to be
-    /// thrown away.
+    /// If the bytes are not a row and nothing else, or at the memory limit; then some columns are set and the
+    /// row is to be thrown away.
     pub fn decode_row(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         let mut rest = bytes;
         take_values(self.fields.iter(), &mut rest, |field, value| field.set(value, row))?;
@@ -521,7 +524,7 @@ fn take_values<'f, 'a, E: From<Malformed>>(
     Ok(())
 }
 
-/// What `take` takes off the front.
+/// The bytes that `take` takes off the front.
 fn taken<'a>(
     bytes: &mut &'a [u8],
     take: impl FnOnce(&mut &'a [u8]) -> Result<(), Malformed>,

@@ -1,4 +1,5 @@
-//! Integers in as few bytes as they need: LEB128, seven bits a byte, low bits first, the top bit set on all bytes but the last.
+//! Integers in as few bytes as they need: LEB128, seven bits a byte, low bits first, the top bit set on all
+//! bytes but the last.
 //!
 //! One number has one encoding: a last byte of zero after others, or bits beyond the 64th, are refused.
 
@@ -20,7 +21,8 @@ pub fn write_varint(out: &mut Vec<u8>, value: u64) {
         count += 1;
     }
     bytes[count] = rest as u8;
-    // All of them at once and then shortened: a copy of known length is a few instructions, one of unknown length is a call.
+    // All of them at once and then shortened: a copy of known length is a few instructions, one of unknown
+    // length is a call.
     let end = out.len() + count + 1;
     out.extend_from_slice(&bytes);
     out.truncate(end);
@@ -63,7 +65,7 @@ pub const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// What [`zigzag`] was given.
+/// The inverse of [`zigzag`].
 #[inline]
 pub const fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)

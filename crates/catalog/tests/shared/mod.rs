@@ -1,4 +1,5 @@
-//! What the tests share: a row in memory of its own, used as the engine uses rows, and generators of columns and values.
+//! What the tests share: a row in memory of its own, used as the engine uses rows, and generators of columns
+//! and values.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -163,7 +164,8 @@ impl Block {
     }
 }
 
-/// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest shrinks what fails.
+/// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest
+/// shrinks what fails.
 pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let seed = rng::seed("a property");
     let mut bytes = [0; 32];

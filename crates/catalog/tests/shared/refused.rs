@@ -1,7 +1,8 @@
-//! Programs that must not compile. What the compiler says of each is kept beside it, in a file that ends in `stderr`, and written
-//! anew with `UPDATE_EXPECT=1`.
+//! Programs that must not compile. What the compiler says of each is kept beside it, in a file that ends in
+//! `stderr`, and written anew with `UPDATE_EXPECT=1`.
 //!
-//! They are compiled against the libraries that cargo built for the test itself, so that nothing is built for them alone.
+//! They are compiled against the libraries that cargo built for the test itself, so that nothing is built for
+//! them alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@ use super::*;
 
 fn shared(threads: usize) -> Shared<()> {
     Shared {
+        process: Process::current(),
         inboxes: (0..threads).map(|_| Mutex::default()).collect(),
         batches: false,
         owners: Some(Owners::new(threads)),

@@ -1,5 +1,5 @@
-//! Histories that are serializable by construction: transactions run one after another against a map, and their times are
-//! spread around the points where they ran, so that they seem to have interleaved.
+//! Histories that are serializable by construction. Transactions run one after another against a map. Their
+//! times are spread around the points where they ran, so that they seem to have interleaved.
 
 use seriatim_base::Rng;
 use seriatim_history::{Columns, History, Initial, InitialRow, Key, Read, Saw, Scan, TableId, Transaction, Write};
@@ -11,42 +11,42 @@ use std::ops::Bound;
 pub(crate) struct Parameters {
     /// Transactions.
     pub(crate) transactions: u64,
-    /// Operations of one, at most.
+    /// Operations of a transaction, at most.
     pub(crate) operations: u64,
     /// Tables.
     pub(crate) tables: u64,
     /// Keys of each table.
     pub(crate) keys: u64,
-    /// Of the operations that write, how many in a hundred delete.
+    /// Percentage of the writing operations that delete.
     pub(crate) deletes: u64,
-    /// Of the operations, how many in a hundred scan.
+    /// Percentage of the operations that scan.
     pub(crate) scans: u64,
-    /// Of the absences, how many in a hundred say since when.
+    /// Percentage of the absences that say since when.
     pub(crate) precise: u64,
-    /// Of the transactions, how many in a hundred run on a snapshot.
+    /// Percentage of the transactions that run on a snapshot.
     pub(crate) snapshots: u64,
-    /// Of the keys, how many in a hundred have an initial row.
+    /// Percentage of the keys that have an initial row.
     pub(crate) initial: u64,
-    /// Of the times, how far they lie from the point where the transaction ran; points are 10 apart.
+    /// How far times lie from the point where the transaction ran, at most; points are 10 apart.
     pub(crate) spread: u64,
     /// Column groups of each table; rows have three columns.
     pub(crate) groups: &'static [Columns],
-    /// Whether each group has versions of its own, rather than one for the row.
+    /// Whether each group has versions of its own, instead of one for the row.
     pub(crate) by_group: bool,
 }
 
-type Place = (TableId, Key);
-type Store = BTreeMap<Place, Row>;
+type TableKey = (TableId, Key);
+type Store = BTreeMap<TableKey, Row>;
 
 /// The state of a key.
 #[derive(Clone, Debug)]
 struct Row {
-    /// The highest.
+    /// The highest version.
     version: u64,
-    /// Of its newest insertion or deletion.
+    /// The version of its newest insertion or deletion.
     since: u64,
     row: bool,
-    /// Of each group, of its newest write.
+    /// By group, the version of its newest write.
     groups: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn columns(rng: &mut Rng) -> Columns {
     if rng.percent(30) { Columns::ALL } else { Columns(rng.below(8)) }
 }
 
-/// Every group, with that of the columns in none.
+/// Every group, and the one of the columns in no listed group.
 pub(crate) fn groups(listed: &[Columns]) -> Vec<Columns> {
     let rest = !listed.iter().fold(0, |all, group| all | group.0);
     listed.iter().copied().chain((rest != 0 && !listed.is_empty()).then_some(Columns(rest))).collect()
@@ -66,7 +66,7 @@ pub(crate) fn key(number: u64) -> Key {
     Key::from(format!("k{number:04}").as_str())
 }
 
-/// What a transaction does to a key.
+/// The effect of a transaction on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Deletion,
@@ -74,7 +74,7 @@ enum Change {
     Update(Columns),
 }
 
-type Own = BTreeMap<Place, Change>;
+type Own = BTreeMap<TableKey, Change>;
 
 /// A serializable history that keeps [`seriatim_history::Promises::STRICT`], with its transactions shuffled.
 pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
@@ -99,7 +99,8 @@ pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
         let began = point - rng.below(parameters.spread + 1);
         let mut t = Transaction::new(i + 1).during(began, point + rng.below(parameters.spread + 1));
         if rng.percent(parameters.snapshots) {
-            // A state whose point precedes the end of this transaction, and an instant that promises no more than it has.
+            // A state whose point precedes the end of this transaction, and an instant that promises no more
+            // than the state has.
             let (from, state) = &past[rng.below(past.len() as u64) as usize];
             t.snapshot = Some((*from + 1).min(began));
             for _ in 0..rng.below(parameters.operations + 1) {
@@ -108,7 +109,7 @@ pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
             transactions.push(t);
             continue;
         }
-        // What it writes: no row, all of a row, or these columns.
+        // The transaction's writes: no row, all of a row, or these columns.
         let mut own: Own = BTreeMap::new();
         for _ in 0..rng.below(parameters.operations + 1) {
             if rng.percent(50) {
@@ -172,13 +173,13 @@ pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
     History { tables: Vec::new(), groups, initial, transactions }
 }
 
-fn place(rng: &mut Rng, parameters: Parameters) -> Place {
+fn place(rng: &mut Rng, parameters: Parameters) -> TableKey {
     (TableId(rng.below(parameters.tables) as u32), key(rng.below(parameters.keys)))
 }
 
-fn saw(rng: &mut Rng, parameters: Parameters, store: &Store, place: &Place) -> Saw {
+fn saw(rng: &mut Rng, parameters: Parameters, store: &Store, place: &TableKey) -> Saw {
     match store.get(place) {
-        // Where groups have versions of their own, this is said apart.
+        // Where groups have versions of their own, each is listed apart.
         Some(row) if row.row => Saw::Row(if parameters.by_group { row.since } else { row.version }),
         Some(row) if rng.percent(parameters.precise) => {
             Saw::AbsentAt(if parameters.by_group { row.since } else { row.version })
@@ -189,7 +190,7 @@ fn saw(rng: &mut Rng, parameters: Parameters, store: &Store, place: &Place) -> S
 }
 
 /// Reads some columns.
-fn read(rng: &mut Rng, parameters: Parameters, store: &Store, place: &Place, t: &mut Transaction) {
+fn read(rng: &mut Rng, parameters: Parameters, store: &Store, place: &TableKey, t: &mut Transaction) {
     let saw = saw(rng, parameters, store, place);
     let all = groups(parameters.groups);
     let used = if all.is_empty() { Columns::ALL } else { columns(rng) };
@@ -238,7 +239,7 @@ fn observe(rng: &mut Rng, parameters: Parameters, store: &Store, own: &Own, t: &
             continue;
         }
         match store.get(&place) {
-            // A scan may list what was under the transaction's own writes, or leave it out.
+            // A scan may list the row below a write of its own transaction, or omit it.
             Some(_) if own.contains_key(&place) && rng.percent(50) => {}
             Some(row) if row.row => {
                 let seen = saw(rng, parameters, store, &place);

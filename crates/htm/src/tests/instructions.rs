@@ -1,9 +1,10 @@
-//! The hardware back end on each kind of processor. Where its instructions fault, an illegal-instruction handler plays them, so that
-//! encodings, the abort path, and the codes are executed and not only read. Where regions commit, the same tests run on them, with
-//! bounds instead of counts. Where every region aborts nothing can be played: the tests that need more say that they are skipped.
+//! The hardware back end on each kind of processor. Where its instructions fault, an illegal-instruction
+//! handler plays them, so that encodings, the abort path, and the codes are executed and not only read. Where
+//! regions commit, the same tests run on them, with bounds instead of counts. Where every region aborts
+//! nothing can be played: the tests that need more say that they are skipped.
 //!
-//! The player undoes registers, the innermost [`STACK`] bytes of stack, and two words; it does not isolate threads. Each test says
-//! what the next `xbegin`s answer.
+//! The player undoes registers, the innermost [`STACK`] bytes of stack, and two words; it does not isolate
+//! threads. Each test says what the next `xbegin`s answer.
 
 use super::{Words, Worker, skip, try_again};
 use crate::{BodyError, Budget, FallbackLocks, Htm, NoLocks, Refused, RtmKind, SpinLock, detect, probe};
@@ -56,8 +57,9 @@ thread_local! {
 
 /// Plays `xbegin`, `xend` and `xabort`.
 extern "C" fn play(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the interrupted context of this thread, and nothing else of the thread runs meanwhile; the
-    // code at its instruction pointer is readable; the stack above its pointer is mapped for more than STACK bytes in tests.
+    // SAFETY: the kernel passes the interrupted context of this thread, and nothing else of the thread runs
+    // meanwhile; the code at its instruction pointer is readable; the stack above its pointer is mapped for
+    // more than STACK bytes in tests.
     unsafe {
         let machine = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         let processor = &mut *PROCESSOR.with(UnsafeCell::get);
@@ -140,9 +142,10 @@ fn install() {
     });
 }
 
-/// Runs `test` with a worker of the hardware back end, where regions can be begun: on the played processor, whose next `xbegin`s
-/// answer `script` and then begin regions, or, if the script is empty, on real regions. `test` is told whether its regions are played:
-/// real ones may also abort for reasons of their own. Elsewhere it is skipped. Answers the played (begun, committed).
+/// Runs `test` with a worker of the hardware back end, where regions can be begun: on the played processor,
+/// whose next `xbegin`s answer `script` and then begin regions, or, if the script is empty, on real regions.
+/// `test` is told whether its regions are played: real ones may also abort for reasons of their own.
+/// Elsewhere it is skipped. Answers the played (begun, committed).
 fn on_regions(script: &[u32], words: &[AtomicU64; 2], test: impl FnOnce(&mut Worker, bool)) -> Option<(u32, u32)> {
     let played = match *KIND {
         RtmKind::Faults => true,

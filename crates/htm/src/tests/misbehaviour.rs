@@ -163,7 +163,8 @@ fn lock_bits_alone_keep_words_together() {
                     let mut worker = Worker::new(htm, id, ONE);
                     for _ in 0..times {
                         let body = |access: &mut dyn Words| {
-                            // Data first, its lock afterwards: the order that needs the region's reads to hold together.
+                            // Data first, its lock afterwards: the order that needs the region's reads to
+                            // hold together.
                             let (x, y) = (access.load(a), access.load(b));
                             let before = access.load(version);
                             if before & 1 == 1 || !access.lock(version, before, before + 1) {

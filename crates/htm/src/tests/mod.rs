@@ -90,15 +90,16 @@ fn all() -> Vec<Htm> {
     all
 }
 
-/// Says on standard error, past the harness's capture, that the rest of the test that runs is left out on this machine, and why.
+/// Says on standard error, past the harness's capture, that the rest of the test that runs is left out on
+/// this machine, and why.
 fn skip(why: impl std::fmt::Display) {
     use std::io::Write;
     let current = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));
 }
 
-/// Whether to try again what regions of the processor have not done since `began`, after a pause: where the host is busy, they all abort for a
-/// while.
+/// Whether to try again what regions of the processor have not done since `began`, after a pause: where the
+/// host is busy, they all abort for a while.
 fn try_again(began: Instant) -> bool {
     thread::sleep(Duration::from_millis(1));
     began.elapsed() < Duration::from_secs(60)

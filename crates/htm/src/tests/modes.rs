@@ -19,15 +19,15 @@ fn modes_are_written_as_they_are_read() {
     assert!(error.contains("`tsx`") && error.contains("auto, rtm, emulated or absent"), "{error}");
 }
 
-/// What a processor says of itself, whether its regions commit if they are tried (`None`: that would be a mistake), and a word of
-/// the verdict.
+/// What a processor says of itself, whether its regions commit if they are tried (`None`: that would be a
+/// mistake), and a word of the verdict.
 const PROCESSORS: [(Option<Cpuid>, Option<bool>, &str); 6] = {
     const fn says(rtm: bool, always_abort: bool) -> Option<Cpuid> {
         Some(Cpuid { rtm, always_abort })
     }
     [
         (None, None, "x86-64"),
-        // The instructions fault, or are executed and abort, or would even commit: nobody looks.
+        // The instructions fault, or run and abort, or would even commit: the result is not used.
         (says(false, false), None, "does not offer"),
         (says(false, true), None, "does not offer"),
         (says(true, true), None, "RTM_ALWAYS_ABORT"),

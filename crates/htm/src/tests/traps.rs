@@ -129,8 +129,8 @@ fn trap_1_subscription_keeps_the_updates_the_canary_loses() {
     assert_eq!(counter.into_inner(), 2);
 }
 
-/// A direct body writes two words that are equal between bodies; between its stores a region begins, looks at them, and last
-/// at the lock. With `early` it subscribes at its beginning too. Whether it saw them differ.
+/// A direct body writes two words that are equal between bodies; between its stores a region begins, looks at
+/// them, and last at the lock. With `early` it subscribes at its beginning too. Whether it saw them differ.
 fn torn(early: bool) -> bool {
     let htm = emulated(SEED, 0);
     let (mut holder, mut other) = (Worker::new(&htm, 0, ONE), Worker::new(&htm, 1, ONE));
@@ -209,7 +209,7 @@ fn trap_2_untouched_pages_and_pauses_fall_back_in_hardware() {
         Err(unavailable) => return skip(unavailable),
     };
     let lock = SpinLock::new();
-    // Zeroed pages nobody has touched.
+    // Zeroed pages that no thread has touched.
     let words: Vec<u64> = vec![0; 1 << 22];
     let mut worker = Worker::new(&htm, 0, Budget::default());
     for page in 0..64 {
@@ -329,8 +329,8 @@ fn trap_5_read_modify_writes_and_regions_do_not_nest() {
     assert!(panics(0, nested).contains("inside a region"));
 }
 
-/// Readers outside look at two words that are equal between bodies, guarded by a version word whose lowest bit is a lock.
-/// Whether one accepted values that differ.
+/// Readers outside look at two words that are equal between bodies, guarded by a version word whose lowest
+/// bit is a lock. Whether one accepted values that differ.
 fn readers_torn(
     writer: impl Fn(&mut dyn Words, &[AtomicU64; 3]) -> Result<(), BodyError> + Sync,
     abort_one_in: u32,

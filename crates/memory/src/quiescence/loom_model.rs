@@ -1,9 +1,9 @@
 //! The count protocol in every interleaving and under every reordering that the memory model allows, by loom.
 //!
-//! A reader comes online, follows the shared reference, leaves. A writer unlinks the old object, seals, and frees it once the
-//! seal has passed. Objects are loom cells, which report every access that is not ordered with the freeing.
-//! Readers come online by the code that ships, in both ways: by a store and a fence, and by an exchange.
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-memory --release loom`.
+//! A reader comes online, follows the shared reference, leaves. A writer unlinks the old object, seals, and
+//! frees it once the seal has passed. Objects are loom cells, which report every access that is not ordered
+//! with the freeing. Readers come online by the code that ships, in both ways: by a store and a fence, and by
+//! an exchange. Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-memory --release loom`.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -28,7 +28,7 @@ enum Enter {
 
 const WAYS: [Enter; 2] = [Enter::StoreAndFence, Enter::Exchange];
 
-/// What a broken protocol leaves out.
+/// The step that a broken protocol omits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Nothing,
@@ -67,7 +67,7 @@ fn read(shared: &Shared, worker: usize, transactions: usize, enter: Enter, broke
             (_, Enter::Exchange) => count = presence.enter_by::<true>(count),
         }
         let at = shared.link.load(Ordering::Acquire);
-        // SAFETY: what the model checks.
+        // SAFETY: the model checks that accesses are ordered.
         shared.objects[at].with(|object| assert_eq!(unsafe { *object }, LINKED, "read after free"));
         if broken != Broken::DoesNotEnter {
             count = presence.leave(count);
@@ -75,7 +75,8 @@ fn read(shared: &Shared, worker: usize, transactions: usize, enter: Enter, broke
     }
 }
 
-/// Replaces object 0 and frees it; gives up, as a worker does until its next transaction, when it is not time after a few looks.
+/// Replaces object 0 and frees it; gives up, as a worker does until its next transaction, when it is not time
+/// after a few looks.
 fn replace(shared: &Shared, broken: Broken) -> bool {
     let mut awaited = Vec::new();
     if broken == Broken::SealsBeforeUnlinking {
@@ -88,7 +89,7 @@ fn replace(shared: &Shared, broken: Broken) -> bool {
     }
     for _ in 0..2 {
         if shared.counts.passed(&mut awaited) {
-            // SAFETY: what the model checks.
+            // SAFETY: the model checks that accesses are ordered.
             shared.objects[0].with_mut(|object| unsafe { *object = FREED });
             return true;
         }
@@ -114,7 +115,7 @@ fn model(readers: usize, transactions: usize, preemptions: Option<usize>, enter:
             thread.join().expect("a reader");
         }
         if !freed {
-            // Everybody is offline: the grace period of a seal made now is over at once.
+            // All workers are offline: the grace period of a seal made now is over at once.
             let mut awaited = Vec::new();
             shared.counts.seal(Some(WRITER), &mut awaited);
             freed = shared.counts.passed(&mut awaited);
@@ -137,8 +138,8 @@ fn loom_two_readers_never_read_what_was_freed() {
     }
 }
 
-/// A slot's next worker, on another thread, continues the count; a seal over its predecessor's transaction passes, one over
-/// its own does not.
+/// A slot's next worker, on another thread, continues the count; a seal over its predecessor's transaction
+/// passes, one over its own does not.
 #[test]
 fn loom_a_slot_changes_hands() {
     for enter in WAYS {

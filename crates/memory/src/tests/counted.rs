@@ -82,7 +82,7 @@ fn what_a_large_transaction_retired_counts_until_it_is_freed() {
     local.enter();
     for at in 0..MANY as u64 {
         let block = local.allocate(&mut outside, 64).expect("no limit");
-        // SAFETY: nobody knows it.
+        // SAFETY: no other thread knows it.
         unsafe { local.retire_version(block, 64, Epoch(1)) };
         local.defer([at; 3]);
     }
@@ -120,7 +120,7 @@ fn what_a_large_transaction_retired_comes_back_to_a_worker_that_goes_on() {
         local.enter();
         for at in 0..MANY as u64 {
             let block = local.allocate(&mut outside, 64).expect("no limit");
-            // SAFETY: nobody knows it.
+            // SAFETY: no other thread knows it.
             unsafe { local.retire_version(block, 64, Epoch(5 + round)) };
             local.defer([at; 3]);
         }

@@ -1,8 +1,8 @@
 //! Shared objects that tell whether they are still what they were: the watch for use after free.
 //!
-//! An object is a block of words filled from its address and a number of its own. Freed, it is overwritten at least by the
-//! free list's link; reused, by another number. All words are read and written atomically, so that a broken domain is caught
-//! by what it does and not excused as a data race.
+//! An object is a block of words filled from its address and a number of its own. Freed, it is overwritten at
+//! least by the free list's link; reused, by another number. All words are read and written atomically, so
+//! that a broken domain is caught by what it does and not excused as a data race.
 
 use crate::Local;
 use seriatim_base::Rng;
@@ -26,8 +26,8 @@ fn expected(start: NonNull<AtomicU64>, number: u64, at: usize) -> u64 {
 }
 
 fn word<'a>(start: NonNull<AtomicU64>, at: usize) -> &'a AtomicU64 {
-    // SAFETY: the memory is mapped until the test is over, and `at` is below the words of any object read here; whether it
-    // still holds the object is what is watched.
+    // SAFETY: the memory is mapped until the test is over, and `at` is below the words of any object read
+    // here; whether it still holds the object is what is watched.
     unsafe { start.add(at).as_ref() }
 }
 
@@ -48,7 +48,7 @@ impl Held {
                 .all(|at| word(self.start, at).load(Ordering::Relaxed) == expected(self.start, self.number, at))
     }
 
-    /// Makes an object that nobody else knows yet.
+    /// Makes an object that no other thread knows yet.
     pub(super) fn new(local: &mut Local, outside: &mut Outside, rng: &mut Rng) -> Held {
         let words = WORDS[rng.below(WORDS.len() as u64) as usize];
         let start = local.allocate(outside, words * 8).expect("a few hundred bytes").cast::<AtomicU64>();

@@ -17,8 +17,8 @@ fn churn(local: &mut Local, outside: &mut Outside, link: &Link, rng: &mut Rng) {
     local.leave();
 }
 
-/// Any schedule of four workers that come online, take references, replace objects, go offline, are dropped and come anew.
-/// `Err` when a reference held by an online worker went bad.
+/// Any schedule of four workers that come online, take references, replace objects, go offline, are dropped
+/// and come anew. `Err` when a reference held by an online worker went bad.
 fn any_schedule(memory: &Memory, rng: &mut Rng, steps: usize) -> Result<(), String> {
     const WORKERS: usize = 4;
     let mut outside = Outside::claim();
@@ -172,7 +172,7 @@ fn what_was_ready_when_its_worker_went_is_done_by_another() {
     leaving.enter();
     leaving.defer([7; 3]);
     leaving.leave();
-    // Ready from here on, and nobody has asked for it.
+    // Ready from here on, and not yet requested.
     leaving.collect();
     drop(leaving);
     heir.collect();

@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::mpsc;
 
-/// Hammers a few links from some threads: readers hold references while others run, every thread replaces. Stops at the first
-/// reference gone bad, and tells whether there was one.
+/// Hammers a few links from some threads: readers hold references while others run, every thread replaces.
+/// Stops at the first reference gone bad, and tells whether there was one.
 fn hammer(memory: &Memory, rng: &mut Rng, threads: usize, transactions: usize) -> bool {
     let links: Vec<AtomicPtr<AtomicU64>> = (0..8).map(|_| AtomicPtr::default()).collect();
     let caught = AtomicBool::new(false);
@@ -72,7 +72,8 @@ fn hammered_by_threads_nothing_is_freed_that_is_held_and_all_is_freed_in_the_end
         // Twice the slots: a thread registers anew before it drops.
         let memory = memory(2 * threads);
         for _ in 0..if cfg!(miri) { 2 } else { 60 } {
-            // A thread that the system stops while it reads holds back what the others retire: in a round, never more than this.
+            // A thread that the system stops while it reads holds back what the others retire: in a round,
+            // never more than this.
             assert!(!hammer(&memory, &mut rng, threads, ROUND), "use after free");
         }
         assert!(memory.reserved_bytes() <= 8 << 20, "memory is bounded: {}", memory.reserved_bytes());

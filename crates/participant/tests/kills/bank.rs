@@ -1,4 +1,4 @@
-//! Accounts, what is done to them, and databases of them.
+//! Accounts, the procedures on them, and their databases.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct Account {
     pub(crate) slot: Option<u32>,
 }
 
-/// What a call leaves at each of its accounts.
+/// The mark that a call leaves at each of its accounts.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "mark", key(account, client, number), cluster(account, client))]
 pub(crate) struct Mark {
@@ -34,7 +34,7 @@ pub(crate) struct Slot {
     pub(crate) count: u32,
 }
 
-/// Who has last changed what every partition has.
+/// The client that last changed the replicated row.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "latest", key(id), replicated, ordered)]
 pub(crate) struct Latest {
@@ -43,7 +43,8 @@ pub(crate) struct Latest {
     pub(crate) number: u32,
 }
 
-/// Moves an amount, in one round. Whether there was enough, only one of the two partitions knows; both have done their part.
+/// Moves an amount, in one round. Whether there was enough, only one of the two partitions knows; both have
+/// done their part.
 #[procedure]
 pub(crate) fn transfer(tx: &Tx, client: u32, number: u32, from: u32, to: u32, amount: i64) -> Result<(), Abort> {
     tx.insert(Mark { account: from, client, number })?;
@@ -101,7 +102,7 @@ pub(crate) fn sign(tx: &Tx, client: u32, number: u32, account: u32) -> Result<()
     Ok(())
 }
 
-/// Puts something where nothing is, and takes it away where it is.
+/// Inserts a row where there is none, and deletes it where there is one.
 #[procedure]
 pub(crate) fn toggle(tx: &Tx, client: u32, number: u32, account: u32, at: u32) -> Result<bool, Abort> {
     tx.insert(Mark { account, client, number })?;
@@ -113,13 +114,13 @@ pub(crate) fn toggle(tx: &Tx, client: u32, number: u32, account: u32, at: u32) -
     Ok(gone)
 }
 
-/// One of those that are asked for.
+/// An account of an audit.
 #[derive(Data, Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) id: u32,
 }
 
-/// What accounts have together.
+/// The sum of accounts.
 #[procedure]
 pub(crate) fn audit(tx: &Tx, accounts: &[Wanted]) -> Result<i64, Abort> {
     let mut total = 0_i64;

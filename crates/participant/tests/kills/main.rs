@@ -1,6 +1,7 @@
-//! Owners with databases, coordinators and clients on one thread, in an order that a seed decides, with owners and coordinators that die between any two
-//! outputs and go on from their records: what clients were told is there at all partitions, nothing else is, and what was recovered is what was there.
-//! Under `locking` a coordinator lives with each client. What they keep is in lists, or in databases on disks whose power is cut.
+//! Owners with databases, coordinators and clients on one thread, in an order that a seed decides. Owners and
+//! coordinators die between any two outputs and continue from their records. Committed answers must be there
+//! at all partitions and nothing else; the recovered state must equal the state before. Under `locking` a
+//! coordinator lives with each client. The records are in lists, or in databases on disks whose power is cut.
 
 mod bank;
 mod nodes;
@@ -23,26 +24,26 @@ use bank::{
 };
 use nodes::{CoordinatorSetup, Disks, Found, Kind, Lists, Node, OwnerNode, OwnerSetup};
 
-/// Who sends.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sender {
     Owner(u32),
     Coordinator(u32),
     Client(u32),
-    /// Whoever notices deaths.
+    /// The observer that sends notices of deaths.
     Notices,
 }
 
-/// What is on its way, by receiver and sender.
+/// Messages in transit, by receiver and sender.
 type Queues<M> = BTreeMap<(u32, Sender), VecDeque<M>>;
 
-/// One dies, and what is on its way to it is lost. Notices are late.
+/// A node dies, and the messages in transit to it are lost. Notices are late.
 fn lose<M>(queues: &mut Queues<M>, to: u32) {
     let lost = queues.iter_mut().filter(|((at, from), _)| *at == to && *from != Sender::Notices);
     lost.for_each(|(_, queue)| queue.clear());
 }
 
-/// What can happen.
+/// A possible next event.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// The next output of an owner leaves.
@@ -56,29 +57,29 @@ enum Step {
     Checkpoint(u32),
 }
 
-/// What a client asked for, and was told.
+/// A call of a client, and its answer.
 #[derive(Clone, Debug)]
 struct Asked {
     call: Call,
-    /// Those that it leaves a mark at.
+    /// The accounts at which it leaves a mark.
     accounts: Vec<u32>,
-    /// Whether it asks what all accounts have.
+    /// Whether it sums all accounts.
     audits: bool,
     /// Whether it committed, if it was answered.
     committed: Option<bool>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 struct Ran {
     committed: u32,
-    /// Read-only ones over all partitions that were answered.
+    /// Answered read-only calls over all partitions.
     audits: u32,
     /// Deaths of owners.
     owners: u32,
     /// Deaths of coordinators.
     coordinators: u32,
-    /// What became of nodes, and what those that began again have found.
+    /// Events at nodes, and the state that restarted ones found.
     found: Found,
 }
 
@@ -93,13 +94,13 @@ struct Run<K: Kind> {
     rng: Rng,
     caller: Arc<Caller>,
     owners: Vec<K::Owner>,
-    /// One for all, or one for each client.
+    /// One for all clients, or one for each.
     coordinators: Vec<K::Coordinator>,
     to_owners: Queues<ToOwner<Fragment>>,
     to_coordinators: Queues<MessageOf<Program>>,
     asked: BTreeMap<(u32, u32), Asked>,
     clients: Vec<Client>,
-    /// Calls that a client waits for, at most: one or two.
+    /// The most calls for which a client waits: one or two.
     under_way: usize,
     left: u32,
     ran: Ran,
@@ -132,7 +133,7 @@ impl<K: Kind> Run<K> {
         }
     }
 
-    /// Through whom a client's transactions go.
+    /// The coordinator of a client's transactions.
     fn coordinator_of(&self, client: u32) -> u32 {
         client % self.coordinators.len() as u32
     }
@@ -173,7 +174,7 @@ impl<K: Kind> Run<K> {
         self.asked.insert((client, number), Asked { call, accounts, audits: kind == 4, committed: None });
     }
 
-    /// Notes what a client is told; what its call found, if that is all.
+    /// Notes an answer to a client; and the reply of its call, if there is one part.
     fn answer<R>(
         &mut self,
         transaction: TransactionId,
@@ -208,7 +209,8 @@ impl<K: Kind> Run<K> {
         self.clients[client as usize].waits.remove(&number);
     }
 
-    /// Those who wait for one that has died go on, and do not know how their calls ended: at a partition, or through a coordinator.
+    /// Clients that wait for a dead node continue without knowing how their calls ended: at a partition, or
+    /// through a coordinator.
     fn give_up(&mut self, partition: Option<u32>, coordinator: Option<u32>) {
         for client in 0..CLIENTS {
             let through = self.coordinator_of(client);
@@ -254,31 +256,31 @@ impl<K: Kind> Run<K> {
         }
     }
 
-    /// The owner dies, and lives again.
+    /// The owner dies, and restarts.
     fn kill_owner(&mut self, id: u32) {
         self.ran.owners += 1;
-        let life = self.owners[id as usize].die(&mut self.rng);
+        let incarnation = self.owners[id as usize].die(&mut self.rng);
         lose(&mut self.to_owners, id);
         self.give_up(Some(id), None);
         for coordinator in 0..self.coordinators.len() as u32 {
             let queue = self.to_coordinators.entry((coordinator, Sender::Notices)).or_default();
-            queue.push_back(ToCoordinator::PartitionDown { partition: PartitionId(id), life });
+            queue.push_back(ToCoordinator::PartitionDown { partition: PartitionId(id), incarnation });
         }
     }
 
-    /// The coordinator dies, and lives again.
+    /// The coordinator dies, and restarts.
     fn kill_coordinator(&mut self, id: u32) {
         self.ran.coordinators += 1;
-        let life = self.coordinators[id as usize].die(&mut self.rng);
+        let incarnation = self.coordinators[id as usize].die(&mut self.rng);
         lose(&mut self.to_coordinators, id);
         self.give_up(None, Some(id));
         for owner in 0..PARTITIONS {
             let queue = self.to_owners.entry((owner, Sender::Notices)).or_default();
-            queue.push_back(ToOwner::CoordinatorDown { coordinator: CoordinatorId(id), life });
+            queue.push_back(ToOwner::CoordinatorDown { coordinator: CoordinatorId(id), incarnation });
         }
     }
 
-    /// One dies, at once or soon; or all do.
+    /// A node dies, at once or soon; or all do.
     fn kill(&mut self) {
         let (owners, all) = (PARTITIONS, PARTITIONS + self.coordinators.len() as u32);
         let soon = self.rng.below(2) == 0;
@@ -306,7 +308,7 @@ impl<K: Kind> Run<K> {
         }
     }
 
-    /// All that can happen next.
+    /// All possible next events.
     fn can(&self) -> Vec<Step> {
         let (owners, coordinators) = (0..PARTITIONS, 0..self.coordinators.len() as u32);
         let mut can = Vec::new();
@@ -344,7 +346,7 @@ impl<K: Kind> Run<K> {
         self.coordinators.iter_mut().for_each(|coordinator| coordinator.set_full(false));
     }
 
-    /// Something that can happen; `false`: nothing can.
+    /// Runs a possible event; `false` if there is none.
     fn step(&mut self, kill_every: u64) -> bool {
         if self.left == 0 || kill_every > 0 && self.rng.below(30) == 0 {
             self.fill(kill_every > 0);
@@ -386,7 +388,7 @@ impl<K: Kind> Run<K> {
         true
     }
 
-    /// What must hold when nothing is under way.
+    /// Checks the state when no transaction is under way.
     fn check(mut self) -> Ran {
         assert!(self.coordinators.iter().all(Node::is_idle), "something is under way at a coordinator");
         let mut rows = Vec::new();
@@ -394,7 +396,8 @@ impl<K: Kind> Run<K> {
             let node = &mut self.owners[id as usize];
             assert!(node.is_idle(), "something is under way at partition {id}");
             let here = contents(node.owner().partition().divided().database());
-            // Promise (a): what was recorded, run again, comes to the same. What is on disk is that.
+            // Promise (a): the recorded work, run again, gives the same state. On disk the stored state must
+            // be the same.
             node.look_again(|again| {
                 assert_eq!(contents(again.partition().divided().database()), here, "partition {id} recovered");
             });
@@ -451,7 +454,7 @@ fn nothing_is_lost_or_half_there_under_any_scheme() {
 }
 
 #[test]
-fn owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_records() {
+fn owners_and_coordinators_that_die_between_any_two_outputs_continue_from_their_records() {
     let seed = rng::seed("owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_records");
     for scheme in Scheme::ALL {
         let (mut owners, mut coordinators) = (0, 0);
@@ -465,10 +468,10 @@ fn owners_and_coordinators_that_die_between_any_two_outputs_go_on_from_their_rec
     }
 }
 
-/// Runs after which something counts as never met: the rarest comes in one of some.
+/// Runs after which an event counts as never seen; the rarest occurs once in several runs.
 const RUNS_MAX: u64 = 60;
 
-/// What runs on disks go on for until it was met.
+/// The events that runs on disks must all reach.
 fn wanted(scheme: Scheme) -> Vec<&'static str> {
     let mut wanted = vec![
         "votes in doubt",
@@ -490,7 +493,7 @@ fn wanted(scheme: Scheme) -> Vec<&'static str> {
 }
 
 #[test]
-fn databases_that_lose_power_between_any_two_messages_go_on_from_their_disks() {
+fn databases_that_lose_power_between_any_two_messages_continue_from_their_disks() {
     let seed = rng::seed("databases_that_lose_power_between_any_two_messages_go_on_from_their_disks");
     for scheme in Scheme::ALL {
         let (wanted, mut all) = (wanted(scheme), Ran::default());
@@ -514,7 +517,7 @@ fn databases_that_lose_power_between_any_two_messages_go_on_from_their_disks() {
     }
 }
 
-/// One of some runs must notice a mistake, in these words; other panics do not count.
+/// One of several runs must notice a fault, with one of these messages; other panics do not count.
 fn is_noticed<K: Kind>(mistake: Fault, scheme: Scheme, kill_every: u64, calls: u32, words: &[&str]) {
     let mut others = BTreeSet::new();
     for seed in 0..150 {
@@ -531,13 +534,15 @@ fn is_noticed<K: Kind>(mistake: Fault, scheme: Scheme, kill_every: u64, calls: u
     panic!("{mistake:?} is not noticed under {}, only {others:?}", scheme.name());
 }
 
-/// At the end half of a transaction is there, or not what its client was told, or not what was there, or a sum is wrong; or a coordinator raises an alarm.
+/// At the end half of a transaction exists, or a client was told something else, or the state differs, or a
+/// sum is wrong; or a coordinator raises an alarm.
 const WORDS: [&str; 3] = ["half of", "assertion", "is not done at"];
 
-/// Mistakes of owners, which these runs must notice.
+/// Faults of owners, which these runs must notice.
 #[test]
-fn canary_mistakes_of_owners_are_noticed() {
-    // What was not taken back is in the way: of the same transaction when it runs again, or of what is taken back after it.
+fn canary_faults_of_owners_are_noticed() {
+    // A fragment that was not undone collides with the same transaction when it runs again, or with a later
+    // undo.
     let kept = ["half of", "duplicate key account", "has seen what never was"];
     for (scheme, mistake, words) in [
         (Scheme::Speculation, Fault::UndoDroppedEarly, &kept[..]),
@@ -551,10 +556,10 @@ fn canary_mistakes_of_owners_are_noticed() {
     }
 }
 
-/// Mistakes that show only if somebody dies.
+/// Faults that show only if a node dies.
 #[test]
 #[ignore = "nightly: a minute"]
-fn canary_mistakes_before_deaths_are_noticed() {
+fn canary_faults_before_deaths_are_noticed() {
     for scheme in Scheme::ALL {
         for mistake in [Fault::PrepareForgotten, Fault::DecisionHalfPersisted, Fault::VotedUndone] {
             is_noticed::<Lists>(mistake, scheme, 40, 200, &WORDS);
@@ -562,10 +567,10 @@ fn canary_mistakes_before_deaths_are_noticed() {
     }
 }
 
-/// Mistakes of those who keep what they must on disk, and of owners that lose their power.
+/// Faults of nodes with durable state, and of owners that lose their power.
 #[test]
 #[ignore = "nightly: a minute"]
-fn canary_mistakes_with_disks_are_noticed() {
+fn canary_faults_with_disks_are_noticed() {
     for (scheme, mistake) in [
         (Scheme::Blocking, Fault::LeftEarly),
         (Scheme::Speculation, Fault::LeftEarly),

@@ -1,4 +1,5 @@
-//! Owners and coordinators that can die: in memory, where what they keep is a list of records, and with databases on disks of their own, whose power is cut.
+//! Owners and coordinators that can die: in memory, where their records are in a list, and with databases on
+//! disks of their own, whose power is cut.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +19,7 @@ use seriatim_partition::{
 
 use crate::bank::{divided, divided_on, partition, partitions};
 
-/// What became of nodes, and what those that began again have found: how often each.
+/// Counts of events at nodes, and of the states that restarted nodes found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found(BTreeMap<&'static str, usize>);
 
@@ -36,30 +37,31 @@ impl Found {
     }
 }
 
-/// What a node is told, puts out and goes on from.
+/// A node: its messages, its outputs and its durable state.
 pub(crate) trait Node {
     type Message;
     type Output;
-    /// What it begins with, in each life.
+    /// Its settings, the same in each incarnation.
     type Setup;
 
     fn begin(setup: Self::Setup, rng: &mut Rng) -> Self;
-    /// Takes a message in; `false`: it has died of it.
+    /// Handles a message; `false`: it died while it did.
     fn tell(&mut self, message: Self::Message) -> bool;
     fn has_output(&self) -> bool;
-    /// The next that leaves, if one does; `Err`: it has died.
+    /// The next output that leaves, if one does; `Err`: it has died.
     fn put_out(&mut self) -> Result<Option<Self::Output>, ()>;
-    /// Dies, perhaps several times while it recovers, and lives again. The last of its lives that has ended.
+    /// Dies, perhaps several times while it recovers, and restarts. Returns its last incarnation that has
+    /// ended.
     fn die(&mut self, rng: &mut Rng) -> u64;
-    /// Will be killed at one of its next operations of the disk; `false`: it has none.
+    /// Will be killed at one of its next disk operations; `false`: it has none.
     fn hit(&mut self, _: &mut Rng) -> bool {
         false
     }
-    /// Takes a checkpoint, if it is on disk; `false`: it has died of it.
+    /// Takes a checkpoint, if it is on disk; `false`: it died while it did.
     fn checkpoint(&mut self) -> bool {
         true
     }
-    /// Its disk has no space, or some again.
+    /// Its disk is full, or has space again.
     fn set_full(&mut self, _: bool) {}
     fn found(&self) -> Found {
         Found::default()
@@ -67,7 +69,7 @@ pub(crate) trait Node {
     fn is_idle(&self) -> bool;
 }
 
-/// One whose records are kept by others.
+/// A node whose records others keep.
 pub(crate) trait Recover: Sized {
     type Message;
     type Output;
@@ -75,15 +77,15 @@ pub(crate) trait Recover: Sized {
     type Record: Clone;
 
     fn begin(setup: &Self::Setup) -> Self;
-    /// Its next life.
-    fn recover(setup: &Self::Setup, life: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self;
+    /// Its next incarnation.
+    fn recover(setup: &Self::Setup, incarnation: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self;
     fn tell(&mut self, message: Self::Message, out: &mut Vec<Self::Output>);
-    /// A record, and how it is kept; `Err`: what leaves.
+    /// A record, and how it is kept; `Err`: another output.
     fn record(output: Self::Output) -> Result<(Kept, Self::Record), Self::Output>;
     fn is_idle(&self) -> bool;
 }
 
-/// One in memory, what it has yet to put out, and what is kept of it.
+/// A node in memory, its pending outputs, and its records.
 pub(crate) struct InMemory<M: Recover> {
     role: M,
     setup: M::Setup,
@@ -91,12 +93,12 @@ pub(crate) struct InMemory<M: Recover> {
     log: Vec<M::Record>,
     /// Records at the end of the log that may be lost.
     volatile: usize,
-    life: u64,
+    incarnation: u64,
 }
 
 impl<M: Recover> InMemory<M> {
     fn recovered(&self, out: &mut Vec<M::Output>) -> M {
-        M::recover(&self.setup, self.life, &self.log, out)
+        M::recover(&self.setup, self.incarnation, &self.log, out)
     }
 }
 
@@ -107,7 +109,7 @@ impl<M: Recover> Node for InMemory<M> {
 
     fn begin(setup: M::Setup, _: &mut Rng) -> Self {
         let role = M::begin(&setup);
-        InMemory { role, setup, out: VecDeque::new(), log: Vec::new(), volatile: 0, life: 0 }
+        InMemory { role, setup, out: VecDeque::new(), log: Vec::new(), volatile: 0, incarnation: 0 }
     }
 
     fn tell(&mut self, message: M::Message) -> bool {
@@ -132,15 +134,15 @@ impl<M: Recover> Node for InMemory<M> {
         }
     }
 
-    /// What it had yet to put out is lost, and what was not durable perhaps.
+    /// Its pending outputs are lost, and perhaps also records that were not durable.
     fn die(&mut self, rng: &mut Rng) -> u64 {
         let lost = rng.below(self.volatile as u64 + 1) as usize;
         self.log.truncate(self.log.len() - lost);
-        (self.volatile, self.life) = (0, self.life + 1);
+        (self.volatile, self.incarnation) = (0, self.incarnation + 1);
         let mut out = Vec::new();
         self.role = self.recovered(&mut out);
         self.out = out.into();
-        self.life - 1
+        self.incarnation - 1
     }
 
     fn is_idle(&self) -> bool {
@@ -148,7 +150,7 @@ impl<M: Recover> Node for InMemory<M> {
     }
 }
 
-/// What an owner begins with.
+/// The settings of an owner.
 #[derive(Clone)]
 pub(crate) struct OwnerSetup {
     pub(crate) id: u32,
@@ -157,19 +159,19 @@ pub(crate) struct OwnerSetup {
     pub(crate) coordinators: u32,
 }
 
-/// What a coordinator begins with.
+/// The settings of a coordinator.
 #[derive(Clone)]
 pub(crate) struct CoordinatorSetup {
     pub(crate) id: u32,
     pub(crate) of: Deployed,
 }
 
-/// One that is an owner.
+/// A node that is an owner.
 pub(crate) trait OwnerNode:
     Node<Message = ToOwner<Fragment>, Output = OwnerOutputOf<Participant>, Setup = OwnerSetup>
 {
     fn owner(&self) -> &Owner<Participant>;
-    /// Asks an owner that goes on from what is kept of this one, which is idle.
+    /// Passes an owner that is restored from the state of this one, which is idle.
     fn look_again(&mut self, look: impl FnOnce(&Owner<Participant>));
 }
 
@@ -183,11 +185,11 @@ impl Recover for Owner<Participant> {
         Owner::new(PartitionId(setup.id), partition(&setup.whole, setup.id), &setup.options)
     }
 
-    fn recover(setup: &OwnerSetup, life: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self {
+    fn recover(setup: &OwnerSetup, incarnation: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self {
         let OwnerSetup { id, whole, options, coordinators } = setup;
         let (fresh, records) = (partition(whole, *id), records.iter().cloned());
         let coordinators = (0..*coordinators).map(CoordinatorId);
-        Owner::recover(PartitionId(*id), life, fresh, options, records, coordinators, out)
+        Owner::recover(PartitionId(*id), incarnation, fresh, options, records, coordinators, out)
     }
 
     fn tell(&mut self, message: Self::Message, out: &mut Vec<Self::Output>) {
@@ -223,8 +225,13 @@ impl Recover for Coordinator<Program> {
         Coordinator::new(CoordinatorId(setup.id), partitions())
     }
 
-    fn recover(setup: &CoordinatorSetup, life: u64, records: &[Self::Record], out: &mut Vec<Self::Output>) -> Self {
-        Coordinator::recover(CoordinatorId(setup.id), life, records.iter().cloned(), partitions(), out)
+    fn recover(
+        setup: &CoordinatorSetup,
+        incarnation: u64,
+        records: &[Self::Record],
+        out: &mut Vec<Self::Output>,
+    ) -> Self {
+        Coordinator::recover(CoordinatorId(setup.id), incarnation, records.iter().cloned(), partitions(), out)
     }
 
     fn tell(&mut self, message: Self::Message, out: &mut Vec<Self::Output>) {
@@ -240,28 +247,28 @@ impl Recover for Coordinator<Program> {
     }
 }
 
-/// One with a database on a disk. What it knows is what that holds.
+/// A node with a database on a disk. It knows what the database holds.
 pub(crate) struct OnDisk<M, S> {
     disk: FaultyDisk,
-    /// None while it is dead.
+    /// `None` while it is dead.
     role: Option<M>,
     setup: S,
     found: Found,
-    /// Whether it has begun, and whether somebody has tried.
+    /// Whether its initialization is complete, and whether it was tried.
     has_begun: bool,
     was_tried: bool,
 }
 
-/// What comes of opening one.
+/// The outcome of opening a node.
 pub(crate) enum Opened<M> {
     Lives(M),
     /// The disk has failed.
     Dead,
-    /// It has not begun, or not to its end.
+    /// It is not initialized, or not completely.
     Unfinished,
 }
 
-/// Why one is not opened, if it is not another's.
+/// The outcome for a database that was refused for a reason that a cut explains.
 fn refused<M>(refused: Refused) -> Opened<M> {
     match refused {
         Refused::Unfinished(_) => Opened::Unfinished,
@@ -275,7 +282,7 @@ fn is_of_the_disk(panic: &(dyn Any + Send)) -> bool {
     panic_text(panic).is_some_and(|said| said.contains("the log has stopped"))
 }
 
-/// One that opens from a disk.
+/// A node that opens from a disk.
 pub(crate) trait Open: Sized {
     type Message;
     type Output;
@@ -283,9 +290,9 @@ pub(crate) trait Open: Sized {
 
     /// Opens it, and notes what it finds.
     fn open(disk: &FaultyDisk, setup: &Self::Setup, found: &mut Found) -> Opened<Self>;
-    /// Begins it on an empty disk; none if that fails.
+    /// Initializes it on an empty disk; `None` if that fails.
     fn create(disk: &FaultyDisk, setup: &Self::Setup) -> Option<()>;
-    fn life(&self) -> u64;
+    fn incarnation(&self) -> u64;
     fn database(&self) -> &Database;
     fn tell(&mut self, message: Self::Message);
     fn next(&mut self) -> Option<Self::Output>;
@@ -298,9 +305,9 @@ impl<M: Open> OnDisk<M, M::Setup> {
         self.role.as_mut().expect("it lives")
     }
 
-    /// Does something; `None`: the disk was dead, and perhaps it has panicked of that.
+    /// Runs `act`; `None`: the disk was dead, which may have caused a panic.
     fn attempt<R>(&mut self, act: impl FnOnce(&mut M) -> R) -> Option<R> {
-        // Each mount is of one life.
+        // Each mount is for one incarnation.
         let done = catch_unwind(AssertUnwindSafe(|| act(self.role())));
         match done {
             Err(panic) if !self.is_dead() || !is_of_the_disk(&*panic) => resume_unwind(panic),
@@ -315,7 +322,7 @@ impl<M: Open> OnDisk<M, M::Setup> {
         !self.disk.is_powered() || refusal.is_some_and(|refusal| refusal.contains("has stopped"))
     }
 
-    /// Will be killed at one of so many operations of the disk.
+    /// It will be killed at one of the next `operations` of the disk.
     fn kill_within(&mut self, operations: u64, rng: &mut Rng) {
         let at = 1 + rng.below(operations);
         if rng.below(2) == 0 { self.disk.crash_at(at) } else { self.disk.kill_at(at) }
@@ -345,7 +352,7 @@ impl<M: Open> OnDisk<M, M::Setup> {
         for attempt in 0.. {
             assert!(attempt < 100, "it does not open");
             if !self.has_begun && self.was_tried {
-                // What has not begun to its end is begun anew.
+                // An incomplete initialization is repeated.
                 let left = M::open(&self.disk, &self.setup, &mut self.found);
                 if let Opened::Unfinished = left {
                     self.found.note("beginnings that were cut short", 1);
@@ -386,7 +393,7 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
         self.role.as_ref().is_some_and(Open::is_holding)
     }
 
-    /// What cannot leave yet gets nearer to it.
+    /// A step towards the next output, which may have to wait.
     fn put_out(&mut self) -> Result<Option<Self::Output>, ()> {
         let put_out = self.attempt(|role| {
             let next = role.next();
@@ -399,7 +406,7 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
     }
 
     fn die(&mut self, rng: &mut Rng) -> u64 {
-        let (ended, held) = (self.role().life(), self.role().is_holding());
+        let (ended, held) = (self.role().incarnation(), self.role().is_holding());
         self.found.note("deaths of who held outputs", held.into());
         if self.disk.is_powered() {
             if rng.below(2) == 0 {
@@ -409,8 +416,8 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
             };
         }
         self.revive(rng);
-        // Lives that began and ended meanwhile have told nobody anything.
-        self.role().life().max(ended + 1) - 1
+        // Incarnations that began and ended meanwhile have sent nothing.
+        self.role().incarnation().max(ended + 1) - 1
     }
 
     fn hit(&mut self, rng: &mut Rng) -> bool {
@@ -437,20 +444,20 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
 
 type DurableOwner = HoldingOwner<Participant>;
 
-/// The rows of a table of the books; none if there is no such table, or the disk fails.
-fn books(database: &Database, table: &str) -> Vec<Vec<Value>> {
-    let Ok(table) = database.open_dyn(&format!("partition books: {table}")) else { return Vec::new() };
+/// The rows of a table of the durable state; none if there is no such table, or the disk fails.
+fn stored_rows(database: &Database, table: &str) -> Vec<Vec<Value>> {
+    let Ok(table) = database.open_dyn(&format!("partition durable state: {table}")) else { return Vec::new() };
     let read = database
         .session()
         .transact(|tx| tx.scan_dyn(&table, &[])?.map(|row| Ok(row?.values())).collect::<Result<Vec<_>, Abort>>());
     read.map(|read| read.value).unwrap_or_default()
 }
 
-/// Notes which fragments an owner finds that are not decided.
+/// Notes which undecided fragments an owner finds.
 fn note_undecided(database: &Database, found: &mut Found) {
-    // By transaction, and whether they are all of it: whether it has voted.
+    // By transaction and whether a fragment is all of it: the number of fragments, and whether it has voted.
     let mut all: BTreeMap<(u64, u64, bool), (usize, bool)> = BTreeMap::new();
-    for row in books(database, "undecided") {
+    for row in stored_rows(database, "undecided") {
         let [
             _,
             _,
@@ -499,7 +506,7 @@ impl Open for DurableOwner {
             Ok(participant) => participant,
             Err(error) => return refused(error),
         };
-        // Epochs also end amid a message.
+        // Epochs also end in the middle of a message.
         participant.set_step_interval(5);
         let coordinators = (0..setup.coordinators).map(CoordinatorId);
         let begin = || HoldingOwner::begin(id, participant, &setup.options, coordinators);
@@ -516,8 +523,8 @@ impl Open for DurableOwner {
         begin(&divided, Role::Partition(setup.id), &setup.of()).ok()
     }
 
-    fn life(&self) -> u64 {
-        HoldingOwner::life(self)
+    fn incarnation(&self) -> u64 {
+        HoldingOwner::incarnation(self)
     }
 
     fn database(&self) -> &Database {
@@ -546,24 +553,24 @@ impl OwnerNode for OnDisk<DurableOwner, OwnerSetup> {
         self.role.as_ref().expect("it lives").owner()
     }
 
-    /// What is kept of one that is idle is its rows, and no fragments that could be taken back.
+    /// The durable state of an idle owner is its rows, without fragments that could be undone.
     fn look_again(&mut self, look: impl FnOnce(&Owner<Participant>)) {
-        // What was to come is taken back.
+        // The planned kill is cancelled.
         self.disk.kill_at(u64::MAX);
         self.role().database().flush().expect("the disk works");
         self.role = None;
         self.disk.crash();
         self.role = self.open();
-        assert_eq!(books(self.role().database(), "undecided").len(), 0, "fragments that are kept");
+        assert_eq!(stored_rows(self.role().database(), "undecided").len(), 0, "fragments that are kept");
         look(self.owner());
     }
 }
 
-/// With who calls.
+/// A coordinator with its caller.
 pub(crate) struct DurableCoordinator {
     coordinator: HoldingCoordinator<Program>,
     caller: Arc<Caller>,
-    life: u64,
+    incarnation: u64,
 }
 
 impl Open for DurableCoordinator {
@@ -574,9 +581,9 @@ impl Open for DurableCoordinator {
     fn open(disk: &FaultyDisk, setup: &CoordinatorSetup, found: &mut Found) -> Opened<DurableCoordinator> {
         let Some(divided) = divided_on(disk) else { return Opened::Dead };
         let caller = Arc::new(Caller::new(divided));
-        found.note("commits to be repeated", books(caller.divided().database(), "decided").len());
+        found.note("commits to be repeated", stored_rows(caller.divided().database(), "decided").len());
         match coordinator(CoordinatorId(setup.id), &caller, &setup.of) {
-            Ok((coordinator, life)) => Opened::Lives(DurableCoordinator { coordinator, caller, life }),
+            Ok((coordinator, incarnation)) => Opened::Lives(DurableCoordinator { coordinator, caller, incarnation }),
             Err(error) => refused(error),
         }
     }
@@ -585,8 +592,8 @@ impl Open for DurableCoordinator {
         begin(&divided_on(disk)?, Role::Coordinator(setup.id), &setup.of).ok()
     }
 
-    fn life(&self) -> u64 {
-        self.life
+    fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     fn database(&self) -> &Database {
@@ -610,10 +617,12 @@ impl Open for DurableCoordinator {
     }
 }
 
-/// Where nodes keep what they have to.
+type CoordinatorOut = CoordinatorOutputOf<Program>;
+
+/// Where nodes keep their records.
 pub(crate) trait Kind {
     type Owner: OwnerNode;
-    type Coordinator: Node<Message = MessageOf<Program>, Output = CoordinatorOutputOf<Program>, Setup = CoordinatorSetup>;
+    type Coordinator: Node<Message = MessageOf<Program>, Output = CoordinatorOut, Setup = CoordinatorSetup>;
 }
 
 /// In lists.

@@ -1,26 +1,31 @@
-//! Locking: strict two-phase locking while a transaction over several partitions is under way, and no locks otherwise (§4.3 of the
-//! paper).
+//! Locking: strict two-phase locking while a transaction over several partitions is under way, and no locks
+//! otherwise (§4.3 of the paper).
 //!
-//! A fragment asks for the locks of its footprint one after another, and runs to its end when it has them all. Locks are held until the
-//! transaction is decided.
+//! A fragment requests the locks of its footprint one after another, and runs to its end when it holds them
+//! all. Locks are held until the transaction is decided.
 //!
 //! Invariants:
 //!
-//! (a) While no transaction over several partitions is under way nobody holds a lock, and nobody waits: a single-partition transaction runs at
-//!     once.
-//! (b) A transaction that waits has not voted, so it can be ended here. One that has voted waits for nothing but its decision.
-//! (c) A single-partition transaction that waits has done nothing: to end it and let it begin anew costs only its locks, and its client hears
-//!     nothing of it.
+//! (a) While no transaction over several partitions is under way, there are no locks and no waiters: a
+//!     single-partition transaction runs at once.
+//! (b) A transaction that waits has not voted, so it can be ended here. One that has voted waits for its
+//!     decision only.
+//! (c) A single-partition transaction that waits has done nothing yet. To restart it costs only its locks, and
+//!     its client does not notice.
 //!
-//! Why it is serializable: two-phase locking with locks held until the decision. What runs without locks does so while there is nobody to
-//! conflict with. It is strict, because locks are held until the client is answered or later.
+//! Why it is serializable: two-phase locking with locks held until the decision. A transaction runs without
+//! locks only while there is no other to conflict with. It is strict, because locks are held at least until
+//! the client is answered.
 //!
-//! Departure: the paper's transactions ask for locks while they run; ours know the footprint of a fragment before it runs.
+//! Departure: the paper's transactions request locks while they run; ours know the footprint of a fragment
+//! before it runs.
 //!
-//! What can wait, and for how long: a request, for those that hold the key or asked for it before. Circles at one partition are found
-//! when they close: of those in one, a single-partition transaction begins anew; if there is none the transaction with the fewest fragments
-//! behind it is refused. Over several partitions nobody sees a circle: whoever waits for more than some ticks is refused.
-//! What waits for a transaction that has voted does so until its coordinator says how it ended, however long that is down.
+//! What can wait, and for how long: a request, for the holders of the key and for earlier requests. Deadlocks
+//! at one partition are found when they arise. The victim is a single-partition transaction, which restarts;
+//! if there is none, the transaction with the fewest fragments so far is refused. Deadlocks over several
+//! partitions are not detected: a transaction that waits for more than some ticks is refused. A transaction
+//! that waits for one that has voted waits until that one's coordinator decides, however long the coordinator
+//! is down.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,24 +40,24 @@ use crate::{Conflict, CoordinatorId, Decision, Fragment, FromCoordinator, LockMo
 pub(super) struct Locking<P: Partition> {
     locks: Locks<P::Key>,
     active: BTreeMap<TransactionId, Active<P>>,
-    /// Of the active, how many are over several partitions.
+    /// How many of the active transactions are over several partitions.
     multi: usize,
-    /// Those that can go on with their footprint.
+    /// Transactions that can proceed with their footprint.
     runnable: VecDeque<TransactionId>,
     ticks_max: u32,
 }
 
 struct Active<P: Partition> {
-    /// What runs when the footprint is locked; nothing while it waits for another round or a decision.
+    /// What runs when the footprint is locked; `None` while it waits for another round or a decision.
     next: Option<Todo<P::Work>>,
-    /// Of `next`; those before `locked` are held.
+    /// The locks of `next`; those before `locked` are held.
     footprint: Vec<(P::Key, LockMode)>,
     locked: usize,
     /// Keys held from earlier rounds.
     held: Vec<P::Key>,
-    /// Whether it waits for the lock at `locked`, and for how many ticks it has.
+    /// `Some` while it waits for the lock at `locked`: for how many ticks it has waited.
     waits: Option<u32>,
-    /// Of a transaction over several partitions.
+    /// `Some` for a transaction over several partitions.
     work: Option<Work<P>>,
 }
 
@@ -62,7 +67,7 @@ enum Todo<W> {
 }
 
 impl<P: Partition> Active<P> {
-    /// Every key that it holds or waits for.
+    /// Every key that it holds or for which it waits.
     fn keys(&mut self) -> Vec<P::Key> {
         let mut keys = std::mem::take(&mut self.held);
         let asked = self.locked + usize::from(self.waits.take().is_some());
@@ -113,7 +118,8 @@ impl<P: Partition> Locking<P> {
         }
     }
 
-    /// Locks are held by number, so one that a transaction over several partitions has cannot have any.
+    /// Locks are held by transaction number, so a call whose number is used by a transaction over several
+    /// partitions cannot have any.
     fn call(&mut self, place: &Workplace<P>, call: Call<P::Work>, out: &mut Out<P>) {
         let transaction = call.transaction;
         if self.active.contains_key(&transaction) {
@@ -138,7 +144,8 @@ impl<P: Partition> Locking<P> {
             self.active.insert(transaction, active);
             self.multi += 1;
         }
-        // Without a first fragment it is one that was refused here, or died with the owner's memory: it will be aborted.
+        // Without a first fragment the transaction was refused here, or was lost with the owner's memory: it
+        // will be aborted.
         let Some(active) = self.active.get_mut(&transaction) else { return };
         let is_next = active.next.is_none()
             && active.work.as_ref().is_some_and(|work| {
@@ -155,7 +162,7 @@ impl<P: Partition> Locking<P> {
         self.runnable.push_back(transaction);
     }
 
-    /// Goes on with those that can.
+    /// Runs the transactions that can proceed.
     fn run(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
         while let Some(transaction) = self.runnable.pop_front() {
             self.go_on(place, transaction, out);
@@ -191,16 +198,17 @@ impl<P: Partition> Locking<P> {
         }
     }
 
-    /// Ends those that wait in a circle with this one, as long as it waits.
+    /// Breaks deadlocks with this transaction, as long as it waits.
     fn break_circles(&mut self, place: &mut Workplace<P>, transaction: TransactionId, out: &mut Out<P>) {
-        // Most hold nothing that others wait for, and many may wait.
+        // Most hold nothing for which others wait, and there may be many waiters.
         if !self.locks.are_awaited(self.active[&transaction].holds()) {
             return;
         }
         loop {
             let waits_at = |one| self.active.get(&one).and_then(Active::waits_at);
             let Some(circle) = self.locks.circle(transaction, waits_at) else { return };
-            // Single-partition transactions before others, and those that have run fewer rounds; among equals any, but always the same.
+            // Single-partition transactions before others, then by the number of rounds; ties are broken the
+            // same way each time.
             let cost = |one: &TransactionId| match &self.active[one].work {
                 None => (0, 0),
                 Some(work) => (1, work.round),
@@ -215,7 +223,8 @@ impl<P: Partition> Locking<P> {
         }
     }
 
-    /// Takes all locks of a single-partition transaction; it asks for them again behind all others.
+    /// Restarts a single-partition transaction: releases all its locks, and requests them again behind all
+    /// others.
     fn begin_anew(&mut self, place: &Workplace<P>, transaction: TransactionId) {
         let active = self.active.get_mut(&transaction).expect("it waits");
         let keys = active.keys();
@@ -226,7 +235,7 @@ impl<P: Partition> Locking<P> {
         self.runnable.push_back(transaction);
     }
 
-    /// Ends a transaction over several partitions that waits.
+    /// Refuses a transaction over several partitions that waits.
     fn refuse(&mut self, place: &mut Workplace<P>, transaction: TransactionId, conflict: Conflict, out: &mut Out<P>) {
         let active = self.active.get_mut(&transaction).expect("it waits");
         let work = active.work.as_mut().expect("single-partition transactions are not refused");
@@ -240,7 +249,7 @@ impl<P: Partition> Locking<P> {
         self.end(transaction);
     }
 
-    /// Releases what a transaction holds, which is over here.
+    /// Ends a transaction here and releases its locks.
     fn end(&mut self, transaction: TransactionId) {
         let mut active = self.active.remove(&transaction).expect("it is active");
         self.multi -= usize::from(active.work.is_some());
@@ -259,7 +268,7 @@ impl<P: Partition> Locking<P> {
 
     fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
         let Decision { transaction, coordinator, commit } = decision;
-        // A single-partition transaction may have the same number: nobody decides that one.
+        // A single-partition transaction may have the same number: it is never decided.
         let work = self.active.get_mut(&transaction).and_then(|active| active.work.as_mut());
         let Some(work) = work.filter(|work| work.coordinator == coordinator) else {
             if commit {
@@ -281,7 +290,7 @@ impl<P: Partition> Locking<P> {
         self.end(transaction);
     }
 
-    /// Undoes what has not voted. What has may have committed.
+    /// Undoes the transactions that have not voted. Those that have voted may have committed.
     fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
         let unvoted = |active: &Active<P>| {
             let is_its = |work: &&Work<P>| work.coordinator == coordinator;
@@ -308,7 +317,7 @@ impl<P: Partition> Locking<P> {
         }
     }
 
-    /// Refuses those that have waited too long.
+    /// Refuses the transactions that have waited too long.
     fn tick(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
         let mut late = Vec::new();
         for (&transaction, active) in &mut self.active {
@@ -320,14 +329,14 @@ impl<P: Partition> Locking<P> {
             }
         }
         for transaction in late {
-            // Another that was refused may have given it what it waited for.
+            // Another refusal may have granted its lock.
             if self.active.get(&transaction).is_some_and(|active| active.waits.is_some()) {
                 self.refuse(place, transaction, Conflict::Timeout(place.id), out);
             }
         }
     }
 
-    /// Puts what was prepared at a crash back. No two of these conflict.
+    /// Restores the transactions that were prepared at a crash. No two of them conflict.
     pub(super) fn restore(&mut self, place: &Workplace<P>, unfinished: Vec<Unfinished<P>>) {
         for Unfinished { transaction, coordinator, done } in unfinished {
             let coordinator =

@@ -1,17 +1,17 @@
-//! The lock table of `locking`: shared and exclusive locks, granted in the order in which they were asked for.
+//! The lock table of `locking`: shared and exclusive locks, granted in the order of the requests.
 //!
 //! Invariants:
 //!
-//! (a) Holders of one key are one transaction, or all hold it shared.
-//! (b) A request waits while a holder, or one that waits before it, conflicts with it. One that holds the key shared and wants it
-//!     exclusive goes before all that wait.
-//! (c) A key that nobody holds or waits for is not in the table.
+//! (a) A key has one holder, or all holders hold it shared.
+//! (b) A request waits while it conflicts with a holder or with an earlier request. An upgrade from shared to
+//!     exclusive goes before all waiting requests.
+//! (c) A key without holders and requests is not in the table.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{LockMode, TransactionId};
 
-/// Who holds and who waits for what.
+/// The holders and the waiting requests of each key.
 #[derive(Debug)]
 pub(super) struct Locks<K> {
     keys: BTreeMap<K, Lock>,
@@ -24,7 +24,7 @@ struct Lock {
 }
 
 impl Lock {
-    /// Whether a request can be granted, as far as others hold the key.
+    /// Whether a request can be granted, as far as the holders are concerned.
     fn is_free_for(&self, transaction: TransactionId, mode: LockMode) -> bool {
         let allows = |&(holder, held): &(TransactionId, LockMode)| holder == transaction || !conflict(held, mode);
         self.holders.iter().all(allows)
@@ -51,7 +51,7 @@ impl<K: Clone + Ord> Locks<K> {
         self.keys.is_empty()
     }
 
-    /// Asks for a lock; whether it is held now. Otherwise the transaction waits for it.
+    /// Requests a lock. Returns whether it is held now; otherwise the transaction waits for it.
     #[must_use]
     pub(super) fn ask(&mut self, transaction: TransactionId, key: &K, mode: LockMode) -> bool {
         let lock = self.keys.entry(key.clone()).or_default();
@@ -70,7 +70,8 @@ impl<K: Clone + Ord> Locks<K> {
         false
     }
 
-    /// Gives up all locks of a transaction, and its place among those that wait. Who has been granted what they waited for.
+    /// Releases all locks of a transaction and withdraws its request. Returns the transactions whose requests
+    /// were granted.
     pub(super) fn release(
         &mut self,
         transaction: TransactionId,
@@ -96,8 +97,9 @@ impl<K: Clone + Ord> Locks<K> {
         granted
     }
 
-    /// Whom a transaction waits for at a key: those before it that conflict with what it wants, back to the nearest that wants the key
-    /// exclusively. That one waits for all before it, so a search that goes on from there finds them, and the list is short.
+    /// The transactions for which a transaction waits at a key: earlier conflicting ones, back to the
+    /// nearest that wants the key exclusively. That one waits for all before it, so a search that continues
+    /// from there finds them, and the list is short.
     fn awaited(&self, transaction: TransactionId, key: &K) -> Vec<TransactionId> {
         let Some(lock) = self.keys.get(key) else { return Vec::new() };
         let Some(at) = lock.waiters.iter().position(|(waiter, _)| *waiter == transaction) else { return Vec::new() };
@@ -114,7 +116,7 @@ impl<K: Clone + Ord> Locks<K> {
         awaited
     }
 
-    /// Whether anybody waits for one of these keys.
+    /// Whether a transaction waits for one of these keys.
     pub(super) fn are_awaited<'a>(&self, mut keys: impl Iterator<Item = &'a K>) -> bool
     where
         K: 'a,
@@ -122,7 +124,8 @@ impl<K: Clone + Ord> Locks<K> {
         keys.any(|key| self.keys.get(key).is_some_and(|lock| !lock.waiters.is_empty()))
     }
 
-    /// A circle of transactions that wait for each other, with this one in it. `waits_at` says at which key one waits.
+    /// A deadlock that contains this transaction: a cycle of transactions that wait for each other. `waits_at`
+    /// returns the key for which a transaction waits.
     pub(super) fn circle<'a>(
         &self,
         transaction: TransactionId,
@@ -133,7 +136,7 @@ impl<K: Clone + Ord> Locks<K> {
     {
         let next = |one| waits_at(one).map_or(Vec::new(), |key| self.awaited(one, key));
         let mut seen = BTreeSet::from([transaction]);
-        // Depth first: each on the path, and whom it waits for that has not been looked at.
+        // Depth first: each transaction on the path, and those for which it waits that have not been visited.
         let mut path = vec![(transaction, next(transaction))];
         while let Some((_, ahead)) = path.last_mut() {
             match ahead.pop() {
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_share_and_nobody_overtakes_a_waiting_writer() {
+    fn readers_share_and_none_overtakes_a_waiting_writer() {
         let mut locks = Locks::new();
         assert!(locks.ask(id(1), &"x", Shared) && locks.ask(id(2), &"x", Shared));
         assert!(!locks.ask(id(3), &"x", Exclusive));
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(locks.release(id(2), ["x"]), [id(3)]);
     }
 
-    /// All whom a transaction waits for at a key, by invariant (b).
+    /// All transactions for which a transaction waits at a key, by invariant (b).
     fn awaited_in_full(locks: &Locks<u64>, transaction: TransactionId, key: u64) -> Vec<TransactionId> {
         let Some(lock) = locks.keys.get(&key) else { return Vec::new() };
         let Some(at) = lock.waiters.iter().position(|(waiter, _)| *waiter == transaction) else { return Vec::new() };

@@ -1,12 +1,15 @@
-//! The owner of a partition: takes messages in, runs what its scheme allows, and puts out records, replies and responses.
+//! The owner of a partition: takes messages in, runs the fragments that its scheme allows, and puts out
+//! records, replies and responses.
 //!
 //! Invariants, under every scheme:
 //!
-//! (a) A single-partition transaction that finds nothing undecided runs at once, and without undo if it cannot fail.
-//! (b) No reply leaves before all that it depends on is decided and kept; no response leaves without saying what it depends on.
-//! (c) What an undecided transaction did can be taken back until its decision.
-//! (d) A user abort behind an undecided transaction is reported when that one has committed. If it aborts, the transaction that
-//!     failed runs again: its failure may have come from what is no more.
+//! (a) A single-partition transaction that finds no undecided one runs at once, and without undo if it cannot
+//!     fail.
+//! (b) A reply leaves only when everything that it depends on is decided and kept; a response names the
+//!     transaction on which it depends.
+//! (c) The effects of an undecided transaction can be undone until its decision.
+//! (d) A user abort behind an undecided transaction is reported when that one has committed. If it aborts, the
+//!     failed transaction runs again: it may have failed because of effects that are now undone.
 //! (e) Without messages there is nothing to do.
 
 mod blocking;
@@ -19,7 +22,7 @@ mod work;
 
 use std::collections::BTreeMap;
 
-use crate::lives::Lives;
+use crate::incarnations::Incarnations;
 use crate::numbers::Numbers;
 use crate::{
     Call, CoordinatorId, FromCoordinator, FromOwner, Kept, Outcome, OwnerRecord, Partition, PartitionId, Scheme,
@@ -30,39 +33,39 @@ use ordered::Ordered;
 pub use replay::{Left, Unfinished};
 use work::Workplace;
 
-/// What an owner wants done, in this order.
+/// An output of an owner. Outputs take effect in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerOutput<W, R, A> {
-    /// To keep a record.
+    /// Keep a record.
     Keep(Kept, OwnerRecord<W>),
-    /// To answer the client of a single-partition transaction.
+    /// Answer the client of a single-partition transaction.
     Reply {
-        /// Which.
+        /// The transaction.
         transaction: TransactionId,
-        /// How it ended.
+        /// Its outcome.
         outcome: Outcome<R, A>,
     },
-    /// To send a message.
+    /// Send a message.
     Send {
-        /// To whom.
+        /// The receiver.
         to: CoordinatorId,
-        /// Which.
+        /// The message.
         message: FromOwner<R, A>,
     },
 }
 
-/// What the owner of such a partition puts out.
+/// The outputs of the owner of this kind of partition.
 pub type OutputOf<P> = OwnerOutput<<P as Partition>::Work, <P as Partition>::Reply, <P as Partition>::Abort>;
 
 type Out<P> = Vec<OutputOf<P>>;
 
 /// Owns a partition.
 pub struct Owner<P: Partition> {
-    life: u64,
-    coordinators: Lives<CoordinatorId>,
-    /// Of single-partition transactions.
+    incarnation: u64,
+    coordinators: Incarnations<CoordinatorId>,
+    /// The numbers of single-partition transactions.
     calls: Numbers<()>,
-    /// Of others, and through whom they came.
+    /// The numbers of others, each with its coordinator.
     fragments: Numbers<CoordinatorId>,
     work: Workplace<P>,
     scheme: Running<P>,
@@ -73,15 +76,15 @@ enum Running<P: Partition> {
     Locking(Locking<P>),
 }
 
-/// How owners work. All owners of a database have the same.
+/// The settings of owners. All owners of a database have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How transactions share a partition.
     pub scheme: Scheme,
     /// Whether records are put out. Without them a partition that dies is lost.
     pub records: bool,
-    /// Ticks after which a transaction over several partitions no longer waits for a lock (`locking`). Those that wait for each
-    /// other at several partitions are not seen otherwise.
+    /// Ticks after which a transaction over several partitions stops waiting for a lock (`locking`). Deadlocks
+    /// over several partitions are broken in no other way.
     pub lock_wait_ticks_max: u32,
 }
 
@@ -93,24 +96,33 @@ impl Options {
 }
 
 impl<P: Partition> Owner<P> {
-    /// The owner of a partition on which nothing is under way, in its life 0.
+    /// The owner of a partition without transactions, in its incarnation 0.
     pub fn new(id: PartitionId, partition: P, options: &Options) -> Owner<P> {
         let scheme = match options.scheme {
             Scheme::Locking => Running::Locking(Locking::new(options.lock_wait_ticks_max)),
             scheme => Running::Ordered(Ordered::new(scheme)),
         };
         let work = Workplace { id, partition, records: options.records };
-        Owner { life: 0, coordinators: Lives::new(), calls: Numbers::new(), fragments: Numbers::new(), work, scheme }
+        Owner {
+            incarnation: 0,
+            coordinators: Incarnations::new(),
+            calls: Numbers::new(),
+            fragments: Numbers::new(),
+            work,
+            scheme,
+        }
     }
 
-    /// Goes on after a crash. `life` is above that of all its lives before. `partition` is in the state before the first of the records, which are all that were kept since.
-    /// `coordinators` are all that there may be; those of transactions in doubt are told anyway.
+    /// Continues after a crash. `incarnation` is above that of all earlier incarnations. `partition` is in the state
+    /// before the first of the records, which are all that were kept since. `coordinators` are all
+    /// coordinators of the database; those of transactions in doubt are told in any case.
     ///
     /// # Panics
-    /// If what the records say cannot be run again: the partition is not deterministic, or not in the state before them.
+    /// If the work in the records cannot be run again: the partition is not deterministic, or not in the state
+    /// before them.
     pub fn recover(
         id: PartitionId,
-        life: u64,
+        incarnation: u64,
         partition: P,
         options: &Options,
         records: impl IntoIterator<Item = OwnerRecord<P::Work>>,
@@ -131,12 +143,12 @@ impl<P: Partition> Owner<P> {
         });
         let undecided = replay::replay(&mut owner.work, records);
         let unfinished = undecided.into_iter().map(|one| one.again(&mut owner.work)).collect();
-        owner.restore(life, unfinished, coordinators, out);
+        owner.restore(incarnation, unfinished, coordinators, out);
         owner
     }
 
-    /// Goes on after a crash, where the partition has kept its own state: `left` is what it knows, and what had not voted has been taken back. All else
-    /// as [`Owner::recover`].
+    /// Continues after a crash where the partition has kept its own state. `left` is that state; transactions
+    /// that had not voted have been undone. Otherwise as [`Owner::recover`].
     pub fn resume(
         id: PartitionId,
         partition: P,
@@ -153,19 +165,19 @@ impl<P: Partition> Owner<P> {
         for (one, through) in left.fragments {
             let _ = owner.fragments.note(one, through);
         }
-        owner.restore(left.life, left.unfinished, coordinators, out);
+        owner.restore(left.incarnation, left.unfinished, coordinators, out);
         owner
     }
 
-    /// Begins this life with what was undecided when the one before ended.
+    /// Begins this incarnation with the transactions that were undecided when the previous one ended.
     fn restore(
         &mut self,
-        life: u64,
+        incarnation: u64,
         unfinished: Vec<Unfinished<P>>,
         coordinators: impl IntoIterator<Item = CoordinatorId>,
         out: &mut Vec<OutputOf<P>>,
     ) {
-        self.life = life;
+        self.incarnation = incarnation;
         let mut in_doubt: BTreeMap<CoordinatorId, Vec<TransactionId>> =
             coordinators.into_iter().map(|coordinator| (coordinator, Vec::new())).collect();
         for Unfinished { transaction, coordinator, .. } in &unfinished {
@@ -179,11 +191,11 @@ impl<P: Partition> Owner<P> {
         }
         let partition = self.work.id;
         for (to, in_doubt) in in_doubt {
-            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition, life, in_doubt } });
+            out.push(OwnerOutput::Send { to, message: FromOwner::Recovered { partition, incarnation, in_doubt } });
         }
     }
 
-    /// Takes a message in.
+    /// Handles a message.
     ///
     /// # Panics
     /// If the partition breaks its contract.
@@ -194,20 +206,24 @@ impl<P: Partition> Owner<P> {
                 return out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Repeated });
             }
             ToOwner::Coordinator(FromCoordinator::Fragment(fragment))
-                if !self.coordinators.hear(fragment.coordinator, fragment.life) =>
+                if !self.coordinators.hear(fragment.coordinator, fragment.incarnation) =>
             {
-                // Of a life that has ended: nobody would decide it before the next one.
+                // Sent by an incarnation that has ended: it would stay undecided until the next one.
                 return;
             }
-            &ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, life, .. }) => {
-                self.coordinators.hear(coordinator, life);
+            &ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, incarnation, .. }) => {
+                self.coordinators.hear(coordinator, incarnation);
                 alive_to = Some(coordinator);
             }
-            &ToOwner::CoordinatorDown { coordinator, life } if !self.coordinators.end(coordinator, life) => return,
+            &ToOwner::CoordinatorDown { coordinator, incarnation }
+                if !self.coordinators.end(coordinator, incarnation) =>
+            {
+                return;
+            }
             ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) if fragment.round == 0 => {
                 match self.fragments.note(fragment.transaction, fragment.coordinator) {
                     Ok(()) => {}
-                    // The first one's response serves.
+                    // The response to the first one suffices.
                     Err(earlier) if earlier == fragment.coordinator => return,
                     Err(_) => return self.work.refuse_repeated(fragment, out),
                 }
@@ -219,17 +235,17 @@ impl<P: Partition> Owner<P> {
             Running::Locking(locking) => locking.handle(&mut self.work, message, out),
         }
         if let Some(to) = alive_to {
-            let message = FromOwner::Alive { partition: self.work.id, life: self.life };
+            let message = FromOwner::Alive { partition: self.work.id, incarnation: self.incarnation };
             out.push(OwnerOutput::Send { to, message });
         }
     }
 
-    /// Which of its lives this is.
-    pub fn life(&self) -> u64 {
-        self.life
+    /// The number of this incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
-    /// Whether nothing is under way.
+    /// Whether there is no transaction.
     pub fn is_idle(&self) -> bool {
         match &self.scheme {
             Running::Ordered(ordered) => ordered.is_idle(),
@@ -237,7 +253,7 @@ impl<P: Partition> Owner<P> {
         }
     }
 
-    /// Whether time matters: someone waits for a lock, and might wait for ever.
+    /// Whether the owner needs ticks: a transaction waits for a lock, perhaps for ever.
     pub fn wants_ticks(&self) -> bool {
         match &self.scheme {
             Running::Ordered(_) => false,
@@ -250,7 +266,7 @@ impl<P: Partition> Owner<P> {
         &self.work.partition
     }
 
-    /// The partition, for whoever has it keep the owner's records.
+    /// The partition, for a caller that has it keep the owner's records.
     pub fn partition_mut(&mut self) -> &mut P {
         &mut self.work.partition
     }

@@ -1,12 +1,14 @@
-//! What `blocking` and the two kinds of `speculation` share: transactions run in the order in which they come, and stand in two
-//! queues (§4.2.1 of the paper).
+//! What `blocking` and the two kinds of `speculation` share: transactions run in the order in which they
+//! arrive, and are kept in two queues (§4.2.1 of the paper).
 //!
-//! `undecided` has what ran and is not decided, `waiting` what has not run. Invariants:
+//! `undecided` has the transactions that ran and are not decided, `waiting` those that have not run.
+//! Invariants:
 //!
 //! (a) The first of `undecided` is a transaction over several partitions; nothing before it is undecided.
-//! (b) All others there are speculative: all before them have run to their end, and they have run one fragment.
-//! (c) Effects are taken back from the end of `undecided` only, and what is taken back with an aborted transaction goes to the front
-//!     of `waiting` in its order. So the order of the two queues together never changes.
+//! (b) All others in `undecided` are speculative: all before them have run their last fragment, and they have
+//!     run one fragment.
+//! (c) Transactions are undone from the end of `undecided` only. Those that are undone with an aborted one
+//!     move to the front of `waiting` in their order. So the order of the two queues together never changes.
 
 use std::collections::VecDeque;
 
@@ -23,38 +25,40 @@ pub(super) struct Ordered<P: Partition> {
     waiting: VecDeque<Arrival<P::Work>>,
 }
 
-/// What runs next if it may.
+/// A transaction that has not run.
 #[derive(Clone, Debug)]
 pub(super) enum Arrival<W> {
     /// A single-partition transaction.
     Call(Call<W>),
-    /// The first fragment of another.
+    /// The first fragment of a transaction over several partitions.
     Fragment(Fragment<W>),
 }
 
-/// Whether the next may run.
+/// Whether the next transaction may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Not now.
+    /// It has to wait.
     Wait,
     /// Nothing is undecided.
     Alone,
-    /// On top of undecided ones. Its response must wait for them, or not.
+    /// It runs on top of undecided ones. Its response waits for them, or not.
     Speculate { response_waits: bool },
 }
 
 pub(super) enum Entry<P: Partition> {
-    /// A single-partition transaction on top of undecided ones, and the reply that waits for them. After a crash there is none.
+    /// A single-partition transaction on top of undecided ones, and the reply that waits for them. After a
+    /// crash there is no reply.
     Call { call: Call<P::Work>, undo: Option<P::Undo>, reply: Option<Outcome<P::Reply, P::Abort>> },
     /// A transaction over several partitions.
     Multi {
-        /// What runs again if one before it aborts.
+        /// The fragment that runs again if an earlier transaction aborts.
         first: Option<Fragment<P::Work>>,
         work: Work<P>,
         response: Option<Response<P::Reply, P::Abort>>,
         committed: bool,
     },
-    /// One that failed here on top of undecided ones. It has no effects, and is gone when they have committed.
+    /// A transaction over several partitions that failed here on top of undecided ones. It has no effects, and
+    /// is removed when they have committed.
     Failed { first: Fragment<P::Work>, response: Option<Response<P::Reply, P::Abort>> },
 }
 
@@ -67,7 +71,7 @@ impl<P: Partition> Entry<P> {
         }
     }
 
-    /// Who decides it, if that is not decided here.
+    /// Its coordinator, unless it is not decided by one.
     pub(super) fn coordinator(&self) -> Option<CoordinatorId> {
         match self {
             Entry::Call { .. } => None,
@@ -108,7 +112,7 @@ impl<P: Partition> Ordered<P> {
         self.run(place, out);
     }
 
-    /// Runs what may run.
+    /// Runs all transactions that may run.
     fn run(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
         while let Some(arrival) = self.waiting.front() {
             let admission = match self.scheme {
@@ -129,7 +133,7 @@ impl<P: Partition> Ordered<P> {
         }
     }
 
-    /// The transaction on whose commit what runs next will depend.
+    /// The transaction on which the next one to run will depend.
     fn tail(&self) -> Option<TransactionId> {
         let multi = |entry: &&Entry<P>| matches!(entry, Entry::Multi { .. });
         self.undecided.iter().rev().find(multi).map(Entry::transaction)
@@ -183,8 +187,9 @@ impl<P: Partition> Ordered<P> {
         }
     }
 
-    /// Runs a later fragment. Its coordinator sends one when all before it is decided, so its transaction is the first here; or it is
-    /// one that died with the owner's memory, and will be aborted.
+    /// Runs a later fragment. Its coordinator sends one when all transactions before it are decided, so its
+    /// transaction is the first here. Otherwise the transaction was lost with the owner's memory, and will be
+    /// aborted.
     fn proceed(&mut self, place: &mut Workplace<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
         let Some(Entry::Multi { work, .. }) = self.undecided.front_mut() else { return };
         let is_next = !work.finished && fragment.round > work.round;
@@ -201,9 +206,12 @@ impl<P: Partition> Ordered<P> {
 
     fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
         let Decision { transaction, coordinator, commit } = decision;
-        // A single-partition transaction may have the same number: nobody decides that one.
+        // A single-partition transaction may have the same number: it is never decided.
         let is_it = |entry: &Entry<P>| entry.coordinator() == Some(coordinator) && entry.transaction() == transaction;
-        let is_in_waiting = |arrival: &Arrival<P::Work>| matches!(arrival, Arrival::Fragment(fragment) if (fragment.transaction, fragment.coordinator) == (transaction, coordinator));
+        let is_in_waiting = |arrival: &Arrival<P::Work>| {
+            matches!(arrival, Arrival::Fragment(fragment)
+                if (fragment.transaction, fragment.coordinator) == (transaction, coordinator))
+        };
         match self.undecided.iter().position(is_it) {
             Some(at) if commit => match &mut self.undecided[at] {
                 Entry::Multi { committed, work, .. } if work.finished => *committed = true,
@@ -212,14 +220,15 @@ impl<P: Partition> Ordered<P> {
             Some(at) => self.abort(place, at, out),
             None if commit && self.waiting.iter().any(is_in_waiting) => place.not_voted(transaction, coordinator, out),
             None if commit => place.ack(transaction, coordinator, out),
-            // It has not run here, or not again since what was before it aborted.
+            // It has not run here, or not again since a transaction before it aborted.
             None => self.waiting.retain(|arrival| !is_in_waiting(arrival)),
         }
         self.settle(place, out);
     }
 
-    /// Aborts a transaction, and takes back what ran on top of it. What an earlier life of the owner ran does not run again: clients and
-    /// coordinators have been told that it died, and may have been told how it ended without a record.
+    /// Aborts a transaction, and undoes those that ran on top of it. Those of an earlier incarnation of the
+    /// owner do not run again: clients and coordinators know that it died, and may have been told an outcome
+    /// without a record.
     fn abort(&mut self, place: &mut Workplace<P>, at: usize, out: &mut Out<P>) {
         if matches!(self.undecided[at], Entry::Failed { .. }) {
             // Nothing ran on top of it.
@@ -261,9 +270,10 @@ impl<P: Partition> Ordered<P> {
         self.undecided.extend(missed);
     }
 
-    /// Lets go of what is decided at the front.
+    /// Removes the decided transactions at the front.
     fn settle(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
-        // Replies need not wait for the records that say that what they depend on was decided: the coordinator knows.
+        // Replies need not wait for the records of the decisions on which they depend: the coordinator has
+        // them.
         let mut committed = Vec::new();
         while let Some(entry) = self.undecided.front_mut() {
             if let Entry::Multi { response, committed: false, work, .. } = entry {
@@ -304,7 +314,7 @@ impl<P: Partition> Ordered<P> {
         }
     }
 
-    /// Undoes what has not voted. What has may have committed.
+    /// Undoes the transactions that have not voted. Those that have voted may have committed.
     fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
         let may_have_voted = |entry: &Entry<P>| {
             matches!(entry, Entry::Multi { work, .. } if work.finished) && !is_injected(Fault::VotedUndone)
@@ -337,7 +347,7 @@ impl<P: Partition> Ordered<P> {
         }
     }
 
-    /// Puts what was undecided at a crash back, as it stood.
+    /// Restores the transactions that were undecided at a crash, in their order.
     pub(super) fn restore(&mut self, unfinished: Vec<Unfinished<P>>) {
         for Unfinished { transaction, coordinator, mut done } in unfinished {
             self.undecided.push_back(match coordinator {

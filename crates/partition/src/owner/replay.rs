@@ -1,53 +1,54 @@
-//! Replay: what records say is done again, and what is not decided is given to the scheme.
+//! Replay: repeats the work in the records, and passes the undecided transactions to the scheme.
 //!
-//! Records are in the order in which their transactions ran, which is a serial order of those that committed: a prepared
-//! transaction's place is where its decision stands, because what ran between did so on top of it and is held back with it, or (under
-//! `locking`) does not conflict with it.
+//! Records are in execution order, which is a serial order of the committed transactions. A prepared
+//! transaction takes effect in that order at its decision. Transactions that ran in between did so on top of
+//! it and wait for it, or (under `locking`) do not conflict with it.
 
 use super::{OwnerRecord, Partition, TransactionId, Workplace};
 use crate::CoordinatorId;
 
-/// A transaction that was done at a partition when its owner ended, and whose end is not known there.
+/// A transaction that had run at a partition when its owner ended, and whose end is not known there.
 pub struct Unfinished<P: Partition> {
-    /// Which.
+    /// The transaction.
     pub transaction: TransactionId,
-    /// Who decides it; nobody, if it is a single-partition transaction that ran on top of others.
+    /// Its coordinator; `None` for a single-partition transaction that ran on top of others.
     pub coordinator: Option<CoordinatorId>,
-    /// What it has done here, the latest last.
+    /// Its work here with the undo of each fragment, the latest last.
     pub done: Vec<(P::Work, P::Undo)>,
 }
 
-/// What a partition that kept its own state knows of the transactions there when its owner ended.
+/// The transactions that a partition with its own durable state knows from before its owner ended.
 pub struct Left<P: Partition> {
-    /// The life that begins, above all before.
-    pub life: u64,
-    /// Those that have voted and are not decided, and those that ran on top of them, in the order in which they ran.
+    /// The incarnation that begins, above all earlier ones.
+    pub incarnation: u64,
+    /// Transactions that have voted and are not decided, and those that ran on top of them, in execution
+    /// order.
     pub unfinished: Vec<Unfinished<P>>,
     /// The highest numbers of single-partition transactions, of each client.
     pub calls: Vec<TransactionId>,
-    /// Of others, and through whom they came.
+    /// The highest numbers of others, each with its coordinator.
     pub fragments: Vec<(TransactionId, CoordinatorId)>,
 }
 
 impl<P: Partition> Left<P> {
-    /// The same, of a partition whose work and undo are this one's.
+    /// The same for another type of partition with the same work and undo.
     pub fn of_same<Q: Partition<Work = P::Work, Undo = P::Undo>>(self) -> Left<Q> {
         let of_same = |Unfinished { transaction, coordinator, done }| Unfinished { transaction, coordinator, done };
-        let Left { life, unfinished, calls, fragments } = self;
-        Left { life, unfinished: unfinished.into_iter().map(of_same).collect(), calls, fragments }
+        let Left { incarnation, unfinished, calls, fragments } = self;
+        Left { incarnation, unfinished: unfinished.into_iter().map(of_same).collect(), calls, fragments }
     }
 }
 
-/// A transaction whose end the records do not tell.
+/// A transaction whose end is not in the records.
 #[derive(Debug)]
 pub(super) struct Undecided<W> {
     pub(super) transaction: TransactionId,
-    /// What it ran on top of, if that is not decided either.
+    /// The transaction on top of which it ran, if that is not decided either.
     pub(super) after: Option<TransactionId>,
     pub(super) what: What<W>,
 }
 
-/// What it is.
+/// The kind of transaction, with its work.
 #[derive(Debug)]
 pub(super) enum What<W> {
     /// A single-partition transaction that ran on top of an undecided one.
@@ -57,7 +58,7 @@ pub(super) enum What<W> {
 }
 
 impl<W: Clone> Undecided<W> {
-    /// Does it again.
+    /// Runs it again.
     pub(super) fn again<P: Partition<Work = W>>(self, place: &mut Workplace<P>) -> Unfinished<P> {
         let transaction = self.transaction;
         let (coordinator, works) = match self.what {
@@ -77,13 +78,13 @@ impl<W> Undecided<W> {
         matches!(self.what, What::Prepared { .. })
     }
 
-    /// Whether it is this one, prepared. A single-partition transaction may have the same number.
+    /// Whether it is this transaction, prepared. A single-partition transaction may have the same number.
     fn is_prepared_as(&self, transaction: TransactionId) -> bool {
         self.is_prepared() && self.transaction == transaction
     }
 }
 
-/// Does again what the records say; what is undecided, in order.
+/// Repeats the work in the records. Returns the undecided transactions, in order.
 pub(super) fn replay<P: Partition>(
     place: &mut Workplace<P>,
     records: impl IntoIterator<Item = OwnerRecord<P::Work>>,
@@ -111,7 +112,7 @@ fn apply<P: Partition>(place: &mut Workplace<P>, transaction: TransactionId, wor
     place.partition.forget(undo);
 }
 
-/// A transaction has committed, and with it the single-partition ones that ran on top of it alone.
+/// Commits a transaction, and the single-partition ones that ran on top of it alone.
 fn commit<P: Partition>(place: &mut Workplace<P>, undecided: &mut Vec<Undecided<P::Work>>, transaction: TransactionId) {
     let mut kept = Vec::new();
     for mut one in std::mem::take(undecided) {
@@ -130,7 +131,7 @@ fn commit<P: Partition>(place: &mut Workplace<P>, undecided: &mut Vec<Undecided<
     *undecided = kept;
 }
 
-/// A transaction was aborted, and what ran on top of it is void.
+/// Aborts a transaction; those that ran on top of it are void.
 fn abort<W>(undecided: &mut Vec<Undecided<W>>, transaction: TransactionId) {
     let mut void = vec![transaction];
     undecided.retain(|one| {

@@ -1,19 +1,23 @@
-//! Speculation: while a transaction that has finished here waits for its decision, those behind it run on top of it (§4.2 of the
-//! paper, Figure 3).
+//! Speculation: while a transaction that has finished here waits for its decision, later ones run on top of it
+//! (§4.2 of the paper, Figure 3).
 //!
-//! Why it is serializable: what runs on top of a finished transaction comes behind it in the order, and sees all that it did. If it
-//! aborts, all that ran on top of it is taken back and runs again, in the same order. Nothing of it was told anyone but the coordinator of
-//! the one that aborted, which knows what the responses depended on. So what is told is what blocking would have told.
+//! Why it is serializable: a transaction that runs on top of a finished one comes behind it in the order, and
+//! sees all its effects. If the finished one aborts, all transactions on top of it are undone and run again,
+//! in the same order. Their results were sent only to the coordinator of the one that aborted, which
+//! knows the dependencies of the responses. So clients are told what blocking would have told them.
 //!
-//! Single-partition transactions wait with their replies. Transactions over several partitions of the same coordinator answer at once, and say
-//! which one they depend on; that one's own response says what it depends on in turn. If another coordinator is among the
-//! undecided, which would not know what to take back, the response waits as well: this is local speculation.
+//! Replies of single-partition transactions wait. Transactions over several partitions of the same coordinator
+//! are answered at once, and the response names the transaction on which it depends; that one's own response
+//! names its dependency in turn. If another coordinator is among the undecided, it would not know which
+//! responses are void, so the response waits as well: this is local speculation.
 //!
-//! Departures: the paper commits the transactions behind the first one up to the next over several partitions; a transaction that has failed
-//! here is none for that purpose, because it has no effects and its coordinator can only abort it.
+//! Departures: the paper commits the transactions behind the first one up to the next over several partitions.
+//! A transaction that has failed here does not count as one, because it has no effects and its coordinator can
+//! only abort it.
 //!
-//! What can wait, and for how long: what is behind a transaction with rounds to come, until those have run; replies, until all before
-//! them is decided. A transaction runs again each time that one before it aborts, at most as often as there are such.
+//! What can wait, and for how long: transactions behind one with rounds to come, until those have run;
+//! replies, until all before them are decided. A transaction runs again each time that one before it aborts,
+//! at most once for each of these.
 
 use std::collections::VecDeque;
 
@@ -21,7 +25,7 @@ use super::Partition;
 use super::ordered::{Admission, Arrival, Entry};
 use crate::Scheme;
 
-/// Whether the next may run.
+/// Whether the next transaction may run.
 pub(super) fn admit<P: Partition>(
     scheme: Scheme,
     undecided: &VecDeque<Entry<P>>,

@@ -1,17 +1,18 @@
-//! What all schemes do with a partition: run fragments, keep undo until the decision, and put out records and answers.
+//! What all schemes do with a partition: run fragments, keep undo until the decision, and put out records and
+//! answers.
 
 use super::{Call, FromOwner, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, PartitionId, TransactionId};
 use crate::fault::{Fault, is_injected};
 use crate::{CoordinatorId, Decision, Fragment, Refusal, Response};
 
-/// A partition, and who it is.
+/// A partition and its id.
 pub(super) struct Workplace<P> {
     pub(super) id: PartitionId,
     pub(super) partition: P,
     pub(super) records: bool,
 }
 
-/// What a transaction over several partitions has done here so far.
+/// The state of a transaction over several partitions here.
 pub(super) struct Work<P: Partition> {
     pub(super) transaction: TransactionId,
     pub(super) coordinator: CoordinatorId,
@@ -25,8 +26,8 @@ pub(super) struct Work<P: Partition> {
     pub(super) finished: bool,
 }
 
-/// What a coordinator that went on after a crash has decided: these of the transactions that are `known` here have committed, the others have
-/// not. It may name some that are not known.
+/// The decisions of a coordinator that continued after a crash: of the transactions that are `known` here,
+/// these have committed and the others have not. It may name some that are not known.
 pub(super) fn decisions_of(
     coordinator: CoordinatorId,
     known: Vec<TransactionId>,
@@ -44,7 +45,7 @@ impl<P: Partition> Workplace<P> {
         }
     }
 
-    /// Runs a single-partition transaction that will not be taken back.
+    /// Runs a single-partition transaction that will not be undone.
     pub(super) fn run_alone(&mut self, call: Call<P::Work>, out: &mut Out<P>) {
         let Call { transaction, work, may_abort } = call;
         let outcome = match self.partition.execute_alone(transaction, &work, may_abort) {
@@ -57,7 +58,8 @@ impl<P: Partition> Workplace<P> {
         out.push(OwnerOutput::Reply { transaction, outcome });
     }
 
-    /// Runs a fragment, which may be the last: then the transaction is prepared. If it fails, nothing of the transaction is left here.
+    /// Runs a fragment. If it is the last one, the transaction is prepared. If it fails, nothing of the
+    /// transaction is left here.
     pub(super) fn run_fragment(
         &mut self,
         work: &mut Work<P>,
@@ -95,40 +97,40 @@ impl<P: Partition> Workplace<P> {
         Response { transaction, partition: self.id, round, result, after }
     }
 
-    /// Answers a first fragment whose number is in use by something else.
+    /// Refuses a first fragment whose number is in use.
     pub(super) fn refuse_repeated(&self, fragment: &Fragment<P::Work>, out: &mut Out<P>) {
         let &Fragment { transaction, coordinator, round, .. } = fragment;
         let response = Response { transaction, partition: self.id, round, result: Err(Refusal::Repeated), after: None };
         send::<P>(coordinator, response, out);
     }
 
-    /// Answers a commit of what has not been voted for here.
+    /// Answers a commit of a transaction for which there is no vote.
     pub(super) fn not_voted(&self, transaction: TransactionId, to: CoordinatorId, out: &mut Out<P>) {
         out.push(OwnerOutput::Send { to, message: FromOwner::NotVoted { transaction, partition: self.id } });
     }
 
-    /// Does again what records say.
+    /// Runs the work of a record again.
     ///
     /// # Panics
-    /// If it fails, as it did not before.
+    /// If it fails, although it did not before.
     pub(super) fn run_again(&mut self, transaction: TransactionId, work: &P::Work) -> (P::Reply, P::Undo) {
         self.partition.execute(transaction, work).unwrap_or_else(|_| {
             panic!("transaction {transaction} ran at partition {}, and fails when it is run again", self.id)
         })
     }
 
-    /// Takes back all that the transaction did here.
+    /// Undoes all effects of the transaction here.
     pub(super) fn undo(&mut self, work: &mut Work<P>) {
         work.undo.drain(..).rev().for_each(|undo| self.partition.undo(undo));
         work.done.clear();
     }
 
-    /// The transaction will not be taken back.
+    /// The transaction will not be undone.
     pub(super) fn forget(&mut self, work: &mut Work<P>) {
         work.undo.drain(..).for_each(|undo| self.partition.forget(undo));
     }
 
-    /// Notes the end of a transaction, and tells its coordinator of a commit.
+    /// Notes the end of a transaction, and acknowledges a commit to its coordinator.
     pub(super) fn decided(&self, transaction: TransactionId, committed: Option<CoordinatorId>, out: &mut Out<P>) {
         let (kept, commit) = (if committed.is_some() { Kept::Forced } else { Kept::Later }, committed.is_some());
         self.keep(kept, || OwnerRecord::Decided { transaction, commit }, out);
@@ -137,19 +139,19 @@ impl<P: Partition> Workplace<P> {
         }
     }
 
-    /// Tells the coordinator that a commit is not forgotten here.
+    /// Acknowledges a commit to the coordinator.
     pub(super) fn ack(&self, transaction: TransactionId, to: CoordinatorId, out: &mut Out<P>) {
         out.push(OwnerOutput::Send { to, message: FromOwner::Ack { transaction, partition: self.id } });
     }
 }
 
 impl<P: Partition> Work<P> {
-    /// Of a transaction that has done nothing here.
+    /// A transaction that has done nothing here.
     pub(super) fn new(transaction: TransactionId, coordinator: CoordinatorId) -> Work<P> {
         Work { transaction, coordinator, done: Vec::new(), undo: Vec::new(), round: 0, finished: false }
     }
 
-    /// Of one that is prepared, and has done this.
+    /// A prepared transaction with its work.
     pub(super) fn restored(
         transaction: TransactionId,
         coordinator: CoordinatorId,

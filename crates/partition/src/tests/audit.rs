@@ -1,4 +1,4 @@
-//! What must hold of a run, said without the code that ran.
+//! Checks of a run, independent of the code that ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use super::simulation::{Attempt, KEYS, Ran, VALUE};
 use super::store::{Applied, INITIAL, Seen, Store};
 use crate::{Outcome, Owner, PartitionId, TransactionId};
 
-/// What a transaction did at each partition.
+/// The effects of each transaction at each partition.
 type Done<'a> = BTreeMap<TransactionId, BTreeMap<PartitionId, Vec<&'a Applied>>>;
 
-/// Looks for anything that must not be.
+/// Returns the first violation.
 pub(super) fn audit(ran: &Ran) -> Result<(), String> {
     let done = done(ran);
     whole(ran, &done)?;
@@ -33,7 +33,7 @@ fn done(ran: &Ran) -> Done<'_> {
     done
 }
 
-/// A transaction is at all of its partitions or at none; what was answered is so; and its client saw what it read.
+/// A transaction is at all of its partitions or at none, its answer is true, and its client saw what it read.
 fn whole(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
     for (transaction, attempt) in &ran.attempts {
         let at: BTreeSet<PartitionId> =
@@ -64,10 +64,10 @@ fn whole(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
         }
     }
     let stranger = done.keys().find(|transaction| !ran.attempts.contains_key(transaction));
-    stranger.map_or(Ok(()), |transaction| Err(format!("nobody asked for {transaction}")))
+    stranger.map_or(Ok(()), |transaction| Err(format!("no client called {transaction}")))
 }
 
-/// The sum of all values grew by what committed.
+/// The sum of all values grew by the committed amounts.
 fn conserved(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
     let sum: i64 = ran.owners.iter().map(|owner| owner.partition().sum()).sum();
     let initial = i64::from(KEYS) * VALUE * ran.owners.len() as i64;
@@ -75,7 +75,7 @@ fn conserved(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
     if sum == initial + grown { Ok(()) } else { Err(format!("the sum is {sum}, and should be {}", initial + grown)) }
 }
 
-/// Who a reader says wrote what it saw is who wrote it.
+/// The writer that a reader names is the one that wrote the version.
 fn writers(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
     let mut writers = BTreeMap::new();
     for (transaction, at) in done {
@@ -92,7 +92,7 @@ fn writers(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// All that a client was told: of commits, and of user aborts.
+/// All reads that a client was told of, by commits and by user aborts.
 fn seen<'a>((&transaction, attempt): (&'a TransactionId, &'a Attempt)) -> Vec<(TransactionId, PartitionId, &'a Seen)> {
     match &attempt.answer {
         Some(Outcome::Committed(told)) => {
@@ -103,7 +103,7 @@ fn seen<'a>((&transaction, attempt): (&'a TransactionId, &'a Attempt)) -> Vec<(T
     }
 }
 
-/// From the records alone the same state comes out.
+/// The records alone give the same state.
 fn recovered(ran: &Ran) -> Result<(), String> {
     for (owner, (id, log)) in ran.owners.iter().zip((0..).map(PartitionId).zip(&ran.logs)) {
         let store = Store::new(id, KEYS, VALUE);
@@ -116,7 +116,7 @@ fn recovered(ran: &Ran) -> Result<(), String> {
     Ok(())
 }
 
-/// There is an order that explains what everybody saw, aborted ones too, and that agrees with real time.
+/// There is an order that explains all reads, also of aborted transactions, and that agrees with real time.
 fn serializable(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
     let initial = (0..ran.owners.len() as u32).flat_map(|table| {
         (0..KEYS).map(move |key| InitialRow { table: TableId(table), key: u64::from(key).into(), version: INITIAL })

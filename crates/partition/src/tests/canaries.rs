@@ -1,4 +1,4 @@
-//! Mistakes made on purpose must be noticed.
+//! Injected faults must be noticed.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use super::try_seed;
 use crate::Scheme;
 use crate::fault::{Fault, INJECTED};
 
-/// Runs seeds until one notices, in these words; what else is wrong does not count, and neither does a panic.
+/// Runs seeds until one fails with one of these messages; other failures do not count, and neither do panics.
 fn is_noticed(fault: Fault, scheme: Scheme, kills: bool, words: &[&str]) {
     let mut others = BTreeSet::new();
     for seed in 0..400 {

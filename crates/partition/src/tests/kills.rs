@@ -6,7 +6,7 @@ use super::{Asked, Rng, audit};
 use crate::Scheme;
 
 #[test]
-fn whoever_dies_before_whichever_output_nothing_is_half_done_or_lost() {
+fn a_death_of_any_node_before_any_output_leaves_nothing_half_done_or_lost() {
     let transfers = Transfers { partitions: 2, keys: 3, multi: 60 };
     let mut ask = |client, rng: &mut Rng| -> Asked { transfers.ask(client, rng) };
     for scheme in Scheme::ALL {

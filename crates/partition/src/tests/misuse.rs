@@ -1,4 +1,4 @@
-//! What clients, coordinators and carriers may not do is answered, and nothing comes to harm by it.
+//! Messages that clients, coordinators and carriers must not send are answered, and do no harm.
 
 use super::program::{Kind, Program};
 use super::steps::{K, P, Told, add, call, decide, fragment, id, owner, replies, responses, tell};
@@ -32,14 +32,15 @@ fn a_call_by_a_number_that_was_used_is_answered_and_not_run() {
     }
 }
 
-/// A single-partition transaction and one over several have the same number. Neither decision of the latter touches the former.
+/// A single-partition transaction and one over several have the same number. Neither decision of the latter
+/// touches the former.
 #[test]
 fn one_number_for_two_kinds_of_transaction_harms_neither() {
     for scheme in Scheme::ALL {
         for commit in [true, false] {
             let mut p = owner(scheme);
             fragment(&mut p, K, 1, 0, add(1), true);
-            // The call first, and then the fragment, by one number.
+            // The call first, and then the fragment, with one number.
             call(&mut p, 2, add(10));
             let mut out = fragment(&mut p, K, 2, 0, add(100), true);
             let refused = responses(&out).contains(&(2, false, None));
@@ -123,7 +124,7 @@ fn a_commit_without_a_vote_is_not_done_and_its_coordinator_is_told() {
 }
 
 #[test]
-fn what_the_records_say_was_done_is_not_done_again() {
+fn recorded_work_is_not_done_again() {
     for scheme in Scheme::ALL {
         let records = [
             OwnerRecord::Executed { transaction: id(3), work: add(10), after: None },
@@ -184,7 +185,8 @@ fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
     assert_eq!(out, repeated(2));
 }
 
-/// A client that says that its call cannot fail is wrong: it is told, the owner lives, and half of the call is not there.
+/// A client that says that its call cannot fail is wrong: it is told, the owner lives, and half of the call
+/// is not there.
 #[test]
 fn a_call_that_fails_although_it_said_that_it_cannot_is_a_user_abort() {
     for scheme in Scheme::ALL {

@@ -1,4 +1,4 @@
-//! Owners, coordinators and clients in simulations, and the mistakes that these must notice.
+//! Owners, coordinators and clients in simulations, and the faults that these must notice.
 
 mod audit;
 mod canaries;
@@ -20,7 +20,7 @@ use workloads::{Transfers, TwelveKeys};
 
 use crate::Scheme;
 
-/// What a seed stands for: how many there are of what, and what they do.
+/// The settings of a seed: the numbers of nodes and clients, and the workload.
 fn settings(seed: u64, scheme: Scheme, kills: bool) -> (Settings, impl FnMut(u32, &mut Rng) -> Asked) {
     let mut rng = Rng::from_seed(seed ^ 0x5e71_a71a);
     let partitions = rng.range(2, 4) as u32;
@@ -52,7 +52,7 @@ fn settings(seed: u64, scheme: Scheme, kills: bool) -> (Settings, impl FnMut(u32
     (settings, ask)
 }
 
-/// Runs what a seed stands for, and looks for what must not be.
+/// Runs a seed, and checks the run.
 fn try_seed(seed: u64, scheme: Scheme, kills: bool) -> Result<Ran, String> {
     let (settings, mut ask) = settings(seed, scheme, kills);
     let ran = run(&settings, &mut ask)?;

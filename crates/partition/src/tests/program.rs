@@ -1,14 +1,14 @@
-//! What the clients of simulations ask for: fragments of the small store, and procedures over several.
+//! The requests of simulated clients: fragments of the small store, and procedures over several.
 
 use super::store::{Failed, Op, Seen, Work};
-use crate::{Next, Part, PartitionId, Procedure};
+use crate::{FragmentRequest, Next, PartitionId, Procedure};
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     /// A single-partition transaction.
     Single { partition: PartitionId, work: Work, may_abort: bool },
-    /// One over several.
+    /// A transaction over several partitions.
     Multi(Program),
 }
 
@@ -20,15 +20,15 @@ pub(super) struct Program {
     seen: Vec<(PartitionId, Vec<Seen>)>,
 }
 
-/// What it does.
+/// The kind of procedure.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// One fragment for each.
     Simple(Vec<(PartitionId, Work)>),
     /// Reads keys in a first round; writes each, plus one, in a second. A partition may fail in the first.
     TwoRounds { keys: Vec<(PartitionId, Vec<u32>)>, fails_at: Option<PartitionId> },
-    /// Takes two from a value at one partition, which has finished then, and brings them to another one, which waits for them. Gives up if
-    /// the value was odd, if it is told to.
+    /// Takes two from a value at one partition, which has then finished, and adds them to a value at another
+    /// one, which waits for them. With `gives_up` it aborts if the value was odd.
     Carry { from: (PartitionId, u32), to: (PartitionId, u32), gives_up: bool },
 }
 
@@ -90,33 +90,34 @@ impl Procedure for Program {
         let (round, kind) = (self.round, &self.kind);
         self.round += 1;
         let next = match (kind, round) {
-            (Kind::Simple(parts), 0) => {
-                Next::Round(parts.iter().map(|(partition, work)| Part::last(*partition, work.clone())).collect())
-            }
+            (Kind::Simple(parts), 0) => Next::Round(
+                parts.iter().map(|(partition, work)| FragmentRequest::last(*partition, work.clone())).collect(),
+            ),
             (Kind::TwoRounds { keys, fails_at }, 0) => {
                 let part = |(partition, keys): &(PartitionId, Vec<u32>)| {
                     let fails = *fails_at == Some(*partition);
                     let ops = keys.iter().map(|&key| Op::Read(key)).chain(fails.then_some(Op::Fail));
-                    Part::more(*partition, ops.collect())
+                    FragmentRequest::more(*partition, ops.collect())
                 };
                 Next::Round(keys.iter().map(part).collect())
             }
             (Kind::TwoRounds { .. }, 1) => {
                 let part = |(partition, seen): &(PartitionId, Option<Vec<Seen>>)| {
                     let seen = seen.iter().flatten();
-                    Part::last(*partition, seen.map(|seen| Op::Set(seen.key, seen.value + 1)).collect())
+                    FragmentRequest::last(*partition, seen.map(|seen| Op::Set(seen.key, seen.value + 1)).collect())
                 };
                 Next::Round(replies.iter().map(part).collect())
             }
-            (&Kind::Carry { from, to, .. }, 0) => {
-                Next::Round(vec![Part::last(from.0, vec![Op::Add(from.1, -2)]), Part::place(to.0)])
-            }
+            (&Kind::Carry { from, to, .. }, 0) => Next::Round(vec![
+                FragmentRequest::last(from.0, vec![Op::Add(from.1, -2)]),
+                FragmentRequest::place(to.0),
+            ]),
             (&Kind::Carry { to, gives_up, .. }, 1) => {
                 let (from, seen) = replies.iter().find_map(|(at, seen)| Some((*at, seen.clone()?))).expect("a reply");
                 if gives_up && seen[0].value % 2 != 0 {
                     return Next::Abort(Failed(from, seen));
                 }
-                Next::Round(vec![Part::last(to.0, vec![Op::Add(to.1, 2)])])
+                Next::Round(vec![FragmentRequest::last(to.0, vec![Op::Add(to.1, 2)])])
             }
             _ => Next::Done(Vec::new()),
         };

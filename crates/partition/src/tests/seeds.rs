@@ -1,9 +1,9 @@
-//! Seeds under every scheme, with kills and without.
+//! Seeds under every scheme, with and without kills.
 
 use super::try_seed;
 use crate::{Conflict, Outcome, Scheme};
 
-/// Of `SERIATIM_SEEDS`, or few.
+/// The number of seeds: `SERIATIM_SEEDS`, or few.
 fn seeds(few: u64) -> u64 {
     std::env::var("SERIATIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
 }

@@ -1,5 +1,5 @@
-//! Owners, coordinators and clients in virtual time, on one thread: a seed decides how long messages and disks take, who stalls, and
-//! who dies between which two outputs.
+//! Owners, coordinators and clients in virtual time, on one thread. A seed decides how long messages and disks
+//! take, which node stalls, and which node dies between which two outputs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -14,11 +14,11 @@ use crate::{
     ToOwner, TransactionId,
 };
 
-/// Keys of a partition, and what they begin with.
+/// Keys of a partition, and their initial value.
 pub(super) const KEYS: u32 = 64;
 pub(super) const VALUE: i64 = 20;
 
-/// What a run is like.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) seed: u64,
@@ -26,19 +26,19 @@ pub(super) struct Settings {
     pub(super) partitions: u32,
     pub(super) clients: u32,
     pub(super) calls: u32,
-    /// A message takes at most so long. One in twenty takes ten times as long.
+    /// The longest time of a message. One in twenty takes ten times as long.
     pub(super) delay_max: u64,
-    /// A forced record takes at most so long.
+    /// The longest time of a forced record.
     pub(super) sync_max: u64,
-    /// Kills at random, on average so far apart; 0: none.
+    /// The mean time between random kills; 0: none.
     pub(super) kill_every: u64,
-    /// Whether all that happens is written to standard error.
+    /// Whether all events are written to standard error.
     pub(super) shown: bool,
-    /// Kills this one before it puts out its output of this number.
+    /// Kills this node before its output of this number.
     pub(super) kill_at: Option<(Node, u64)>,
 }
 
-/// Who takes part.
+/// A node of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Node {
     Owner(u32),
@@ -46,28 +46,28 @@ pub(super) enum Node {
     Client(u32),
 }
 
-/// What a client knows of one of its transactions.
+/// A transaction, as its client knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) asked: Asked,
     pub(super) began: u64,
-    /// When it was answered.
+    /// The time of the answer.
     pub(super) ended: Option<u64>,
     pub(super) answer: Option<Answer>,
 }
 
-/// What a client is answered.
+/// The answer to a client.
 pub(super) type Answer = Outcome<Vec<(PartitionId, Vec<Seen>)>, Failed>;
 
-/// What is left of a run.
+/// The result of a run.
 pub(super) struct Ran {
     pub(super) attempts: BTreeMap<TransactionId, Attempt>,
     pub(super) owners: Vec<Owner<Store>>,
     pub(super) logs: Vec<Vec<OwnerRecord<Work>>>,
     pub(super) options: Options,
-    /// Of all that happened.
+    /// A hash of all events.
     pub(super) trace: u64,
-    /// What each put out.
+    /// The number of outputs of each node.
     pub(super) outputs: BTreeMap<Node, u64>,
     pub(super) kills: u64,
 }
@@ -82,20 +82,20 @@ enum Message {
 #[derive(Clone, Debug)]
 enum Event {
     Deliver(Node, Message),
-    /// The next output of a node, in this life of it, leaves, or is durable.
+    /// The next output of a node leaves, or is durable, in this incarnation of the node.
     Output(Node, u64),
     Kill(Node),
     Restart(Node),
     Tick(u32, u64),
-    /// A client goes on.
+    /// A client continues.
     Next(u32),
 }
 
 /// A node that can die.
 struct Machine<M, O, R> {
-    /// Nothing while it is down.
+    /// `None` while it is down.
     alive: Option<M>,
-    life: u64,
+    incarnation: u64,
     outputs: VecDeque<O>,
     /// Whether its next output is on its way.
     busy: bool,
@@ -111,7 +111,7 @@ impl<M, O, R> Machine<M, O, R> {
     fn new(alive: M) -> Machine<M, O, R> {
         Machine {
             alive: Some(alive),
-            life: 0,
+            incarnation: 0,
             outputs: VecDeque::new(),
             busy: false,
             syncing: false,
@@ -123,7 +123,7 @@ impl<M, O, R> Machine<M, O, R> {
 
     fn die(&mut self, rng: &mut Rng) {
         self.alive = None;
-        self.life += 1;
+        self.incarnation += 1;
         self.outputs.clear();
         (self.busy, self.syncing, self.ticking) = (false, false, false);
         let lost = rng.below(self.volatile as u64 + 1) as usize;
@@ -143,14 +143,14 @@ type CoordinatorMachine = Machine<Coordinator<Program>, CoordinatorOutputOf<Prog
 struct Client {
     rng: Rng,
     left: u32,
-    /// The transaction that it waits for, and whom.
+    /// The transaction for which it waits, and the node that it called.
     waits: Option<(TransactionId, Node)>,
-    /// What it tries again.
+    /// The request that it tries again.
     again: Option<Asked>,
     number: u64,
 }
 
-/// Decides what a client asks for.
+/// Chooses the requests of a client.
 pub(super) trait Workload {
     fn ask(&mut self, client: u32, rng: &mut Rng) -> Asked;
 }
@@ -169,7 +169,7 @@ struct Simulation<'a> {
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, Event>,
     sequence: u64,
-    /// When the latest message from one to the other arrives.
+    /// The arrival of the latest message from one node to another.
     channels: BTreeMap<(Node, Node), u64>,
     owners: Vec<OwnerMachine>,
     coordinators: Vec<CoordinatorMachine>,
@@ -179,12 +179,12 @@ struct Simulation<'a> {
     outputs: BTreeMap<Node, u64>,
     kills: u64,
     kill_at: Option<(Node, u64)>,
-    /// What a coordinator raised an alarm about.
+    /// The alarm of a coordinator.
     broken: Option<String>,
     workload: &'a mut dyn Workload,
 }
 
-/// Runs clients until all have had their calls answered and all that is under way has ended.
+/// Runs clients until all calls are answered and all transactions have ended.
 pub(super) fn run(settings: &Settings, workload: &mut dyn Workload) -> Result<Ran, String> {
     let mut rng = Rng::from_seed(settings.seed);
     let options = Options::new(settings.scheme);
@@ -292,7 +292,7 @@ impl Simulation<'_> {
         self.at(at, Event::Deliver(to, message));
     }
 
-    /// Tells that one is down: not before what it has sent, nor after, and often when it is there again.
+    /// Sends a notice that a node is down, in any order with its messages, and often when it is up again.
     fn notice(&mut self, to: Node, message: Message) {
         let takes = if self.rng.percent(50) { 2 } else { 40 };
         let at = self.now + self.rng.below(takes * self.settings.delay_max);
@@ -309,9 +309,9 @@ impl Simulation<'_> {
                 self.answer(id, transaction, answer);
             }
             Event::Deliver(to, message) => unreachable!("{message:?} to {to:?}"),
-            Event::Output(node, life) => self.put_out(node, life),
+            Event::Output(node, incarnation) => self.put_out(node, incarnation),
             Event::Kill(Node::Owner(id)) if self.rng.percent(20) => {
-                // It is said to be late, and perhaps is not.
+                // The owner is reported as late, perhaps falsely.
                 let late = ToCoordinator::PartitionLate { partition: PartitionId(id) };
                 for coordinator in 0..self.coordinators.len() as u32 {
                     self.notice(Node::Coordinator(coordinator), Message::ToCoordinator(late.clone()));
@@ -323,9 +323,9 @@ impl Simulation<'_> {
                 self.plan_kill();
             }
             Event::Restart(node) => self.restart(node),
-            Event::Tick(id, life) => {
+            Event::Tick(id, incarnation) => {
                 let owner = &mut self.owners[id as usize];
-                if owner.life == life {
+                if owner.incarnation == incarnation {
                     owner.ticking = false;
                     self.tell_owner(id, ToOwner::Tick);
                 }
@@ -340,10 +340,10 @@ impl Simulation<'_> {
         let mut out = Vec::new();
         owner.handle(message, &mut out);
         machine.outputs.extend(out);
-        let life = machine.life;
+        let incarnation = machine.incarnation;
         if owner.wants_ticks() && !machine.ticking {
             machine.ticking = true;
-            self.at(self.now + 20 * self.settings.delay_max, Event::Tick(id, life));
+            self.at(self.now + 20 * self.settings.delay_max, Event::Tick(id, incarnation));
         }
         self.schedule_output(Node::Owner(id));
     }
@@ -359,14 +359,14 @@ impl Simulation<'_> {
 
     fn schedule_output(&mut self, node: Node) {
         let sync_max = self.settings.sync_max;
-        let (life, takes) = match node {
+        let (incarnation, takes) = match node {
             Node::Owner(id) => {
                 let machine = &mut self.owners[id as usize];
                 if machine.busy || machine.outputs.is_empty() {
                     return;
                 }
                 machine.busy = true;
-                (machine.life, matches!(machine.outputs[0], OwnerOutput::Keep(Kept::Forced, _)))
+                (machine.incarnation, matches!(machine.outputs[0], OwnerOutput::Keep(Kept::Forced, _)))
             }
             Node::Coordinator(id) => {
                 let machine = &mut self.coordinators[id as usize];
@@ -374,22 +374,22 @@ impl Simulation<'_> {
                     return;
                 }
                 machine.busy = true;
-                (machine.life, matches!(machine.outputs[0], CoordinatorOutput::Keep(Kept::Forced, _)))
+                (machine.incarnation, matches!(machine.outputs[0], CoordinatorOutput::Keep(Kept::Forced, _)))
             }
             Node::Client(_) => unreachable!("clients put nothing out"),
         };
         let delay = self.rng.below(if takes { sync_max + 1 } else { 2 });
-        self.at(self.now + delay, Event::Output(node, life));
+        self.at(self.now + delay, Event::Output(node, incarnation));
     }
 
     /// The next output of a node leaves.
-    fn put_out(&mut self, node: Node, life: u64) {
+    fn put_out(&mut self, node: Node, incarnation: u64) {
         let alive_in = match node {
-            Node::Owner(id) => self.owners[id as usize].life,
-            Node::Coordinator(id) => self.coordinators[id as usize].life,
+            Node::Owner(id) => self.owners[id as usize].incarnation,
+            Node::Coordinator(id) => self.coordinators[id as usize].incarnation,
             Node::Client(_) => unreachable!("clients put nothing out"),
         };
-        if alive_in != life {
+        if alive_in != incarnation {
             return;
         }
         let count = self.outputs.entry(node).or_default();
@@ -492,7 +492,7 @@ impl Simulation<'_> {
         self.at(self.now + pause, Event::Next(id));
     }
 
-    /// Those who wait for a node do not know how their transaction ended, and go on.
+    /// Clients that wait for a node continue without knowing the outcome of their transactions.
     fn give_up(&mut self, client: u32, node: Node) {
         let waits = &mut self.clients[client as usize].waits;
         if waits.is_some_and(|(_, at)| at == node) {
@@ -516,17 +516,17 @@ impl Simulation<'_> {
         match node {
             Node::Owner(id) if self.owners[id as usize].alive.is_some() => {
                 self.owners[id as usize].die(&mut self.rng);
-                let life = self.owners[id as usize].life - 1;
+                let incarnation = self.owners[id as usize].incarnation - 1;
                 for coordinator in 0..self.coordinators.len() as u32 {
-                    let down = ToCoordinator::PartitionDown { partition: PartitionId(id), life };
+                    let down = ToCoordinator::PartitionDown { partition: PartitionId(id), incarnation };
                     self.notice(Node::Coordinator(coordinator), Message::ToCoordinator(down));
                 }
             }
             Node::Coordinator(id) if self.coordinators[id as usize].alive.is_some() => {
                 self.coordinators[id as usize].die(&mut self.rng);
-                let life = self.coordinators[id as usize].life - 1;
+                let incarnation = self.coordinators[id as usize].incarnation - 1;
                 for owner in 0..self.owners.len() as u32 {
-                    let down = ToOwner::CoordinatorDown { coordinator: CoordinatorId(id), life };
+                    let down = ToOwner::CoordinatorDown { coordinator: CoordinatorId(id), incarnation };
                     self.notice(Node::Owner(owner), Message::ToOwner(down));
                 }
             }
@@ -548,14 +548,15 @@ impl Simulation<'_> {
                 let (at, mut out, log) = (PartitionId(id), Vec::new(), machine.log.clone());
                 let store = Store::new(at, KEYS, VALUE);
                 machine.alive =
-                    Some(Owner::recover(at, machine.life, store, &self.options, log, coordinators, &mut out));
+                    Some(Owner::recover(at, machine.incarnation, store, &self.options, log, coordinators, &mut out));
                 machine.outputs.extend(out);
             }
             Node::Coordinator(id) => {
                 let partitions = (0..self.settings.partitions).map(PartitionId);
                 let machine = &mut self.coordinators[id as usize];
                 let (mut out, log) = (Vec::new(), machine.log.clone());
-                machine.alive = Some(Coordinator::recover(CoordinatorId(id), machine.life, log, partitions, &mut out));
+                machine.alive =
+                    Some(Coordinator::recover(CoordinatorId(id), machine.incarnation, log, partitions, &mut out));
                 machine.outputs.extend(out);
             }
             Node::Client(_) => unreachable!("clients do not die"),

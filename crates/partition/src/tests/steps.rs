@@ -4,8 +4,9 @@ use super::program::{Kind, Program};
 use super::store::{Failed, Op, Seen, Store, Work};
 use crate::{
     Call, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, Decision, Fragment,
-    FromCoordinator, FromOwner, LockMode, Misuse, Next, Options, Outcome, Owner, OwnerOutput, OwnerOutputOf,
-    OwnerRecord, Part, Partition, PartitionId, Procedure, Response, Scheme, ToCoordinator, ToOwner, TransactionId,
+    FragmentRequest, FromCoordinator, FromOwner, LockMode, Misuse, Next, Options, Outcome, Owner, OwnerOutput,
+    OwnerOutputOf, OwnerRecord, Partition, PartitionId, Procedure, Response, Scheme, ToCoordinator, ToOwner,
+    TransactionId,
 };
 
 pub(super) const P: PartitionId = PartitionId(0);
@@ -39,7 +40,7 @@ pub(super) fn fragment(
     work: Work,
     last: bool,
 ) -> Told {
-    let fragment = Fragment { transaction: id(number), coordinator, life: 0, round, work: Some(work), last };
+    let fragment = Fragment { transaction: id(number), coordinator, incarnation: 0, round, work: Some(work), last };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
 }
 
@@ -75,8 +76,8 @@ pub(super) fn add(amount: i64) -> Work {
     vec![Op::Add(0, amount)]
 }
 
-/// The example of §4.2.1 and §4.2.2: the first transaction swaps x and y in two rounds, two others increment x at this partition, and between
-/// them one increments both. x is 5, and 17 after the first.
+/// The example of §4.2.1 and §4.2.2. The first transaction swaps x and y in two rounds, two others increment x
+/// at this partition, and a fourth increments both in between. x is 5, and 17 after the first.
 #[test]
 fn the_papers_example_runs_as_the_paper_says() {
     let mut p = owner(Scheme::Speculation);
@@ -97,7 +98,7 @@ fn the_papers_example_runs_as_the_paper_says() {
 }
 
 #[test]
-fn under_blocking_one_runs_at_a_time() {
+fn under_blocking_one_transaction_runs_at_a_time() {
     let mut p = owner(Scheme::Blocking);
     assert_eq!(responses(&fragment(&mut p, K, 1, 0, add(1), true)), [(1, true, None)]);
     assert_eq!(call(&mut p, 2, add(1)), []);
@@ -106,10 +107,10 @@ fn under_blocking_one_runs_at_a_time() {
     assert_eq!((replies(&out), responses(&out)), (vec![(2, Some(6))], vec![(3, true, None)]));
 }
 
-/// Behind an undecided transaction there are 1 to 8 others, of both kinds; it aborts, and they run again in their order, as if it had
-/// never been.
+/// Behind an undecided transaction there are 1 to 8 others, of both kinds. It aborts, and they run again in
+/// their order, as if it had never existed.
 #[test]
-fn what_ran_on_top_of_an_aborted_transaction_runs_again_in_order() {
+fn transactions_on_top_of_an_aborted_one_run_again_in_order() {
     for length in 1..=8 {
         for kinds in 0u64..1 << length {
             let (mut p, is_call) = (owner(Scheme::Speculation), |n: u64| kinds >> (n - 1) & 1 == 0);
@@ -144,7 +145,8 @@ fn what_ran_on_top_of_an_aborted_transaction_runs_again_in_order() {
     }
 }
 
-/// The failure may have come from what is no more: it is reported if what it saw commits, and runs again otherwise.
+/// The failure may be due to effects that are undone: it is reported if the transactions below it commit, and
+/// runs again otherwise.
 #[test]
 fn a_user_abort_behind_an_undecided_transaction_waits_for_its_decision() {
     let withdraw = || vec![Op::Require(0, 5), Op::Add(0, -5)];
@@ -159,7 +161,7 @@ fn a_user_abort_behind_an_undecided_transaction_waits_for_its_decision() {
         fragment(&mut p, K, 1, 0, withdraw(), true);
         let voted = responses(&fragment(&mut p, K, 2, 0, withdraw(), true));
         assert_eq!(voted, if scheme == Scheme::Speculation { vec![(2, false, Some(1))] } else { vec![] });
-        // What comes behind does not depend on what has failed.
+        // The next transaction does not depend on the failed one.
         call(&mut p, 3, vec![Op::Read(0)]);
         assert_eq!(replies(&decide(&mut p, 1, true)), [(3, Some(0))]);
         assert!(p.is_idle());
@@ -177,10 +179,10 @@ fn responses_wait_where_another_coordinator_is_among_the_undecided() {
     assert_eq!(responses(&tell(&mut p, ToOwner::Coordinator(FromCoordinator::Decision(decision)))), [(3, true, None)]);
 }
 
-/// A client may have been told, without a record, how a transaction ended that ran again when the one below it aborted. So a restarted owner
-/// neither answers it nor runs it again.
+/// A client may have been told, without a record, the outcome of a transaction that ran again when the one
+/// below it aborted. So a restarted owner neither answers it nor runs it again.
 #[test]
-fn a_restarted_owner_answers_nothing_that_it_ran_before() {
+fn a_restarted_owner_does_not_answer_transactions_that_it_ran_before() {
     for commit in [true, false] {
         let records = [
             OwnerRecord::Prepared { transaction: id(1), coordinator: K, works: vec![add(1)], after: None },
@@ -189,7 +191,7 @@ fn a_restarted_owner_answers_nothing_that_it_ran_before() {
         ];
         let (options, mut out) = (Options::new(Scheme::Speculation), Vec::new());
         let mut p = Owner::recover(P, 1, Store::new(P, 1, 5), &options, records, [], &mut out);
-        let recovered = FromOwner::Recovered { partition: P, life: 1, in_doubt: vec![id(1), id(3)] };
+        let recovered = FromOwner::Recovered { partition: P, incarnation: 1, in_doubt: vec![id(1), id(3)] };
         assert_eq!(out, [OwnerOutput::Send { to: K, message: recovered }]);
         assert_eq!(p.partition().sum(), 116);
         let told = [decide(&mut p, 1, commit), decide(&mut p, 3, false)].concat();
@@ -216,7 +218,7 @@ fn undo_is_kept_only_where_it_may_be_needed() {
 }
 
 #[test]
-fn under_locking_what_does_not_conflict_passes() {
+fn under_locking_transactions_without_conflicts_proceed() {
     let mut p = owner(Scheme::Locking);
     fragment(&mut p, K, 1, 0, add(1), true);
     assert_eq!(replies(&call(&mut p, 2, vec![Op::Add(1, 1)])), [(2, Some(5))]);
@@ -228,7 +230,7 @@ fn under_locking_what_does_not_conflict_passes() {
 
 /// 2 holds key 1 and waits for key 0; then 1, which holds key 0, asks for key 1.
 #[test]
-fn a_single_partition_transaction_gives_way_in_a_circle_and_its_client_hears_nothing_of_it() {
+fn a_single_partition_transaction_restarts_in_a_deadlock_without_its_client_noticing() {
     let mut p = owner(Scheme::Locking);
     fragment(&mut p, K, 1, 0, add(1), false);
     assert_eq!(call(&mut p, 2, vec![Op::Add(1, 1), Op::Add(0, 1)]), []);
@@ -244,7 +246,7 @@ fn a_single_partition_transaction_gives_way_in_a_circle_and_its_client_hears_not
 }
 
 #[test]
-fn who_waits_for_too_many_ticks_is_refused() {
+fn a_transaction_that_waits_for_too_many_ticks_is_refused() {
     let mut p = owner(Scheme::Locking);
     fragment(&mut p, K, 1, 0, add(1), true);
     assert_eq!(fragment(&mut p, K, 2, 0, add(1), true), []);
@@ -267,7 +269,7 @@ fn a_footprint_may_name_a_key_twice() {
     assert!(p.is_idle());
 }
 
-/// Says what it was made with, round by round.
+/// Returns its list of steps, round by round.
 struct Script(Vec<Next<Work, (), Failed>>);
 
 impl Procedure for Script {
@@ -276,13 +278,14 @@ impl Procedure for Script {
     type Abort = Failed;
     type Output = ();
 
-    /// Panics when there is nothing left to say.
+    /// Panics when the list is empty.
     fn next(&mut self, _: Vec<(PartitionId, Option<Vec<Seen>>)>) -> Next<Work, (), Failed> {
         self.0.remove(0)
     }
 }
 
-/// Runs a script whose fragments all go well; how it ends, and who is told a decision.
+/// Runs a script whose fragments all succeed. Returns the outcome, and the partitions that are told a
+/// decision.
 fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u32, bool)>) {
     let (mut coordinator, mut decided) = (Coordinator::<Script>::new(K, (0..3).map(PartitionId)), Vec::new());
     let mut messages = vec![ToCoordinator::Call { transaction: id(1), procedure: Script(rounds) }];
@@ -309,32 +312,40 @@ fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u
 }
 
 #[test]
-fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_told_which() {
+fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_the_client_is_told_the_rule() {
     let (q, nowhere, work) = (PartitionId(1), PartitionId(3), Vec::new);
-    let round = |parts: &[Part<Work>]| Next::Round(parts.to_vec());
-    let two = || round(&[Part::more(P, work()), Part::last(q, work())]);
+    let round = |parts: &[FragmentRequest<Work>]| Next::Round(parts.to_vec());
+    let two = || round(&[FragmentRequest::more(P, work()), FragmentRequest::last(q, work())]);
     let aborted = vec![(0, false), (1, false)];
     for (rounds, misuse, told) in [
         (vec![round(&[])], Misuse::EmptyRound, vec![]),
-        (vec![round(&[Part::last(P, work()), Part::last(P, work())])], Misuse::TwoFragments(P), vec![]),
         (
-            vec![two(), round(&[Part::last(PartitionId(2), work())])],
+            vec![round(&[FragmentRequest::last(P, work()), FragmentRequest::last(P, work())])],
+            Misuse::TwoFragments(P),
+            vec![],
+        ),
+        (
+            vec![two(), round(&[FragmentRequest::last(PartitionId(2), work())])],
             Misuse::NotInFirstRound(PartitionId(2)),
             aborted.clone(),
         ),
-        (vec![two(), round(&[Part::last(q, work())])], Misuse::AfterLast(q), aborted.clone()),
+        (vec![two(), round(&[FragmentRequest::last(q, work())])], Misuse::AfterLast(q), aborted.clone()),
         (vec![two(), Next::Done(())], Misuse::NotFinished(P), aborted.clone()),
-        (vec![round(&[Part::last(P, work()), Part::last(nowhere, work())])], Misuse::NoSuchPartition(nowhere), vec![]),
+        (
+            vec![round(&[FragmentRequest::last(P, work()), FragmentRequest::last(nowhere, work())])],
+            Misuse::NoSuchPartition(nowhere),
+            vec![],
+        ),
         (vec![], Misuse::Panicked, vec![]),
         (vec![two()], Misuse::Panicked, aborted.clone()),
-        (vec![two(), round(&[Part::last(P, work())])], Misuse::Panicked, aborted.clone()),
+        (vec![two(), round(&[FragmentRequest::last(P, work())])], Misuse::Panicked, aborted.clone()),
     ] {
         assert_eq!(scripted(rounds), (Outcome::Misuse(misuse), told));
         assert!(misuse.to_string().starts_with("the procedure "));
     }
     let committed = vec![(0, true), (1, true)];
     assert_eq!(
-        scripted(vec![two(), round(&[Part::last(P, work())]), Next::Done(())]),
+        scripted(vec![two(), round(&[FragmentRequest::last(P, work())]), Next::Done(())]),
         (Outcome::Committed(()), committed)
     );
     assert_eq!(scripted(vec![Next::Done(())]), (Outcome::Committed(()), vec![]));
@@ -342,7 +353,7 @@ fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_told_which() {
     assert_eq!(scripted(vec![two(), Next::Abort(gives_up.clone())]), (Outcome::UserAborted(gives_up), aborted));
 }
 
-/// What a coordinator answers its client, in order.
+/// The answers of a coordinator to clients, in order.
 fn answers(out: &[CoordinatorOutputOf<Program>]) -> Vec<(u64, bool)> {
     let answer = |output: &CoordinatorOutputOf<Program>| match output {
         CoordinatorOutput::Reply { transaction, outcome } => {
@@ -353,9 +364,10 @@ fn answers(out: &[CoordinatorOutputOf<Program>]) -> Vec<(u64, bool)> {
     out.iter().filter_map(answer).collect()
 }
 
-/// C rests on B and B on A. When A aborts all of that is void, and a late response that rests on B's first run is not taken.
+/// C depends on B and B on A. When A aborts both are void, and a late response that depends on B's first run
+/// is ignored.
 #[test]
-fn a_response_that_rests_on_a_void_one_is_void() {
+fn a_response_that_depends_on_a_void_one_is_void() {
     let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
     let mut tell = |message| {
         let mut out = Vec::new();
@@ -399,30 +411,30 @@ fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
     let call =
         |number, partitions: &[u32]| ToCoordinator::Call { transaction: id(number), procedure: over(partitions) };
     tell(call(1, &[0, 1]));
-    let out = tell(ToCoordinator::PartitionDown { partition: P, life: 0 });
+    let out = tell(ToCoordinator::PartitionDown { partition: P, incarnation: 0 });
     let unavailable = |output: &CoordinatorOutputOf<Program>| {
         matches!(output, CoordinatorOutput::Reply { outcome: Outcome::Unavailable(P), .. })
     };
     assert!(out.iter().any(unavailable) && tell(call(2, &[0, 1])).iter().any(unavailable));
     assert!(!tell(call(3, &[1, 2])).iter().any(unavailable));
-    let recovered = FromOwner::Recovered { partition: P, life: 1, in_doubt: vec![id(1)] };
+    let recovered = FromOwner::Recovered { partition: P, incarnation: 1, in_doubt: vec![id(1)] };
     let out = tell(ToCoordinator::Owner(recovered));
     let abort = FromCoordinator::Decision(Decision { transaction: id(1), coordinator: K, commit: false });
     assert_eq!(out, [CoordinatorOutput::Send { to: P, message: abort }]);
-    // Again, late, it does no harm.
-    assert_eq!(tell(ToCoordinator::PartitionDown { partition: P, life: 0 }), []);
+    // A repeated late notice does no harm.
+    assert_eq!(tell(ToCoordinator::PartitionDown { partition: P, incarnation: 0 }), []);
     assert!(!tell(call(4, &[0, 1])).iter().any(unavailable));
-    // Word of its second life comes after the notice that that has ended.
-    assert!(tell(ToCoordinator::PartitionDown { partition: P, life: 2 }).iter().any(unavailable));
-    assert_eq!(tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, life: 2, in_doubt: vec![] })), []);
+    // The message of its second incarnation arrives after the notice that this incarnation has ended.
+    assert!(tell(ToCoordinator::PartitionDown { partition: P, incarnation: 2 }).iter().any(unavailable));
+    assert_eq!(tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, incarnation: 2, in_doubt: vec![] })), []);
     assert!(tell(call(5, &[0, 1])).iter().any(unavailable));
-    tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, life: 3, in_doubt: vec![] }));
+    tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, incarnation: 3, in_doubt: vec![] }));
     assert!(!tell(call(6, &[0, 1])).iter().any(unavailable));
 }
 
-/// It does not know who is down, and keeps calls until it has heard of each partition.
+/// It does not know which partitions are down, and holds calls back until it knows of each partition.
 #[test]
-fn a_restarted_coordinator_waits_for_word_of_each_partition() {
+fn a_restarted_coordinator_waits_for_a_message_or_notice_of_each_partition() {
     let mut k = Coordinator::<Program>::recover(K, 1, [], [P, PartitionId(1)], &mut Vec::new());
     let mut tell = |message| {
         let mut out = Vec::new();
@@ -431,11 +443,11 @@ fn a_restarted_coordinator_waits_for_word_of_each_partition() {
     };
     let mut sent = |number, alive: Option<(PartitionId, u64)>, ended: Option<u64>| {
         let mut out = Vec::new();
-        if let Some((partition, life)) = alive {
-            out = tell(ToCoordinator::Owner(FromOwner::Alive { partition, life }));
+        if let Some((partition, incarnation)) = alive {
+            out = tell(ToCoordinator::Owner(FromOwner::Alive { partition, incarnation }));
         }
-        if let Some(life) = ended {
-            tell(ToCoordinator::PartitionDown { partition: P, life });
+        if let Some(incarnation) = ended {
+            tell(ToCoordinator::PartitionDown { partition: P, incarnation });
         }
         let procedure = Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
         out.extend(tell(ToCoordinator::Call { transaction: id(number), procedure }));
@@ -449,7 +461,7 @@ fn a_restarted_coordinator_waits_for_word_of_each_partition() {
     assert_eq!(sent(5, Some((P, 4)), None), (0, 1), "its word is late");
 }
 
-/// The word of one that is late is held behind what its disk does not take: the others are not kept waiting for it.
+/// The message of a late partition waits for its disk: the calls to other partitions do not wait for it.
 #[test]
 fn a_restarted_coordinator_does_not_wait_for_a_partition_that_is_late() {
     let q = PartitionId(1);
@@ -461,23 +473,27 @@ fn a_restarted_coordinator_does_not_wait_for_a_partition_that_is_late() {
     };
     k.handle(call(1, &[q]), &mut out);
     k.handle(call(2, &[P, q]), &mut out);
-    k.handle(ToCoordinator::Owner(FromOwner::Alive { partition: q, life: 0 }), &mut out);
+    k.handle(ToCoordinator::Owner(FromOwner::Alive { partition: q, incarnation: 0 }), &mut out);
     assert_eq!(out.len(), 0, "nothing is known of the other");
     k.handle(ToCoordinator::PartitionLate { partition: P }, &mut out);
     assert!(matches!(&out[0], CoordinatorOutput::Send { to, .. } if *to == q), "{out:?}");
-    let unavailable = |output: &CoordinatorOutputOf<Program>| matches!(output, CoordinatorOutput::Reply { transaction, outcome: Outcome::Unavailable(P) } if *transaction == id(2));
+    let unavailable = |output: &CoordinatorOutputOf<Program>| {
+        matches!(output, CoordinatorOutput::Reply { transaction, outcome: Outcome::Unavailable(P) }
+            if *transaction == id(2))
+    };
     assert!(out.iter().any(unavailable), "{out:?}");
     out.clear();
-    k.handle(ToCoordinator::Owner(FromOwner::Alive { partition: P, life: 0 }), &mut out);
+    k.handle(ToCoordinator::Owner(FromOwner::Alive { partition: P, incarnation: 0 }), &mut out);
     k.handle(call(3, &[P]), &mut out);
     assert!(matches!(&out[..], [CoordinatorOutput::Send { to: P, .. }]), "{out:?}");
 }
 
-/// What has not voted is undone when its coordinator is down, and what is behind it goes on; what has voted waits.
+/// Transactions that have not voted are undone when their coordinator is down, and those behind them proceed;
+/// voted ones wait.
 #[test]
-fn of_a_coordinator_that_is_down_only_what_has_voted_stays() {
+fn only_voted_transactions_of_a_coordinator_that_is_down_stay() {
     for scheme in Scheme::ALL {
-        let down = |life| ToOwner::CoordinatorDown { coordinator: K, life };
+        let down = |incarnation| ToOwner::CoordinatorDown { coordinator: K, incarnation };
         let mut p = owner(scheme);
         fragment(&mut p, K, 1, 0, add(1), false);
         call(&mut p, 2, add(1));
@@ -487,14 +503,14 @@ fn of_a_coordinator_that_is_down_only_what_has_voted_stays() {
         assert_eq!((p.partition().sum(), p.is_idle()), (21, true));
         assert_eq!(fragment(&mut p, K, 4, 0, add(1), true), [], "it was sent before that, and nobody would decide it");
         assert!(p.is_idle());
-        // Its next life.
-        let recovered = FromCoordinator::Recovered { coordinator: K, life: 1, committed: vec![] };
-        let alive = FromOwner::Alive { partition: P, life: 0 };
+        // Its next incarnation.
+        let recovered = FromCoordinator::Recovered { coordinator: K, incarnation: 1, committed: vec![] };
+        let alive = FromOwner::Alive { partition: P, incarnation: 0 };
         let out = tell(&mut p, ToOwner::Coordinator(recovered));
         assert_eq!(out, [OwnerOutput::Send { to: K, message: alive }]);
         let next = |number, last| {
             let work = Some(add(1));
-            let next = Fragment { transaction: id(number), coordinator: K, life: 1, round: 0, work, last };
+            let next = Fragment { transaction: id(number), coordinator: K, incarnation: 1, round: 0, work, last };
             ToOwner::Coordinator(FromCoordinator::Fragment(next))
         };
         assert_eq!(responses(&tell(&mut p, next(5, false))), [(5, true, None)]);

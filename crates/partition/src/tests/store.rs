@@ -1,11 +1,12 @@
-//! A small key-value partition, which notes what each transaction read and wrote, and asserts its side of the contract.
+//! A small key-value partition, which notes the reads and writes of each transaction, and asserts its side of
+//! the contract.
 
 use std::collections::BTreeMap;
 
 use crate::fault::INJECTED;
 use crate::{LockMode, Partition, PartitionId, TransactionId};
 
-/// What a fragment does, one after another.
+/// The operations of a fragment, in order.
 pub(super) type Work = Vec<Op>;
 
 /// An operation.
@@ -23,7 +24,7 @@ pub(super) enum Op {
     Fail,
 }
 
-/// What was there.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) key: u32,
@@ -32,11 +33,11 @@ pub(super) struct Seen {
     pub(super) writer: Option<TransactionId>,
 }
 
-/// A fragment failed, having seen this at its partition.
+/// The failure of a fragment: its partition, and its reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed(pub(super) PartitionId, pub(super) Vec<Seen>);
 
-/// What a fragment did.
+/// The effects of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Applied {
     pub(super) transaction: TransactionId,
@@ -45,7 +46,7 @@ pub(super) struct Applied {
     pub(super) written: Vec<(u32, u64)>,
 }
 
-/// The version of what was there from the start.
+/// The version of initial values.
 pub(super) const INITIAL: u64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +64,11 @@ pub(super) struct Store {
     /// By the number of the execution.
     applied: BTreeMap<u64, Applied>,
     executions: u64,
-    /// How often something ran without undo.
+    /// The number of executions without undo.
     pub(super) without_undo: u64,
 }
 
-/// What was there before a fragment, and which execution it was.
+/// The values before a fragment, and the number of its execution.
 #[derive(Debug)]
 pub(super) struct Undo {
     execution: u64,
@@ -91,7 +92,7 @@ impl Store {
         self.cells.values().map(|cell| cell.value).sum()
     }
 
-    /// What was done and not taken back.
+    /// The executions that were not undone.
     pub(super) fn applied(&self) -> impl Iterator<Item = &Applied> {
         self.applied.values()
     }
@@ -158,7 +159,7 @@ impl Partition for Store {
         for (key, cell) in undo.before.into_iter().rev() {
             let now = self.cells.insert(key, cell).expect("keys stay");
             let is_latest = now.writer == Some(applied.transaction) && now.version == cell.version + 1;
-            // Where a mistake is made on purpose it is for the audit to notice: a partition need not know who wrote what.
+            // An injected fault is for the audit to notice: a partition need not know the writers.
             assert!(is_latest || INJECTED.get().is_some(), "what came after has been taken back before");
         }
     }

@@ -1,4 +1,4 @@
-//! What clients ask for: the paper's microbenchmark with all of its variations, and transfers.
+//! The workloads of clients: the paper's microbenchmark with all of its variations, and transfers.
 
 use seriatim_base::Rng;
 
@@ -7,9 +7,10 @@ use super::simulation::KEYS;
 use super::store::{Op, Work};
 use crate::PartitionId;
 
-/// The microbenchmark of §5.1 to §5.4: twelve keys at one partition, or six at each of two, read and incremented. Each client has keys of its
-/// own; the first `partitions` clients keep to one partition for single-partition transactions, and others write their first key,
-/// with the chosen probability. All in percent.
+/// The microbenchmark of §5.1 to §5.4: twelve keys at one partition, or six at each of two, are read and
+/// incremented. Each client has keys of its own. The first `partitions` clients use one partition for
+/// single-partition transactions, and others write their first key, with the chosen probability. All in
+/// percent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TwelveKeys {
     pub(super) partitions: u32,
@@ -55,8 +56,8 @@ impl TwelveKeys {
     }
 }
 
-/// Few keys that everybody moves amounts between, within partitions and across, in one round or several; those that lack the
-/// amount fail.
+/// Transfers between few keys, within partitions and across, in one round or several. A transfer fails if the
+/// amount is not there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfers {
     pub(super) partitions: u32,

@@ -1,5 +1,5 @@
-//! Pure expressions as Rust code: the user's, with columns read by their getters, arithmetic checked and elements looked up
-//! without a panic. It stands where `?` may pass an `Abort` on.
+//! Pure expressions as Rust code: the user's, with columns read by their getters, checked arithmetic, and
+//! elements looked up without a panic. The code is emitted where `?` may pass an `Abort` on.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use crate::tree::{Called, Expression, ExpressionKind, Field, Operator, Pattern, 
 /// Emits expressions for one kind of code.
 pub(super) struct Code<'p> {
     pub(super) procedure: &'p Procedure,
-    /// What stands around only looks ahead: it returns `Overflow` where the procedure would abort.
+    /// The surrounding code only looks ahead: it returns `Overflow` where the procedure would abort.
     pub(super) in_slice: bool,
     /// Variables that are slots, which may have no value yet.
     pub(super) slots: Known,
@@ -28,8 +28,8 @@ impl<'p> Code<'p> {
         Code { procedure, in_slice: false, slots: Known::new(), temporaries: RefCell::default() }
     }
 
-    /// An expression as code, for a slot. What it refers to must last as long as the slot, as it does after `let`: so there
-    /// are variables for it, to be declared beside the slot.
+    /// An expression as code, for a slot. Its references must last as long as the slot, as they do after
+    /// `let`. So there are variables for their targets, to be declared beside the slot.
     pub(super) fn lasting(&self, expression: &Expression) -> (TokenStream, TokenStream) {
         self.temporaries.replace(Some(Vec::new()));
         let value = self.expression(expression);
@@ -64,7 +64,8 @@ impl<'p> Code<'p> {
         }
     }
 
-    /// An expression as code, where its value is taken. Code that looks ahead takes a copy: the steps themselves come after it.
+    /// An expression as code, where its value is taken. Code that looks ahead takes a copy: the steps
+    /// themselves come after it.
     pub(super) fn expression(&self, expression: &Expression) -> TokenStream {
         let place = self.place(expression);
         if visit::root(expression).is_some_and(|variable| self.slots.contains(&variable)) && self.is_moved(expression) {
@@ -77,7 +78,8 @@ impl<'p> Code<'p> {
         }
     }
 
-    /// Whether taking the value may leave nothing behind: it is a variable's or a part of one, and not behind a reference.
+    /// Whether taking the value may leave nothing behind: it is a variable's or a part of one, and not behind
+    /// a reference.
     fn is_moved(&self, expression: &Expression) -> bool {
         match &*expression.kind {
             ExpressionKind::Variable(variable) => !self.procedure.variables[variable.index()].borrowed,
@@ -190,7 +192,7 @@ impl<'p> Code<'p> {
                     let value = self.expression(value);
                     quote!(#field: #value)
                 });
-                // In parentheses: it may stand in the head of a `match`.
+                // In parentheses: it may be in the head of a `match`.
                 quote!((#path { #(#fields),* }))
             }
             ExpressionKind::None => quote_spanned!(at=> ::core::option::Option::None),

@@ -1,4 +1,4 @@
-//! `Declared::footprint`: the accesses whose keys depend on the arguments alone; and which operations' these are.
+//! `Declared::footprint`: the accesses whose keys depend on the arguments alone, and their operations.
 
 use proc_macro2::TokenStream;
 use quote::quote;

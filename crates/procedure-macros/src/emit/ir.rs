@@ -1,7 +1,8 @@
-//! The intermediate representation, encoded: what `Declared::declaration` decodes.
+//! The intermediate representation, encoded: the input of `Declared::declaration`.
 //!
-//! Invariant: the nodes encode themselves (`seriatim_procedure::ir::Encode`, where the format is); here is what the leaves of the
-//! source are in it. Constant data compiles in no time; code that builds the tree took longer to compile than the procedure itself.
+//! Invariant: the nodes encode themselves (`seriatim_procedure::ir::Encode`, where the format is); here is
+//! what the leaves of the source are in it. Constant data compiles in no time; code that builds the tree took
+//! longer to compile than the procedure itself.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -38,7 +39,7 @@ pub(super) fn declaration(procedure: &Procedure, latest: bool) -> TokenStream {
     }
 }
 
-/// A procedure: what stands around its body is the macro's own.
+/// A procedure: the code around its body is the macro's own.
 fn encode(procedure: &Procedure, latest: bool, to: &mut Encoder) {
     to.name(&crate::name_of(&procedure.name));
     Mark::from(procedure.name.span()).encode(to);
@@ -168,7 +169,8 @@ impl Encode<TokenStream> for Called {
     }
 }
 
-/// A conversion or constructor: by the type as written, or, where its name stands for another type, through the compiler.
+/// A conversion or constructor: by the type as written or, where its name is another type's, through the
+/// compiler.
 fn associated(path: &syn::Path, to: &mut Encoder) {
     let library = library();
     let mut segments = path.segments.iter().rev();

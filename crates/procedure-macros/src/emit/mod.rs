@@ -1,7 +1,8 @@
 //! From the tree to code.
 //!
-//! Names that generated code makes for itself carry hygiene of their own, and it names everything of the library by its full
-//! path; the user's tokens keep their spans, so that what the compiler finds wrong is shown in the user's text.
+//! Names that generated code makes for itself carry hygiene of their own, and it names everything of the
+//! library by its full path; the user's tokens keep their spans, so that what the compiler finds wrong is
+//! shown in the user's text.
 
 mod expressions;
 mod footprint;
@@ -45,9 +46,9 @@ fn index_field(at: usize) -> Ident {
     format_ident!("index_{}", at, span = Span::mixed_site())
 }
 
-/// An expression that uses the type that a pure function declares. A function that is not pure declares none; then an empty one
-/// of its name is found in the block around, and the compiler says that this one is not `Pure`, instead of finding a function
-/// where a type should be.
+/// An expression that uses the type that a pure function declares. A function that is not pure declares none.
+/// Then an empty type of its name is found in the surrounding block, and the compiler reports that this one is
+/// not `Pure`, instead of a function where a type should be.
 fn called(path: &Path, expression: impl FnOnce(&Ident) -> TokenStream) -> TokenStream {
     let (none, mut called) = (own("none"), own("called"));
     called.set_span(called.span().located_at(path.span()));
@@ -68,7 +69,7 @@ fn called(path: &Path, expression: impl FnOnce(&Ident) -> TokenStream) -> TokenS
     }}
 }
 
-/// Everything that stands for a procedure.
+/// All items for a procedure.
 pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream {
     let Procedure { attributes, visibility, name, .. } = procedure;
     let library = library();

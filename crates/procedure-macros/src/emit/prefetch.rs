@@ -1,14 +1,17 @@
-//! Prefetching in straight code: the rows of keys that are known before they are needed are fetched together, wave by wave.
+//! Prefetching in straight code: the rows of keys that are known before they are needed are fetched together,
+//! wave by wave.
 //!
-//! A wave waits for what the one before it asked for, so waves pay when many keys share the wait, or other work lies between:
-//! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments: buckets at the procedure's
-//!   entry, records and row versions spread over the steps that come before the first loop over such keys, or before the last of
-//!   them. Left out is the operation that follows at once, unless that is in a loop; and all of them, if they are too few to
-//!   share a wait.
-//! - *Loops.* Of every loop, the keys that are known at its entry and not at the procedure's, for a batch of iterations at a time,
-//!   all waves at once; a loop in it fetches only what the outer one could not know.
+//! A wave waits for the addresses that the one before it fetched, so waves pay when many keys share the wait,
+//! or other work lies between:
+//! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments. Buckets are
+//!   fetched at the procedure's entry, records and row versions spread over the steps before the first loop
+//!   over such keys, or before the last of them. The operation that follows at once is left out, unless it is
+//!   in a loop. All are left out if they are too few to share a wait.
+//! - *Loops.* Of every loop, the keys that are known at its entry and not at the procedure's, for a batch of
+//!   iterations at a time, all waves at once. An inner loop fetches only keys that the outer one could not
+//!   know.
 //!
-//! Looking ahead is bounded: a loop may end at its first iteration for a reason that only its rows tell.
+//! Looking ahead is bounded: a loop may end at its first iteration for a reason that only its rows show.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,20 +26,20 @@ use super::{library, own, table_field};
 use crate::known::{self, Node};
 use crate::tree::{Operation, OperationKind, Procedure, Source, Step, StepKind};
 
-/// What is fetched where.
+/// The keys to fetch, and where.
 pub(super) struct Plan<'p> {
     procedure: &'p Procedure,
     /// `None`: nothing is fetched.
     flow: Option<&'p Flow<Source>>,
     /// Operations fetched further out.
     fetched: RefCell<BTreeSet<usize>>,
-    /// Steps of the body after which (0: before which) a wave of the entry stands, in order.
+    /// Steps of the body after which (0: before which) a wave of the entry is emitted, in order.
     waves: [usize; 3],
     /// No key is decided by the arguments: there are no waves at the entry.
     fetched_nothing: bool,
 }
 
-/// Operations by the primary key, of rows that are there before.
+/// Operations by the primary key, on existing rows.
 fn is_by_key(operation: &Operation) -> bool {
     operation.index.is_none()
         && matches!(
@@ -78,7 +81,7 @@ impl<'p> Plan<'p> {
         quote!(let _ = #look;)
     }
 
-    /// What stands before the step of the body at this position.
+    /// The code before the step of the body at this position.
     pub(super) fn before(&self, position: usize) -> TokenStream {
         let tx = &self.procedure.tx;
         let waves = self.waves.iter().enumerate().filter(|(_, stands)| !self.fetched_nothing && **stands == position);
@@ -89,7 +92,8 @@ impl<'p> Plan<'p> {
         when_wanted(self.procedure, quote!(#(#waves)*))
     }
 
-    /// What fetches a batch of a loop's iterations, from the [`iteration`] that it is in; `None` if there is nothing to fetch.
+    /// The code that fetches a batch of a loop's iterations, from the current [`iteration`]; `None` if there
+    /// is nothing to fetch.
     pub(super) fn in_loop(&self, step: &'p Step) -> Option<TokenStream> {
         let wanted =
             |operation: &Operation| is_by_key(operation) && !self.fetched.borrow().contains(&operation.id.index());
@@ -128,9 +132,10 @@ fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
     quote!(#library::support::prefetch(#operations, &#handles.#table, &#key);)
 }
 
-/// Where the waves of the entry stand in a body, if they fetch these operations: the first at its begin, the others after two and
-/// four fifths of the steps with operations that come before the keys are needed. Measured on TPC-C's New-Order, where five steps
-/// come before the loop: after two and four of them 4 % faster than after one and three.
+/// The positions of the entry's waves in a body that fetches these operations. The first is at its begin; the
+/// others are after two and four fifths of the steps with operations that come before the keys are needed.
+/// Measured on TPC-C's New-Order, where five steps come before the loop: after two and four of them 4 % faster
+/// than after one and three.
 fn waves(steps: &[Step], fetched: &BTreeSet<usize>) -> [usize; 3] {
     let ends = |at: usize| steps[at + 1..].iter().find_map(first_operation).unwrap_or(usize::MAX);
     let needs_them =
@@ -147,8 +152,8 @@ fn waves(steps: &[Step], fetched: &BTreeSet<usize>) -> [usize; 3] {
     [0, after(2), after(4)]
 }
 
-/// Fewer keys than these are not fetched at the entry, unless they are a loop's. TPC-C's Payment knows two, of which one is cold: a wave
-/// for it alone waits as long as its lookup would.
+/// Fewer keys than these are not fetched at the entry, unless they are a loop's. TPC-C's Payment knows two,
+/// of which one is cold: a wave for it alone waits as long as its lookup would.
 const SHARED_MIN: usize = 3;
 
 /// Whether a loop touches something.

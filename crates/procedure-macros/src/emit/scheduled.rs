@@ -1,10 +1,10 @@
 //! Scheduled code: the body in passes, as a schedule says (see `seriatim::procedure::Schedule`).
 //!
-//! Each pass goes through the whole body. Operations keep their results (columns of rows, owned) for later passes; everything
-//! else is computed anew from them, so nothing but results lives longer than a pass, and references between variables are as in
-//! straight code. A step that is not due in a pass is passed over with its blocks. So what a `let` binds is a slot, which may
-//! be empty; what loops and arms bind is there in their blocks. Slots have names of their own, one a variable: a name that is
-//! bound again means another slot.
+//! Each pass goes through the whole body. Operations keep their results (columns of rows, owned) for later
+//! passes. Everything else is computed again from them, so only results live longer than a pass, and
+//! references between variables are as in straight code. A step that is not due in a pass is skipped with its
+//! blocks. So a `let` binds a slot, which may be empty; variables of loops and arms exist in their blocks.
+//! Each slot has a name of its own, one a variable: a name that is bound again means another slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ use super::{bind_arguments, footprint, library, own, slot};
 use crate::escape;
 use crate::known::Known;
 use crate::tree::{
-    self, Block, Expression, ExpressionKind, Field, Mark, Operation, OperationKind, Operator, Place, Procedure,
-    Selector, Step, StepKind, Take, ValueType, Written,
+    self, Block, Expression, ExpressionKind, Field, Mark, Operation, OperationKind, Operator, Procedure, Selector,
+    Step, StepKind, Take, Target, ValueType, Written,
 };
 
 /// `Declared::SCHEDULES` and `Declared::scheduled`; nothing if the procedure runs whole only.
@@ -109,7 +109,7 @@ fn kept_by(block: &Block, kept: &mut Vec<(StepId, OperationId)>) {
     }
 }
 
-/// What holds an operation's results.
+/// The variable with an operation's results.
 fn results(operation: OperationId) -> Ident {
     own(&format!("results_{}", operation.0))
 }
@@ -219,7 +219,7 @@ struct Emitter<'p> {
     procedure: &'p Procedure,
     /// Emits what is as in straight code.
     straight: Straight<'p>,
-    /// What computes keys ahead of an operation.
+    /// The code that computes keys ahead of an operation.
     keys: Code<'p>,
     rows: Rows,
 }
@@ -238,13 +238,13 @@ impl<'p> Emitter<'p> {
         self.straight.code.pattern(pattern)
     }
 
-    /// What a step does when its turn has come.
+    /// The code of a step when it is due.
     fn due(&self, step: &Step, inner: TokenStream) -> TokenStream {
         let (schedule, id) = (own("schedule"), step_id(step.id));
         quote!(if #schedule.due(#id) { #inner })
     }
 
-    /// What a step that is an operation does when its turn has come, where its rows are.
+    /// The code of an operation's step when it is due, at the partition of its rows.
     fn here(&self, step: &Step, operation: &Operation, inner: TokenStream) -> TokenStream {
         let (library, schedule, visit) = (library(), own("schedule"), own("visit"));
         let (ids, touch) = (ids(step.id, operation.id), footprint::touch(self.procedure, &self.keys, operation));
@@ -258,7 +258,7 @@ impl<'p> Emitter<'p> {
         self.due(step, quote!(if #schedule.here(#ids, #keys) { #inner }))
     }
 
-    /// Empty slots for what a pattern binds, and the steps that fill them.
+    /// Empty slots for the variables of a pattern, and the steps that fill them.
     fn slots(&self, pattern: &Written) -> (TokenStream, TokenStream) {
         let (library, mut empty, mut fill) = (library(), TokenStream::new(), TokenStream::new());
         for variable in pattern.binds() {
@@ -392,7 +392,7 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    /// What precedes the calls of an operation: it tells the schedule which they belong to.
+    /// The code before the calls of an operation: it names the operation to the schedule.
     fn run(&self, operation: &Operation) -> TokenStream {
         let (schedule, tx, id) = (own("schedule"), &self.procedure.tx, number(operation.id));
         quote!(#schedule.operation(#tx, #id);)
@@ -445,7 +445,7 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    fn assign(&self, mark: &Mark, place: &Place, operator: Option<Operator>, value: &Expression) -> TokenStream {
+    fn assign(&self, mark: &Mark, place: &Target, operator: Option<Operator>, value: &Expression) -> TokenStream {
         let is_slot = self.straight.code.slots.contains(&place.variable);
         if place.path.is_empty() && !is_slot {
             return self.straight.assign(mark, place, operator, value);
@@ -476,7 +476,7 @@ impl<'p> Emitter<'p> {
     }
 
     /// Where something is changed, after what computes its indexes.
-    fn place(&self, mark: &Mark, place: &Place) -> (TokenStream, TokenStream) {
+    fn place(&self, mark: &Mark, place: &Target) -> (TokenStream, TokenStream) {
         let base = match self.straight.code.slots.contains(&place.variable) {
             true => {
                 let slot = slot(place.variable);

@@ -1,11 +1,11 @@
-//! Slices as code: what looks ahead at operations before they are run (see [`crate::known`]).
+//! Slices as code, which looks ahead at operations before they run (see [`crate::known`]).
 //!
-//! It stands in a closure that returns `Result<(), Overflow>`: where the procedure would abort, it ends. It may be followed by
-//! the steps themselves, so it takes no value away from them.
+//! The code is in a closure that returns `Result<(), Overflow>`: where the procedure would abort, it ends. The
+//! steps themselves may follow it, so it moves no value out of them.
 //!
-//! It may get to code that the procedure would have ended before. Arithmetic and indexes only end it; a `#[pure]` function may
-//! panic, so what prefetches ends, too, before it calls one that is not declared total. A footprint calls them all: its caller
-//! gets every key, or the panic.
+//! It may get to code that the procedure would have ended before. Arithmetic and indexes only end it; a
+//! `#[pure]` function may panic, so what prefetches ends, too, before it calls one that is not declared
+//! total. A footprint calls them all: its caller gets every key, or the panic.
 
 use std::cell::Cell;
 
@@ -32,8 +32,8 @@ pub(super) struct SliceEmitter<'p> {
 pub(super) enum Reach {
     /// To their ends.
     Whole,
-    /// Into the first iterations of each: what is fetched further ahead is gone again when it is needed, and an exit that the
-    /// slice does not know may end the loop at once.
+    /// Into the first iterations of each: lines that are fetched further ahead have left the cache when they
+    /// are needed, and an exit that the slice does not know may end the loop at once.
     Near,
     /// Into the next iterations of the loop that the slice is of, and the first ones of each loop in it.
     Batch,

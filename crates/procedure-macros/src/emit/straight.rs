@@ -11,8 +11,8 @@ use super::{bind_arguments, index_field, library, own, table_field};
 use crate::escape;
 use crate::options::Options;
 use crate::tree::{
-    Block, Expression, ExpressionKind, Field, KeyRange, Mark, Operation, OperationKind, Operator, Place, Procedure,
-    Selector, Source, Step, StepKind, Take, Written, change,
+    Block, Expression, ExpressionKind, Field, KeyRange, Mark, Operation, OperationKind, Operator, Procedure, Selector,
+    Source, Step, StepKind, Take, Target, Written, change,
 };
 
 /// `Declared::straight`.
@@ -123,7 +123,7 @@ impl<'p> Emitter<'p> {
                 let body = self.block(body);
                 let (pattern, over) = (self.pattern(pattern), self.code.expression(over));
                 let Some(fetch) = fetch else { return quote!(for #pattern in #over { #body }) };
-                // What is fetched is looked up where the names of the loop's pattern do not hide others yet.
+                // Keys are looked up where the names of the loop's pattern do not hide others yet.
                 let (iteration, elements) = (iteration(), own("elements"));
                 quote!({
                     let (mut #iteration, mut #elements) = (0usize, ::core::iter::IntoIterator::into_iter(#over));
@@ -175,7 +175,7 @@ impl<'p> Emitter<'p> {
         self.code.pattern(pattern)
     }
 
-    fn place(&self, mark: &Mark, place: &Place) -> TokenStream {
+    fn place(&self, mark: &Mark, place: &Target) -> TokenStream {
         let name = &mark.name;
         place.path.iter().fold(quote!(#name), |base, selector| match selector {
             Selector::Field(Field::Member(member)) => quote!(#base.#member),
@@ -190,7 +190,7 @@ impl<'p> Emitter<'p> {
     pub(super) fn assign(
         &self,
         mark: &Mark,
-        place: &Place,
+        place: &Target,
         operator: Option<Operator>,
         value: &Expression,
     ) -> TokenStream {
@@ -242,7 +242,8 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    /// The call, with `?`; of a scan whose rows are gone through one by one: the scan, each of whose rows lives for a pass.
+    /// The call, with `?`. For a scan whose rows are visited one by one: the scan, each of whose rows lives
+    /// for a pass.
     pub(super) fn operation(&self, operation: &'p Operation) -> TokenStream {
         let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span.at);
         let operations = own("operations");
@@ -285,7 +286,8 @@ impl<'p> Emitter<'p> {
                     {
                         let #key_name = &#key;
                         let mut #value = ::core::option::Option::None;
-                        #library::support::update(#operations, #table, #key_name, #columns, |#row| -> ::core::result::Result<(), ::seriatim::Abort> {
+                        #library::support::update(#operations, #table, #key_name, #columns, |#row|
+                            -> ::core::result::Result<(), ::seriatim::Abort> {
                             #change
                         })?;
                         #given

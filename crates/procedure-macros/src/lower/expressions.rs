@@ -132,7 +132,7 @@ impl Lowering {
         expressions.iter().map(|expression| self.value(expression)).collect()
     }
 
-    /// What a `for` goes over.
+    /// The elements of a `for`.
     pub(super) fn iterated(&mut self, expression: &Expr) -> Result<Expression> {
         match expression {
             Expr::Range(range) => {
@@ -212,7 +212,8 @@ impl Lowering {
         refuse(
             ident,
             format!(
-                "no variable `{ident}` here; besides its variables and arguments a procedure reads constants, in upper case"
+                "no variable `{ident}` here; besides its variables and arguments a procedure reads constants, in \
+                 upper case"
             ),
         )
     }
@@ -592,7 +593,7 @@ fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Resul
         function.name == name
             && match function.ty {
                 "{integer}" => is_integer,
-                // A name may stand for such a type.
+                // Such a type may have another name.
                 "{decimal}" | "Text" => !is_scalar(owner),
                 ty => ty == owner,
             }
@@ -608,8 +609,10 @@ fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Resul
         None => refuse(
             path,
             format!(
-                "no function `{owner}::{name}` in procedures: write a `#[pure]` function around it, or use the integers' `from`, \
-                 a decimal's `from_units`, `Timestamp::from_microseconds`, `Text::truncated`, `String::new` or `Vec::new`"
+                "no function `{owner}::{name}` in procedures: write a `#[pure]` function around it, or use the \
+                 integers' `from`, \
+                 a decimal's `from_units`, `Timestamp::from_microseconds`, `Text::truncated`, `String::new` or \
+                 `Vec::new`"
             ),
         ),
     }

@@ -1,7 +1,7 @@
 //! From the user's function to the tree.
 //!
-//! What is not in the language is refused at its token, with what to write instead. All mistakes of a procedure are told at
-//! once: a statement with one is left out, and what it would have bound counts as bound.
+//! Anything outside of the language is refused at its token, with what to write instead. All errors of a
+//! procedure are reported at once: a statement with one is left out, and its variables count as bound.
 
 mod expressions;
 mod operations;
@@ -48,7 +48,7 @@ pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
     })
 }
 
-/// Attributes stand on the procedure only: in it, they would have to be followed by the representation as well.
+/// Attributes are allowed on the procedure only: inside, the representation would have to follow them as well.
 fn attributes(function: &ItemFn) -> Result<()> {
     const KNOWN: [&str; 7] = ["doc", "cfg", "allow", "expect", "warn", "deny", "deprecated"];
     for attribute in &function.attrs {
@@ -75,7 +75,7 @@ impl<'a> Visit<'a> for Attributes<'a> {
     }
 }
 
-/// What is known while a procedure is lowered.
+/// The state while a procedure is lowered.
 #[derive(Default)]
 pub(super) struct Lowering {
     tx: Option<Ident>,

@@ -129,7 +129,7 @@ impl Lowering {
         Ok(block)
     }
 
-    /// What stands last in a change: its value, or a statement without one.
+    /// The last part of a change: its value, or a statement without one.
     fn yielded(&mut self, value: &Expr, block: &mut Block) -> Result<()> {
         let span = value.span();
         let is_statement = match value {

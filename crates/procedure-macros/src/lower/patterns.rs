@@ -8,7 +8,7 @@ use super::{Lowering, refuse};
 use crate::tree::{Constant, Expression, ExpressionKind, Pattern, ValueType, VariableId, Written};
 
 impl Lowering {
-    /// Reads a pattern for a value of this type; what it binds becomes visible.
+    /// Reads a pattern for a value of this type; its variables become visible.
     pub(super) fn pattern(&mut self, pattern: &Pat, value_type: &ValueType) -> Result<Written> {
         Ok(Written { syntax: Some(pattern.clone()), ty: None, pattern: self.part(pattern, value_type)? })
     }

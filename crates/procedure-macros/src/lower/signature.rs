@@ -5,7 +5,7 @@ use syn::{Error, FnArg, GenericArgument, ItemFn, Pat, PathArguments, Result, Ret
 use super::{Lowering, refuse};
 use crate::tree::{Parameter, Passing, ValueType};
 
-/// What the head says.
+/// The contents of the head.
 pub(super) struct Signature {
     pub(super) tx_type: Type,
     pub(super) result: Type,

@@ -9,7 +9,7 @@ use super::expressions::{compound, needs_steps, refusal, typed_literal};
 use super::{Lowering, refuse};
 use crate::surface;
 use crate::tree::{
-    self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Place, Selector, Step, StepKind,
+    self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Selector, Step, StepKind, Target,
     ValueType, VariableId, Written,
 };
 
@@ -37,7 +37,7 @@ impl Lowering {
         block
     }
 
-    /// What stands last: a result, or branches that end in results.
+    /// The last part of a body: a result, or branches that end in results.
     fn end(&mut self, value: &Expr, block: &mut Block) -> Result<()> {
         let span = value.span();
         match value {
@@ -200,7 +200,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// Lowers an operation that stands where `expression` does.
+    /// Lowers an operation at the position of `expression`.
     fn operation_here(
         &mut self,
         expression: &Expr,
@@ -237,7 +237,7 @@ impl Lowering {
         Ok(read)
     }
 
-    /// Steps that give `variable` the value of an expression in whose branches there are steps.
+    /// Steps that assign `variable` the value of an expression in whose branches there are steps.
     pub(super) fn assign_branches(&mut self, value: &Expr, variable: VariableId, block: &mut Block) -> Result<()> {
         let span = value.span();
         match value {
@@ -279,7 +279,7 @@ impl Lowering {
                     known.value_type = value.span.value_type.clone();
                 }
                 let name = known.ident.clone();
-                let place = Place { variable, path: Vec::new() };
+                let place = Target { variable, path: Vec::new() };
                 block.0.push(assignment(span, name, StepKind::Assign { place, operator: None, value }));
                 Ok(())
             }
@@ -544,8 +544,8 @@ impl Lowering {
         Ok(())
     }
 
-    /// What is assigned, and the name of its variable here.
-    fn place(&mut self, place: &Expr) -> Result<(Ident, Place)> {
+    /// The target of an assignment, and the name of its variable here.
+    fn place(&mut self, place: &Expr) -> Result<(Ident, Target)> {
         match place {
             Expr::Path(path) => {
                 let Some(ident) = path.path.get_ident() else {
@@ -559,7 +559,8 @@ impl Lowering {
                     && depth < update.depth
                 {
                     let message = format!(
-                        "`{ident}` is declared outside of the change: return what is new as the change's value and assign it after"
+                        "`{ident}` is declared outside of the change: return what is new as the change's value and \
+                         assign it after"
                     );
                     return refuse(ident, message);
                 }
@@ -570,7 +571,7 @@ impl Lowering {
                         _ => refuse(ident, format!("`{ident}` is assigned: declare it with `let mut {ident}`")),
                     };
                 }
-                Ok((ident.clone(), Place { variable, path: Vec::new() }))
+                Ok((ident.clone(), Target { variable, path: Vec::new() }))
             }
             Expr::Field(field) => {
                 let (name, mut base) = self.place(&field.base)?;
@@ -611,7 +612,7 @@ fn assignment(at: Span, name: Ident, kind: StepKind) -> Step {
 }
 
 /// The part of a place that a path leads to, as an expression.
-fn part(at: Span, place: &Place, path: &[Selector]) -> Expression {
+fn part(at: Span, place: &Target, path: &[Selector]) -> Expression {
     let kind = match path.split_last() {
         None => ExpressionKind::Variable(place.variable),
         Some((Selector::Field(field), before)) => ExpressionKind::Field(part(at, place, before), field.clone()),

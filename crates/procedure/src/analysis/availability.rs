@@ -1,35 +1,38 @@
-//! What a step needs to have a value, and what has none where the step is passed over: for executions that have the results of some
-//! operations only, as a fragment has.
+//! Which values a step needs, and which variables have no value if the step is skipped. It serves executions
+//! that have the results of some operations only, such as fragments.
 //!
-//! Who executes so keeps, for each variable, whether it has its value. A step whose variables have theirs runs as ever. One that lacks a
-//! value is passed over with its blocks, and then all that it and they would have assigned has no value either; if they could have left the
-//! loop or the procedure, it is not known whether what follows is reached ([`Exit`]), and it is passed over as well. So what runs has the values that an execution from
-//! top to bottom gives it, whatever is missing; and this is found out step by step, without trust in what flows where.
+//! Such an execution keeps, for each variable, whether it has its value. A step whose variables have their
+//! values runs as usual. A step that lacks a value is skipped with its blocks, and then every variable that
+//! they would have assigned has no value either. If the skipped steps could have left the loop or the
+//! procedure, it is unknown whether later steps are reached ([`Exit`]), and these are skipped as well. So each
+//! step that runs has the values of an execution from top to bottom, whatever is missing. This is found step
+//! by step, without relying on data flow analysis.
 
 use crate::ir::{Block, OperationKind, Procedure, Step, StepId, StepKind, VariableId};
 use crate::visit;
 
-/// From where on it is not known again whether steps are reached.
+/// The point from which on it is known again whether steps are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// The next iteration of this loop.
     Iteration(StepId),
     /// The end of this loop.
     Loop(StepId),
-    /// Nowhere.
+    /// No such point.
     Procedure,
 }
 
-/// One step.
+/// The needs and effects of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Variables that it reads itself, and the body of an update that it is.
+    /// Variables that the step itself reads, or that the body of its update reads.
     pub reads: Vec<VariableId>,
-    /// Those that have their values once it runs: bound by it, for its blocks or what follows, or assigned.
+    /// Variables that have their values once it has run: bound by it, for its blocks or for later steps, or
+    /// assigned.
     pub gives: Vec<VariableId>,
-    /// Those that have none if it is passed over: also what its blocks assign.
+    /// Variables that have no value if it is skipped: also those that its blocks assign.
     pub takes: Vec<VariableId>,
-    /// The widest exit in its blocks that leaves it.
+    /// The widest exit in its blocks that leaves the step.
     pub exit: Option<Exit>,
     /// The last step in its blocks, or itself.
     pub last: StepId,
@@ -39,12 +42,13 @@ pub struct Needs {
 #[derive(Clone, Debug)]
 pub struct Availability {
     steps: Vec<Needs>,
-    /// For each operation: the loops around it, outermost first; of a scan whose rows a loop goes over, that one last.
+    /// For each operation: the loops around it, outermost first. For a scan over whose rows a loop runs, that
+    /// loop is last.
     loops: Vec<Vec<StepId>>,
 }
 
 impl Availability {
-    /// Of a procedure.
+    /// Analyses a procedure.
     pub fn of(procedure: &Procedure) -> Availability {
         let nothing = Needs { reads: Vec::new(), gives: Vec::new(), takes: Vec::new(), exit: None, last: StepId(0) };
         let mut all =
@@ -53,19 +57,20 @@ impl Availability {
         all
     }
 
-    /// What a step needs and gives.
+    /// The needs and effects of a step.
     #[inline]
     pub fn step(&self, step: StepId) -> &Needs {
         &self.steps[step.index()]
     }
 
-    /// The loops around an operation, outermost first; of a scan whose rows a loop goes over, that one last.
+    /// The loops around an operation, outermost first. For a scan over whose rows a loop runs, that loop is
+    /// last.
     #[inline]
     pub fn loops(&self, operation: usize) -> &[StepId] {
         &self.loops[operation]
     }
 
-    /// Whether a step is in a loop, or in what is left by this exit.
+    /// Whether a step is in a loop, or in the part of the procedure that this exit leaves.
     #[inline]
     pub fn is_inside(&self, step: StepId, exit: Exit) -> bool {
         match exit {
@@ -74,7 +79,7 @@ impl Availability {
         }
     }
 
-    /// What the steps of a block assign, and how they leave it; `around` are the loops.
+    /// The variables that the steps of a block assign, and the exits of the block; `around` are the loops.
     fn block(&mut self, block: &Block, around: &mut Vec<StepId>) -> (Vec<VariableId>, Option<Exit>, Option<StepId>) {
         let (mut takes, mut exit, mut last) = (Vec::new(), None, None);
         for step in &block.0 {
@@ -118,7 +123,7 @@ impl Availability {
             StepKind::Continue => innermost.map(Exit::Iteration),
             _ => None,
         };
-        // What ends a loop that is passed over ends nothing else.
+        // The exit of a skipped loop ends no other loop.
         let leaves = |exit: &Exit| !is_loop || !matches!(exit, Exit::Loop(of) | Exit::Iteration(of) if *of == step.id);
         let exit = exit.filter(leaves).max(own);
         takes.sort();
@@ -129,7 +134,7 @@ impl Availability {
     }
 }
 
-/// The variables that a step reads from outside of its own expressions.
+/// The variables of a step's own expressions that are bound outside of them.
 fn reads(step: &Step) -> Vec<VariableId> {
     let (mut read, mut inside) = (Vec::new(), Vec::new());
     let mut of = |step: &Step, inside: &mut Vec<VariableId>| {

@@ -1,16 +1,17 @@
-//! Sums that a set of procedures only adds to: what an operation adds to them may be published apart from the rest of its execution
-//! (DBX-TC §3.1), since it has no C-edge and no failure of its own.
+//! Sums to which a set of procedures only adds. Additions to them may be published apart from the rest of
+//! their execution (DBX-TC §3.1), since they have no C-edge and no failure of their own.
 //!
-//! Such a column is read and replaced by no operation of the set, and all operations that add to it are *lone additions*: of a row's own
-//! columns, in a table whose keys nobody changes, with no index to follow, and using nothing else that the set changes, and each once. Whether there
-//! is a row and whether the sum stays in range is for the engine to see to.
+//! No operation of the set reads or replaces such a column, and all operations that add to it are *lone
+//! additions*. A lone addition changes a row's own columns, in a table whose keys never change, and moves no
+//! index entry. It uses nothing else that the set changes, and adds to each sum once. The engine ensures that
+//! the row exists and that the sum stays in range.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::plan::{Access, Columns, Existence, Failure, FailureKind, Plan};
 
-/// What a set of procedures leaves alone in a table.
+/// The columns of a table that a set of procedures treats as sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
     /// Columns that operations only add to, each by lone additions.
@@ -19,7 +20,8 @@ pub struct Agreement {
     pub changed: Columns,
 }
 
-/// What the set leaves alone, by the table's name, of tables that it adds to. Those that run on snapshots are not among `plans`.
+/// The agreement for each table to which the set adds, by the table's name. Procedures that run on snapshots
+/// are not among `plans`.
 pub fn agreements<'p>(plans: impl IntoIterator<Item = &'p Plan>) -> BTreeMap<Arc<str>, Agreement> {
     let plans: Vec<&Plan> = plans.into_iter().collect();
     let changes = changes(&plans);
@@ -29,7 +31,7 @@ pub fn agreements<'p>(plans: impl IntoIterator<Item = &'p Plan>) -> BTreeMap<Arc
     };
     let mut found: BTreeMap<Arc<str>, Agreement> =
         changes.iter().map(|(table, of)| (table.clone(), agreement(of))).collect();
-    // An operation that is no lone addition takes its other sums with it.
+    // An operation that is no lone addition disqualifies its other sums too.
     loop {
         let mut out = Vec::new();
         for (plan, at) in operations(&plans) {
@@ -52,20 +54,20 @@ pub fn agreements<'p>(plans: impl IntoIterator<Item = &'p Plan>) -> BTreeMap<Arc
     found
 }
 
-/// What a set does to a table, its indexes apart.
+/// The effects of a set on a table, without its indexes.
 #[derive(Default)]
 pub(super) struct Changes {
     /// Columns that operations add to.
     added: Columns,
-    /// Those that they read or replace.
+    /// Columns that they read or replace.
     used: Columns,
-    /// Those that they replace or add to.
+    /// Columns that they replace or add to.
     pub(super) changed: Columns,
-    /// Whether rows come and go.
+    /// Whether rows are inserted or deleted.
     keys: bool,
 }
 
-/// What a set does, by the table's name.
+/// The effects of a set, by the table's name.
 pub(super) fn changes(plans: &[&Plan]) -> BTreeMap<Arc<str>, Changes> {
     let mut found: BTreeMap<Arc<str>, Changes> = BTreeMap::new();
     for (plan, at) in operations(plans) {
@@ -86,7 +88,8 @@ pub(super) fn changes(plans: &[&Plan]) -> BTreeMap<Arc<str>, Changes> {
 }
 
 impl Changes {
-    /// Why an operation that adds to columns of the table is no lone addition, whoever uses its sums.
+    /// Why an operation that adds to columns of the table is no lone addition, regardless of other uses of its
+    /// sums.
     pub(super) fn unlike_a_lone_addition(&self, plan: &Plan, operation: usize) -> Option<&'static str> {
         let accesses = &plan.operations[operation].accesses;
         let own = accesses.first()?;
@@ -110,12 +113,13 @@ fn operations<'p>(plans: &[&'p Plan]) -> impl Iterator<Item = (&'p Plan, usize)>
     plans.iter().flat_map(|plan| (0..plan.operations.len()).map(move |at| (*plan, at)))
 }
 
-/// What an operation does to its table, if it adds to columns.
+/// The effect of an operation on its table, if it adds to columns.
 pub(super) fn addition(plan: &Plan, operation: usize) -> Option<&Access> {
     plan.operations[operation].accesses.first().filter(|own| !own.commutes.is_empty())
 }
 
-/// Whether an operation adds to each of its sums once: of several additions each has to leave the sum in its range, not just the last.
+/// Whether an operation adds to each of its sums once: each of several additions has to keep the sum in range,
+/// not just the last.
 pub fn adds_once(plan: &Plan, operation: usize) -> bool {
     let of = &plan.operations[operation];
     let adds =

@@ -1,9 +1,12 @@
-//! Sums that a set of procedures reads or replaces, and to which additions may be published later all the same (DBX-TC §3.2).
+//! Sums that a set of procedures reads or replaces, and to which additions may be published later all the same
+//! (DBX-TC §3.2).
 //!
-//! An operation is a candidate if it is shaped like a lone addition ([`agreements`](super::agreements)), whoever else uses its sums. Which
-//! candidates are deferred together is decided as for pieces ([`chop::defer`](super::chop)). But a column is deferrable only if every operation
-//! that adds to it is: an update is known by its columns when it runs. Whether there is a row is looked at when the operation runs, since nobody
-//! changes the table's keys; and room in the sum is for the engine to see to. So neither stands in the way, as it does where operations themselves run later.
+//! An operation is a candidate if it has the form of a lone addition ([`agreements`](super::agreements)),
+//! regardless of other uses of its sums. Which candidates are deferred together is decided as for pieces
+//! ([`chop::defer`](super::chop)). But a column is deferrable only if every operation that adds to it is: an
+//! update is recognized by its columns when it runs. Whether the row exists is checked when the operation
+//! runs, since the table's keys never change; the engine ensures that the sum has room. So neither prevents a
+//! deferral, as it would where operations themselves run later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +18,8 @@ use crate::plan::{Access, Columns, Deferrable, End, Plan, Refused};
 use super::chop::{conflicts, defer};
 use super::commuting::{addition, agreements, changes};
 
-/// What may be published later of a set of procedures, of which `absent` ones run on snapshots; rows of `clustered` tables are no records of
-/// their own.
+/// The additions of a set of procedures that may be published later. `absent` procedures run on snapshots;
+/// rows of `clustered` tables are no records of their own.
 pub fn deferrable(plans: &[&Plan], absent: impl Fn(usize) -> bool, clustered: impl Fn(&str) -> bool) -> Deferrable {
     let conflicts = conflicts::all(plans, true, &absent);
     let present = || (0..plans.len()).filter(|procedure| !absent(*procedure));
@@ -32,10 +35,10 @@ pub fn deferrable(plans: &[&Plan], absent: impl Fn(usize) -> bool, clustered: im
         let agreed = lone.get(table(end, own));
         agreed.is_some_and(|agreed| own.commutes.iter().all(|sum| agreed.sums.contains(sum)))
     };
-    // Where an update is known by its columns, those behind the 63rd are one.
+    // Updates are recognized by their columns, and those behind the 63rd share one bit.
     let is_known = |own: &Access| ColumnUse::adding(own.commutes.iter()).used.is_empty();
     let (mut chosen, mut refused) = (BTreeSet::new(), Vec::new());
-    // What nobody uses is published apart from the rest anyway.
+    // A column without other uses is published apart from the rest anyway.
     for &(end, own) in additions.iter().filter(|(end, own)| !is_lone(*end, own)) {
         let table = table(end, own);
         let unlike = changes[table].unlike_a_lone_addition(plans[end.procedure], end.operation);

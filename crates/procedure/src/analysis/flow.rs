@@ -1,30 +1,34 @@
-//! Where values come from: which operations' results reach which expression. No other analysis follows data or control. It needs
-//! no schema, and takes a tree of any notation. Who asks what:
+//! Data flow: which operations' results reach which expression. No other analysis follows data or control. It
+//! needs no schema, and takes a tree of any notation. Its users:
 //!
-//! - *Plans*: what reaches each operation's key, values and control, what loops run over, where it can fail and what decides. The
-//!   schema adds which of an insert's values are its key.
-//! - *Passes and repairs* ([`steps`](super::steps)): of each step, also those between operations, what it uses and assigns, and the
-//!   operations whose results reach that.
-//! - *What runs ahead* (the macro's slices, of which prefetching and footprints are made): which variables are [settled](Flow::settled)
-//!   when some steps begin.
+//! - *Plans*: what reaches each operation's key, values and control, what loops run over, where it can fail
+//!   and on what that depends. The schema adds which of an insert's values are its key.
+//! - *Passes and repairs* ([`steps`](super::steps)): of each step, also those between operations, the
+//!   variables that it uses and assigns, and the operations whose results reach these.
+//! - *Code that runs ahead* (the macro's slices, from which prefetching and footprints are made): which
+//!   variables are [settled](Flow::settled) when some steps begin.
 //!
-//! `late` alone asks nothing: it is the check of this file.
+//! `late` alone does not use it: it is the check of this file.
 //!
-//! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
-//! expressions at its place use; a use gets what the definitions give that can reach it. No definition hides an earlier one, so
-//! a step that reads an accumulator depends on all that was added to it. A definition reaches a use if
+//! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) passes
+//! the uses of its expressions to the variable. A use receives the values of all definitions that can reach
+//! it. No definition hides an earlier one, so a step that reads an accumulator depends on all earlier
+//! additions to it. A definition reaches a use if
 //!
-//! - it stands before it, or
-//! - both are in a loop that the variable was declared outside of: it may be of an earlier iteration.
+//! - it precedes the use, or
+//! - both are in a loop outside of which the variable was declared: the value may come from an earlier
+//!   iteration.
 //!
-//! Control is a use too. A step needs the conditions and loop headers around it; the conditions of early exits before it; and of
-//! exits anywhere in a loop that it is in, unless they only go on with the next iteration: an exit later in the text ends the
-//! loop before the step runs once more. An exit is a step and needs what it needs, other exits of the same loops too. An
-//! assignment hands its control on to the variable: of the loops around it, the exits of those that the variable outlives.
-//! A failing operation is no exit: what runs after it never becomes visible.
+//! Control is a use too. A step uses the conditions and loop headers around it, and the conditions of early
+//! exits before it. It also uses the exits anywhere in a loop around it, unless they only continue with the
+//! next iteration: an exit later in the text ends the loop before the step runs once more. An exit is a step
+//! and uses what it needs, other exits of the same loops too. An assignment passes its control to the
+//! variable: of the loops around it, the exits of those that the variable outlives. A failing operation is no
+//! exit: the steps after it never become visible.
 //!
-//! Beside what reaches it, a use knows what may come to it from an earlier iteration, and of which loop: by a variable that outlives the
-//! iteration, unless a step that each iteration runs assigns it anew before the use; or by an exit, which ends later iterations too.
+//! A use also knows which of its values may come from an earlier iteration, and of which loop. A value comes
+//! by a variable that outlives the iteration, unless a step of each iteration assigns it anew before the use.
+//! It also comes by an exit, which ends later iterations too.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -39,14 +43,14 @@ use crate::visit;
 /// A set of operations.
 pub(super) type Set = BTreeSet<usize>;
 
-/// What an expression or condition uses, and where it stands.
+/// The uses of an expression or condition, with its position.
 #[derive(Clone, Debug, Default)]
 struct Use {
     step: usize,
     loops: Vec<usize>,
     variables: BTreeSet<VariableId>,
     operations: Set,
-    /// What it also has all of: of the exits of a loop, their conditions.
+    /// Uses that it includes: of the exits of a loop, their conditions.
     also: Vec<UseId>,
 }
 
@@ -56,15 +60,15 @@ type UseId = usize;
 struct Definition {
     variable: VariableId,
     step: usize,
-    /// It was declared before.
+    /// The variable was declared before.
     assigns: bool,
-    /// It assigns all of it in each iteration of the loop around it that comes so far.
+    /// It assigns the whole variable in each iteration of the loop around it that gets this far.
     hides: bool,
     loops: Vec<usize>,
     from: Vec<UseId>,
 }
 
-/// What one operation uses.
+/// The uses of one operation.
 #[derive(Debug, Default)]
 struct OperationUses {
     key: Vec<UseId>,
@@ -82,7 +86,7 @@ struct LoopUses {
     parent: Option<usize>,
     scan: Option<usize>,
     over: UseId,
-    /// The conditions of all exits out of it, also of those that are found later.
+    /// The conditions of all exits of the loop, also of those that are found later.
     exits: UseId,
     /// Whether something other than a failure leaves it early.
     left: bool,
@@ -98,23 +102,25 @@ struct SiteUses<N: Notation> {
     uses: Vec<UseId>,
 }
 
-/// What flows into an operation.
+/// The flow into an operation.
 #[derive(Debug)]
 pub(super) struct OperationFlow {
-    /// Its key; empty of an insert, whose key is among its values.
+    /// Into its key; empty for an insert, whose key is among its values.
     pub(super) key: Set,
-    /// Each of its values: of an insert, by column as written.
+    /// Into each of its values; of an insert, by column as written.
     pub(super) values: Vec<Set>,
-    /// Whether its values use its own result by a variable from outside of its body, which an earlier iteration has assigned.
+    /// Whether its values use its own result, through a variable from outside of its body that an earlier
+    /// iteration has assigned.
     pub(super) carries: bool,
-    /// Of the operations in all of these, those whose results may be of an earlier iteration, with the loop, which is around this one.
+    /// The operations in all of these whose results may come from an earlier iteration, with the loop, which
+    /// is around this one.
     pub(super) carried: BTreeSet<(usize, usize)>,
     pub(super) control: Set,
     pub(super) loops: Vec<usize>,
     pub(super) conditional: bool,
 }
 
-/// What flows into a loop's header.
+/// The flow into a loop's header.
 #[derive(Debug)]
 pub(super) struct LoopFlow {
     pub(super) step: usize,
@@ -123,7 +129,7 @@ pub(super) struct LoopFlow {
     pub(super) over: Set,
 }
 
-/// A place in expressions that can fail.
+/// A position in expressions that can fail.
 #[derive(Debug)]
 pub(super) struct Site<N: Notation = Decoded> {
     pub(super) kind: FailureKind,
@@ -131,38 +137,39 @@ pub(super) struct Site<N: Notation = Decoded> {
     /// Its step, and the loops around that.
     pub(super) step: usize,
     pub(super) loops: Vec<usize>,
-    /// The operation that the expression belongs to.
+    /// The operation to which the expression belongs.
     pub(super) operation: Option<usize>,
     /// Operations that decide whether it fails.
     pub(super) decided_by: Set,
 }
 
-/// A step that is not in the body of an update, which is part of its operation.
+/// A step outside of the bodies of updates, which are part of their operations.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct StepFlow {
     /// Its id.
     pub(super) step: usize,
     pub(super) operation: Option<usize>,
-    /// Variables that it uses itself: also those it assigns after their declaration.
+    /// Variables that it uses itself: also those that it assigns after their declaration.
     pub(super) reads: BTreeSet<VariableId>,
     /// Variables that it declares, binds or assigns.
     pub(super) assigns: BTreeSet<VariableId>,
     /// These, and those that methods in its expressions change.
     pub(super) changes: BTreeSet<VariableId>,
-    /// Operations whose results reach what it uses itself; of a loop over a scan and of an operation whose result is bound, its own.
+    /// Operations whose results reach its own uses. For a loop over a scan, and for an operation whose result
+    /// is bound, this includes the operation itself.
     pub(super) needs: Set,
     /// Steps around it, outermost first.
     pub(super) around: Vec<usize>,
     /// Loops among them.
     pub(super) loops: Vec<usize>,
-    pub(super) kind: PlaceKind,
+    pub(super) kind: StepFlowKind,
     /// Variables of the body of an update.
     local: BTreeSet<VariableId>,
 }
 
-/// What matters of a step beside what it uses.
+/// The kind of a step, as far as flow depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PlaceKind {
+pub(super) enum StepFlowKind {
     ScanLoop,
     LetElse,
     /// Leaves an iteration or a loop.
@@ -172,27 +179,28 @@ pub(super) enum PlaceKind {
     Other,
 }
 
-/// What flows where in a tree.
+/// The data flow of a tree.
 #[derive(Debug)]
 pub struct Flow<N: Notation = Decoded> {
     pub(super) operations: Vec<OperationFlow>,
     pub(super) loops: Vec<LoopFlow>,
     pub(super) sites: Vec<Site<N>>,
-    /// In source order, which is that of ids.
-    pub(super) places: Vec<Place>,
+    /// In the order of the source, which is that of ids.
+    pub(super) places: Vec<StepFlow>,
     uses: Vec<Use>,
     definitions: Vec<Definition>,
     parameters: usize,
 }
 
 impl<N: Notation> Flow<N> {
-    /// The flow of a tree with so many variables, the first of which are parameters.
+    /// The flow of a tree with this many variables, the first of which are parameters.
     pub fn of(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
         flow(body, variables, parameters)
     }
 
-    /// The variables whose values are there when these steps begin, or follow from those, whatever the operations among the steps
-    /// find. One that is assigned among them is none: it has several values.
+    /// The variables whose values are known when these steps begin, or follow from those, whatever the
+    /// operations among the steps find. A variable that is assigned among them does not count: it has several
+    /// values.
     pub fn settled(&self, steps: &Range<usize>) -> BTreeSet<VariableId> {
         let inside = |found: &&Definition| steps.contains(&found.step);
         let bound = self.definitions.iter().filter(|found| found.step < steps.start && !found.assigns || inside(found));
@@ -261,12 +269,12 @@ fn flow<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Fl
 struct Walk<N: Notation> {
     uses: Vec<Use>,
     definitions: Vec<Definition>,
-    /// By variable: the loops its declaration is in.
+    /// By variable: the loops around its declaration.
     declared: Vec<Option<Vec<usize>>>,
     operations: Vec<OperationUses>,
     loops: Vec<LoopUses>,
     sites: Vec<SiteUses<N>>,
-    places: Vec<Place>,
+    places: Vec<StepFlow>,
     /// The steps around the current one.
     nested: Vec<usize>,
     /// The loops around the current step.
@@ -275,17 +283,17 @@ struct Walk<N: Notation> {
     control: Vec<(UseId, usize)>,
     /// How many of `control` are branches, not headers.
     branches: usize,
-    /// Conditions of exits behind us.
+    /// Conditions of earlier exits.
     after: Vec<UseId>,
-    /// Conditions of `continue` behind us, by loop around us.
+    /// Conditions of earlier `continue`s, by loop around the current step.
     skipped: Vec<Vec<UseId>>,
     /// Whether something other than a failure may have ended the procedure.
     returned: bool,
-    /// The operation we are in: its key, its values, or the body of an update.
+    /// The operation around the current position: its key, its values, or the body of an update.
     inside: Option<usize>,
-    /// The row of the update that we are in.
+    /// The row of the update around the current position.
     row: Option<VariableId>,
-    /// How much of `control` is outside of it.
+    /// How much of `control` is outside of that update.
     outside: usize,
 }
 
@@ -331,13 +339,13 @@ impl<N: Notation> Walk<N> {
         self.nested.pop();
     }
 
-    fn place(&self, step: &Step<N>) -> Place {
+    fn place(&self, step: &Step<N>) -> StepFlow {
         let mut local = BTreeSet::new();
         if let Some((row, body)) = visit::change(step) {
             local.insert(row);
             visit::steps(body, &mut |inner| local.extend(visit::defined(inner)));
         }
-        Place {
+        StepFlow {
             step: step.id.index(),
             operation: visit::operation(step).map(|operation| operation.id.index()),
             reads: BTreeSet::new(),
@@ -347,18 +355,18 @@ impl<N: Notation> Walk<N> {
             around: self.nested.clone(),
             loops: self.around.iter().map(|id| self.loops[*id].step).collect(),
             kind: match step.kind {
-                StepKind::ForEach { .. } => PlaceKind::ScanLoop,
-                StepKind::LetElse { .. } => PlaceKind::LetElse,
-                StepKind::Break | StepKind::Continue => PlaceKind::LoopExit,
-                StepKind::Return(_) | StepKind::Abort(_) => PlaceKind::Exit,
-                _ => PlaceKind::Other,
+                StepKind::ForEach { .. } => StepFlowKind::ScanLoop,
+                StepKind::LetElse { .. } => StepFlowKind::LetElse,
+                StepKind::Break | StepKind::Continue => StepFlowKind::LoopExit,
+                StepKind::Return(_) | StepKind::Abort(_) => StepFlowKind::Exit,
+                _ => StepFlowKind::Other,
             },
             local,
         }
     }
 
-    /// The steps, with what they use.
-    fn places(&mut self, given: &[Set]) -> Vec<Place> {
+    /// The steps, with their uses.
+    fn places(&mut self, given: &[Set]) -> Vec<StepFlow> {
         let mut places = std::mem::take(&mut self.places);
         let exits: BTreeSet<UseId> = self.loops.iter().map(|found| found.exits).collect();
         for (id, used) in self.uses.iter().enumerate().filter(|(id, _)| !exits.contains(id)) {
@@ -392,7 +400,7 @@ impl<N: Notation> Walk<N> {
                 self.bind(at, N::pattern(pattern), vec![from]);
             }
             StepKind::Assign { place, value, .. } if Some(place.variable) == self.row => {
-                // Failures of columns that are only added to are for `rows` to judge.
+                // `rows` decides about failures of columns to which the update only adds.
                 let value = visit::delta(place, step).map_or(value, |delta| delta.by);
                 let mut from = vec![self.expression(at, value)];
                 from.extend(self.control[self.outside..].iter().map(|(id, _)| *id));
@@ -400,7 +408,8 @@ impl<N: Notation> Walk<N> {
             }
             StepKind::Assign { place, operator, value } => {
                 if self.inside.is_none() {
-                    // The step uses what it had; a step that reads it has that from its other definitions.
+                    // The step uses the old value; a step that reads the variable has that value from its
+                    // other definitions.
                     self.add_use(at, BTreeSet::from([place.variable]), Set::new());
                 }
                 let mut from = Vec::new();
@@ -560,7 +569,7 @@ impl<N: Notation> Walk<N> {
         self.branches += 1;
     }
 
-    /// The procedure ends here if the control around is as it is.
+    /// The procedure ends here under the current control.
     fn leave(&mut self) {
         let exits = self.control_now();
         for at in self.around.clone() {
@@ -569,24 +578,24 @@ impl<N: Notation> Walk<N> {
         self.after.extend(exits);
     }
 
-    /// These decide whether a loop is left early.
+    /// Adds conditions that decide whether a loop is left early.
     fn exit(&mut self, around: usize, conditions: Vec<UseId>) {
         let exits = self.loops[around].exits;
         self.uses[exits].also.extend(conditions);
     }
 
-    /// What decides whether the current step runs.
+    /// The conditions under which the current step runs.
     fn control_now(&self) -> Vec<UseId> {
         self.control_within(&[])
     }
 
-    /// What decides whether the current step runs, for a variable that it assigns: a step that reads a variable declared in
-    /// a loop is in the same iteration, which no exit has ended.
+    /// The conditions under which the current step runs, for a variable that it assigns. A step that reads a
+    /// variable declared in a loop is in the same iteration, which no exit has ended.
     fn control_of(&self, variable: VariableId) -> Vec<UseId> {
         self.control_within(self.declared[variable.index()].as_deref().unwrap_or_default())
     }
 
-    /// What decides whether the current step runs, without the exits of these loops.
+    /// The conditions under which the current step runs, without the exits of these loops.
     fn control_within(&self, loops: &[usize]) -> Vec<UseId> {
         let around = self.control.iter().map(|(id, _)| *id);
         let exits = self.around.iter().filter(|at| !loops.contains(at)).map(|at| self.loops[*at].exits);
@@ -598,7 +607,7 @@ impl<N: Notation> Walk<N> {
         self.declared[variable.index()] = Some(self.around.clone());
     }
 
-    /// Assigns a variable, or all of it, or binds one that was not declared before.
+    /// Assigns a variable, or (`all`) the whole of it, or binds one that was not declared before.
     fn define(&mut self, at: usize, variable: VariableId, from: Vec<UseId>, all: bool) {
         match self.declared[variable.index()] {
             Some(_) => {
@@ -626,7 +635,7 @@ impl<N: Notation> Walk<N> {
         }
     }
 
-    /// Binds the result of an operation to variables, which may have been declared before: those are assigned.
+    /// Binds the result of an operation to variables. Those that were declared before are assigned.
     fn bind_result(&mut self, at: usize, pattern: &Pattern<N>, result: UseId) {
         for variable in visit::bound(pattern) {
             let mut from = vec![result];
@@ -647,7 +656,7 @@ impl<N: Notation> Walk<N> {
         self.add_use(at, BTreeSet::new(), Set::from([operation]))
     }
 
-    /// Notes what an expression uses, what it changes, and how it can fail.
+    /// Notes the uses of an expression, its changes, and its possible failures.
     fn expression(&mut self, at: usize, expression: &Expression<N>) -> UseId {
         let (mut variables, mut changed, mut inner) = (BTreeSet::new(), Vec::new(), Vec::new());
         let mut failures = Vec::new();
@@ -674,7 +683,7 @@ impl<N: Notation> Walk<N> {
         id
     }
 
-    /// Code that can fail: an operation's, or pure code that uses these variables.
+    /// A possible failure of an operation, or of pure code that uses these variables.
     fn fails(&mut self, kind: FailureKind, span: &N::Mark, at: usize, variables: BTreeSet<VariableId>) {
         let mut uses = Vec::new();
         if self.inside.is_none() {
@@ -689,7 +698,7 @@ impl<N: Notation> Walk<N> {
         self.sites.push(SiteUses { kind, span, step, loops, operation: self.inside, uses });
     }
 
-    /// Whether a definition's value may be what a use finds.
+    /// Whether a use may find the value of a definition.
     fn reaches(&self, definition: &Definition, at: &Use) -> bool {
         definition.step < at.step
             || self.shared(definition, at).next().is_some()
@@ -697,13 +706,14 @@ impl<N: Notation> Walk<N> {
             || definition.step == at.step && definition.from.iter().all(|id| self.uses[*id].step == at.step)
     }
 
-    /// The loops that a definition and a use are in and that its variable outlives.
+    /// The loops around a definition and a use that the definition's variable outlives.
     fn shared<'u>(&'u self, definition: &'u Definition, at: &'u Use) -> impl Iterator<Item = usize> + 'u {
         let outside = self.declared[definition.variable.index()].as_deref().unwrap_or_default();
         definition.loops.iter().copied().filter(move |id| at.loops.contains(id) && !outside.contains(id))
     }
 
-    /// Those of them of whose earlier iterations its value may be: the variable is not assigned anew before the use.
+    /// Those of them from whose earlier iterations the value may come: the variable is not assigned anew
+    /// before the use.
     fn carriers<'u>(&'u self, definition: &'u Definition, at: &'u Use) -> impl Iterator<Item = usize> + 'u {
         let hides = move |other: &Definition, around: usize| {
             let is_before = other.hides && other.variable == definition.variable && other.step < at.step;
@@ -712,13 +722,14 @@ impl<N: Notation> Walk<N> {
         self.shared(definition, at).filter(move |around| !self.definitions.iter().any(|other| hides(other, *around)))
     }
 
-    /// What comes of this from an earlier iteration of a loop.
+    /// The results of `given` as coming from an earlier iteration of a loop.
     fn marked(&self, given: &Set, around: usize) -> impl Iterator<Item = usize> {
         let count = self.operations.len();
         given.range(..count).map(move |id| count * (1 + around) + id)
     }
 
-    /// Whether a use has the result of an operation by a variable from outside of its body.
+    /// Whether the result of an operation reaches a use through a variable from outside of the operation's
+    /// body.
     fn carries(&self, id: UseId, operation: usize, reached: &[Set]) -> bool {
         let (first, last) = self.operations[operation].steps;
         let inside = |step: usize| first <= step && step <= last;
@@ -734,7 +745,7 @@ impl<N: Notation> Walk<N> {
         })
     }
 
-    /// What a use has of what is reached so far.
+    /// The results that reach a use, as far as they are known.
     fn gives(&self, id: UseId, reached: &Reached) -> Set {
         let found = &self.uses[id];
         let mut all = found.operations.clone();
@@ -752,7 +763,7 @@ impl<N: Notation> Walk<N> {
         all
     }
 
-    /// The least that satisfies all uses and definitions. Sets only grow, so this ends.
+    /// The least solution for all uses and definitions. Sets only grow, so this ends.
     fn solve(&self) -> Reached {
         let mut reached =
             Reached { uses: vec![Set::new(); self.uses.len()], definitions: vec![Set::new(); self.definitions.len()] };
@@ -775,14 +786,14 @@ impl<N: Notation> Walk<N> {
     }
 }
 
-/// The operations whose results reach each use and each definition: of `n` by their numbers, and again with `n * (1 + loop)` added where an
-/// earlier iteration of that loop may have had them.
+/// The operations whose results reach each use and each definition: of `n` operations by their numbers. `n *
+/// (1 + loop)` is added if the result may come from an earlier iteration of that loop.
 struct Reached {
     uses: Vec<Set>,
     definitions: Vec<Set>,
 }
 
-/// How an expression, apart from those in it, can fail.
+/// How an expression itself can fail, without its parts.
 fn failure<N: Notation>(expression: &Expression<N>) -> Option<FailureKind> {
     use BinaryOperator::{Add, Divide, Multiply, Remainder, Subtract};
     match &*expression.kind {

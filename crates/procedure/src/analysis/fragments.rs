@@ -1,14 +1,16 @@
 //! A procedure divided by partition (Speculation §2.1, §3.1, §3.3).
 //!
-//! Operations whose partition is the same symbol are at one place. An operation on a replicated table that the procedure only reads is run
-//! where its result is needed; one on a replicated table that it changes is run everywhere, and so nobody needs its result of another
-//! partition. A round ends where an operation needs a result of another partition, so the round of an operation
-//! is one more than that of any it needs elsewhere, and at least that of any it needs at all. What an earlier iteration found is elsewhere if
-//! the value that names the partition is another in each. A loop that hands a result from one partition to another in each iteration has as
-//! many rounds as iterations.
+//! Operations whose partition is the same symbol run at one partition. An operation on a replicated table that
+//! the procedure only reads runs where its result is needed. An operation on a replicated table that the
+//! procedure changes runs everywhere, so no partition needs its result from another. A round ends where an
+//! operation needs a result of another partition. So the round of an operation is one more than that of any
+//! operation it needs from elsewhere, and at least that of any it needs at all. The result of an earlier
+//! iteration is elsewhere if the value that names the partition varies between iterations. A loop that passes
+//! a result from one partition to another in each iteration has as many rounds as iterations.
 //!
-//! Two values that name partitions may be equal. So operations that may share a row keep their order: none is in a later round
-//! than one after it, and fragments of one round that have such operations say so ([`Fragment::meets`]).
+//! Two values that name partitions may be equal. So operations that may share a row keep their order: none is
+//! in a later round than one after it, and fragments of one round with such operations list each other
+//! ([`Fragment::meets`]).
 //!
 //! - *single*: one partition, known from the arguments;
 //! - *simple*: several, known from the arguments, one round;
@@ -32,13 +34,14 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     let everywhere: Vec<bool> = (0..count).map(|id| is_replicated(id) && is_changed(id)).collect();
     let placed: Vec<usize> = (0..count).filter(|id| !replicated.contains(id)).collect();
     let place = |id: usize| plan.operations[id].partition.as_ref();
-    // What an operation needs directly, each with the loop that it comes through from an earlier iteration, or without.
+    // The direct needs of an operation, each with the loop from whose earlier iteration it comes, if any.
     let direct = |id: usize| {
         let (operation, carried) = (&plan.operations[id], plan.operations[id].carried_from.iter());
         let now = operation.from().into_iter().map(|other| (other, None));
         now.chain(carried.map(|(other, around)| (*other, Some(*around)))).collect::<BTreeSet<(usize, Option<usize>)>>()
     };
-    // What it needs so from placed operations, seen through replicated ones. Of two loops, the outer one matters.
+    // The needed operations that have a partition, also through replicated ones. Of two loops, the outer one
+    // counts.
     let needs = |id: usize| {
         let (mut found, mut through) = (direct(id), BTreeSet::new());
         while let Some(next) = found.iter().copied().find(|at| replicated.contains(&at.0) && !through.contains(at)) {
@@ -48,7 +51,7 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         found.retain(|(other, _)| !replicated.contains(other));
         found
     };
-    // Both may be in one partition, whatever names it, unless these are constants.
+    // Both may be in one partition, unless these are distinct constants.
     let apart = |one: usize, two: usize| match (place(one), place(two)) {
         (Some(Symbol::Literal(one)), Some(Symbol::Literal(two))) => one != two,
         _ => false,
@@ -65,12 +68,13 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         }
     };
     let mut rounds = vec![0_usize; count];
-    // In a finite order no round is as large as the number of operations, and all settle in as many passes.
+    // In a finite order no round is as large as the number of operations, and all are final after as many
+    // passes.
     for _ in 0..=count * count {
         let before = rounds.clone();
         for id in &placed {
             for (other, by) in needs(*id) {
-                // Of another iteration, an operation may be elsewhere itself.
+                // In another iteration, an operation may itself be elsewhere.
                 let varies = |symbol: &Symbol| by.is_some_and(|around| symbol.varies(around));
                 let is_another = place(*id) != place(other) || place(*id).is_none_or(varies);
                 let elsewhere = is_another && !everywhere[other];
@@ -92,7 +96,7 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     }
     let endless = placed.iter().any(|id| rounds[*id] >= count);
     if endless {
-        // One after the other, as often as the loop says.
+        // One after the other, in each iteration of the loop.
         rounds = (0..count).collect();
     }
     for id in &placed {
@@ -115,7 +119,8 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         (_, _, _, true) => TransactionClass::General { rounds: 0 },
         (true, true, 0, _) => TransactionClass::Single,
         (true, false, 0, _) => TransactionClass::Simple,
-        // A partition that is looked up costs a round before the one that goes there; `needs` has counted it.
+        // A partition that is looked up costs a round before the one at that partition; `needs` has counted
+        // it.
         (_, _, last, _) => TransactionClass::General { rounds: last + 1 },
     };
     if class == TransactionClass::Simple {
@@ -170,7 +175,7 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     }
 }
 
-/// Whether a value follows from the arguments.
+/// Whether the arguments determine a value.
 fn from_arguments(plan: &Plan, symbol: &Symbol) -> bool {
     match symbol {
         Symbol::Literal(_) | Symbol::Parameter(_) => true,

@@ -1,16 +1,18 @@
 //! Whether an execution in pieces could fail after its first transaction: a check of its own, before anything is cut.
 //!
-//! Flow analysis says what decides over each failure, and chopping puts failures first. A mistake in either would surface between
-//! two pieces, with half of the procedure visible. So this file takes neither's word: it knows the representation and which
-//! operations run after the first transaction, and it is coarse. *Late* is
+//! Flow analysis finds the operations that decide over each failure, and chopping puts failures first. A fault
+//! in either would surface between two pieces, with half of the procedure visible. So this file relies on
+//! neither: it knows the representation and which operations run after the first transaction, and it is
+//! coarse. *Late* is
 //!
 //! - a step that runs in a later pass;
 //! - a variable that is bound or assigned from a late operation or variable, or where control is late;
-//! - control inside a late branch or loop, and after an early exit there: after `return` and abort everything, and every loop
-//!   around; after `break` and `continue` the rest of the loop, and all of it in further iterations.
+//! - control inside a late branch or loop, and after an early exit there: after `return` and abort
+//!   everything, and every loop around; after `break` and `continue` the rest of the loop, and all of it in
+//!   further iterations.
 //!
-//! Nothing late may fail: late operations only read and need no row, late expressions are of those that have a value for all
-//! operands, and an operation of the first transaction is not late itself.
+//! Nothing late may fail. Late operations only read and require no row; late expressions have a value for all
+//! operands; and an operation of the first transaction is not late itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,10 +23,10 @@ use crate::ir::{
 };
 use crate::visit;
 
-/// A place where an execution could fail after its first transaction.
+/// A possible failure of an execution after its first transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateFailure {
-    /// Where.
+    /// The position.
     pub span: Span,
     /// What could fail there.
     pub what: &'static str,
@@ -39,8 +41,8 @@ impl fmt::Display for LateFailure {
     }
 }
 
-/// The places where an execution could fail after its first transaction, which is pass 0. `passes` is the pass of each step, as
-/// [`Steps::passes`](super::Steps::passes) has it.
+/// The possible failures of an execution after its first transaction, which is pass 0. `passes` is the pass of
+/// each step, as returned by [`Steps::passes`](super::Steps::passes).
 pub fn late_failures(procedure: &Procedure, passes: &[u16]) -> Vec<LateFailure> {
     let mut some = None;
     visit::steps(&procedure.body, &mut |step| {
@@ -71,7 +73,7 @@ pub fn late_failures(procedure: &Procedure, passes: &[u16]) -> Vec<LateFailure> 
     }
 }
 
-/// A late operation, if something is late: the reason to give.
+/// A late operation as the reason, if something is late.
 type Late = Option<usize>;
 
 struct Check<'c> {
@@ -84,9 +86,9 @@ struct Check<'c> {
     loops: BTreeMap<StepId, usize>,
     /// The loops around the current step.
     around: Vec<StepId>,
-    /// Whether a late `break` or `continue` of the innermost loop is behind us.
+    /// Whether a late `break` or `continue` of the innermost loop comes before the current step.
     skipped: Late,
-    /// Whether a late end of the procedure is behind us.
+    /// Whether a late end of the procedure comes before the current step.
     ended: Late,
     found: Vec<LateFailure>,
 }
@@ -147,7 +149,7 @@ impl Check<'_> {
         }
     }
 
-    /// An operation under this control; whether its result is late.
+    /// Checks an operation under this control. Returns whether its result is late.
     fn operation(&mut self, operation: &Operation, is_late: bool, control: Late) -> Late {
         let (id, span) = (operation.id.index(), &operation.span);
         let mut parts = visit::key(operation);
@@ -210,7 +212,8 @@ impl Check<'_> {
     }
 }
 
-/// Whether an expression has a value for all operands of its type; else what it is. What is not listed may fail.
+/// Whether an expression has a value for all operands of its type; else its kind. Unlisted expressions may
+/// fail.
 fn has_a_value(kind: &ExpressionKind) -> Result<(), &'static str> {
     use BinaryOperator::{And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual, Or};
     const METHODS: &[&str] = &[

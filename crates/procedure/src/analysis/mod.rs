@@ -1,7 +1,7 @@
 //! From a procedure to its plan, and from a set of plans to pieces.
 //!
-//! Invariant: pure, and conservative where it must guess. A plan may say that an operation reads a column that it does not,
-//! never the other way round.
+//! Invariant: pure, and conservative where it must guess. A plan may say that an operation reads a column
+//! that it does not, never the other way round.
 //!
 //! ```text
 //! resolve   names against the schema; refusals
@@ -10,13 +10,13 @@
 //! symbols   keys as far as they are known before execution
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
-//! commuting sums that a set only adds to
-//! deferrable sums that others use, to which additions may be published later
-//! steps     what pieces mean for the steps between operations
-//! repair    which runs of operations run again when others are stale
-//! late      whether pieces could fail after the first: takes nobody's word
-//! fragments a plan by partition
-//! availability what a fragment can run without the results of others
+//! commuting  sums to which a set only adds
+//! deferrable sums with other uses, to which additions may be published later
+//! steps      the pass of the steps between operations
+//! repair     which runs of operations run again when others are stale
+//! late       whether pieces could fail after the first: an independent check
+//! fragments  a plan by partition
+//! availability  what a fragment can run without the results of others
 //! ```
 
 mod availability;

@@ -1,4 +1,4 @@
-//! A procedure's plan, from what the other passes found.
+//! A procedure's plan, from the results of the other passes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::visit;
 /// Analyses a procedure against a schema.
 ///
 /// # Errors
-/// What the schema does not allow, each with its place.
+/// The violations of the schema, each with its position.
 pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
     Ok(analyse(procedure, schema)?.0)
 }
 
-/// The plan of a procedure, and what it means for its steps.
+/// The plan of a procedure, and its consequences for the steps.
 ///
 /// # Errors
-/// As of [`plan`].
+/// As for [`plan`].
 pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), Refusals> {
     let resolved = resolve(procedure, schema)?;
     let columns = rows(&resolved)?;
@@ -71,7 +71,7 @@ pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), 
             .collect(),
         failures,
     };
-    // Additions count here: when a row was changed anew, what was added to it must be added again.
+    // Additions count here: when a row was changed anew, its additions must be repeated.
     for (earlier, later) in chop::own_order(&plan, false) {
         plan.operations[later].table_from.insert(earlier);
     }
@@ -171,7 +171,7 @@ fn accesses(table: &TableDef, number: usize, kind: Kind, index: Option<usize>, c
     all
 }
 
-/// What reaches the key of an operation, and what its values.
+/// The flow into the key of an operation, and into its values.
 fn data(resolved: &Resolved<'_>, flows: &OperationFlow, id: usize) -> (Set, Set) {
     let (mut key, mut value) = (flows.key.clone(), Set::new());
     match &resolved.operations[id].0.kind {
@@ -184,7 +184,7 @@ fn data(resolved: &Resolved<'_>, flows: &OperationFlow, id: usize) -> (Set, Set)
         }
         _ => value.extend(flows.values.iter().flatten()),
     }
-    // The body of an update uses its own row, which is no need of another run of it.
+    // The body of an update uses its own row, which does not make it depend on another run of it.
     if !flows.carries {
         value.remove(&id);
     }
@@ -197,7 +197,8 @@ fn known(flow: &Flow, id: usize, key: &Set) -> Known {
     if key.is_empty() {
         return Known::Entry;
     }
-    // The innermost loop around both the operation and one that its key needs: in each iteration, the key is known only then.
+    // The innermost loop around both the operation and one that its key needs: the key is known anew in each
+    // iteration.
     let inside = found.loops.iter().rposition(|at| {
         key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
     });
@@ -205,7 +206,7 @@ fn known(flow: &Flow, id: usize, key: &Set) -> Known {
     Known::After(key.clone(), found.loops.get(next).copied())
 }
 
-/// The value that says which partition the rows of an operation are in.
+/// The value that names the partition of an operation's rows.
 fn partition(resolved: &Resolved<'_>, symbols: &KeySymbols, id: usize) -> Option<Symbol> {
     let column = resolved.table(id).partition_column()?;
     if let Some(value) = symbols.columns.get(column.index()) {
@@ -240,7 +241,8 @@ fn failures_of(resolved: &Resolved<'_>, operation: &Operation, columns: &RowColu
     }
     for value in stored(resolved.operations[id].0) {
         visit::expressions(value, &mut |part| {
-            // `Text::<N>` cuts off what is too long; `Text` takes the length of what it meets, and must fit.
+            // `Text::<N>` truncates a value that is too long; `Text` takes the length of its column, and the
+            // value must fit.
             if matches!(&*part.kind, ExpressionKind::Call(Function::Associated(ty, _), _) if &**ty == "Text") {
                 found.push(failure(FailureKind::Type, part.span.to_string()));
             }

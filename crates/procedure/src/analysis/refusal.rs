@@ -10,7 +10,7 @@ use crate::ir::Span;
 pub struct Refusal {
     /// The procedure.
     pub procedure: Arc<str>,
-    /// Where.
+    /// The position.
     pub span: Span,
     /// What is wrong, and what would be right.
     pub problem: String,
@@ -37,7 +37,7 @@ impl fmt::Display for Refusals {
 
 impl std::error::Error for Refusals {}
 
-/// Collects reasons while a procedure is looked at.
+/// Collects reasons during an analysis.
 #[derive(Debug)]
 pub(super) struct Collector {
     procedure: Arc<str>,

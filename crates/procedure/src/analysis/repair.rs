@@ -1,21 +1,24 @@
-//! Which runs of operations run again in a repair: of each operation, who follows it and how (HTCC §4.3, Figure 9, by iterations).
+//! Which runs of operations run again in a repair: for each operation, which others follow it and how (HTCC
+//! §4.3, Figure 9, by iterations).
 //!
-//! A repair keeps the results of all other runs, and computes everything between operations anew. So what has to run again with a
-//! run is
+//! A repair keeps the results of all other runs, and computes everything between operations anew. When a run
+//! is repeated, these runs must be repeated too:
 //!
-//! - what needs its result, as key, value or control;
-//! - what may have seen its write, or the table without it;
-//! - what wrote what it would see now, although that comes after it.
+//! - those that need its result, as key, value or control;
+//! - those that may have seen its write, or the table without it;
+//! - those whose write it would see now, although they come after it.
 //!
-//! Runs of an operation in a loop are told apart by the number of times that it was reached. That number stays what it is as long as
-//! nothing that decides how often it is reached runs again.
+//! Runs of an operation in a loop are numbered in the order in which the operation is reached. The numbers
+//! stay the same as long as no operation that decides about the loop runs again.
 //!
-//! Two operations in one loop that are reached in each of its iterations have the same numbers. One follows the other by iterations if
-//! what it uses comes to it within an iteration: by variables that are declared in the loop, or not assigned there; and not from an earlier
-//! run of that loop by a loop around it.
+//! Two operations in one loop that are reached in each of its iterations have the same numbers. One follows
+//! the other by iterations if its inputs come from within the iteration. These are variables that are declared
+//! in the loop, or not assigned there. They must not come, through a loop around it, from an earlier run of
+//! that loop.
 //!
-//! Operations of one table follow each other whatever they touch, with an exception: if each finds one row by a primary key
-//! that no operation's result is part of, they follow only where they touched the same record.
+//! Operations on one table follow each other whatever rows they touch, with one exception: if each finds one
+//! row by a primary key that does not depend on an operation's result, they follow only if they touched the
+//! same record.
 
 use std::collections::BTreeSet;
 
@@ -24,10 +27,10 @@ use crate::plan::{Kind, Operation, Plan};
 
 use super::steps::Steps;
 
-/// How the runs of an operation follow those of another that run again.
+/// How the runs of an operation follow repeated runs of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Follow {
-    /// Those that touched a record that the other touched.
+    /// Those that touched a record that the repeated run touched.
     Touching,
     /// Those of the same iterations.
     Iteration,
@@ -36,8 +39,8 @@ pub enum Follow {
 }
 
 impl Steps {
-    /// For each operation, those that follow it, itself among them where its runs follow each other. `has_runs` says of a table of the
-    /// plan whether its records hold runs of rows.
+    /// For each operation, those that follow it; itself among them if its runs follow each other. `has_runs`
+    /// tells for a table of the plan whether its records hold runs of rows.
     pub fn followers(&self, plan: &Plan, has_runs: impl Fn(usize) -> bool) -> Vec<Vec<(usize, Follow)>> {
         let all = 0..plan.operations.len();
         let of = |first: usize| {
@@ -66,8 +69,8 @@ impl Steps {
         Some(if local { Follow::Iteration } else { Follow::All })
     }
 
-    /// Whether nothing of what an operation uses was computed in an earlier iteration of the loop around it, nor from `first` in an earlier run of that
-    /// loop.
+    /// Whether all inputs of an operation are from the current iteration of the loop around it. They must not
+    /// be from an earlier iteration, nor from `first` in an earlier run of that loop.
     fn is_local(&self, first: usize, operation: usize, around: usize) -> bool {
         let Some(place) = self.places.iter().find(|place| place.operation == Some(operation)) else { return false };
         let mut used: Vec<VariableId> = place.reads.iter().copied().collect();
@@ -77,7 +80,7 @@ impl Steps {
             let (inside, outside): (Vec<_>, Vec<_>) =
                 assigned().filter(|place| place.step != around).partition(|place| place.loops.contains(&around));
             match (inside.is_empty(), outside.is_empty()) {
-                // Beyond the loop, a result of its comes to it by a loop around both.
+                // A result from outside the loop comes through a loop around both.
                 (true, _) if outside.iter().any(|place| place.needs.contains(&first)) => return false,
                 (true, _) => {}
                 (false, false) => return false,
@@ -94,7 +97,7 @@ impl Steps {
 /// How one operation follows another on the same table, which one of them changes.
 fn by_table(plan: &Plan, first: usize, then: usize, has_runs: &impl Fn(usize) -> bool) -> Option<Follow> {
     let [one, other] = [first, then].map(|id| &plan.operations[id]);
-    // A scan goes on as its loop does.
+    // A scan runs as long as its loop does.
     let heads = |at: &usize| plan.loops[*at].scan == Some(then);
     let in_loop = one.loops.iter().any(|at| other.loops.contains(at) || heads(at));
     if one.table != other.table || !(one.changes() || other.changes()) || !(then > first || in_loop) {

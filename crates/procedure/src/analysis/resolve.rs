@@ -1,6 +1,8 @@
-//! Names against the schema: which table and index an operation means, and whether it may do there what it says.
+//! Names against the schema: which table and index an operation means, and whether the schema allows the
+//! operation.
 //!
-//! First the representation itself is looked at (ids dense and in range), so that the passes after this one can index by them.
+//! First the representation itself is checked (ids dense and in range), so that later passes can index by
+//! them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,20 +12,20 @@ use seriatim_catalog::{IndexDef, KeyPart, Organization, TableDef};
 use super::Schema;
 use super::refusal::{Collector, Refusals};
 use crate::ir::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Place, Procedure, Selector, Span, Step,
-    StepKind, Take, VariableId,
+    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Procedure, Selector, Span, Step, StepKind,
+    Take, Target, VariableId,
 };
 use crate::visit;
 
-/// A procedure whose names are known to mean something.
+/// A procedure whose names are resolved.
 #[derive(Debug)]
 pub(super) struct Resolved<'p> {
     pub(super) procedure: &'p Procedure,
     /// By [`Operation::table`].
     pub(super) tables: Vec<Arc<TableDef>>,
-    /// By operation: the operation, its step, and the index it uses.
+    /// By operation: the operation, its step, and its index.
     pub(super) operations: Vec<(&'p Operation, &'p Step, Option<usize>)>,
-    /// By operation: the blocks it is in.
+    /// By operation: the blocks around it.
     pub(super) blocks: Vec<Vec<(usize, usize)>>,
 }
 
@@ -182,7 +184,7 @@ fn judge_insert(collector: &mut Collector, table: &TableDef, span: &Span, given:
 }
 
 fn judge_update(collector: &mut Collector, table: &TableDef, row: VariableId, step: &Step) {
-    let StepKind::Assign { place: Place { variable, path }, .. } = &step.kind else { return };
+    let StepKind::Assign { place: Target { variable, path }, .. } = &step.kind else { return };
     if *variable != row {
         return;
     }
@@ -249,7 +251,7 @@ fn check_structure(procedure: &Procedure) -> Result<(), (Span, String)> {
     Ok(())
 }
 
-/// Whether the body of an update reaches no database, ends at its end only, and leaves only loops of its own.
+/// Whether the body of an update reaches no database, ends only at its end, and leaves only loops of its own.
 fn is_pure(body: &Block, in_loop: bool, at_end: bool) -> bool {
     body.0.iter().enumerate().all(|(at, step)| {
         let at_end = at_end && at + 1 == body.0.len();

@@ -1,14 +1,16 @@
 //! Which columns of its rows an operation uses and changes.
 //!
-//! A variable *carries* the rows of operations: directly, in an `Option`, a list or a tuple. Reading `row.column` where the base
-//! carries rows is a use of that column of each; any use of a row as a whole that is not understood counts as a use of all its
-//! columns. Two rounds over the body find carriers that a loop hands back.
+//! A variable *carries* the rows of operations: directly, in an `Option`, a list or a tuple. Reading
+//! `row.column` where the base carries rows is a use of that column of each row. A use of a whole row that
+//! this analysis does not understand counts as a use of all its columns. Rounds over the body are repeated
+//! until no loop passes a row back.
 //!
-//! A column *commutes* in an update if every assignment adds to it or subtracts from it, nothing in the body uses it, and
-//! neither what is added nor the conditions around, of exits of the loops around too, depend on mutable columns of the row
-//! (directly or through variables of the body). It is an integer or a decimal and not nullable: adding floats is not associative,
-//! adding to NULL is nothing. And nothing is subtracted from an unsigned one: its sum may be near zero, whether it falls below
-//! is answered by an abort, and that is a read of the sum.
+//! A column *commutes* in an update if every assignment adds to it or subtracts from it, and nothing in the
+//! body uses it. Neither the amounts nor the conditions around, including exits of the loops around, may
+//! depend on mutable columns of the row (directly or through variables of the body). The column is an integer
+//! or a decimal and not nullable: addition of floats is not associative, and adding to NULL has no effect.
+//! Nothing may be subtracted from an unsigned column: its sum may be near zero, and an abort when it falls
+//! below is a read of the sum.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +25,7 @@ use crate::ir::{
 };
 use crate::visit::{self, Delta};
 
-/// What one operation does to columns.
+/// The uses and changes of columns by one operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RowColumns {
     pub(super) reads: Columns,
@@ -40,7 +42,8 @@ pub(super) fn rows(resolved: &Resolved<'_>) -> Result<Vec<RowColumns>, Refusals>
         columns: vec![RowColumns::default(); resolved.operations.len()],
         collector: Collector::new(&resolved.procedure.name),
     };
-    // Rows pass from variable to variable, in loops against the order of the steps: until nothing more is found.
+    // Rows pass from variable to variable, in loops against the order of the steps: repeat until nothing more
+    // is found.
     loop {
         let before = (walk.carriers.clone(), walk.columns.clone());
         walk.block(&resolved.procedure.body);
@@ -120,7 +123,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Binds a value, or of a loop the elements of a list: parts of a pattern carry what is at their place.
+    /// Binds a value or, for a loop, the elements of a list: parts of a pattern carry the rows at their
+    /// position.
     fn give(&mut self, pattern: &Pattern, value: &Expression) {
         match (pattern, &*value.kind) {
             (Pattern::Tuple(parts), ExpressionKind::Tuple(values)) if parts.len() == values.len() => {
@@ -168,7 +172,7 @@ impl Walk<'_, '_> {
             {
                 BTreeSet::new()
             }
-            // A row in there was counted as a whole.
+            // A row inside was counted as a whole.
             ExpressionKind::Record(..) | ExpressionKind::Call(Function::Pure { .. } | Function::Associated(..), _) => {
                 BTreeSet::new()
             }
@@ -177,7 +181,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Notes what an expression uses. `whole`: a row that the expression is, is used in a way that is not understood.
+    /// Notes the uses of an expression. `whole`: a row that is the expression's value is used as a whole.
     fn expression(&mut self, expression: &Expression, whole: bool) {
         match &*expression.kind {
             ExpressionKind::Variable(variable) if whole => {
@@ -251,7 +255,7 @@ fn gives_rows(kind: &OperationKind) -> bool {
     }
 }
 
-/// Whether a pattern compares values or takes records apart, which of a row is not understood.
+/// Whether a pattern compares values or destructures records, which is not analysed for rows.
 fn looks_inside(pattern: &Pattern) -> bool {
     match pattern {
         Pattern::Any | Pattern::Bind(_) | Pattern::None => false,
@@ -266,7 +270,7 @@ fn is_position(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Adds what the body of an update assigns to what it was found to read.
+/// Adds the assignments in the body of an update to its uses.
 fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColumns) {
     let tainted = Taint::of(table, row, body);
     let mut assigned: Vec<(ColumnId, &Step, Option<Delta<'_>>, bool)> = Vec::new();
@@ -349,17 +353,18 @@ impl<'t> Taint<'t> {
         found
     }
 
-    /// Whether the blocks of a step run by what is tainted: its own expressions, or of a loop an exit.
+    /// Whether the blocks of a step depend on a tainted condition: in its own expressions, or in an exit of
+    /// its loop.
     fn guards(&self, step: &Step) -> bool {
         let own = visit::own(step).into_iter().any(|expression| self.expression(expression));
         own || matches!(&step.kind, StepKind::For { body, .. } if self.leaves(body, false))
     }
 
-    /// Whether a `break` or `continue` of the loop around a block runs by what is tainted.
+    /// Whether a `break` or `continue` of the loop around a block depends on a tainted condition.
     fn leaves(&self, block: &Block, controlled: bool) -> bool {
         block.0.iter().any(|step| match &step.kind {
             StepKind::Break | StepKind::Continue => controlled,
-            // Exits in there are of the loop in there.
+            // Exits in there belong to the inner loop.
             StepKind::For { .. } => false,
             _ => {
                 let controlled = controlled || self.guards(step);
@@ -392,7 +397,7 @@ impl<'t> Taint<'t> {
         }
     }
 
-    /// Assignments of columns, in order: step, what is added, whether what is added or the control is tainted.
+    /// Assignments of columns, in order: step, amount, and whether the amount or the control is tainted.
     fn assignments<'b>(
         &self,
         block: &'b Block,

@@ -1,4 +1,4 @@
-//! What the analysis knows about tables: their declarations.
+//! The declarations of tables, for the analysis.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// These tables.
+    /// A schema of these tables.
     pub fn new(tables: impl IntoIterator<Item = TableDef>) -> Schema {
         Schema { tables: tables.into_iter().map(|table| (Arc::from(&*table.name), Arc::new(table))).collect() }
     }

@@ -1,24 +1,26 @@
-//! What a plan means for steps: in which pass each runs when a procedure is executed piece by piece.
+//! The pass of each step when a procedure is executed piece by piece.
 //!
-//! An operation's piece is the plan's matter. The steps around operations follow from what they use, which flow analysis knows. A step runs in the first pass after which all results it uses are there. Passes must not show: steps that assign
-//! a variable keep their order with those that read or assign it, and in a loop around which the variable lives they share
-//! a pass; the body of a loop over a scan shares the scan's. A procedure for which that fails runs in one pass.
+//! The plan decides about the pieces of operations. The pass of the steps around operations follows from their
+//! uses, which flow analysis knows: a step runs in the first pass after which all results that it uses are
+//! known. Passes must have no visible effect. Steps that assign a variable keep their order with those that
+//! read or assign it; inside a loop that the variable outlives they share a pass. The body of a loop over a
+//! scan shares the scan's pass. A procedure for which this is impossible runs in one pass.
 
 use std::collections::BTreeSet;
 
 use crate::plan::Chopped;
 
-use super::flow::{Flow, Place, PlaceKind};
+use super::flow::{Flow, StepFlow, StepFlowKind};
 use crate::ir::{Procedure, VariableId};
 
 type Variables = BTreeSet<VariableId>;
 
-/// What a procedure's steps use.
+/// The uses of a procedure's steps.
 #[derive(Debug)]
 pub struct Steps {
-    /// With the control of each step in what it reads and needs.
-    pub(super) places: Vec<Place>,
-    /// Variables that are assigned in more than one place.
+    /// With the control of each step among what it reads and needs.
+    pub(super) places: Vec<StepFlow>,
+    /// Variables that are assigned at more than one position.
     mutable: Variables,
     steps: usize,
 }
@@ -30,7 +32,7 @@ impl Steps {
         Steps::new(flow, procedure.steps)
     }
 
-    /// So many steps between which this flows.
+    /// This many steps with this flow.
     pub(super) fn new(flow: Flow, steps: usize) -> Steps {
         let mut places = flow.places;
         control(&mut places);
@@ -39,8 +41,8 @@ impl Steps {
         Steps { places, mutable, steps }
     }
 
-    /// The pass of each step, by id, when the procedure is executed in these pieces. All that may fail is in the first; all
-    /// zero if there can be one pass only.
+    /// The pass of each step, by id, when the procedure is executed in these pieces. All possible failures are
+    /// in the first. All passes are zero if there can be one pass only.
     pub fn passes(&self, chopped: &Chopped) -> Vec<u16> {
         let first = chopped.decisive.unwrap_or(0);
         let of_operation = |operation: usize| {
@@ -61,12 +63,12 @@ impl Steps {
         of_step
     }
 
-    /// Whether an execution in these passes cannot be told from one in source order.
+    /// Whether an execution in these passes has the same results as one in source order.
     fn keeps_order(&self, passes: &[u16], of_operation: impl Fn(usize) -> u16) -> bool {
         let places = || self.places.iter().zip(passes);
         let results_are_there =
             places().all(|(place, pass)| place.needs.iter().all(|operation| of_operation(*operation) <= *pass));
-        let scans_are_whole = places().filter(|(place, _)| place.kind == PlaceKind::ScanLoop).all(|(scan, pass)| {
+        let scans_are_whole = places().filter(|(place, _)| place.kind == StepFlowKind::ScanLoop).all(|(scan, pass)| {
             let mut inside = places().filter(|(place, _)| place.around.contains(&scan.step));
             inside.all(|(_, inner)| inner == pass)
         });
@@ -95,26 +97,29 @@ impl Steps {
     }
 }
 
-/// Whether a `break` or `continue` leaves its loop, or an iteration, in each pass. What the else of a `let` decides by further
-/// branches is not known in each pass, and then the pass ends there.
-fn leaves_loop(exit: &Place, places: &[Place]) -> bool {
+/// Whether a `break` or `continue` leaves its loop, or an iteration, in each pass. If the else of a `let`
+/// decides by further branches, the exit is not known in each pass, and then the pass ends there.
+fn leaves_loop(exit: &StepFlow, places: &[StepFlow]) -> bool {
     let Some((_, branches)) = exit.around.split_last() else { return true };
     let inside = branches.iter().filter(|step| exit.loops.last().is_none_or(|innermost| *step > innermost));
-    !inside.into_iter().any(|step| places.iter().any(|place| place.step == *step && place.kind == PlaceKind::LetElse))
+    !inside
+        .into_iter()
+        .any(|step| places.iter().any(|place| place.step == *step && place.kind == StepFlowKind::LetElse))
 }
 
-/// Control is a use: of the steps around a step, since a step that is passed over is so with its blocks, and of those around the
-/// exits before it or in a loop with it; of those that leave a loop only, in that loop.
-fn control(places: &mut [Place]) {
-    let around = |place: &Place| {
+/// Adds control to the uses of each step: that of the steps around it, since a skipped step is skipped with
+/// its blocks, and that of the exits before it or in a loop with it. Exits that only leave a loop count inside
+/// that loop only.
+fn control(places: &mut [StepFlow]) {
+    let around = |place: &StepFlow| {
         let around = || places.iter().filter(|other| place.around.contains(&other.step));
         let reads: Variables = around().flat_map(|other| other.reads.clone()).collect();
         let needs: BTreeSet<usize> = around().flat_map(|other| other.needs.clone()).collect();
         (reads, needs)
     };
-    let exit = |place: &Place| match place.kind {
-        PlaceKind::LoopExit if leaves_loop(place, places) => Some(PlaceKind::LoopExit),
-        PlaceKind::LoopExit | PlaceKind::Exit => Some(PlaceKind::Exit),
+    let exit = |place: &StepFlow| match place.kind {
+        StepFlowKind::LoopExit if leaves_loop(place, places) => Some(StepFlowKind::LoopExit),
+        StepFlowKind::LoopExit | StepFlowKind::Exit => Some(StepFlowKind::Exit),
         _ => None,
     };
     let controls: Vec<_> = places.iter().map(|place| (around(place), exit(place), place.loops.clone())).collect();
@@ -123,7 +128,7 @@ fn control(places: &mut [Place]) {
             let decides = match exit {
                 _ if other == at => true,
                 None => false,
-                Some(PlaceKind::LoopExit) => loops.last().is_none_or(|innermost| place.loops.contains(innermost)),
+                Some(StepFlowKind::LoopExit) => loops.last().is_none_or(|innermost| place.loops.contains(innermost)),
                 Some(_) => other < at || loops.iter().any(|step| place.loops.contains(step)),
             };
             if decides {

@@ -1,4 +1,4 @@
-//! Values of keys as symbols: variables that are bound once are replaced by what they are bound to.
+//! Values of keys as symbols: a variable that is bound once is replaced by its value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::ir::{
 };
 use crate::visit;
 
-/// What an operation's key is, symbolically.
+/// The key of an operation, as symbols.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeySymbols {
-    /// Values of the first columns of the key, as far as they are fixed.
+    /// Values of the first columns of the key, as far as they are known.
     pub(super) key: Vec<Symbol>,
     /// Of an insert: the value of each column, by position in the table.
     pub(super) columns: Vec<Option<Symbol>>,
@@ -45,15 +45,15 @@ pub(super) fn symbols(resolved: &Resolved<'_>) -> Vec<KeySymbols> {
 struct Walk<'r, 'p> {
     resolved: &'r Resolved<'p>,
     variables: Vec<Option<Symbol>>,
-    /// Whether a variable is bound at one place only, so that it has one value (in an iteration).
+    /// Whether a variable is bound at one position only, so that it has one value (in an iteration).
     once: Vec<bool>,
     keys: Vec<KeySymbols>,
-    /// Loops met so far: numbered as in `flow`.
+    /// Number of loops so far: numbered as in `flow`.
     loops: usize,
     /// The innermost loop around.
     around: Option<usize>,
     others: usize,
-    /// Values of which the parts are known, by number.
+    /// Values whose parts are known, by number.
     tuples: BTreeMap<usize, Vec<Symbol>>,
 }
 
@@ -110,10 +110,10 @@ impl Walk<'_, '_> {
 
     fn bind(&mut self, pattern: &Pattern, value: &Symbol) {
         match pattern {
-            // A mutable variable has different values at different places.
+            // A mutable variable has different values at different positions.
             Pattern::Bind(variable) if self.once[variable.index()] => {
                 let named = match value {
-                    // What a front end keeps in a variable without a name, until it gives it to one with a name.
+                    // A front end may keep a value in an unnamed variable before it binds it to a named one.
                     Symbol::Other(number, text, around) if text.is_empty() => {
                         let name = &self.resolved.procedure.variables[variable.index()].name;
                         Symbol::Other(*number, name.to_string(), *around)
@@ -129,7 +129,7 @@ impl Walk<'_, '_> {
                 }
             }
             Pattern::Record { name, fields } => {
-                // A variant's field is not that of another variant.
+                // A field of one variant is not a field of another.
                 for (field, part) in fields {
                     let field: Arc<str> = format!("{name}.{field}").into();
                     self.bind(part, &value.clone().field(&field));
@@ -200,7 +200,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A field; a column of a row that its key fixes is what the key says.
+    /// A field; a column that is fixed by the row's key has the key's value.
     fn field(&self, base: Symbol, name: &Arc<str>) -> Symbol {
         if let Symbol::Other(number, ..) = base
             && let Some(parts) = self.tuples.get(&number)

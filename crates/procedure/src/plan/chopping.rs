@@ -8,8 +8,9 @@
 //!   fail, unseen until    conflicts, cannot fail         cannot fail
 //!   the decisive commits  may fail
 //! ```
-//! A transaction takes its place in the order when its decisive piece commits (Theorem 1: a procedure has at most one piece
-//! with conflicts). Until then nothing of it was visible, so it may fail; afterwards it cannot.
+//! A transaction takes its place in the order when its decisive piece commits (Theorem 1: a procedure has at
+//! most one piece with conflicts). Until then none of its effects is visible, so it may fail; afterwards it
+//! cannot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,32 +18,34 @@ use std::sync::Arc;
 
 use super::Columns;
 
-/// What may be assumed when a set is chopped.
+/// The assumptions of a chopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Read-only procedures run on snapshots and leave the graph (§3.2).
     pub snapshots: bool,
-    /// Operations that do not need each other may change places (§3.1).
+    /// Independent operations may be reordered (§3.1).
     pub reorder: bool,
     /// Additions to a column commute (§3.1).
     pub commute: bool,
     /// Commutative updates may be published later (§3.2, publish–subscribe).
     pub defer: bool,
-    /// The search in tables that nothing is added to or removed from may stay outside a region (§3.3).
+    /// The search in tables whose set of keys never changes may stay outside a region (§3.3).
     pub statics: bool,
-    /// A transaction that takes a key out of a table that never gets it again has the rows of that key to itself.
+    /// A transaction that deletes a key from a table that never gets it again has the rows of that key to
+    /// itself.
     pub claims: bool,
-    /// Sums in columns that are only added to do not leave their range while a chopped transaction runs: the engine watches
-    /// that they keep half of it free and runs the set unchopped when one does not. Without it, an addition is only checked
-    /// where it takes effect, so it joins the decisive piece.
+    /// Sums in columns that are only added to stay in range while a chopped transaction runs. The engine
+    /// watches that half of the range stays free, and runs the set unchopped otherwise. Without this, an
+    /// addition is only checked where it takes effect, so it joins the decisive piece.
     pub headroom: bool,
-    /// Memory for all that an execution can write is reserved when it begins. Without it, a write may find none, and joins the
-    /// decisive piece if it came after it.
+    /// Memory for all writes of an execution is reserved when it begins. Without this, a write may fail for
+    /// lack of memory, and joins the decisive piece if it came after it.
     pub memory: bool,
 }
 
 impl Options {
-    /// The default graph (Figure 10): reordering and commutativity only, the latter without overflow, and memory never out.
+    /// The default graph (Figure 10): reordering and commutativity only; sums do not overflow and memory does
+    /// not run out.
     pub const DEFAULT: Options = Options {
         snapshots: false,
         reorder: true,
@@ -53,8 +56,9 @@ impl Options {
         headroom: true,
         memory: true,
     };
-    /// What execution piece by piece assumes: each piece is a transaction of the protocol, so nothing runs beside the graph on snapshots of
-    /// its own, nothing is published later (the engine sees to that, where the protocol would), and a sum that overflows or memory that is out fails like anything else.
+    /// The assumptions of execution piece by piece, where each piece is a transaction of the protocol. Nothing
+    /// runs on snapshots beside the graph. Nothing is published later (where the protocol could, the engine
+    /// prevents it). A sum that overflows, or lack of memory, is a failure like any other.
     pub const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEFAULT };
     /// The optimized graph (Figure 11): everything.
     pub const OPTIMIZED: Options = Options {
@@ -103,16 +107,16 @@ pub struct End {
     pub operation: usize,
 }
 
-/// What two operations conflict on.
+/// The object of a conflict between two operations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ground {
     /// The table.
     pub table: Arc<str>,
     /// The index, if it is one of the table's.
     pub index: Option<Arc<str>>,
-    /// Whether one changes which keys are there.
+    /// Whether one operation changes the set of keys.
     pub existence: bool,
-    /// Columns that one changes and the other uses or changes too.
+    /// Columns that one operation changes and the other uses or changes too.
     pub columns: Vec<Arc<str>>,
 }
 
@@ -137,36 +141,38 @@ pub struct Conflict {
     pub left: End,
     /// The other.
     pub right: End,
-    /// On what, at least one.
+    /// The objects of the conflict, at least one.
     pub grounds: Vec<Ground>,
 }
 
-/// A commutative update whose result is published later, so that its conflicts with those who use it are gone (§3.2).
+/// A commutative update whose result is published later, so that its conflicts with readers of the sum are
+/// removed (§3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deferral {
     /// The update of the publisher.
     pub publisher: End,
-    /// Whom it would conflict with: subscribers collect what was published before they begin.
+    /// The operations with which it would conflict: subscribers collect what was published before they begin.
     pub subscribers: BTreeSet<End>,
-    /// On what.
+    /// The objects of these conflicts.
     pub grounds: Vec<Ground>,
 }
 
-/// An operation that only meets rows of a key that its transaction took out of a table, and the conflicts that it therefore has
-/// not.
+/// An operation that only touches rows of a key that its transaction claimed, and the conflicts that are
+/// therefore removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The operation.
     pub operation: End,
-    /// The operation of the same procedure that takes the key.
+    /// The operation of the same procedure that claims the key by deleting it.
     pub by: usize,
-    /// Out of which table.
+    /// The table from which the key is deleted.
     pub token: Arc<str>,
-    /// The table that remembers every key there ever was in `token`, so that none comes back; `None` if no procedure adds keys.
+    /// The table that keeps every key that was ever in `token`, so that none comes back; `None` if no
+    /// procedure adds keys.
     pub record: Option<Arc<str>>,
-    /// Whether the row it needs is there for certain: it is the one in `record`.
+    /// Whether its required row certainly exists: it is the one in `record`.
     pub exists: bool,
-    /// With whom it does not conflict.
+    /// The operations with which it does not conflict.
     pub against: BTreeSet<End>,
 }
 
@@ -175,36 +181,37 @@ pub struct Claim {
 pub struct Refused {
     /// The update.
     pub publisher: End,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What of a set may be published later.
+/// The updates of a set that may be published later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deferrable {
-    /// Updates that may, and who uses the sums.
+    /// These updates, and the users of their sums.
     pub deferrals: Vec<Deferral>,
-    /// Those that add to sums that others use, and may not.
+    /// Updates of sums with other users that may not be published later.
     pub refused: Vec<Refused>,
-    /// By the table's name, the columns that these updates add to.
+    /// By the table's name, the columns to which these updates add.
     pub columns: BTreeMap<Arc<str>, Columns>,
-    /// All that the set changes of these tables.
+    /// All columns of these tables that the set changes.
     pub changed: BTreeMap<Arc<str>, Columns>,
-    /// The group of each procedure, by its place in the set: those that other conflicts than with these updates join have the same number.
+    /// The group of each procedure, by its index in the set. Procedures have the same group if conflicts other
+    /// than with these updates connect them.
     pub groups: Vec<usize>,
 }
 
-/// What a piece may do.
+/// The role of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Runs before the decisive piece; what it writes is kept until that commits. Has no conflict.
+    /// Runs before the decisive piece; its writes are kept until that commits. Has no conflict.
     Buffered,
-    /// When it commits, the transaction has its place in the order and can no longer fail. The only piece with conflicts, if
-    /// there are any.
+    /// When it commits, the transaction has its place in the order and can no longer fail. The only piece with
+    /// conflicts, if there are any.
     Decisive,
-    /// Runs after the decisive piece; what it writes is visible at once. Has no conflict and cannot fail.
+    /// Runs after the decisive piece; its writes are visible at once. Has no conflict and cannot fail.
     Visible,
-    /// Runs after the decisive piece; what it adds is published at the next epoch. Cannot fail.
+    /// Runs after the decisive piece; its additions are published at the next epoch. Cannot fail.
     Deferred,
 }
 
@@ -213,7 +220,7 @@ pub enum Role {
 pub struct Piece {
     /// In source order. One in a loop stands for all iterations.
     pub operations: Vec<usize>,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
     /// Whether an operation of it conflicts with another instance.
     pub conflicting: bool,
@@ -222,15 +229,15 @@ pub struct Piece {
 /// Why two operations are in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeReason {
-    /// Each needs the other, in another iteration of a loop: what the text says.
+    /// Each needs the other, in another iteration of a loop, as the text says.
     Loop(String),
-    /// Both have C-edges, so with two instances of the procedure they close an SC-cycle: along these edges.
+    /// Both have C-edges, so with two instances of the procedure they close an SC-cycle along these edges.
     Cycle(String),
     /// It needs the piece and the piece needs it.
     Between,
-    /// It may fail, and would do so after the decisive piece: what fails.
+    /// It may fail, and would do so after the decisive piece; the text says how.
     Rollback(String),
-    /// Operations may not change places, and it stands between or in a loop with the others.
+    /// Operations may not be reordered, and it is between the others or in a loop with them.
     Order,
 }
 
@@ -253,7 +260,7 @@ pub struct Merge {
     pub left: usize,
     /// An operation of the other.
     pub right: usize,
-    /// Why.
+    /// The reason.
     pub reason: MergeReason,
 }
 
@@ -262,15 +269,15 @@ pub struct Merge {
 pub struct Chopped {
     /// Its name.
     pub procedure: Arc<str>,
-    /// Its operations in a few words each.
+    /// A short label for each operation.
     pub labels: Vec<String>,
     /// Its pieces, in order of execution. Empty if it runs on a snapshot.
     pub pieces: Vec<Piece>,
     /// The decisive piece. `None` if it has no pieces, or deferred ones only.
     pub decisive: Option<usize>,
-    /// Which must precede which: (earlier, later) operations.
+    /// The order of operations: pairs (earlier, later).
     pub order: BTreeSet<(usize, usize)>,
-    /// How the pieces came to be.
+    /// The merges that made the pieces.
     pub merges: Vec<Merge>,
     /// Whether it runs on a snapshot and left the graph.
     pub snapshot: bool,
@@ -286,7 +293,7 @@ impl Chopped {
 /// A chopped set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chopping {
-    /// What was assumed.
+    /// The assumptions.
     pub options: Options,
     /// The procedures by name.
     pub procedures: Vec<Chopped>,
@@ -298,14 +305,15 @@ pub struct Chopping {
     pub deferrals: Vec<Deferral>,
     /// Updates that could not be deferred.
     pub refused: Vec<Refused>,
-    /// Tables, of those used, that no procedure adds rows to or removes rows from.
+    /// Tables, of those used, whose set of rows no procedure changes.
     pub statics: BTreeSet<Arc<str>>,
-    /// Columns, as `table.column`, that no procedure uses but to add to, by operations that conflict with nothing: protocol `dbx-tc`
-    /// publishes what is added to them after the rest.
+    /// Columns, as `table.column`, to which procedures only add, by operations without conflicts. Protocol
+    /// `dbx-tc` publishes these additions after the rest.
     pub sums: BTreeSet<Arc<str>>,
-    /// What protocol `dbx-tc` publishes at the end of an epoch if it is told to (`defer=1`), whatever the pieces are.
+    /// The updates that protocol `dbx-tc` publishes at the end of an epoch with `defer=1`, whatever the pieces
+    /// are.
     pub later: Deferrable,
-    /// What the engine must see to, beside running each piece atomically and in order.
+    /// The guarantees that the engine must give, beside running each piece atomically and in order.
     pub obligations: Vec<String>,
 }
 
@@ -315,8 +323,8 @@ impl Chopping {
         self.procedures.iter().find(|chopped| &*chopped.procedure == name)
     }
 
-    /// Procedures whose pieces, order or roles differ in `other`, or that are in one of the two only: when `other` takes the
-    /// place of this, no execution of theirs may be under way.
+    /// Procedures whose pieces, order or roles differ in `other`, or that are in one of the two only. When
+    /// `other` replaces this one, none of their executions may be under way.
     pub fn changed(&self, other: &Chopping) -> BTreeSet<Arc<str>> {
         let pieces = |chopping: &Chopping| -> BTreeMap<Arc<str>, (Vec<Piece>, bool)> {
             let all = chopping.procedures.iter();
@@ -327,11 +335,12 @@ impl Chopping {
         names.filter(|name| mine.get(*name) != theirs.get(*name)).cloned().collect()
     }
 
-    /// Checks that the chopping is safe, as far as that shows in itself: every operation is in one piece, at most one piece of a
-    /// procedure has conflicts (Theorem 1) and it is the decisive one, pieces respect the order.
+    /// Checks that the chopping is safe, as far as it shows that itself. Every operation must be in one piece,
+    /// at most one piece of a procedure may have conflicts (Theorem 1), that one must be decisive, and pieces
+    /// must respect the order.
     ///
     /// # Errors
-    /// The first thing that is wrong, in words.
+    /// The first violation, in words.
     pub fn check(&self) -> Result<(), String> {
         for (at, chopped) in self.procedures.iter().enumerate() {
             let wrong = |problem: String| Err(format!("{}: {problem}", chopped.procedure));
@@ -369,7 +378,7 @@ impl Chopping {
     }
 }
 
-/// The pieces of each procedure in order, how they came to be, and the edges.
+/// The pieces of each procedure in order, the merges that made them, and the edges.
 impl fmt::Display for Chopping {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "chopped with {}", self.options)?;

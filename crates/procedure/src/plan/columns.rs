@@ -14,12 +14,12 @@ impl Columns {
         Columns(BTreeSet::new())
     }
 
-    /// Adds a column; whether it was not there.
+    /// Adds a column. Returns whether it was new.
     pub fn insert(&mut self, column: ColumnId) -> bool {
         self.0.insert(column)
     }
 
-    /// Takes a column out; whether it was there.
+    /// Removes a column. Returns whether it was in the set.
     pub fn remove(&mut self, column: ColumnId) -> bool {
         self.0.remove(&column)
     }

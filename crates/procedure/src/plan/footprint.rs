@@ -1,30 +1,31 @@
-//! What a procedure touches, as far as it is known before it runs: for batching, scheduling and prefetching.
+//! The footprint of a procedure, as far as it is known before it runs: for batching, scheduling and
+//! prefetching.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::Symbol;
 
-/// What one operation touches.
+/// The footprint of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touch {
     /// The operation.
     pub operation: usize,
     /// Its table.
     pub table: Arc<str>,
-    /// The index by which it looks.
+    /// The index by which it finds rows.
     pub index: Option<Arc<str>>,
     /// The fixed values of its key.
     pub key: Vec<Symbol>,
-    /// Whether it changes what it touches.
+    /// Whether it changes these rows.
     pub writes: bool,
     /// Whether it runs in every execution that does not fail.
     pub certain: bool,
-    /// Whether all its keys follow from the arguments.
+    /// Whether the arguments determine all its keys.
     pub known: bool,
 }
 
-/// What a procedure touches.
+/// The footprint of a procedure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// By operation.
@@ -32,7 +33,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Whether every key follows from the arguments, so that nothing is left to discover.
+    /// Whether the arguments determine every key, so that nothing is left to discover.
     pub fn is_complete(&self) -> bool {
         self.touches.iter().all(|touch| touch.known)
     }

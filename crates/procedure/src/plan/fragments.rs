@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use super::Symbol;
 
-/// How a procedure spreads over partitions.
+/// How the operations of a procedure are distributed over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransactionClass {
-    /// Everything is in the partition of one value known from the arguments.
+    /// All rows are in the partition of one value known from the arguments.
     Single,
-    /// Several partitions known from the arguments, and none needs a result of another: one fragment each, all sent at once.
+    /// Several partitions known from the arguments, and none needs a result of another: one fragment each,
+    /// all sent at once.
     Simple,
     /// Several rounds.
     General {
-        /// How many, at most; zero if that depends on data.
+        /// The most rounds; zero if that depends on data.
         rounds: usize,
     },
 }
@@ -24,16 +25,17 @@ pub enum TransactionClass {
 pub struct Fragment {
     /// From 0.
     pub round: usize,
-    /// The value that names the partition; with a value for each iteration of a loop, a fragment for each. `None`: wherever
-    /// the rows are, so possibly all partitions.
+    /// The value that names the partition. If it varies with the iterations of a loop, there is a fragment for
+    /// each value. `None`: wherever the rows are, so possibly all partitions.
     pub partition: Option<Symbol>,
-    /// Whether it runs in all partitions and does the same in each, as it changes what every partition has.
+    /// Whether it runs in all partitions and does the same in each, as it changes a replicated table.
     pub everywhere: bool,
     /// Its operations.
     pub operations: Vec<usize>,
-    /// Other fragments of its round, by position in [`Fragments::fragments`], with which it may share a row if the values that
-    /// name their partitions turn out to be equal. In a partition that both name they are one: all operations in source order,
-    /// as are those of iterations that name the same partition.
+    /// Other fragments of its round, by index in [`Fragments::fragments`], with which it may share a row if
+    /// the values that name their partitions turn out to be equal. In a partition that both name they are one
+    /// fragment, with all operations in source order. The same holds for iterations that name the same
+    /// partition.
     pub meets: Vec<usize>,
 }
 
@@ -42,7 +44,7 @@ pub struct Fragment {
 pub struct Fragments {
     /// The procedure.
     pub procedure: Arc<str>,
-    /// How it spreads.
+    /// Its class.
     pub class: TransactionClass,
     /// Why it is not of a simpler class; empty for [`TransactionClass::Single`].
     pub reason: String,
@@ -50,9 +52,10 @@ pub struct Fragments {
     pub fragments: Vec<Fragment>,
     /// Operations on replicated tables, which it does not change, that are read in the fragments that need them.
     pub replicated: Vec<usize>,
-    /// Whether it can fail of itself.
+    /// Whether it can fail without a conflict.
     pub fails: bool,
-    /// Whether it can do so when something of it may be written already, so that an undo buffer is needed (Speculation §3.2).
+    /// Whether it can fail when some of its writes may be done already, so that an undo buffer is needed
+    /// (Speculation §3.2).
     pub undo: bool,
 }
 

@@ -1,11 +1,12 @@
-//! What the analysis of procedures found, as inert data.
+//! The results of the analysis of procedures, as inert data.
 //!
-//! Invariant: no behaviour but checking and showing itself. [`analysis`](crate::analysis) makes it; the engine and the apps only
-//! read it.
+//! Invariant: it has no behaviour but to check and print itself. [`analysis`](crate::analysis) makes it; the
+//! engine and the apps only read it.
 //!
-//! A [`Plan`] is about one procedure; a [`Chopping`] about a set of them; [`Fragments`] about one procedure and a way to
-//! partition tables. Operations, steps, loops and tables are named by their dense indexes, which for operations and steps are
-//! the ids of the intermediate representation. The same procedures and schema give the same bytes in every run.
+//! A [`Plan`] is about one procedure; a [`Chopping`] about a set of them; [`Fragments`] about one procedure
+//! and a way to partition tables. Operations, steps, loops and tables are named by their dense indexes, which
+//! for operations and steps are the ids of the intermediate representation. The same procedures and schema
+//! give the same bytes in every run.
 
 mod chopping;
 mod columns;
@@ -42,13 +43,13 @@ pub struct Table {
 /// A loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Iteration {
-    /// The step it is.
+    /// Its step.
     pub step: usize,
     /// The loop around it.
     pub parent: Option<usize>,
     /// The scan whose rows it runs over; `None` for one over a list or range.
     pub scan: Option<usize>,
-    /// Operations whose results decide over what it runs.
+    /// Operations whose results decide about its elements.
     pub over_from: BTreeSet<usize>,
 }
 
@@ -59,7 +60,7 @@ pub struct Plan {
     pub procedure: Arc<str>,
     /// File, line and column.
     pub place: String,
-    /// Whether it wants the newest state although it only reads, and runs on no snapshot.
+    /// Whether it requires the newest state although it only reads, so that it runs on no snapshot.
     pub latest: bool,
     /// Tables it uses.
     pub tables: Vec<Table>,
@@ -67,12 +68,13 @@ pub struct Plan {
     pub operations: Vec<Operation>,
     /// Its loops, outer before inner.
     pub loops: Vec<Iteration>,
-    /// Where it can fail.
+    /// Its possible failures.
     pub failures: Vec<Failure>,
 }
 
 impl Plan {
-    /// Whether no operation may change anything: also an update that assigns no column is for a transaction that may write.
+    /// Whether no operation may change anything. An update that assigns no column also needs a transaction
+    /// that may write.
     pub fn is_read_only(&self) -> bool {
         self.operations.iter().all(|operation| matches!(operation.kind, Kind::Get | Kind::Scan))
     }
@@ -82,9 +84,10 @@ impl Plan {
         self.is_read_only() && !self.latest
     }
 
-    /// What to run again when the result of `operation` has changed, in source order: the operation and all that directly or
-    /// indirectly need it (HTCC §4.3, Figure 9), or follow one of those in its table and may share a row with it. A variable is a
-    /// unit: an operation that reads one that is assigned repeatedly needs all operations whose results are assigned to it.
+    /// The operations to run again when the result of `operation` has changed, in source order. These are the
+    /// operation and all that directly or indirectly need it (HTCC §4.3, Figure 9), or follow one of those in
+    /// its table and may share a row with it. A variable is a unit: an operation that reads one that is
+    /// assigned repeatedly needs all operations whose results are assigned to it.
     pub fn descendants(&self, operation: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::from([operation]);
         loop {
@@ -122,7 +125,7 @@ impl Plan {
         Footprint { touches }
     }
 
-    /// An operation in a few words: `3 update stock`.
+    /// A short label of an operation: `3 update stock`.
     pub fn label(&self, operation: usize) -> String {
         let Some(found) = self.operations.get(operation) else { return format!("{operation} ?") };
         let table = &self.tables[found.table];
@@ -130,10 +133,10 @@ impl Plan {
         format!("{operation} {} {}{index}", found.kind, table.name)
     }
 
-    /// Checks that the plan agrees with itself.
+    /// Checks that the plan does not contradict itself.
     ///
     /// # Errors
-    /// The first disagreement, in words.
+    /// The first contradiction, in words.
     pub fn check(&self) -> Result<(), String> {
         let operations = self.operations.len();
         for (id, operation) in self.operations.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One operation of a procedure: what it touches, what it needs, how it can fail.
+//! One operation of a procedure: its accesses, its inputs, and its possible failures.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,31 +28,32 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What an access does to the membership of its table or index.
+/// How an access uses the set of keys of its table or index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Existence {
-    /// It learns which keys are there: every access does, be it by finding its row.
+    /// It reads which keys exist: every access does, if only by finding its row.
     Reads,
     /// It adds or removes a key.
     Writes,
 }
 
-/// What an operation does to a table, or to one of its indexes, which counts as a table of its own.
+/// The access of an operation to a table, or to one of its indexes, which counts as a table of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Index into [`super::Plan::tables`].
     pub table: usize,
     /// Position of the index in [`super::Table::indexes`]; `None` for the table.
     pub index: Option<usize>,
-    /// Keys.
+    /// Its use of the set of keys.
     pub existence: Existence,
     /// Columns whose values it uses.
     pub reads: Columns,
     /// Columns it replaces.
     pub writes: Columns,
-    /// Columns it adds to or subtracts from, blindly: neither old nor new value is used, and what is added depends on no
-    /// mutable column of the row. Not a subtraction from an unsigned column: whether it falls below zero tells of the sum, and
-    /// an addition before it or after it makes a difference. Disjoint from the other two.
+    /// Columns to which it adds or from which it subtracts blindly: it uses neither the old nor the new value,
+    /// and the amount depends on no mutable column of the row. A subtraction from an unsigned column does not
+    /// count: whether it falls below zero reveals the sum, and depends on additions before or after it.
+    /// Disjoint from the other two.
     pub commutes: Columns,
 }
 
@@ -75,7 +76,7 @@ pub enum Known {
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The step it is.
+    /// Its step.
     pub step: usize,
     /// File, line and column.
     pub place: String,
@@ -87,9 +88,10 @@ pub struct Operation {
     pub table: usize,
     /// The index by which it finds rows, if not by primary key: position in [`super::Table::indexes`].
     pub index: Option<usize>,
-    /// Values of the key's columns, as far as they are fixed: all of a key, those of a prefix, the equal ones of two bounds.
+    /// Values of the key's columns, as far as they are known: all of a key, those of a prefix, the equal ones
+    /// of two bounds.
     pub key: Vec<Symbol>,
-    /// What it does to its table, then to indexes of it.
+    /// Its access to the table, then to indexes of the table.
     pub accesses: Vec<Access>,
     /// Operations whose results are used in its key.
     pub key_from: BTreeSet<usize>,
@@ -97,14 +99,16 @@ pub struct Operation {
     pub value_from: BTreeSet<usize>,
     /// Operations that decide whether, and how often, it runs.
     pub control_from: BTreeSet<usize>,
-    /// Of all these, those whose results may be of an earlier iteration, with the loop, which is one of [`Operation::loops`].
+    /// Those of all these operations whose results may come from an earlier iteration, with the loop, which is
+    /// one of [`Operation::loops`].
     pub carried_from: BTreeSet<(usize, usize)>,
-    /// Operations before it, or of an earlier iteration, that change what it may meet in its table, or whose changes it may
-    /// follow: which rows they share is not known before they run.
+    /// Operations before it, or in an earlier iteration, that change rows which it may touch, or whose changes
+    /// it may follow: which rows they share is not known before they run.
     pub table_from: BTreeSet<usize>,
-    /// The blocks it is in, outermost first: the step that has the block, and which of that step's blocks it is.
+    /// The blocks around it, outermost first: the step of each block, and the number of the block in that
+    /// step.
     pub blocks: Vec<(usize, usize)>,
-    /// The loops it is in, outermost first: indexes into [`super::Plan::loops`].
+    /// The loops around it, outermost first: indexes into [`super::Plan::loops`].
     pub loops: Vec<usize>,
     /// Whether its result is used: by other operations, by what is returned, or by conditions.
     pub used: bool,
@@ -112,13 +116,13 @@ pub struct Operation {
     pub conditional: bool,
     /// From when on its key is known.
     pub known: Known,
-    /// The value that says in which partition it is; `None` where no single value does.
+    /// The value that names its partition; `None` where no single value does.
     pub partition: Option<Symbol>,
 }
 
 impl Operation {
-    /// Whether no other operation's result can change its key, so that a repeated run finds the same rows without the index
-    /// (HTCC §4.2, `is_key_invariant`).
+    /// Whether no other operation's result can change its key, so that a repeated run finds the same rows
+    /// without the index (HTCC §4.2, `is_key_invariant`).
     pub fn is_key_invariant(&self) -> bool {
         self.key_from.is_empty()
     }
@@ -141,8 +145,8 @@ impl Operation {
         self.step < later.step && later.blocks.starts_with(&self.blocks)
     }
 
-    /// Whether this one runs whenever `other` does, before or after, in the same iteration of the loops around this one, unless
-    /// the execution fails.
+    /// Whether this one runs whenever `other` does, before or after, in the same iteration of the loops around
+    /// this one, unless the execution fails.
     pub fn accompanies(&self, other: &Operation) -> bool {
         self.precedes(other) || !self.conditional && other.blocks.starts_with(&self.blocks)
     }
@@ -159,9 +163,9 @@ pub enum FailureKind {
     DuplicateKey,
     /// A number leaves the range of its type, or a division by zero.
     Overflow,
-    /// The sum in a column that is only added to leaves its range; what is added does not depend on the column.
+    /// The sum in a column that is only added to leaves its range; the amount does not depend on the column.
     CommutativeOverflow,
-    /// A value does not fit the column it is stored in: a text whose length is only known when it runs.
+    /// A value does not fit its column: a text whose length is only known at run time.
     Type,
     /// An element beyond the end of a list.
     OutOfBounds,
@@ -187,19 +191,19 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// A place where an execution can fail.
+/// A possible failure of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How.
+    /// Its kind.
     pub kind: FailureKind,
     /// File, line and column.
     pub place: String,
     /// The step that fails.
     pub step: usize,
-    /// The loops it is in, outermost first: indexes into [`super::Plan::loops`].
+    /// The loops around it, outermost first: indexes into [`super::Plan::loops`].
     pub loops: Vec<usize>,
     /// The operation that fails; `None` for pure code.
     pub operation: Option<usize>,
-    /// It is decided once these operations have run: the one that fails, or those whose results the code uses.
+    /// Operations after which it is decided: the one that fails, or those whose results the code uses.
     pub decided_by: BTreeSet<usize>,
 }

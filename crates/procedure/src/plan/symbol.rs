@@ -3,21 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A value, symbolically. Two symbols that are equal have the same value in one execution and, if they speak of the elements
-/// of a loop, in one iteration of it. Different symbols may have equal values.
+/// A value, as a symbol. Equal symbols have the same value in one execution and, if they refer to elements of
+/// a loop, in one iteration of it. Different symbols may have equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Symbol {
     /// A constant, as it is written.
     Literal(String),
     /// A parameter of the procedure.
     Parameter(Arc<str>),
-    /// The element of a loop (its index in the plan) over a list or range, as the source names it.
+    /// The element of a loop (its index in the plan) over a list or range, by its name in the source.
     Element(usize, Arc<str>),
-    /// The result of an operation: its row, or what an update yields; of a loop over a scan, the row.
+    /// The result of an operation: its row, or the value that an update yields. For a loop over a scan: the
+    /// row.
     Result(usize),
     /// A field of a value, or a column of a row.
     Field(Box<Symbol>, Arc<str>),
-    /// Anything else: a number that tells it from all others, how it is written, and the innermost loop in which it is computed.
+    /// Any other value: a unique number, its text, and the innermost loop in which it is computed.
     Other(usize, String, Option<usize>),
 }
 
@@ -28,7 +29,7 @@ impl Symbol {
         Symbol::Field(Box::new(self), name.clone())
     }
 
-    /// The operation whose result it is a part of.
+    /// The operation of whose result it is a part.
     pub fn operation(&self) -> Option<usize> {
         match self {
             Symbol::Result(operation) => Some(*operation),
@@ -37,7 +38,7 @@ impl Symbol {
         }
     }
 
-    /// The loop whose element it is a part of.
+    /// The loop of whose element it is a part.
     pub fn iteration(&self) -> Option<usize> {
         match self {
             Symbol::Element(iteration, _) => Some(*iteration),
@@ -46,7 +47,7 @@ impl Symbol {
         }
     }
 
-    /// Whether it may have another value in another iteration of this loop, which is around what it is used for.
+    /// Whether it may have another value in another iteration of this loop, which is around its use.
     pub fn varies(&self, around: usize) -> bool {
         match self {
             Symbol::Literal(_) | Symbol::Parameter(_) => false,

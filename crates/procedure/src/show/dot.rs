@@ -6,8 +6,9 @@ use crate::plan::{Chopping, Role};
 
 use super::graph::{Node, graph};
 
-/// The chopping graph in the DOT language: first instances on the left, second ones on the right; a cluster for each, in it one
-/// for each piece of several operations or with conflicts; S-edges black, C-edges red, publish–subscribe dashed.
+/// The chopping graph in the DOT language. First instances are on the left, second ones on the right. Each is
+/// a cluster, with one cluster inside for each piece of several operations or with conflicts. S-edges are
+/// black, C-edges red, publish–subscribe dashed.
 pub fn dot(chopping: &Chopping) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.

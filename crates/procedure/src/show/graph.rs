@@ -1,7 +1,7 @@
-//! What all drawings show: instances, their operations by piece, and the edges between them.
+//! The content of all drawings: instances, their operations by piece, and the edges between them.
 //!
-//! Every procedure that is in the graph stands there twice. C-edges exist for every pair of instances; of each one is drawn, from
-//! the first instance of the procedure that comes first to the second instance of the other.
+//! Every procedure of the graph occurs twice. C-edges exist for every pair of instances; one of them is drawn,
+//! from the first instance of the procedure that comes first to the second instance of the other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Group {
 pub(super) struct Operation {
     pub(super) id: usize,
     pub(super) label: String,
-    /// What its edges are about: columns, keys.
+    /// The objects of its edges: columns, keys.
     pub(super) grounds: String,
 }
 
@@ -98,7 +98,7 @@ fn instance(chopping: &Chopping, at: usize, number: usize) -> Instance {
     Instance { procedure: chopped.procedure.clone(), number, pieces: chopped.pieces.iter().map(group).collect() }
 }
 
-/// What the edges of an operation are about.
+/// The objects of the edges of an operation.
 fn grounds(chopping: &Chopping, end: End) -> String {
     let conflicts = chopping.conflicts.iter().filter(|conflict| conflict.left == end || conflict.right == end);
     let deferrals =

@@ -1,4 +1,4 @@
-//! What a drawing of a chopping says in words, below the graph.
+//! The text below the drawing of a chopping.
 
 use std::collections::BTreeSet;
 

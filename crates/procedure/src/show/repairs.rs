@@ -1,4 +1,4 @@
-//! What repairs make again, by operations, for people.
+//! What repairs run again, by operations, for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use crate::analysis::Follow;
 use crate::plan::Plan;
 
-/// Of each operation, what is made again with a stale run of it under a protocol that repairs, and why; of a procedure that follows no schedule, that
-/// it is run again as a whole. `followers` is what [`Steps::followers`](crate::analysis::Steps::followers) gives.
+/// For each operation: what is run again with a stale run of it under a protocol that repairs, and why. For a
+/// procedure that follows no schedule: that it is run again as a whole. `followers` is the result of
+/// [`Steps::followers`](crate::analysis::Steps::followers).
 pub fn repairs(plan: &Plan, followers: &[Vec<(usize, Follow)>], follows_schedule: bool) -> String {
     if !follows_schedule {
         return "repairs: none, it is run again as a whole, as an update gives a reference to a variable of it\n"

@@ -1,4 +1,5 @@
-//! Procedures as text, for people: the source as it was understood, each line with the ids of its step and operation.
+//! Procedures as text, for people: the source as it was understood, each line with the ids of its step and
+//! operation.
 //!
 //! The text is for reading and for snapshots; nothing reads it back.
 
@@ -7,7 +8,7 @@ use std::fmt;
 
 use crate::ir::{
     BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Operation, OperationId, OperationKind,
-    Pattern, Place, Procedure, Selector, Step, StepId, StepKind, Take, UnaryOperator, VariableId,
+    Pattern, Procedure, Selector, Step, StepId, StepKind, Take, Target, UnaryOperator, VariableId,
 };
 
 impl fmt::Display for Procedure {
@@ -19,7 +20,7 @@ impl fmt::Display for Procedure {
 }
 
 impl Procedure {
-    /// A variable as the text of the procedure calls it: its name, with its id if several have it.
+    /// A variable's name in the text of the procedure, with its id if several variables have that name.
     pub fn name_of(&self, variable: VariableId) -> String {
         Names::of(self).variable(variable)
     }
@@ -28,8 +29,8 @@ impl Procedure {
 /// Lines longer than this put the columns of an insert one on a line.
 const WIDTH: usize = 100;
 
-/// How tightly operators bind, from 0. An expression in the place of an operand is put in parentheses if it binds less tightly
-/// than the place asks.
+/// How tightly operators bind, from 0. An operand that binds less tightly than its position requires is put in
+/// parentheses.
 const LOOSEST: u8 = 0;
 const TIGHTEST: u8 = 7;
 
@@ -68,7 +69,7 @@ impl fmt::Display for BinaryOperator {
     }
 }
 
-/// What variables are called.
+/// The names of variables.
 struct Names<'p> {
     procedure: &'p Procedure,
     /// Names that several variables have.
@@ -195,7 +196,7 @@ impl<'p> Names<'p> {
         }
     }
 
-    fn place(&self, place: &Place) -> String {
+    fn place(&self, place: &Target) -> String {
         let mut text = self.variable(place.variable);
         for selector in &place.path {
             text += &match selector {

@@ -1,10 +1,10 @@
-//! A chopping graph drawn: first instances in a column on the left, second ones on the right, a box for each operation, in order
-//! of execution from top to bottom.
+//! A drawing of a chopping graph. First instances are in a column on the left, second ones on the right, with
+//! a box for each operation, in order of execution from top to bottom.
 //!
-//! C-edges join first instances with second ones, so they all run between the columns and cross no box: red, publish–subscribe
-//! dashed. S-edges run down a column, in black. The piece with conflicts is circled in red, others of several operations in grey.
-//! What an operation's edges are about stands beside it. All numbers are whole pixels, so that the same chopping gives the same
-//! bytes.
+//! C-edges connect first instances with second ones, so they all run between the columns and cross no box:
+//! red, publish–subscribe dashed. S-edges run down a column, in black. The piece with conflicts is circled in
+//! red, others of several operations in grey. The objects of an operation's edges are beside it. All numbers
+//! are whole pixels, so that the same chopping gives the same bytes.
 
 use std::collections::HashMap;
 use std::fmt::{Result, Write};
@@ -42,7 +42,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Where everything stands.
+/// The layout.
 struct Places {
     /// Left edges of the two columns of boxes.
     columns: [usize; 2],
@@ -54,7 +54,7 @@ struct Places {
     headings: Vec<usize>,
     /// Below all boxes.
     bottom: usize,
-    /// Of what stands right of the second column.
+    /// The width of the text right of the second column.
     beside: usize,
 }
 
@@ -113,8 +113,8 @@ fn write(chopping: &Chopping, out: &mut String) -> Result {
     let height = places.bottom + (LEGEND.len() + below.len() + 1) * LINE + MARGIN;
     writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"monospace\" font-size=\"11\">"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"monospace\" font-size=\"11\">"
     )?;
     writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>")?;
     text(out, (MARGIN, MARGIN + 4), "font-size=\"13\" font-weight=\"bold\"", &title)?;
@@ -160,8 +160,8 @@ fn column(out: &mut String, graph: &Graph, places: &Places, instance: usize) -> 
             let (x, y, width, height) = (left - 8, first - 6, width + 16, last - first + 12);
             writeln!(
                 out,
-                "<rect class=\"piece\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"18\" fill=\"none\" \
-                 stroke=\"{stroke}\" stroke-width=\"2\"><title>{}</title></rect>",
+                "<rect class=\"piece\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"18\" \
+                 fill=\"none\" stroke=\"{stroke}\" stroke-width=\"2\"><title>{}</title></rect>",
                 escape(&merges)
             )?;
         }
@@ -174,8 +174,8 @@ fn column(out: &mut String, graph: &Graph, places: &Places, instance: usize) -> 
             let dash = if piece.role == Role::Deferred { " stroke-dasharray=\"4 3\"" } else { "" };
             writeln!(
                 out,
-                "<rect class=\"operation\" x=\"{left}\" y=\"{y}\" width=\"{width}\" height=\"{BOX_HEIGHT}\" fill=\"white\" \
-                 stroke=\"black\"{dash}/>"
+                "<rect class=\"operation\" x=\"{left}\" y=\"{y}\" width=\"{width}\" height=\"{BOX_HEIGHT}\" \
+                 fill=\"white\" stroke=\"black\"{dash}/>"
             )?;
             let baseline = y + BOX_HEIGHT / 2 + 4;
             text(out, (left + 8, baseline), "", &operation.label)?;
@@ -196,7 +196,8 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-/// Where each edge meets its box: those of one box are spread over its side, in the order of where they go.
+/// The point where each edge meets its box: those of one box are spread over its side, in the order of their
+/// other ends.
 fn ports(edges: &[Edge], places: &Places, own: impl Fn(&Edge) -> Node, other: impl Fn(&Edge) -> Node) -> Vec<usize> {
     let top = |node: Node| places.top(node.instance, node.operation);
     let place = |at: usize| (top(other(&edges[at])), at);
@@ -220,14 +221,15 @@ fn edges(out: &mut String, graph: &Graph, places: &Places) -> Result {
         let (bend1, bend2) = (x1 + BETWEEN / 3, x2 - BETWEEN / 3);
         writeln!(
             out,
-            "<path class=\"{class}\" d=\"M{x1} {y1} C{bend1} {y1} {bend2} {y2} {x2} {y2}\" fill=\"none\" {style}><title>{}</title></path>",
+            "<path class=\"{class}\" d=\"M{x1} {y1} C{bend1} {y1} {bend2} {y2} {x2} {y2}\" fill=\"none\" {style}>\
+             <title>{}</title></path>",
             escape(&edge.label)
         )?;
     }
     Ok(())
 }
 
-/// What the lines mean: the element before its place and size are known, and the words.
+/// The meaning of the lines: the element without its position and size, and the words.
 const LEGEND: [(&str, &str); 5] = [
     ("stroke=\"black\"", "S-edge: siblings in one execution, in this order"),
     ("stroke=\"red\"", "C-edge: conflict between any two instances, on what stands in red beside the operations"),
@@ -250,8 +252,8 @@ fn legend(out: &mut String, top: usize) -> Result {
             )?,
             false => writeln!(
                 out,
-                "<rect class=\"legend\" x=\"{MARGIN}\" y=\"{}\" width=\"36\" height=\"12\" rx=\"6\" fill=\"none\" {style} \
-                 stroke-width=\"2\"/>",
+                "<rect class=\"legend\" x=\"{MARGIN}\" y=\"{}\" width=\"36\" height=\"12\" rx=\"6\" \
+                 fill=\"none\" {style} stroke-width=\"2\"/>",
                 y - 6
             )?,
         }

@@ -1,15 +1,18 @@
 //! Runs chopped sets piece by piece in random interleavings and looks whether a serial order remains.
 //!
-//! Every table is taken to have one row, so that whatever can conflict does. Once in a run the epoch changes. What was deferred by
-//! those of the first epoch is published when all instances that had begun have ended; one that subscribes begins before the
-//! change or after the publication, others run on. What the second epoch deferred is published at the end.
+//! Every table is taken to have one row, so that whatever can conflict does. Once in a run the epoch changes.
+//! What was deferred by those of the first epoch is published when all instances that had begun have ended;
+//! one that subscribes begins before the change or after the publication, others run on. What the second
+//! epoch deferred is published at the end.
 //!
-//! An instance is of the epoch in which its decisive piece commits. Were it that in which it begins, as DBX-TC's text can be read,
-//! then of two publishers the first to commit could be of the second epoch, and a subscriber would see the other alone. For the
-//! same reason a subscriber whose epoch has changed when it comes to its decisive piece begins anew.
+//! An instance is of the epoch in which its decisive piece commits. Were it that in which it begins, as
+//! DBX-TC's text can be read, then of two publishers the first to commit could be of the second epoch, and a
+//! subscriber would see the other alone. For the same reason a subscriber whose epoch has changed when it
+//! comes to its decisive piece begins anew.
 //!
-//! An instance may fail at an operation that can, in its decisive piece or before. What it changed is gone, but it answers: what
-//! it saw up to there, a sum too small for what was taken from it too, must fit into the order.
+//! An instance may fail at an operation that can, in its decisive piece or before. What it changed is gone,
+//! but it answers: what it saw up to there, a sum too small for what was taken from it too, must fit into the
+//! order.
 
 use std::collections::BTreeSet;
 
@@ -140,7 +143,8 @@ fn subscribes(set: &Set, cut: &Cut, procedure: usize) -> bool {
     })
 }
 
-/// Of each instance, those that conflicts have after it; `history` has operations with their instances, in order of effect.
+/// Of each instance, those that conflicts have after it; `history` has operations with their instances, in
+/// order of effect.
 pub(super) fn orders(
     instances: usize,
     history: &[(usize, usize)],

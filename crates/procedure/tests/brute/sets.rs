@@ -292,7 +292,8 @@ pub(crate) fn any_options() -> impl Strategy<Value = Options> {
     )
 }
 
-/// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest shrinks what fails.
+/// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest
+/// shrinks what fails.
 pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let seed = rng::seed("a property");
     let mut bytes = [0; 32];

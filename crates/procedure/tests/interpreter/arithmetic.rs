@@ -180,7 +180,8 @@ fn number(signed: bool) -> impl Strategy<Value = Number> {
         let four = [a.clone(), a.clone(), a.clone(), a.clone()];
         prop_oneof![
             6 => (arithmetic(), a.clone(), b.clone()).prop_map(|(operator, a, b)| Number::Binary(operator, a, b)),
-            2 => (arithmetic(), a.clone(), literal.clone()).prop_map(|(operator, a, b)| Number::WithLiteral(operator, a, b)),
+            2 => (arithmetic(), a.clone(), literal.clone())
+                .prop_map(|(operator, a, b)| Number::WithLiteral(operator, a, b)),
             2 => (arithmetic(), literal, b.clone()).prop_map(|(operator, a, b)| Number::LiteralWith(operator, a, b)),
             u32::from(signed) => a.clone().prop_map(Number::Negate),
             1 => (comparison(), four).prop_map(|(operator, parts)| Number::If(operator, parts)),
@@ -263,7 +264,8 @@ proptest! {
             (BinaryOperator::Divide, a / b),
             (BinaryOperator::Remainder, a % b),
         ] {
-            let value = Frame::new(0).evaluate(&binary(literal(a), operator, literal(b))).and_then(|d| f64::from_datum(&d));
+            let value = Frame::new(0).evaluate(&binary(literal(a), operator, literal(b)))
+                .and_then(|d| f64::from_datum(&d));
             prop_assert!(value.as_ref().is_ok_and(|value| *value == native || value.is_nan() && native.is_nan()));
         }
     }

@@ -81,7 +81,7 @@ pub(crate) fn let_else(pattern: Pattern, value: Expression, otherwise: Vec<Step>
 
 /// `variable.path op= value`.
 pub(crate) fn assign(variable: u16, path: Vec<Selector>, operator: Option<BinaryOperator>, value: Expression) -> Step {
-    step(StepKind::Assign { place: Place { variable: VariableId(variable), path }, operator, value })
+    step(StepKind::Assign { place: Target { variable: VariableId(variable), path }, operator, value })
 }
 
 pub(crate) fn column(name: &str) -> Vec<Selector> {

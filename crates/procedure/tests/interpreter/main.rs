@@ -1,4 +1,5 @@
-//! The interpreter: what procedures mean, shown on procedures built by hand; what no front end makes, which must not panic.
+//! The interpreter: what procedures mean, shown on procedures built by hand; what no front end makes, which
+//! must not panic.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,7 +1,7 @@
 //! Random intermediate representations, many of them nonsense: the interpreter and the printer must come back.
 //!
-//! To get beyond the first step, procedures begin by giving every variable a value, and conditions, keys and headers of loops are
-//! mostly of the right type.
+//! To get beyond the first step, procedures begin by giving every variable a value, and conditions, keys and
+//! headers of loops are mostly of the right type.
 
 use std::sync::Arc;
 
@@ -79,7 +79,8 @@ fn pattern() -> impl Strategy<Value = Pattern> {
         4 => variable().prop_map(Pattern::Bind),
         1 => datum().prop_map(Pattern::Literal),
         1 => Just(Pattern::None),
-        1 => (small(), small(), any::<bool>()).prop_map(|(low, high, inclusive)| Pattern::Range { low, high, inclusive }),
+        1 => (small(), small(), any::<bool>())
+            .prop_map(|(low, high, inclusive)| Pattern::Range { low, high, inclusive }),
     ];
     leaf.prop_recursive(2, 6, 2, |inner| {
         prop_oneof![
@@ -110,7 +111,13 @@ fn function() -> impl Strategy<Value = Function> {
     prop_oneof![
         4 => select(methods).prop_map(|name| Function::Method(name.into())),
         2 => (select(types), select(names)).prop_map(|(ty, name)| Function::Associated(ty.into(), name.into())),
-        1 => Just(Function::Pure { name: "first", total: true, evaluate: |arguments| u8::from_datum(arguments.first().unwrap_or(&Datum::UNIT)).map(|n| n.to_datum()) }),
+        1 => Just(Function::Pure {
+            name: "first",
+            total: true,
+            evaluate: |arguments| {
+                u8::from_datum(arguments.first().unwrap_or(&Datum::UNIT)).map(|n| n.to_datum())
+            },
+        }),
     ]
 }
 
@@ -133,13 +140,17 @@ fn expression() -> BoxedStrategy<Expression> {
             3 => (function(), vec(inner.clone(), 0..3)).prop_map(|(function, all)| ExpressionKind::Call(function, all)),
             1 => vec(inner.clone(), 0..3).prop_map(ExpressionKind::Tuple),
             1 => vec(inner.clone(), 0..3).prop_map(ExpressionKind::List),
-            1 => (inner.clone(), select(vec![0, 1, 3, usize::MAX])).prop_map(|(value, times)| ExpressionKind::Repeat(value, times)),
-            1 => (name(), vec((name(), inner.clone()), 0..3)).prop_map(|(name, fields)| ExpressionKind::Record(name, fields)),
+            1 => (inner.clone(), select(vec![0, 1, 3, usize::MAX]))
+                .prop_map(|(value, times)| ExpressionKind::Repeat(value, times)),
+            1 => (name(), vec((name(), inner.clone()), 0..3))
+                .prop_map(|(name, fields)| ExpressionKind::Record(name, fields)),
             1 => inner.clone().prop_map(ExpressionKind::Some),
             1 => (inner.clone(), two.clone()).prop_map(|(condition, (a, b))| ExpressionKind::If(condition, a, b)),
             1 => (inner.clone(), vec(arm, 0..3)).prop_map(|(value, arms)| ExpressionKind::Match(value, arms)),
-            1 => (vec((pattern(), inner.clone()), 0..2), inner.clone()).prop_map(|(lets, value)| ExpressionKind::Block(lets, value)),
-            1 => (two, any::<bool>()).prop_map(|((low, high), inclusive)| ExpressionKind::Range { low, high, inclusive }),
+            1 => (vec((pattern(), inner.clone()), 0..2), inner.clone())
+                .prop_map(|(lets, value)| ExpressionKind::Block(lets, value)),
+            1 => (two, any::<bool>())
+                .prop_map(|((low, high), inclusive)| ExpressionKind::Range { low, high, inclusive }),
         ]
         .prop_map(of)
     });
@@ -156,9 +167,9 @@ fn header() -> impl Strategy<Value = Expression> {
     prop_oneof![soon, list]
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = Target> {
     let selector = prop_oneof![name().prop_map(Selector::Field), expression().prop_map(Selector::Index)];
-    (variable(), vec(selector, 0..3)).prop_map(|(variable, path)| Place { variable, path })
+    (variable(), vec(selector, 0..3)).prop_map(|(variable, path)| Target { variable, path })
 }
 
 fn condition() -> impl Strategy<Value = Expression> {
@@ -233,8 +244,13 @@ fn block() -> BoxedStrategy<Block> {
             1 => (condition(), then, body.clone())
                 .prop_map(|(condition, then, otherwise)| StepKind::If { condition, then, otherwise }),
             1 => (expression(), vec(arm, 0..3)).prop_map(|(value, arms)| StepKind::Match { value, arms }),
-            2 => (pattern(), header(), body.clone()).prop_map(|(pattern, over, body)| StepKind::For { pattern, over, body }),
-            2 => (variable(), placed(prop_oneof![9 => scan_(Just(Take::Each)), 1 => operation_(inner.clone())].boxed()), body)
+            2 => (pattern(), header(), body.clone())
+                .prop_map(|(pattern, over, body)| StepKind::For { pattern, over, body }),
+            2 => (
+                variable(),
+                placed(prop_oneof![9 => scan_(Just(Take::Each)), 1 => operation_(inner.clone())].boxed()),
+                body,
+            )
                 .prop_map(|(row, operation, body)| StepKind::ForEach { row, operation, body }),
             4 => (placed(operation_(inner.clone())), prop::option::of(pattern()))
                 .prop_map(|(operation, bind)| StepKind::Operation { operation, bind }),

@@ -1,5 +1,5 @@
-//! Procedures written to be misunderstood, each in every division of its operations over two pieces, by the replay, and with
-//! what its plan must say.
+//! Procedures written to be misunderstood, each in every division of its operations over two pieces, by the
+//! replay, and with what its plan must say.
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,12 @@
-//! Procedures of tests, step by step. Ids are given in the order of the calls, which is source order; a step's line is its
-//! number from 1.
+//! Procedures of tests, step by step. Ids are given in the order of the calls, which is source order; a
+//! step's line is its number from 1.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use seriatim_procedure::ir::{
-    Arm, BinaryOperator, Block, Expression, KeyRange, Operation, OperationId, OperationKind, Pattern, Place, Procedure,
-    Selector, Span, Step, StepId, StepKind, TableUse, Take, Variable, VariableId,
+    Arm, BinaryOperator, Block, Expression, KeyRange, Operation, OperationId, OperationKind, Pattern, Procedure,
+    Selector, Span, Step, StepId, StepKind, TableUse, Take, Target, Variable, VariableId,
 };
 
 use super::parse::Parser;
@@ -149,7 +149,7 @@ impl Build {
             "*=" => Some(BinaryOperator::Multiply),
             other => panic!("operator {other}"),
         };
-        self.end(id, StepKind::Assign { place: Place { variable, path }, operator, value });
+        self.end(id, StepKind::Assign { place: Target { variable, path }, operator, value });
     }
 
     /// `list.push(value)`.

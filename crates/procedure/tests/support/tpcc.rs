@@ -36,7 +36,8 @@ pub(crate) fn tables() -> Vec<TableDef> {
         .index("by_name", ["c_w_id", "c_d_id", "c_last", "c_first"]),
         table(
             "history",
-            "h_id:u64 h_c_w_id:u16 h_c_d_id:u8 h_c_id:u32 h_w_id:u16 h_d_id:u8 h_date:time h_amount:money h_data:text24",
+            "h_id:u64 h_c_w_id:u16 h_c_d_id:u8 h_c_id:u32 h_w_id:u16 h_d_id:u8 h_date:time \
+             h_amount:money h_data:text24",
             &["h_id", "h_w_id"],
         )
         .partition("h_w_id"),
@@ -57,8 +58,9 @@ pub(crate) fn tables() -> Vec<TableDef> {
         table(
             "stock",
             "s_w_id:u16! s_i_id:u32! s_quantity:i16 s_dist_01:text24! s_dist_02:text24! s_dist_03:text24! \
-             s_dist_04:text24! s_dist_05:text24! s_dist_06:text24! s_dist_07:text24! s_dist_08:text24! s_dist_09:text24! \
-             s_dist_10:text24! s_ytd:u32 s_order_cnt:u32 s_remote_cnt:u32 s_data:text50!",
+             s_dist_04:text24! s_dist_05:text24! s_dist_06:text24! s_dist_07:text24! \
+             s_dist_08:text24! s_dist_09:text24! s_dist_10:text24! s_ytd:u32 s_order_cnt:u32 \
+             s_remote_cnt:u32 s_data:text50!",
             &["s_w_id", "s_i_id"],
         )
         .hash(),
@@ -196,8 +198,8 @@ pub(crate) fn delivery() -> Procedure {
     delivery_as(true)
 }
 
-/// Delivery with nothing that fails after the order is taken from the queue: rows that are not there are passed over, and the
-/// sum is taken by a function of its own.
+/// Delivery with nothing that fails after the order is taken from the queue: rows that are not there are
+/// passed over, and the sum is taken by a function of its own.
 pub(crate) fn delivery_without_failures() -> Procedure {
     delivery_as(false)
 }

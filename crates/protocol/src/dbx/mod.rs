@@ -1,6 +1,7 @@
 //! DBX: optimistic execution, the whole commit in one region, snapshots that never abort.
 //!
-//! Source: Wang et al., EuroSys 2014, §5; `README.md` beside this file says what was built, what departs and why it is right.
+//! Source: Wang et al., EuroSys 2014, §5; `README.md` beside this file gives what was built, the departures
+//! and why it is right.
 
 use seriatim_base::Tid;
 use seriatim_htm::Budget;
@@ -12,12 +13,12 @@ use seriatim_txn::{
 };
 
 use crate::shared::gc;
-use crate::shared::numbered::{self, Numbered, SnapshotNumber, View};
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::REBASES_MAX;
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
+use crate::shared::snapshot_numbered::{self, SnapshotNumber, SnapshotNumbered, View};
 use crate::shared::versions;
 use crate::shared::worker::{Variant, Worker};
 
@@ -25,7 +26,7 @@ use crate::shared::worker::{Variant, Worker};
 #[derive(Debug)]
 pub struct Dbx {
     snapshot: SnapshotNumber,
-    /// Of the regions of its workers, those of the indexes included.
+    /// The budget of its workers' regions, those of the indexes included.
     budget: Budget,
     rebases_max: u32,
 }
@@ -39,7 +40,8 @@ impl Protocol for Dbx {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx",
         summary: "optimistic; validates and installs in one hardware region, or under record locks without one",
-        source: "Wang et al., Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys 2014",
+        source: "Wang et al., Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys \
+            2014",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
@@ -57,9 +59,9 @@ impl Protocol for Dbx {
         options: &OPTIONS,
         strict_unless: None,
     };
-    const HEADER_BYTES: usize = numbered::HEADER_BYTES;
+    const HEADER_BYTES: usize = snapshot_numbered::HEADER_BYTES;
     /// As §5.1 has it; beside the row version instead of the record, see README.
-    const VERSION_HEADER_BYTES: usize = numbered::VERSION_HEADER_BYTES;
+    const VERSION_HEADER_BYTES: usize = snapshot_numbered::VERSION_HEADER_BYTES;
     type Worker = Worker<State>;
 
     fn open(options: &Options, environment: &Environment) -> Dbx {
@@ -69,7 +71,7 @@ impl Protocol for Dbx {
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
-        let state = State(Numbered::new(&core, &self.snapshot));
+        let state = State(SnapshotNumbered::new(&core, &self.snapshot));
         Worker::new(core, state).rebasing(self.rebases_max)
     }
 
@@ -87,7 +89,7 @@ impl Versions for Dbx {
 }
 
 /// A DBX worker's own state.
-pub struct State(Numbered);
+pub struct State(SnapshotNumbered);
 
 impl Variant for State {
     type By = ();

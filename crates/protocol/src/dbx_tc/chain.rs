@@ -1,16 +1,19 @@
-//! Chains: what a procedure only adds to, and the set of procedures leaves alone, is published after the rest, row by row.
+//! Chains: additions of a procedure to sums that the set only adds to are published after the rest, row by
+//! row.
 //!
-//! 1. Open a window. In it the epoch, the snapshot number and what procedures agree on about tables stand still, and nothing that is not
-//!    of the set commits.
-//! 2. Look at each row to be added to: it is there, the columns used have the values that were seen, the sums have room. If one is not
-//!    so, nothing is published late: see 5.
+//! 1. Open a window. In it the epoch, the snapshot number and the agreements of procedures about tables do not
+//!    change, and no transaction outside of the set commits.
+//! 2. Check each row to be added to: it exists, the used columns have the values that were seen, the sums have
+//!    room. If a check fails, nothing is published late: see 5.
 //! 3. Publish all the rest in one region. A conflict ends the attempt, of which nothing is visible.
-//! 4. Publish each addition by itself, on top of whatever sum is there. It cannot fail: memory was taken when the row was updated, rows
-//!    are deleted and the columns used are changed only by what is not of the set, and who adds found room.
+//! 4. Publish each addition by itself, on top of the current sum. It cannot fail: memory was taken when the
+//!    row was updated; only transactions outside of the set delete rows or change the used columns; and every
+//!    adding transaction has found room.
 //! 5. Where 2 did not hold: shut the window, close all windows, and publish everything at once, as dbx does.
 //!
-//! Steps cost more than they save while what is added can be merged into the newest sums in one region, as dbx does. So a worker looks
-//! as in 2 without a window, and publishes everything at once. It may be refuted where a chain could not; then chains follow for a while.
+//! Steps cost more than they save while what is added can be merged into the newest sums in one region, as
+//! dbx does. So a worker looks as in 2 without a window, and publishes everything at once. It may be refuted
+//! where a chain could not; then chains follow for a while.
 
 use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, Tid, abort_on_unwind};
@@ -21,10 +24,10 @@ use seriatim_txn::{Before, Core, Fault, OpError, Outcome, Redo, RowPtr, Table};
 
 use super::State;
 use super::deferral::Amount;
-use crate::shared::numbered::Numbered;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::{self, newest, row};
 use crate::shared::record;
+use crate::shared::snapshot_numbered::SnapshotNumbered;
 use crate::shared::table_ref::TableRef;
 use crate::shared::writes::{Link, Write};
 
@@ -44,26 +47,28 @@ unsafe impl Send for Note {}
 /// Such updates of an attempt.
 #[derive(Debug)]
 pub(super) struct Late {
-    /// Who may add to a sum at a time.
+    /// The number of transactions that may add to a sum at a time.
     pub(super) adders: u32,
     /// For how many procedures sums are published late after one had changed; 0: always.
     period: u32,
-    /// Of those, how many are left.
+    /// The number of these that are left.
     left: u32,
-    /// How many additions are published in a window, at most: those who wait for its end wait for a bounded time.
+    /// The most additions that are published in a window: threads that wait for its end wait for a bounded
+    /// time.
     pub(super) most: usize,
     pub(super) notes: CountedVec<Note>,
-    /// Of those, what was taken out of the write set.
+    /// Those of the additions that were removed from the write set.
     writes: CountedVec<Write>,
-    /// Writes were taken back, which may be among them, or merged into versions other than those noted; or there are too many.
+    /// Writes were undone, which may be among them, or were merged into versions other than the noted ones; or
+    /// there are too many.
     pub(super) is_unsure: bool,
-    /// Whether additions are deferred (`deferral.rs`); of those, what is noted, and what they add.
+    /// Whether additions are deferred (`deferral.rs`); if so, the notes of them and their amounts.
     pub(super) defers: bool,
     pub(super) deferring: CountedVec<Note>,
     pub(super) amounts: CountedVec<Amount>,
     /// Other updates of sums that others defer additions to.
     pub(super) setting: CountedVec<Note>,
-    /// How often the tables had been told what may be deferred when the transaction began.
+    /// How often the deferrable columns of tables had been set when the transaction began.
     pub(super) told: u64,
 }
 
@@ -116,7 +121,8 @@ impl Late {
         self.is_unsure = true;
     }
 
-    /// The row that the attempt has come to is its own, and is looked at: if its update was noted, more of it is used than was noted.
+    /// The attempt reads a row that it wrote: if the row's update was noted, more of it is used than was
+    /// noted.
     pub(super) fn looked_at(&mut self, record: Option<RecordPtr>) {
         let mut notes = self.notes.iter().chain(self.deferring.iter());
         self.is_unsure |= notes.any(|note| Some(note.record) == record);
@@ -174,15 +180,15 @@ impl Late {
         !self.is_unsure && self.notes.iter().all(|note| self.entry(attempt, note).is_some())
     }
 
-    /// Whether somebody has changed a row since it was noted.
+    /// Whether another transaction has changed a row since it was noted.
     fn are_changed(&self) -> bool {
         let is_changed =
             |note: &Note| newest(note.table.get(), note.record).is_none_or(|(_, newer)| newer != note.row_version);
         self.notes.iter().any(is_changed)
     }
 
-    /// Step 2: takes what was noted out of the write set, but for the last of the writes. False if some of it cannot be published late;
-    /// then all of it is where it was.
+    /// Step 2: takes what was noted out of the write set, but for the last of the writes. False if some of it
+    /// cannot be published late; then all of it is where it was.
     pub(super) fn take(&mut self, attempt: &mut Optimistic) -> bool {
         if !self.can_be_late(attempt) {
             return false;
@@ -203,15 +209,15 @@ impl Late {
         true
     }
 
-    /// What was taken is in the write set again, as the attempt comes to nothing.
+    /// Returns the removed writes to the write set, as the attempt is aborted.
     pub(super) fn put_back(&self, attempt: &mut Optimistic) {
         for write in self.writes.iter() {
             attempt.base.writes.push(*write);
         }
     }
 
-    /// Whether sums are published after the rest: always, for some procedures after one that published everything at once was refuted, or where
-    /// one has changed and, without notes, could not be merged.
+    /// Whether sums are published after the rest: always, for some procedures after one that published
+    /// everything at once was refuted, or where one has changed and, without notes, could not be merged.
     pub(super) fn goes_last(&mut self, are_noted: bool) -> bool {
         let is_called_for = self.period == 0 || self.left > 0 || !are_noted && self.are_changed();
         self.left = self.left.saturating_sub(1);
@@ -266,7 +272,8 @@ impl Redo for AddsTo<'_, '_> {
 }
 
 impl State {
-    /// Publishes everything at once while nobody else seems to add to the same sums; else see the steps above.
+    /// Publishes everything at once while no other transaction seems to add to the same sums; otherwise in the
+    /// steps above.
     pub(super) fn commit_additions(
         &mut self,
         attempt: &mut Optimistic,
@@ -293,7 +300,7 @@ impl State {
             let _closed = epochs.windows().close();
             return numbered.commit(attempt, redo);
         }
-        // From its first step to its last it must go on, or never have been.
+        // Once its first step is published it must run to its last.
         let first =
             match abort_on_unwind("a chain", || numbered.publish(attempt, &mut AddsTo { notes: &late.notes, redo })) {
                 Ok(tid) => tid,
@@ -315,7 +322,7 @@ impl Late {
     pub(super) fn publish(
         &self,
         attempt: &mut Optimistic,
-        numbered: &mut Numbered,
+        numbered: &mut SnapshotNumbered,
         first: Tid,
         redo: &mut dyn Redo,
     ) -> Tid {

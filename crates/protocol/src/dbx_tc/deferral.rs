@@ -1,16 +1,22 @@
-//! Deferred additions (DBX-TC §3.2): what a procedure adds to sums that others use, and the set allows to be published later, is pending from its
-//! commit until the windows are closed ([`seriatim_txn::Deferrals`]).
+//! Deferred additions (DBX-TC §3.2): additions of a procedure to sums with other users, where the set allows
+//! later publication, are pending from its commit until the windows are closed ([`seriatim_txn::Deferrals`]).
 //!
-//! 1. Open a window, as for a chain. What procedures agree on is what it was when this one began: else nothing is deferred, see 5.
-//! 2. Look at each row to be added to, as for a chain. The sum is a quarter of its range away from the end to which the amount leads, and what
-//!    this worker has pending for it in that direction is within its share of a quarter. What this procedure sets of such sums is a
-//!    quarter away from both ends. There is memory for what is to be pending, and for the row versions that come of it. If one is not so, see 5.
-//! 3. Publish all the rest in one region, and what only adds to sums that nobody uses perhaps after that (`chain.rs`). If nothing is left, validate.
-//! 4. Add what was deferred to what is pending, and shut the window.
-//! 5. Where 1 or 2 did not hold: shut the window, close all windows, which publishes what is pending, and publish everything at once, as dbx does. If
-//!    something was pending of the same row that refutes it, and its next attempt finds nothing pending.
+//! 1. Open a window, as for a chain. If the agreements of procedures have changed since this one began,
+//!    nothing is deferred: see 5.
+//! 2. Check each row to be added to, as for a chain. The sum must be a quarter of its range away from the end
+//!    towards which the amount leads. This worker's pending additions to it in that direction must be within
+//!    its share of a quarter. Values to which this procedure sets such sums must be a quarter away from both
+//!    ends. There must be memory for the pending rows, and for the row versions that they become. If a check
+//!    fails, see 5.
+//! 3. Publish all the rest in one region, and additions to sums without other users perhaps after that
+//!    (`chain.rs`). If nothing is left, validate.
+//! 4. Add the deferred additions to the pending ones, and shut the window.
+//! 5. Where 1 or 2 did not hold: shut the window, close all windows, which publishes what is pending, and
+//!    publish everything at once, as dbx does. If something was pending of the same row that refutes it, and
+//!    its next attempt finds nothing pending.
 //!
-//! All procedures that write do this, those that have nothing to defer too: so whoever has closed the windows is alone with what it publishes.
+//! All procedures that write do this, also those without deferred additions: so a thread that has closed the
+//! windows publishes alone.
 
 use seriatim_base::thread::Touch;
 use seriatim_base::{Tid, abort_on_unwind};
@@ -25,7 +31,7 @@ use crate::shared::rebase::row;
 use crate::shared::record;
 use crate::shared::table_ref::TableRef;
 
-/// What is to be added to a column.
+/// The deferred addition to a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
     record: RecordPtr,
@@ -38,7 +44,8 @@ pub(super) struct Amount {
 unsafe impl Send for Amount {}
 
 impl Late {
-    /// A row, which was as `before`, is being updated by a procedure, not by a lone addition: notes it if it is of those above.
+    /// A row, which was as `before`, is being updated by a procedure, not by a lone addition: notes it if it
+    /// is of those above.
     pub(super) fn note_deferral(
         &mut self,
         table: &Table,
@@ -58,7 +65,7 @@ impl Late {
         notes.try_push(Note { record, table: table.into(), row_version, columns }).map_err(record::full)
     }
 
-    /// Step 2 of what is to be deferred: notes the amounts.
+    /// Step 2 for deferred additions: checks them and notes the amounts.
     fn weigh(&mut self, attempt: &Optimistic, pending: &Pending) -> bool {
         self.amounts.clear();
         for at in 0..self.deferring.len() {
@@ -84,7 +91,7 @@ impl Late {
         true
     }
 
-    /// Step 2 of what is set.
+    /// Step 2 for columns that are set.
     fn keeps_room(&self, attempt: &Optimistic) -> bool {
         self.setting.iter().all(|note| {
             let (Some(entry), table) = (attempt.base.writes.find(note.record), note.table.get()) else { return false };
@@ -105,7 +112,7 @@ impl Late {
             };
             let write = attempt.base.writes.take(entry);
             attempt.bases.taken(entry, last);
-            // Its row version is freed with the attempt's others that come to nothing.
+            // Its row version is freed with the attempt's other undone ones.
             attempt.base.writes.undone.push(write);
         }
     }
@@ -148,7 +155,7 @@ impl State {
         }
         late.set_aside(attempt);
         let is_chain = late.goes_last(attempt.bases.are_noted()) && late.take(attempt);
-        // From its first step to its last it must go on, or never have been.
+        // Once its first step is published it must run to its last.
         let first = abort_on_unwind("a chain", || match attempt.base.writes.is_empty() {
             true => attempt.validate_executed().map(|_| attempt.base.newest.max(Tid::first_of(epochs.current()))),
             false => numbered.publish(attempt, &mut AddsTo { notes: &late.notes, redo }),

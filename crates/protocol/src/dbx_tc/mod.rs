@@ -1,7 +1,8 @@
-//! DBX-TC: procedures publish piece by piece, in windows; read-only transactions read eventual snapshots; what else DBX does.
+//! DBX-TC: procedures publish piece by piece, in windows; read-only transactions read eventual snapshots;
+//! everything else as DBX.
 //!
-//! Source: HTM with transaction chopping and eventual snapshots, §3 to §5; `README.md` beside this file says what was built, what
-//! departs and why it is right.
+//! Source: HTM with transaction chopping and eventual snapshots, §3 to §5; `README.md` beside this file gives
+//! what was built, the departures and why it is right.
 
 mod chain;
 mod deferral;
@@ -22,12 +23,12 @@ use seriatim_txn::{
 };
 
 use crate::shared::gc;
-use crate::shared::numbered::{self, Numbered, SnapshotNumber, View};
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::rebase::REBASES_MAX;
 use crate::shared::record_header;
 use crate::shared::region;
 use crate::shared::restore::{self, Versions};
+use crate::shared::snapshot_numbered::{self, SnapshotNumber, SnapshotNumbered, View};
 use crate::shared::versions;
 use crate::shared::worker::{Variant, Worker};
 use chain::Late;
@@ -36,7 +37,7 @@ use chain::Late;
 #[derive(Debug)]
 pub struct DbxTc {
     snapshot: SnapshotNumber,
-    /// Of the regions of its workers, those of the indexes included.
+    /// The budget of its workers' regions, those of the indexes included.
     budget: Budget,
     rebases_max: u32,
     /// Transactions that may publish at a time.
@@ -53,7 +54,8 @@ pub const SNAPSHOT_INTERVAL: Knob = Knob {
     default: 20,
     min: 0,
     max: 10_000,
-    about: "how old what a read-only transaction shows of other sessions may be, but for what its session has asked for",
+    about: "how old what a read-only transaction shows of other sessions may be, but for what its session has asked \
+        for",
     source: "DBX-TC §4.2: every 20 ms",
 };
 
@@ -64,8 +66,10 @@ pub const SNAPSHOT_WANTED: Knob = Knob {
     default: 64,
     min: 0,
     max: 1_000_000_000,
-    about: "how many have to be content with a snapshot that was there, and more than are not, for one to be made for all; else each makes one",
-    source: "ours: what writers keep for a snapshot costs them more than a few readers that make their own (docs/decisions/0022)",
+    about: "how many have to be content with a snapshot that was there, and more than are not, for one to be made for \
+        all; else each makes one",
+    source: "ours: what writers keep for a snapshot costs them more than a few readers that make their own \
+        (docs/decisions/0022)",
 };
 
 /// Whether durability is by snapshot.
@@ -75,8 +79,10 @@ pub const DURABLE_SNAPSHOTS: Knob = Knob {
     default: 0,
     min: 0,
     max: 2,
-    about: "whether durability is by snapshot: each ends an epoch and each end of an epoch makes one, so that results leave when their snapshot is durable, and one is recovered",
-    source: "ours: writers keep a version for each epoch, whether anybody reads or not (docs/decisions/0022); DBX-TC §5: always; ROEP is §6.3",
+    about: "whether durability is by snapshot: each ends an epoch and each end of an epoch makes one, so that results \
+        leave when their snapshot is durable, and one is recovered",
+    source: "ours: writers keep a version for each epoch, whether anybody reads or not (docs/decisions/0022); DBX-TC \
+        §5: always; ROEP is §6.3",
 };
 
 /// When sums are published late.
@@ -86,7 +92,8 @@ pub const LATE_PERIOD: Knob = Knob {
     default: 64,
     min: 0,
     max: 1_000_000,
-    about: "for how many procedures sums are published after the rest once a commit was refuted in which one had changed; else with the rest",
+    about: "for how many procedures sums are published after the rest once a commit was refuted in which one had \
+        changed; else with the rest",
     source: "ours: where nobody else adds, a region for each sum costs more than it saves (docs/decisions/0022)",
 };
 
@@ -97,7 +104,8 @@ pub const LATE_MAX: Knob = Knob {
     default: 32,
     min: 0,
     max: 1024,
-    about: "to how many rows a procedure may add for the sums to be published after the rest: who waits for the end of that waits for so many commits",
+    about: "to how many rows a procedure may add for the sums to be published after the rest: who waits for the end \
+        of that waits for so many commits",
     source: "ours: a wait has a bound",
 };
 
@@ -108,10 +116,13 @@ pub const DEFER: Knob = Knob {
     default: 0,
     min: 0,
     max: 1,
-    about: "deferred execution (publish-subscribe): what a procedure only adds to sums that others read or set is published at the end of the \
-            epoch, where no other conflict joins it with those, unless procedures run in pieces; a procedure that uses the sums may miss it until then, even one that is called after it was answered, in \
+    about: "deferred execution (publish-subscribe): what a procedure only adds to sums that others read or set is \
+        published at the end of the \
+            epoch, where no other conflict joins it with those, unless procedures run in pieces; a procedure that \
+            uses the sums may miss it until then, even one that is called after it was answered, in \
             the same session too",
-    source: "DBX-TC §3.2; off: it gains where hot procedures become shorter, and gives up real-time order (docs/decisions/0022)",
+    source: "DBX-TC §3.2; off: it gains where hot procedures become shorter, and gives up real-time order \
+        (docs/decisions/0022)",
 };
 
 const OPTIONS: [Knob; 11] = {
@@ -123,7 +134,8 @@ const OPTIONS: [Knob; 11] = {
 impl Protocol for DbxTc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx-tc",
-        summary: "as dbx; sums that procedures only add to are published after the rest while commits with them are refuted, snapshots made every 20 ms while readers want them",
+        summary: "as dbx; sums that procedures only add to are published after the rest while commits with them are \
+            refuted, snapshots made every 20 ms while readers want them",
         source: "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
@@ -142,8 +154,8 @@ impl Protocol for DbxTc {
         options: &OPTIONS,
         strict_unless: Some(&DEFER),
     };
-    const HEADER_BYTES: usize = numbered::HEADER_BYTES;
-    const VERSION_HEADER_BYTES: usize = numbered::VERSION_HEADER_BYTES;
+    const HEADER_BYTES: usize = snapshot_numbered::HEADER_BYTES;
+    const VERSION_HEADER_BYTES: usize = snapshot_numbered::VERSION_HEADER_BYTES;
     type Worker = Worker<State>;
 
     fn open(options: &Options, environment: &Environment) -> DbxTc {
@@ -171,7 +183,7 @@ impl Protocol for DbxTc {
                 });
                 environment.memory.keep_snapshots();
                 if wanted_min > 0 {
-                    // Nothing is offered yet, and nobody is about.
+                    // Nothing is offered yet, and no worker is online.
                     (0..2).for_each(|_| environment.memory.pass_snapshot(Epoch(u64::MAX)));
                 }
             }
@@ -187,7 +199,7 @@ impl Protocol for DbxTc {
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
-        let numbered = Numbered::new(&core, &self.snapshot);
+        let numbered = SnapshotNumbered::new(&core, &self.snapshot);
         let late = Late::new(&core, self.workers, self.late_period, self.late_max as usize, self.defers);
         let epochs = Arc::clone(&core.epochs);
         Worker::new(core, State { numbered, epochs, follows: false, publishes: false, late }).rebasing(self.rebases_max)
@@ -208,12 +220,12 @@ impl Versions for DbxTc {
 
 /// A DBX-TC worker's own state.
 pub struct State {
-    numbered: Numbered,
+    numbered: SnapshotNumbered,
     /// Those of the core: the windows are borrowed while the attempt is worked on.
     epochs: Arc<Epochs>,
     /// Whether the transaction runs a registered procedure.
     follows: bool,
-    /// Whether it publishes what others have deferred, for one who has closed the windows.
+    /// Whether it publishes the deferred additions of others, for a thread that has closed the windows.
     publishes: bool,
     late: Late,
 }
@@ -282,7 +294,7 @@ impl Variant for State {
     }
 
     fn validate(&mut self, attempt: &mut Optimistic) -> Result<(), OpError> {
-        // What is told of, an overflow among it, is judged on no half of a chain.
+        // The reported values, including an overflow, must not be from half of a chain.
         let _closed = self.epochs.windows().close();
         attempt.validate()
     }
@@ -293,7 +305,8 @@ impl Variant for State {
             true if self.late.defers => self.commit_deferring(attempt, redo),
             true if self.late.is_empty() => self.numbered.commit(attempt, redo),
             true => self.commit_additions(attempt, redo),
-            // It is none of the set: what it read may be half of a chain, unless this finds it unchanged now.
+            // It is outside of the set: its reads may be from half of a chain, unless this finds them
+            // unchanged now.
             false if self.numbered.reading.is_none() && !self.publishes => {
                 let _closed = self.epochs.windows().close();
                 if attempt.base.writes.is_empty() {

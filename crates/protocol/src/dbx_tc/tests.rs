@@ -15,7 +15,7 @@ use seriatim_txn::{
 
 use super::DbxTc;
 use crate::common::{Bench, modes};
-use crate::shared::{numbered, record_header, versions};
+use crate::shared::{record_header, snapshot_numbered, versions};
 
 type Worker = <DbxTc as Protocol>::Worker;
 
@@ -133,7 +133,7 @@ fn what_is_no_procedure_and_read_one_row_validates_it() {
     }
 }
 
-/// Who waits for the end of a window waits for few of them.
+/// A thread that waits for the end of a window waits for few of them.
 #[test]
 fn many_additions_are_published_with_the_rest() {
     let rows = super::LATE_MAX.default + 1;
@@ -189,8 +189,9 @@ impl Redo for Held {
     }
 }
 
-/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that answers, and whether it had to wait. The
-/// commit goes on only after `meanwhile` has said that it has seen what it is to see before.
+/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that
+/// answers, and whether it had to wait. The commit goes on only after `meanwhile` has said that it has seen
+/// what it is to see before.
 fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()) -> T + Send) -> (T, bool) {
     let ((reached, is_reached), (release, released)) = (mpsc::channel(), mpsc::channel());
     let (says, has_seen) = mpsc::channel();
@@ -200,7 +201,7 @@ fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()
         is_reached.recv().expect("it publishes the key");
         let other = scope.spawn(move || meanwhile(&|| says.send(()).expect("the test waits for it")));
         has_seen.recv().expect("it says so");
-        // Who need not wait is done by then.
+        // A caller that need not wait has finished by then.
         for _ in 0..50 {
             if !other.is_finished() {
                 thread::sleep(Duration::from_millis(1));
@@ -531,13 +532,13 @@ fn snapshots_show_all_of_a_chain_or_nothing() {
     }
 }
 
-/// Only an epoch ends: nobody makes a snapshot.
+/// Only an epoch ends: no snapshot is made.
 fn end_epoch(bench: &Bench<DbxTc>) {
     let environment = &bench.environment;
     environment.memory.advance_horizon(environment.epochs.advance(&environment.htm));
 }
 
-/// A reader of the newest snapshot that somebody made.
+/// A reader of the newest snapshot that was made.
 fn reader(bench: &Bench<DbxTc>) -> Worker {
     let mut reader = bench.worker();
     reader.core().includes = Epoch(0);
@@ -577,8 +578,8 @@ fn shown(bench: &Bench<DbxTc>, reader: &mut Worker, ids: u64) -> (Vec<Option<i64
     (by_key, scanned)
 }
 
-/// Rows that are changed, deleted, unlinked, and inserted anew after a snapshot was made are shown as they were to those who begin later,
-/// in whatever epoch, and whatever is collected meanwhile.
+/// Rows that are changed, deleted, unlinked, and inserted anew after a snapshot was made are shown as they
+/// were to those who begin later, in whatever epoch, and whatever is collected meanwhile.
 #[test]
 fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
     let values = [10, 11, 12, 13];
@@ -674,9 +675,10 @@ fn older_versions(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) -> usize {
     let record = bench.cells.index.get(Key::Word8(id), worker.core().local.pinned()).expect("it is linked");
     let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire) as usize;
     let mut versions = 0;
-    // SAFETY: online, and nothing was let go of since the oldest snapshot that was made: the chain ends at what was there then.
+    // SAFETY: online, and nothing was let go of since the oldest snapshot that was made: the chain ends at
+    // what was there then.
     unsafe {
-        versions::find(newest, |version: &numbered::VersionHeader| {
+        versions::find(newest, |version: &snapshot_numbered::VersionHeader| {
             versions += 1;
             version.kept.snapshot() <= 1
         })
@@ -685,7 +687,8 @@ fn older_versions(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) -> usize {
     versions - 1
 }
 
-/// Whatever is committed, and in how many epochs, a record has one older version for each snapshot that was made, and memory has no more.
+/// Whatever is committed, and in how many epochs, a record has one older version for each snapshot that was
+/// made, and memory has no more.
 #[test]
 fn writers_keep_one_version_of_a_record_for_each_snapshot() {
     for bench in benches(&[0, 0]) {
@@ -702,7 +705,7 @@ fn writers_keep_one_version_of_a_record_for_each_snapshot() {
             let now = bench.environment.memory.in_use_bytes();
             assert!(snapshots < 2 || now < bytes + (4 << 10), "{bytes} bytes were in use, and now {now}");
             bytes = now;
-            // Nobody says that older ones are not read any more.
+            // Older snapshots are not declared as unread.
             bench.environment.epochs.advance_snapshot(&bench.environment.htm, true);
         }
         bench.environment.advance_epoch();
@@ -714,8 +717,8 @@ fn writers_keep_one_version_of_a_record_for_each_snapshot() {
     }
 }
 
-/// Of turns of a hundred changes, after each of which `ended` is called with its number, none leaves more memory in use than the one before, from
-/// the fourth on; and a reader is shown the last.
+/// Of turns of a hundred changes, after each of which `ended` is called with its number, none leaves more
+/// memory in use than the one before, from the fourth on; and a reader is shown the last.
 fn keeps_no_more_each_turn(bench: &Bench<DbxTc>, ended: impl Fn(i64)) {
     let (mut worker, mut bytes) = (bench.worker(), usize::MAX);
     for turn in 0..10 {
@@ -731,8 +734,8 @@ fn keeps_no_more_each_turn(bench: &Bench<DbxTc>, ended: impl Fn(i64)) {
     }
 }
 
-/// Where no reader wants a snapshot none is made, and what was replaced goes after its grace period. The one reader of a turn is not enough for an
-/// offer.
+/// Where no reader wants a snapshot none is made, and what was replaced goes after its grace period. The one
+/// reader of a turn is not enough for an offer.
 #[test]
 fn while_no_snapshots_are_wanted_writers_keep_nothing_for_them() {
     for bench in benches_wanting(&[0, 0], 2) {
@@ -752,7 +755,7 @@ fn what_only_older_durable_snapshots_need_is_let_go_of() {
     }
 }
 
-/// Whoever ends epochs meanwhile: between what a commit reads of S and what it reads of E, too.
+/// Epochs end meanwhile, also between a commit's read of S and its read of E.
 #[test]
 fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
     for bench in benches_with(&[0, 0], [("durable_snapshots", 1), ("late_period", 0)]) {
@@ -769,8 +772,8 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
                 worker.core().local.enter();
                 let record = bench.cells.index.get(Key::Word8(0), worker.core().local.pinned()).expect("it is linked");
                 let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire);
-                // SAFETY: online, and nobody else changes it.
-                let version = unsafe { numbered::VersionHeader::of(newest as usize) };
+                // SAFETY: online, and no other thread changes it.
+                let version = unsafe { snapshot_numbered::VersionHeader::of(newest as usize) };
                 assert_eq!(version.kept.snapshot(), version.tid.epoch().0, "round {round}");
                 worker.core().local.leave();
             }
@@ -787,7 +790,8 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
     }
 }
 
-/// What was deleted and freed while nothing was kept is not followed by readers of an offer that is renewed before the epoch has ended.
+/// What was deleted and freed while nothing was kept is not followed by readers of an offer that is renewed
+/// before the epoch has ended.
 #[test]
 fn what_was_freed_between_two_offers_is_not_looked_for() {
     for bench in benches_wanting(&[10, 11, 12], 2) {
@@ -816,7 +820,7 @@ fn what_was_freed_between_two_offers_is_not_looked_for() {
     }
 }
 
-/// Offers come and go, and whoever has taken one goes on reading it.
+/// Offers come and go, and a reader that has taken one continues to read it.
 #[test]
 fn an_offer_is_taken_by_those_who_come_while_it_stands() {
     for bench in benches_wanting(&[0], 2) {
@@ -897,7 +901,8 @@ fn sums_are_published_late_for_a_while_after_they_could_not_be_merged() {
     }
 }
 
-/// Published with the rest, an addition is one all the same: others that are published later take their places around it.
+/// Published with the rest, an addition is one all the same: others that are published later take their
+/// places around it.
 #[test]
 fn a_sum_that_is_published_with_the_rest_is_reported_as_added_to() {
     #[derive(Default)]

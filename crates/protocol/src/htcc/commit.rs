@@ -1,11 +1,13 @@
 //! Commit (Figure 4): cold records are validated and installed in a region, hot ones installed and unlocked after it.
 //!
-//! 1. Set the lock bit of each hot record that is to be written, whose lock the attempt has held since it accessed the record.
+//! 1. Set the lock bit of each hot record to be written, whose lock the attempt has held since it accessed the
+//!    record.
 //! 2. [The region](crate::shared::region) locks and validates what is cold, reads the epoch, and installs what is cold.
 //! 3. Install the hot records, which takes the lock bit away, and then let go of all locks.
 //!
-//! An attempt that was refuted goes on from newer versions where what it used is the same in them ([`crate::shared::rebase`]); that of a
-//! procedure is repaired where it is not, up to a bound. Its hot records stay locked meanwhile, and need neither.
+//! A refuted attempt continues from newer versions where its used columns are the same in them
+//! ([`crate::shared::rebase`]). Otherwise the attempt of a procedure is repaired, up to a bound. Its hot
+//! records stay locked meanwhile, and need neither.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +27,7 @@ use crate::shared::record_header::{self, Plain, TidWord};
 use crate::shared::region::{self, Conflict, Rules as _};
 use crate::shared::writes::{Link, Write};
 
-/// What is installed for one write.
+/// The installation of one write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Install {
     place: usize,
@@ -103,14 +105,14 @@ pub(super) fn commit(
     }
 }
 
-/// Whether what was seen holds no more, rather than that others are in the way.
+/// Whether the attempt's reads no longer hold, as opposed to a wait for others.
 fn is_stale(cause: Cause) -> bool {
     matches!(cause.reason, Reason::RecordChanged | Reason::MembershipChanged)
 }
 
 fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
     if !state.validates {
-        // Figure 19. What is written still builds on the version that was seen: no update is lost.
+        // Figure 19. A write still builds on the version that was seen: no update is lost.
         attempt.reads.clear();
         attempt.node_set.clear();
     }
@@ -120,12 +122,13 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
     let tid = loop {
         state.installs.clear();
         prepare(attempt, state);
-        // Who meets a locked record aborts again and again: a panic that left one behind would never end that.
+        // A transaction that finds a locked record aborts again and again: a panic that left one locked would
+        // never end that.
         let conflict = match abort_on_unwind("a commit", || decide(attempt, state)) {
             Ok(tid) => break tid,
             Err(conflict) => conflict,
         };
-        // What it can go on from is no failure of a record.
+        // A change from which it can continue is no failure of the record.
         if let Err(by) = attempt.go_on(true) {
             return Err(refuted(attempt, conflict.by(by)));
         }
@@ -180,7 +183,7 @@ fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, Conflic
     Ok(tid)
 }
 
-/// The cause of a conflict that the attempt cannot go on from.
+/// The cause of a conflict after which the attempt cannot continue.
 #[cold]
 fn refuted(attempt: &mut Optimistic<Entry>, conflict: Conflict) -> OpError {
     if conflict.is_busy() && !conflict.is_refuted() {

@@ -1,14 +1,15 @@
-//! Which records are hot: failures are counted in the records, and a helper makes those hot that had many, and cold again those that
-//! had few (§3.1).
+//! Which records are hot: failures are counted in the records, and a helper makes those hot that had many,
+//! and cold again those that had few (§3.1).
 //!
-//! A failure is an access or a validation that met another transaction: a wait for a hot record's lock, or a cold record that was
-//! locked or changed. They are counted by periods, which are so many epochs long: the lock word has the count and the last bits
-//! of the number of the period that it is of. Who makes a count reach the bound puts the key on a list. The helper is no thread:
-//! in each period the first worker that comes by between two transactions does it. It looks up the keys on the list and those
-//! of hot records, so it holds on to no record.
+//! A failure is an access or a validation that conflicted: a wait for a hot record's lock, or a cold record
+//! that was locked or changed. Failures are counted by periods of several epochs: the lock word has the count
+//! and the last bits of the number of its period. The transaction that makes a count reach the bound puts the
+//! key on a list. The helper is no thread: in each period the first worker between two transactions does its
+//! work. It looks up the keys on the list and those of hot records, so it holds no record.
 //!
-//! A flip changes the TID word of a record: of a cold one by a compare-and-swap from a word that is not locked, as a commit
-//! begins; of a hot one under its lock. So every transaction that saw the record before it, to read or to overwrite it, fails.
+//! A flip changes the TID word of a record: of a cold one by a compare-and-swap from a word that is not
+//! locked, as a commit begins; of a hot one under its lock. So every transaction that saw the record before
+//! it, to read or to overwrite it, fails.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +53,8 @@ pub(super) const PERIOD: Knob = Knob {
     min: 1,
     max: 1_000_000,
     about: "how long failures are counted before records become hot or cold",
-    source: "ours: a second with epochs of 10 ms, so that the hot set follows the load; the paper's example is 60 seconds",
+    source: "ours: a second with epochs of 10 ms, so that the hot set follows the load; the paper's example is 60 \
+        seconds",
 };
 pub(super) const FAILURES: Knob = Knob {
     name: "hot_failures",
@@ -61,7 +63,8 @@ pub(super) const FAILURES: Knob = Knob {
     min: 1,
     max: 1_000_000_000,
     about: "how many failures in a period make a record hot",
-    source: "ours: from a tenth to ten times as many, simulated YCSB changes by 5 % (README); the paper says the most contended records",
+    source: "ours: from a tenth to ten times as many, simulated YCSB changes by 5 % (README); the paper says the most \
+        contended records",
 };
 pub(super) const FAILURES_KEPT: Knob = Knob {
     name: "hot_failures_kept",
@@ -69,7 +72,8 @@ pub(super) const FAILURES_KEPT: Knob = Knob {
     default: 10,
     min: 1,
     max: 1_000_000_000,
-    about: "how many failures in a period keep a record hot: at most `hot_failures`, and that many where those are fewer than the default",
+    about: "how many failures in a period keep a record hot: at most `hot_failures`, and that many where those are \
+        fewer than the default",
     source: "ours: a tenth of hot_failures, as those who wait for a lock fail less often than those who are refuted",
 };
 pub(super) const RECORDS_MAX: Knob = Knob {
@@ -110,7 +114,7 @@ impl Count {
     }
 }
 
-/// A key whose record is to be looked at.
+/// A key whose record is to be examined.
 #[derive(Debug)]
 struct Entry {
     table: TableRef,
@@ -133,7 +137,7 @@ impl Entry {
     }
 }
 
-/// What the helper keeps from one period to the next.
+/// The helper's state from one period to the next.
 #[derive(Debug, Default)]
 struct Helper {
     /// The period in which it ran last.
@@ -142,7 +146,7 @@ struct Helper {
     hot: Vec<Entry>,
 }
 
-/// What decides which records are hot.
+/// The state that decides which records are hot.
 #[derive(Debug)]
 pub(crate) struct Heat {
     hot: Hot,
@@ -261,7 +265,7 @@ impl Heat {
         for suspect in suspects {
             let found = suspect.find(core).filter(|_| hot.len() < self.records_max);
             if let Some((table, record)) = found.filter(|&(table, record)| heat(&core.htm, table, record)) {
-                // The next period may have begun, and counts anew.
+                // The next period may have begun, and counts from zero.
                 let failures = suspect.failures.max(failures(table, record).failures);
                 hot.push(Entry { failures, since: Instant::now(), ..suspect });
             }
@@ -274,7 +278,7 @@ impl Heat {
     fn stays_hot(&self, core: &Core, table: &Table, record: RecordPtr) -> bool {
         let Count { period, failures } = failures(table, record);
         let stays = match (self.period(core) as u16).wrapping_sub(period) {
-            // It failed again before the helper came by, and what was counted before is gone.
+            // It failed again before the helper ran, and the earlier count is gone.
             0 => true,
             1 => failures >= self.failures_kept,
             _ => false,
@@ -291,7 +295,7 @@ impl Heat {
     }
 }
 
-/// Of what is held for some instructions only, and stays whole whatever panics.
+/// Locks a mutex that is held for some instructions only, and whose content no panic can leave half changed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -314,7 +318,7 @@ pub(super) fn heat(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
     htm.outside(exchange).is_ok()
 }
 
-/// Makes a hot record cold if nobody holds it; whether it is now.
+/// Makes a hot record cold if its lock is free. Returns whether it is cold now.
 pub(super) fn cool(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
     let lock = locks::word(&table.record_layout, record);
     if !locks::try_exclusive(lock) {

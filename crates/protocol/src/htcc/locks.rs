@@ -7,13 +7,15 @@
 //! | WRITER | readers  | period   | failures  |
 //! ```
 //! Access rules:
-//! 1. WRITER and readers change by atomic read-modify-write. They count for hot records only: who has got the lock looks at the
-//!    TID word, and lets go if the record is not hot.
-//! 2. The TID word of a hot record changes by the hand of its WRITER alone. So it stands still for those who hold the lock, in
-//!    either mode, until their end; and who saw the record before it became hot, or cold, finds another TID word.
-//! 3. Failures of a period are counted by whoever meets them ([`Heat`]).
+//! 1. WRITER and readers change by atomic read-modify-write. They count for hot records only: a transaction
+//!    that has got the lock checks the TID word, and releases the lock if the record is not hot.
+//! 2. Only its WRITER changes the TID word of a hot record. So the word does not change for holders of the
+//!    lock, in either mode, until their end. A transaction that saw the record before it became hot, or cold,
+//!    finds another TID word.
+//! 3. Failures of a period are counted by the transactions that fail ([`Heat`]).
 //!
-//! Nobody waits without a bound: a lock that is not had within so many steps ends the attempt, so deadlocks do (§3.2: no-wait).
+//! All waits are bounded: an attempt that does not get a lock within a number of steps ends, which also breaks
+//! deadlocks (§3.2: no-wait).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,13 +46,13 @@ pub(super) fn word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t A
     record_header::own::<0>(record_layout, record)
 }
 
-/// A record that nobody has met yet.
+/// The lock word of a new record.
 pub(super) fn rest(table: &Table, record: RecordPtr) {
     // ORDERING: linking publishes the record with release.
     word(&table.record_layout, record).store(0, Ordering::Relaxed);
 }
 
-/// Whether anybody holds the lock.
+/// Whether the lock is held.
 #[cfg(test)]
 pub(super) fn is_held(table: &Table, record: RecordPtr) -> bool {
     word(&table.record_layout, record).load(Ordering::Relaxed) & (WRITER | READERS) != 0
@@ -72,7 +74,7 @@ pub(super) fn try_exclusive(word: &AtomicU64) -> bool {
     turn(word, |now| (now & (WRITER | READERS) == 0).then_some(now | WRITER))
 }
 
-/// Of one of the readers.
+/// The upgrade of one of the readers.
 fn try_upgrade(word: &AtomicU64) -> bool {
     turn(word, |now| (now & READERS == READER).then(|| (now - READER) | WRITER))
 }
@@ -102,7 +104,7 @@ impl Held {
     }
 }
 
-/// The locks that an attempt holds, and what its worker needs to take them.
+/// The locks that an attempt holds, and the means of its worker to take them.
 #[derive(Debug)]
 pub(crate) struct Locks {
     held: CountedVec<Held>,
@@ -139,7 +141,7 @@ impl Locks {
         self.tables[at] = Some(table.into());
     }
 
-    /// Tries to get a lock within the bound. Who had to wait, but no longer, has met contention.
+    /// Tries to get a lock within the bound. A transaction that had to wait counts as contention.
     fn get(&self, core: &Core, table: &Table, record: RecordPtr, step: fn(&AtomicU64) -> bool) -> bool {
         let word = word(&table.record_layout, record);
         if step(word) {
@@ -231,9 +233,10 @@ impl AccessLocks for Locks {
 
     #[cold]
     fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr, might_pass: bool) {
-        // A table whose records were only inserted: its records are not hot before they are committed.
+        // A table into which this attempt has only inserted: its records are not hot before they are
+        // committed.
         let Some(table) = self.tables.get(table.index()).copied().flatten() else { return };
-        // As nobody knows whether it had to be, it is not the record's.
+        // It is not known whether the failure was necessary, so it is not counted for the record.
         if !might_pass || table.get().updatable.is_empty() {
             self.heat.failed(core, table.get(), record);
         }
@@ -272,7 +275,7 @@ impl AccessLocks for Locks {
     }
 }
 
-/// What entries of an attempt remember: the run that they are of. Records that the attempt links have a lock word.
+/// The origin of entries: the run to which they belong. Records that the attempt links have a lock word.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Entry(Run);
 
@@ -312,7 +315,8 @@ impl Claim for HotClaim {
             return None;
         }
         let seen = TidWord(tid_word.load(Ordering::Relaxed));
-        // A record that has become hot meanwhile is not to be touched without its lock; one that has become cold is free of it.
+        // A record that has become hot meanwhile is not to be touched without its lock; one that has become
+        // cold is free of it.
         let exchange = || tid_word.compare_exchange(seen.0, seen.locked().0, Ordering::AcqRel, Ordering::Relaxed);
         let taken = seen.is_hot() == hot && !seen.is_locked() && core.htm.outside(exchange).is_ok();
         if hot && !taken {

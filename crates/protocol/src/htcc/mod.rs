@@ -1,7 +1,7 @@
 //! HTCC: hot records are locked when they are accessed, cold ones validated and installed in one region at commit.
 //!
-//! Source: Wu and Tan, Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016, §3; `README.md` beside this file says
-//! what was built, what departs and why it is right.
+//! Source: Wu and Tan, Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016, §3; `README.md`
+//! beside this file gives what was built, the departures and why it is right.
 
 mod commit;
 mod heat;
@@ -32,7 +32,7 @@ use locks::{Entry, HotClaim, Locks};
 #[derive(Debug)]
 pub struct Htcc {
     heat: Arc<Heat>,
-    /// Of the regions of its workers, those of the indexes included.
+    /// The budget of its workers' regions, those of the indexes included.
     budget: Budget,
     rebases_max: u32,
     repairs_max: u32,
@@ -47,8 +47,10 @@ const LOCK_STEPS: Knob = Knob {
     default: Backoff::SPINS as u64,
     min: 0,
     max: 1_000_000,
-    about: "how often an access looks again at a hot record that another transaction has locked, before the attempt ends",
-    source: "ours: the paper waits for a certain time range (§3.2); the first 6 steps spin for 63 pauses, later ones yield. Who waits holds locks: on 16 \
+    about: "how often an access looks again at a hot record that another transaction has locked, before the attempt \
+        ends",
+    source: "ours: the paper waits for a certain time range (§3.2); the first 6 steps spin for 63 pauses, later ones \
+        yield. Who waits holds locks: on 16 \
              simulated cores YCSB with θ 0.99 commits four times as much with 6 as with 64",
 };
 
@@ -91,7 +93,8 @@ const OPTIONS: [Knob; 16] = {
 impl Protocol for Htcc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "htcc",
-        summary: "locks hot records when they are accessed, validates and installs cold ones in one region, or under record locks without; repairs procedures",
+        summary: "locks hot records when they are accessed, validates and installs cold ones in one region, or under \
+            record locks without; repairs procedures",
         source: "Wu and Tan, Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
@@ -120,7 +123,7 @@ impl Protocol for Htcc {
         let repairs_max = options.get(&REPAIRS_MAX) as u32;
         let (repair_all, validates) = (options.get(&REPAIR_ALL) == 1, options.get(&VALIDATE) == 1);
         let heat = Arc::new(Heat::new(options, &environment.hot_tables, &LOCK_STEPS));
-        // What is not validated is not looked at again.
+        // Without validation nothing is compared again.
         let rebases_max = if validates { options.get(&REBASES_MAX) as u32 } else { 0 };
         Htcc { heat, budget, rebases_max, repairs_max, repair_all, validates }
     }

@@ -1,4 +1,5 @@
-//! Hot records step by step: who is kept out, who is refuted by a flip, what is given back, and what makes records hot.
+//! Hot records step by step: which transactions are kept out or refuted when a record changes its class, which
+//! locks are released, and what makes records hot.
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
@@ -103,7 +104,7 @@ fn a_flip_is_a_conflict_for_who_read_and_who_overwrites() {
                 let mut worker = begin(&cells);
                 assert_eq!(step(&cells, &mut worker), Ok(()));
                 assert_eq!(put(&cells, &mut worker, 1, 6).map(drop), Ok(()));
-                // Of one who has locked the record there is no flip.
+                // A transaction that has locked the record is not affected by a change of its class.
                 assert_eq!(flip(&cells, 0, hot), hot);
                 assert_eq!(word(&cells, 0).map(TidWord::is_hot), Some(true));
                 assert_eq!(commit(&mut worker).is_ok(), !hot, "{mode:?}");

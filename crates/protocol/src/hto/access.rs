@@ -1,4 +1,5 @@
-//! The access to a record: one small region that looks at its timestamps, leaves the transaction's own, and reads the version.
+//! The access to a record: one small region that looks at its timestamps, leaves the transaction's own, and
+//! reads the version.
 //!
 //! Two words of the record header are the protocol's own:
 //!
@@ -7,20 +8,22 @@
 //! |  timestamp of the last writer  | LOCKED |        |  newest timestamp of a reader      | SHARED |
 //! ```
 //! Access rules:
-//! 1. Both change inside a region that found LOCKED clear, or while LOCKED is set by the changer, who set it by compare-and-swap. It is
-//!    set for the length of one access, where regions are absent or did not commit, and of one unlinking. A timestamp gives way to a
-//!    lower one only if nobody for whom it was set is under way.
-//! 2. A timestamp is *in the way* of a transaction if it is above the safe timestamp, not its own, and not that of one that is known to
-//!    have ended. A read passes if the writer's is
-//!    not in the way, and raises the reader's to its own; a write passes if neither is, and sets the writer's.
-//! 3. SHARED: when a transaction read, another reader's timestamp was in its way, so that others may be under way whose timestamps are
-//!    below: then it is not enough that the newest has ended. A reader that shares does not pass as a writer. Where the newest reader's
-//!    timestamp is not in the way, none is.
-//! 4. While a writer's timestamp is in the way of all others, its transaction alone changes the record's TID word and version word; while
-//!    a reader's is, nobody does. Whoever passes therefore reads a version that is whole, and that nobody takes back.
+//! 1. Both change inside a region that found LOCKED clear, or while the changing thread has set LOCKED by
+//!    compare-and-swap. It is set for the length of one access, where regions are absent or did not commit,
+//!    and of one unlinking. A timestamp is replaced by a lower one only if no transaction for which it was set
+//!    is active.
+//! 2. A timestamp is *in the way* of a transaction if it is above the safe timestamp, not its own, and not
+//!    that of a transaction known to have ended. A read passes if the writer's is not in the way, and raises
+//!    the reader's to its own; a write passes if neither is, and sets the writer's.
+//! 3. SHARED: when a transaction read, another reader's timestamp was in its way. So others with lower
+//!    timestamps may be active, and the end of the newest is not enough. A reader that shares does not pass as
+//!    a writer. Where the newest reader's timestamp is not in the way, none is.
+//! 4. While a writer's timestamp is in the way of all others, only its transaction changes the record's TID
+//!    word and version word; while a reader's is, none does. So a transaction that passes reads a complete
+//!    version that is never undone.
 //!
-//! So an access needs no list of what was read: a timestamp is in the way of others until its transaction has ended, and for a while
-//! after.
+//! So an access needs no list of reads: a timestamp is in the way of others until its transaction has ended,
+//! and for a while after.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,12 +45,12 @@ const SHARED: u64 = 1;
 /// A timestamp is in the way.
 const IN_THE_WAY: u8 = 1;
 
-/// Of a record of `table`: the timestamp of the last writer.
+/// The timestamp of the last writer of a record of `table`.
 pub(super) fn written<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
     record_header::own::<0>(&table.record_layout, record)
 }
 
-/// Of a record of `table`: the timestamp of the last reader.
+/// The timestamp of the last reader of a record of `table`.
 pub(super) fn read<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
     record_header::own::<1>(&table.record_layout, record)
 }
@@ -70,7 +73,7 @@ struct RecordAccess<'t> {
     safe: u64,
     /// Whether that was looked up for this access.
     is_fresh: bool,
-    /// What the words of the writer and of the reader may be: of transactions that have ended.
+    /// Values of the writer's and the reader's word whose transactions have ended.
     ended: [u64; 2],
     /// Canary: a write does not look at the reader's timestamp.
     overwrites_readers: bool,
@@ -109,12 +112,14 @@ impl RecordAccess<'_> {
     }
 }
 
-/// Whether nobody is under way for whom this word of a record, which has no lock, was set: no flag is, and the transaction has ended.
+/// Whether no transaction is active for which this word of an unlocked record was set: it has no flag, and its
+/// transaction has ended.
 fn has_ended(clock: &Clock, word: u64) -> bool {
     word & SHARED == 0 && clock.has_ended(word)
 }
 
-// SAFETY: the words belong to a record that was found while the worker was online, which it is until the access has ended.
+// SAFETY: the words belong to a record that was found while the worker was online, which it is until the
+// access has ended.
 unsafe impl Body for RecordAccess<'_> {
     type Output = (TidWord, usize);
 
@@ -153,7 +158,8 @@ unsafe impl Body for RecordAccess<'_> {
     }
 }
 
-/// The timestamps of a worker's attempt. Those that it leaves at records are its locks, which its end releases all at once.
+/// The timestamps of a worker's attempt. Those that it leaves at records are its locks, which its end
+/// releases all at once.
 #[derive(Debug)]
 pub(crate) struct Timestamps {
     clock: Arc<Clock>,
@@ -227,7 +233,7 @@ impl AccessLocks for Timestamps {
         };
         let mut found = core.agent.run(&mut core.outside, &NoLocks, &mut touch);
         if found.is_err_and(|refused| !refused.is_busy()) {
-            // What the worker knew may be old.
+            // The worker's knowledge may be outdated.
             touch.refresh(&self.clock);
             self.safe = touch.safe;
             found = core.agent.run(&mut core.outside, &NoLocks, &mut touch);
@@ -245,7 +251,7 @@ impl AccessLocks for Timestamps {
         self.conflicted();
     }
 
-    /// Which they are, nobody has noted, so [`AccessLocks::held`] tells of none.
+    /// The held records are not listed, so [`AccessLocks::held`] returns none.
     fn holds_any(&self) -> bool {
         self.accessed
     }
@@ -262,7 +268,7 @@ impl AccessLocks for Timestamps {
     }
 }
 
-/// What entries of an attempt remember: nothing.
+/// Entries remember nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Entry;
 

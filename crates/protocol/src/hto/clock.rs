@@ -1,20 +1,24 @@
 //! Timestamps of transactions, which of them are active, and the safe timestamp; and the turn of one that runs alone.
 //!
-//! A transaction draws its timestamp from a counter that all share, as in the paper. Each worker has a word that says below which
-//! timestamp it has no active transaction. The *safe timestamp* is one up to which every transaction has ended. A timestamp names its
-//! worker, so that whether its own transaction has ended can be told as well:
+//! A transaction draws its timestamp from a counter that all share, as in the paper. Each worker has a word
+//! with a timestamp below which it has no active transaction. The *safe timestamp* is one up to which every
+//! transaction has ended. A timestamp names its worker, so it is also known whether its own transaction has
+//! ended:
 //!
 //! ```text
 //! 63               17 16       1   0
 //! |  count           |  worker  | flag of the word that it is in |
 //! ```
 //! Access rules:
-//! 1. A worker first stores in its word what the counter is, fences, and then draws: the timestamp that it gets is no lower, whatever
-//!    comes between. It stores [`IDLE`] when nothing of the transaction is under way any more.
-//! 2. Who looks for the safe timestamp loads the counter first, fences, and then loads the words. A transaction whose timestamp is
-//!    below that counter has drawn it before, and so its word was there: it is seen, or what followed.
+//! 1. A worker first stores in its word what the counter is, fences, and then draws: the timestamp that it
+//!    gets is no lower, whatever comes between. It stores [`IDLE`] when nothing of the transaction is under
+//!    way any more.
+//! 2. A thread that computes the safe timestamp loads the counter first, fences, and then loads the words. A
+//!    transaction with a timestamp below that counter has drawn it before, so its word was already set: the
+//!    thread sees that value, or a later one.
 //!
-//! So a safe timestamp does not pass a transaction that is stalled between the store and the draw, and what is to be drawn is above.
+//! So a safe timestamp does not pass a transaction that is stalled between the store and the draw, and later
+//! draws are above it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -28,7 +32,7 @@ const COUNT_SHIFT: u32 = WORKER_SHIFT + 16;
 const _A_WORKER_FITS: () = assert!(size_of::<WorkerId>() == 2);
 /// No transaction is under way.
 const IDLE: u64 = u64::MAX;
-/// Nobody runs alone.
+/// No transaction runs alone.
 const NOBODY: u64 = 0;
 
 /// After how many failures a transaction runs alone.
@@ -49,8 +53,10 @@ pub(super) const ENDED: Knob = Knob {
     default: 1,
     min: 0,
     max: 1,
-    about: "whether a timestamp above the safe one conflicts no more when its transaction has ended; with 0 it conflicts until it is safe, as in the paper",
-    source: "ours: an explicit transaction that is left open holds the safe timestamp back, and with it all that is written meanwhile",
+    about: "whether a timestamp above the safe one conflicts no more when its transaction has ended; with 0 it \
+        conflicts until it is safe, as in the paper",
+    source: "ours: an explicit transaction that is left open holds the safe timestamp back, and with it all that is \
+        written meanwhile",
 };
 
 /// How long to wait for, or because of, one that runs alone.
@@ -60,7 +66,8 @@ pub(super) const ALONE_STEPS: Knob = Knob {
     default: 256,
     min: 0,
     max: 1_000_000,
-    about: "how often a transaction that is to run alone looks whether the others have ended, or another whether that one has, before it goes on",
+    about: "how often a transaction that is to run alone looks whether the others have ended, or another whether that \
+        one has, before it goes on",
     source: "ours: the first 6 steps spin for 63 pauses, later ones yield; far above what a transaction takes",
 };
 
@@ -102,14 +109,15 @@ impl Clock {
         crate::step(Touch::Exchange, &*self.next);
         let now = self.next.fetch_add(1, Ordering::SeqCst) << COUNT_SHIFT | u64::from(worker.0) << WORKER_SHIFT;
         let active = self.active(worker, Touch::Store);
-        // ORDERING: it only rises; who has not seen it yet takes the transaction for older. Who finds the timestamp at a record sees it.
+        // ORDERING: it only rises; a thread that has not seen it yet takes the transaction for older. A thread
+        // that finds the timestamp at a record sees it.
         active.store(now, Ordering::Release);
         now
     }
 
     /// Nothing of the worker's transaction is under way any more.
     pub(super) fn end(&self, worker: WorkerId) {
-        // ORDERING: releases what the transaction has done to whoever finds its timestamp safe.
+        // ORDERING: releases the transaction's accesses to threads that find its timestamp safe.
         self.active(worker, Touch::Store).store(IDLE, Ordering::Release);
     }
 
@@ -130,8 +138,8 @@ impl Clock {
         self.looks_up && self.active(worker, Touch::Header).load(Ordering::Acquire) != timestamp
     }
 
-    /// Begins a transaction: its timestamp. Waits, within a bound, for one that runs alone to end; and if it is to run `alone`
-    /// itself, for all others. This is no lock: correctness does not depend on it.
+    /// Begins a transaction: its timestamp. Waits, within a bound, for one that runs alone to end; and if it
+    /// is to run `alone` itself, for all others. This is no lock: correctness does not depend on it.
     pub(super) fn begin(&self, worker: WorkerId, alone: bool) -> u64 {
         if alone && self.turn(worker) {
             let mut backoff = Backoff::bounded(self.alone_steps);
@@ -193,7 +201,7 @@ impl Clock {
         }
     }
 
-    /// Who runs alone.
+    /// The transaction that runs alone.
     #[cfg(test)]
     pub(super) fn is_alone(&self, worker: WorkerId) -> bool {
         self.alone.load(Ordering::Relaxed) == u64::from(worker.0) + 1

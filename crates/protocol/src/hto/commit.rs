@@ -1,10 +1,10 @@
-//! Commit: what was written is installed, while its timestamps keep all others out.
+//! Commit: the writes are installed while their timestamps keep all others out.
 //!
-//! 1. Fence, read E, fence: the serialization point. Every record that was read or is to be written has a timestamp of the transaction
-//!    that is in the way of others.
+//! 1. Fence, read E, fence: the serialization point. Every record that was read or is to be written has a
+//!    timestamp of the transaction that is in the way of others.
 //! 2. Validate absences and ranges: every node version has its value.
 //! 3. Assign the TID, above every TID read or overwritten, in E.
-//! 4. Set the lock bits of the TID words, for those who look without a timestamp; install and clear them.
+//! 4. Set the lock bits of the TID words, for readers without a timestamp; install and clear them.
 //! 5. The transaction is active no more: its timestamps become safe.
 
 use std::sync::atomic::{Ordering, fence};
@@ -30,7 +30,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
     }
     // A panic would leave some of the writes visible.
     let tid = abort_on_unwind("a commit", || {
-        // ORDERING: what was linked is visible before the epoch is read, and it is read before node versions are validated.
+        // ORDERING: the links are visible before the epoch is read, and it is read before node versions are
+        // validated.
         fence(Ordering::SeqCst);
         let epoch = attempt.base.core.epochs.current();
         fence(Ordering::SeqCst);
@@ -41,7 +42,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
         }
         let tid = attempt.base.newest.next(epoch);
         for write in attempt.base.writes.entries() {
-            // ORDERING: who sees the row version in `record_header::peek` sees this, or what followed.
+            // ORDERING: a thread that sees the row version in `record_header::peek` sees this, or a later
+            // value.
             Plain.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.locked().0);
         }
         assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");

@@ -1,8 +1,9 @@
-//! HTO: timestamp ordering, in which each access to a record is one small region that looks at its timestamps and leaves the
-//! transaction's own.
+//! HTO: timestamp ordering, in which each access to a record is one small region that looks at its timestamps
+//! and leaves the transaction's own.
 //!
-//! Source: Leis, Kemper, Neumann, Exploiting Hardware Transactional Memory in Main-Memory Databases, ICDE 2014; `README.md` beside this
-//! file gives the algorithm, the departures and the argument. Where regions are absent, an access locks the record for its length.
+//! Source: Leis, Kemper, Neumann, Exploiting Hardware Transactional Memory in Main-Memory Databases, ICDE
+//! 2014; `README.md` beside this file gives the algorithm, the departures and the argument. Where regions are
+//! absent, an access locks the record for its length.
 
 mod access;
 mod clock;
@@ -31,7 +32,7 @@ use clock::{ALONE_AFTER, ALONE_STEPS, Clock, ENDED};
 #[derive(Debug)]
 pub struct Hto {
     clock: Arc<Clock>,
-    /// Of the regions of its workers, those of the indexes included.
+    /// The budget of its workers' regions, those of the indexes included.
     budget: Budget,
 }
 
@@ -43,7 +44,8 @@ const OPTIONS: [Knob; 7] = {
 impl Protocol for Hto {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "hto",
-        summary: "timestamp ordering; each access is one small region, or locks the record for its length; conflicts with all that is not yet safe",
+        summary: "timestamp ordering; each access is one small region, or locks the record for its length; conflicts \
+            with all that is not yet safe",
         source: "Leis, Kemper, Neumann, Exploiting Hardware Transactional Memory in Main-Memory Databases, ICDE 2014",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
@@ -85,7 +87,7 @@ impl Protocol for Hto {
     }
 }
 
-// Nobody else is about.
+// No other thread is active.
 restore::recovers!(Hto, LockBit);
 
 impl Versions for Hto {
@@ -98,7 +100,7 @@ impl Versions for Hto {
 #[derive(Debug)]
 pub struct State {
     clock: Arc<Clock>,
-    /// Scratch of a commit: what each entry replaced.
+    /// Scratch space of a commit: the row version that each entry replaced.
     replaced: CountedVec<usize>,
 }
 

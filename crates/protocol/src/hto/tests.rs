@@ -115,8 +115,8 @@ fn what_has_ended_is_not_in_the_way_of_an_older_transaction_unless_that_is_wante
     }
 }
 
-/// Its own timestamp hides those of other readers: it must not take the record for its own. Here T2 finds a key absent that T1
-/// inserts, and overwrites what T1 has read.
+/// Its own timestamp hides those of other readers: it must not take the record for its own. Here T2 finds a
+/// key absent that T1 inserts, and overwrites what T1 has read.
 #[test]
 fn a_reader_among_others_does_not_become_a_writer() {
     for first_is_younger in [false, true] {
@@ -308,7 +308,7 @@ fn after_repeated_aborts_a_transaction_runs_alone() {
     commit(&mut holder);
     assert_eq!(change(&bench, &mut fails, X), Ok(12));
     assert!(clock.is_alone(id));
-    // Who begins meanwhile waits within a bound, and then goes on.
+    // A transaction that begins meanwhile waits within a bound, and then continues.
     let mut late = begin_and_draw(&bench, Y);
     late.abort();
     commit(&mut fails);

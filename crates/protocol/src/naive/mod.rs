@@ -1,8 +1,9 @@
 //! Naive: a whole procedure in one region, or under one lock of the database.
 //!
-//! Source: Wang et al., EuroSys 2014, §7.3.2, and DBX-TC, §2.2, which show why it must lose; `README.md` beside this file gives the
-//! departures and the argument. What others commit is kept out by the region or the lock, so a procedure notes and validates nothing
-//! (`shared/alone.rs`). Transactions without a body that could be run whole are Silo's, with the lock around their commits.
+//! Source: Wang et al., EuroSys 2014, §7.3.2, and DBX-TC, §2.2, which show why it must lose; `README.md`
+//! beside this file gives the departures and the argument. The region or the lock keeps out the commits of
+//! others, so a procedure notes and validates nothing (`shared/exclusive.rs`). Transactions whose body cannot
+//! run whole are Silo's, with the lock around their commits.
 
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,8 @@ use seriatim_txn::{
     ProtocolInfo, Redo, Requirements, RowBuffer, Table,
 };
 
-use crate::shared::alone;
 use crate::shared::epoch_commit;
+use crate::shared::exclusive;
 use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::record_header;
@@ -30,7 +31,7 @@ use crate::shared::worker::{Variant, Worker};
 #[derive(Debug)]
 pub struct Naive {
     htm: Htm,
-    /// Of whole procedures.
+    /// The budget of whole procedures.
     budget: Budget,
     /// Held by a procedure that does not run in a region, and by the commits of all else.
     lock: Arc<SpinLock>,
@@ -39,13 +40,15 @@ pub struct Naive {
     unshared: bool,
 }
 
-/// What does not fit is not tried again.
+/// A region that does not fit is not tried again.
 const CAPACITY_MAX: Knob = Knob { default: 1, source: "DBX-TC, §2.2", ..region::KNOBS[1] };
 
 /// How long a commit waits, for a record and for the lock.
 const LOCK_STEPS: Knob = Knob {
-    about: "how often a commit looks again at a record that is locked, or at the lock of the database, before it gives up",
-    source: "ours: a commit holds its locks for about a microsecond; who waits for a long procedure is better run again",
+    about: "how often a commit looks again at a record that is locked, or at the lock of the database, before it \
+        gives up",
+    source: "ours: a commit holds its locks for about a microsecond; who waits for a long procedure is better run \
+        again",
     ..epoch_commit::LOCK_STEPS
 };
 
@@ -57,8 +60,10 @@ const OPTIONS: [Knob; 5] = {
 impl Protocol for Naive {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "naive",
-        summary: "a whole procedure in one region, or under one lock of the database if that does not commit; all else as silo, committed under the lock",
-        source: "Wang et al., Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys 2014, §7.3.2; DBX-TC, §2.2",
+        summary: "a whole procedure in one region, or under one lock of the database if that does not commit; all \
+            else as silo, committed under the lock",
+        source: "Wang et al., Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys \
+            2014, §7.3.2; DBX-TC, §2.2",
         requirements: Requirements { plan: false, regions: true },
         capabilities: Capabilities {
             ad_hoc: true,
@@ -112,8 +117,8 @@ restore::recovers!(Naive, LockBit);
 
 impl Versions for Naive {}
 
-/// What entries remember: nothing.
-type Entry = alone::Entry<false>;
+/// Entries remember nothing.
+type Entry = exclusive::Entry<false>;
 
 /// A worker's own state.
 #[derive(Debug)]
@@ -136,13 +141,14 @@ impl Variant for State {
         self.commit.begin(core, mode);
     }
 
-    /// What runs whole has seen one instant.
+    /// A whole run has seen one instant.
     fn validate(&mut self, attempt: &mut Optimistic<Entry>) -> Result<(), OpError> {
         if attempt.locks.is_whole() { Ok(()) } else { attempt.validate() }
     }
 
     fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        // Whoever runs whole is in a region that has seen the lock free, or holds it. Who writes nothing is in nobody's way.
+        // A whole run is in a region that has seen the lock free, or holds the lock. A transaction without
+        // writes conflicts with no whole run.
         let must_exclude = !attempt.locks.is_whole() && !attempt.base.writes.is_empty();
         let held = if must_exclude { self.lock.hold(&self.htm, self.commit.lock_steps) } else { None };
         if must_exclude && held.is_none() {

@@ -1,7 +1,8 @@
 //! No-wait strict two-phase locking with gap locks.
 //!
-//! Source: Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3; the no-wait rule
-//! as in Yu et al., Staring into the Abyss, VLDB 2014. `README.md` beside this file has the argument.
+//! Source: Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3;
+//! the no-wait rule as in Yu et al., Staring into the Abyss, VLDB 2014. `README.md` beside this file has the
+//! argument.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,7 +32,8 @@ const LOCK_STEPS: Knob = Knob {
     min: 0,
     max: 1_000_000,
     about: "how often a record's lock that is not free is tried again, before the attempt aborts",
-    source: "Yu et al., Staring into the Abyss, VLDB 2014: no-wait aborts at once; HTCC, USENIX ATC 2016, spins within a bound",
+    source: "Yu et al., Staring into the Abyss, VLDB 2014: no-wait aborts at once; HTCC, USENIX ATC 2016, spins \
+        within a bound",
 };
 
 impl Protocol for NoWait {

@@ -1,11 +1,13 @@
 //! Commit: lock, draw the timestamp, leave it at what was read, validate, install.
 //!
-//! 1. Lock the records to be written in address order. A record that changed since it was read ends the attempt at once.
-//! 2. Fence. The commit timestamp is above every TID read or overwritten, above the read timestamps of what is overwritten, above the
-//!    timestamps of those who relied on absences if a key is given its first row, above this worker's last, and in E, which is
-//!    read last.
-//! 3. Raise the read timestamp of every record read to it, and announce it if absences or ranges were read; fence; validate: every
-//!    record read has its word unchanged and is not locked by another; every node version has its value.
+//! 1. Lock the records to be written in address order. A record that changed since it was read ends the
+//!    attempt at once.
+//! 2. Fence. The commit timestamp is above every TID read or overwritten, above the read timestamps of
+//!    overwritten versions, and above this worker's last. If a key is given its first row, it is above the
+//!    timestamps of transactions that relied on absences. It is in E, which is read last.
+//! 3. Raise the read timestamp of every record read to it, and announce it if absences or ranges were read;
+//!    fence; validate: every record read has its word unchanged and is not locked by another; every node
+//!    version has its value.
 //! 4. Install and unlock, record by record.
 //!
 //! A transaction that wrote nothing does step 3 at the newest TID that it saw.
@@ -34,7 +36,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
         attempt.base.finish(&Claim);
         return Ok(Outcome::Committed(newest));
     }
-    // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
+    // A transaction that finds a locked record aborts again and again: a panic that left one locked would
+    // never end that.
     let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
     attempt.base.report(tid, redo, |entry| state.replaced[entry]);
     attempt.base.settle(tid, &Claim, |entry| state.replaced[entry]);
@@ -46,7 +49,7 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
 #[inline(always)]
 fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     lock(attempt, &mut state.order, state.lock_steps)?;
-    // ORDERING: what is linked and locked is visible before the timestamps of readers and the epoch are read.
+    // ORDERING: links and locks are visible before the timestamps of readers and the epoch are read.
     fence(Ordering::SeqCst);
     let entries = attempt.base.writes.entries();
     let mut above = state.last.max(attempt.base.newest);
@@ -71,7 +74,7 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     Ok(tid)
 }
 
-/// Step 3: what was read and does not hold any more. That it was read at `at`, others see from now on.
+/// Step 3: the first read that no longer holds. From now on others see that the transaction read at `at`.
 fn failure(attempt: &Attempt, state: &State, at: Tid) -> Option<ValidationFailure> {
     let Optimistic { base, reads, node_set, .. } = attempt;
     for read in reads.iter() {

@@ -1,9 +1,9 @@
-//! OCC: optimistic execution, backward validation under write locks, and commit timestamps above those of all readers of what is
-//! overwritten, so that their order is the serial order.
+//! OCC: optimistic execution, and backward validation under write locks. Commit timestamps are above those of
+//! all readers of overwritten versions, so that their order is the serial order.
 //!
-//! Source: Kung and Robinson, On Optimistic Methods for Concurrency Control, TODS 1981, validated record by record; timestamps without a
-//! shared counter as in Tu et al., SOSP 2013, with anti-dependencies. `README.md` beside this file gives the algorithm, the departures
-//! and the argument. Software only.
+//! Source: Kung and Robinson, On Optimistic Methods for Concurrency Control, TODS 1981, validated record by
+//! record; timestamps without a shared counter as in Tu et al., SOSP 2013, with anti-dependencies.
+//! `README.md` beside this file gives the algorithm, the departures and the argument. Software only.
 
 mod commit;
 mod timestamps;
@@ -47,8 +47,10 @@ const LOCK_STEPS: Knob = Knob {
 impl Protocol for Occ {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "occ",
-        summary: "optimistic; validates under the locks of its write set; timestamps lie above those of all readers of what is overwritten",
-        source: "Kung and Robinson, On Optimistic Methods for Concurrency Control, TODS 1981; the baseline of Wu and Tan, HTCC, USENIX ATC 2016",
+        summary: "optimistic; validates under the locks of its write set; timestamps lie above those of all readers \
+            of what is overwritten",
+        source: "Kung and Robinson, On Optimistic Methods for Concurrency Control, TODS 1981; the baseline of Wu and \
+            Tan, HTCC, USENIX ATC 2016",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
@@ -103,7 +105,7 @@ pub struct State {
     last: Tid,
     /// Scratch of a commit: entries in locking order.
     order: CountedVec<u32>,
-    /// Scratch of a commit: what each entry replaced.
+    /// Scratch space of a commit: the row version that each entry replaced.
     replaced: CountedVec<usize>,
 }
 

@@ -1,4 +1,5 @@
-//! That timestamps lie above those of all who read what is overwritten, found absent what is inserted, or saw what is unlinked.
+//! That timestamps lie above those of all who read what is overwritten, found absent what is inserted, or saw
+//! what is unlinked.
 
 use std::sync::atomic::Ordering;
 
@@ -110,7 +111,8 @@ fn who_fills_a_placeholder_of_another_comes_after_all_who_found_the_key_absent()
     gives_up.abort();
 }
 
-/// The absence was read in a record: a tombstone that is unlinked, or the placeholder of an insertion that is taken back.
+/// The absence was read in a record: a tombstone that is unlinked, or the placeholder of an insertion that is
+/// taken back.
 #[test]
 fn who_inserts_comes_after_all_who_read_a_record_that_was_unlinked() {
     for deleted in [false, true] {

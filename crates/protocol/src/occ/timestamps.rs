@@ -1,10 +1,11 @@
 //! Read timestamps: which transactions, by their commit timestamps, have read the newest version of a record.
 //!
-//! The word is the protocol's own one of the record header: the newest TID at which a transaction read the record, or found its key
-//! absent there. Access rules:
-//! 1. Anybody may raise it; it never falls, and is not reset with a new version, whose TID lies above.
-//! 2. Who reads raises it first, fences, and then finds the TID word unchanged and not locked by another. Who overwrites or unlinks
-//!    locks the TID word first, fences, and then loads this. So one of the two finds the other.
+//! The word is the protocol's own one of the record header: the newest TID at which a transaction read the
+//! record, or found its key absent there. Access rules:
+//! 1. Any thread may raise it; it never falls, and is not reset with a new version, whose TID is above it.
+//! 2. A reader raises it first, fences, and then finds the TID word unchanged and not locked by another. A
+//!    transaction that overwrites or unlinks locks the TID word first, fences, and then loads this. So one of
+//!    the two finds the other.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -22,7 +23,7 @@ fn word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
     record_header::own::<0>(record_layout, record)
 }
 
-/// A record that nobody has read yet.
+/// The value of a record without readers.
 pub(super) fn rest(table: &Table, record: RecordPtr) {
     // ORDERING: linking publishes the record with release.
     word(&table.record_layout, record).store(0, Ordering::Relaxed);
@@ -36,7 +37,7 @@ pub(super) fn newest(table: &Table, record: RecordPtr) -> Tid {
     Tid::from_bits(word.load(Ordering::Acquire))
 }
 
-/// Somebody reads at `at`: the word is no lower from now on. A fence follows.
+/// A reader at `at`: the word is no lower from now on. A fence follows.
 #[inline]
 pub(super) fn raise(word: &AtomicU64, at: Tid) {
     // Others may have read later already: then the line stays shared.
@@ -53,7 +54,7 @@ pub(super) fn raise_locked(table: &Table, record: RecordPtr, at: Tid) {
     raise(word(&table.record_layout, record), at);
 }
 
-/// Of entries of a record whose header has a read timestamp; they remember nothing.
+/// The origin of entries of a record whose header has a read timestamp; they remember nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Timestamped;
 

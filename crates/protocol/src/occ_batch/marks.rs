@@ -7,12 +7,14 @@
 //! |  columns that they are going to change, those from the 47th in one bit  |  transactions  |
 //! ```
 //! Access rules:
-//! 1. A transaction marks the records that it is going to write when it has been executed, and takes its marks off when it has been decided,
-//!    or refused: each mark once, by compare-and-swap, while its worker is online. Without transactions there are no columns.
+//! 1. A transaction marks the records that it will write when it has been executed, and removes its marks when
+//!    it has been decided, or refused: each mark once, by compare-and-swap, while its worker is online.
+//!    Without transactions there are no marked columns.
 //! 2. A mark is advice. No decision looks at one, so one that is missing or left costs aborts or time and nothing else.
-//! 3. A read waits while columns that it uses are marked, for [`WAIT_STEPS`] in all the
-//!    transaction's reads; then it reads what is there. Its transaction has marked nothing yet, so nobody waits for it, and its thread has no held
-//!    transaction and no turn of the queue ([`seriatim_txn::Detach::may_wait`]), so nobody that it waits for waits for its thread.
+//! 3. A read waits while columns that it uses are marked, for at most [`WAIT_STEPS`] in all the transaction's
+//!    reads; then it reads the current version. The waiting transaction has marked nothing yet, so no other
+//!    waits for it. Its thread has no held transaction and no turn of the queue
+//!    ([`seriatim_txn::Detach::may_wait`]), so no transaction for which it waits needs its thread.
 //!
 //! Source: Ding, Kot, Gehrke, PVLDB 12(2), 2018, §3.1: of an object the writes first, then the reads.
 
@@ -30,8 +32,8 @@ use crate::shared::origin::Origin;
 use crate::shared::record_header::{self, TidWord};
 use crate::shared::table_ref::TableRef;
 
-/// For how many steps of [`Backoff`] the reads of a transaction wait, all together: a batch of 32 takes about as long to be decided on
-/// simulated cores, 60 µs.
+/// For how many steps of [`Backoff`] the reads of a transaction wait, all together: a batch of 32 takes about
+/// as long to be decided on simulated cores, 60 µs.
 const WAIT_STEPS: u32 = 256;
 
 /// A value of a record's mark.
@@ -82,7 +84,7 @@ pub(super) fn rest(table: &Table, record: RecordPtr) {
     mark(table, record).store(Mark::NONE.0, Ordering::Relaxed);
 }
 
-/// What an attempt has marked, and whether its reads wait.
+/// The marks of an attempt, and whether its reads wait.
 #[derive(Debug)]
 pub(crate) struct Marks {
     /// The option `storage_batching`.
@@ -93,7 +95,7 @@ pub(crate) struct Marks {
     backoff: Backoff,
     /// Whether one has waited.
     waited: bool,
-    /// What of its row the next access uses.
+    /// The columns of its row that the next access uses.
     used: ColumnSet,
     marked: CountedVec<Marked>,
 }
@@ -125,7 +127,8 @@ impl Marks {
             }
             crate::step(Touch::Header, word);
         }
-        // ORDERING: pairs with the release in `change`: what the transactions installed that were waited for is seen.
+        // ORDERING: pairs with the release in `change`: the versions that the awaited transactions installed
+        // are seen.
         fence(Ordering::Acquire);
     }
 
@@ -201,7 +204,7 @@ impl AccessLocks for Marks {
     }
 }
 
-/// What entries of an attempt remember: nothing.
+/// Entries remember nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Entry;
 

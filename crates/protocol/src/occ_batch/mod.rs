@@ -1,8 +1,9 @@
-//! Optimistic execution with a validator that orders batches: transactions are executed and held, a batch of them is ordered so that few
-//! are in conflict, those few are left out, and the others are decided in that order.
+//! Optimistic execution with a validator that orders batches. Transactions are executed and held. A batch of
+//! them is ordered so that few conflict; those few are left out, and the others are decided in that order.
 //!
-//! Source: Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB
-//! 12(2), 2018, §3 and §4; `README.md` beside this file gives the departures and the argument. Software only.
+//! Source: Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and
+//! Operation Reordering", PVLDB 12(2), 2018, §3 and §4; `README.md` beside this file gives the departures and
+//! the argument. Software only.
 
 mod marks;
 mod validator;
@@ -40,8 +41,10 @@ pub struct OccBatch {
 impl Protocol for OccBatch {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "occ-batch",
-        summary: "optimistic; a validator orders batches of executed transactions, so that those who read commit before those who write",
-        source: "Ding, Kot, Gehrke, Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering, PVLDB 12(2), 2018",
+        summary: "optimistic; a validator orders batches of executed transactions, so that those who read commit \
+            before those who write",
+        source: "Ding, Kot, Gehrke, Improving Optimistic Concurrency Control Through Transaction Batching and \
+            Operation Reordering, PVLDB 12(2), 2018",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,

@@ -1,4 +1,5 @@
-//! That what the order of a batch makes possible does commit: those who read before those who write, and blind writes of one row.
+//! That what the order of a batch makes possible does commit: those who read before those who write, and
+//! blind writes of one row.
 
 use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
 use seriatim_htm::HtmMode;
@@ -115,7 +116,7 @@ fn of_two_who_read_what_the_other_writes_one_is_left_out() {
     assert_eq!((order.len(), left_out.len()), (1, 1));
 }
 
-/// The last in the order is what stays, and who read the row came before all of them.
+/// The last in the order is the final state, and a transaction that read the row came before all of them.
 #[test]
 fn blind_writes_of_one_row_all_commit() {
     let bench = bench();
@@ -226,7 +227,7 @@ fn who_uses_a_column_comes_before_who_changes_it_where_others_change_others() {
     };
     let batch = vec![write(VALUE), write(OTHER), read(OTHER), read(VALUE)];
     assert_eq!(decide(batch), (vec![2, 1, 3, 0], vec![]));
-    // Who uses the whole row comes before all of them.
+    // A transaction that uses the whole row comes before all of them.
     let whole = Held::begin(&bench).using(&bench, X, ColumnSet::ALL).adding(&bench, 4);
     assert_eq!(decide(vec![write(VALUE), write(OTHER), whole]), (vec![2, 0, 1], vec![]));
 }
@@ -300,7 +301,7 @@ fn a_mark_is_taken_off_with_the_decision() {
     }
 }
 
-/// A refused one is in nobody's way before its thread comes to abort it.
+/// A refused one conflicts with none before its thread comes to abort it.
 #[test]
 fn a_mark_is_taken_off_when_its_transaction_is_refused() {
     let bench = batching(bench());
@@ -323,7 +324,8 @@ fn who_has_waited_for_long_enough_reads_what_is_there_and_commits_before_the_wri
     assert_eq!(bench.state(&[X, Y]), [11, 21]);
 }
 
-/// Who does not use what is going to be changed, whose thread may be needed, and who is not held.
+/// Reads of columns that will not change, reads whose thread may be needed, and transactions that are not
+/// held: none of them wait.
 #[test]
 fn others_do_not_wait() {
     type Does = fn(Held, &Bench<OccBatch>) -> Held;
@@ -384,7 +386,7 @@ fn without_storage_batching_nothing_is_marked_and_nobody_waits() {
     [writer, reader].iter_mut().for_each(|held| held.0.abort());
 }
 
-/// Those who meet a mark and wait until it is off see what was written, and commit after it.
+/// Transactions that find a mark and wait until it is removed see the new version, and commit after it.
 #[cfg(feature = "steps")]
 #[test]
 fn who_waits_reads_what_was_waited_for() {
@@ -417,7 +419,7 @@ fn who_waits_reads_what_was_waited_for() {
     assert!(met > 20, "of 200 readers {met} met the writer");
 }
 
-/// Whoever comes before whom is said, and of others nothing: these can be decided at the same time.
+/// The order is known for conflicting transactions only: the others can be decided at the same time.
 #[test]
 fn edges_are_those_between_who_reads_and_who_writes() {
     let bench = wide();
@@ -448,8 +450,8 @@ fn what_is_said_of_a_batch_is_said_by_its_places() {
     assert_eq!((order, edges, left_out), (vec![1, 4, 0, 2], Some(vec![(1, 2), (0, 2)]), vec![3]));
 }
 
-/// One looks whether it is stale before another transaction changes a column that it does not use, and one behind it: whose version is older
-/// says nothing of what they used.
+/// One looks whether it is stale before another transaction changes a column that it does not use, and one
+/// behind it: whose version is older says nothing of what they used.
 #[test]
 fn who_saw_an_older_version_is_not_stale_by_that() {
     let bench = wide();

@@ -1,7 +1,9 @@
-//! The validator: what it orders batches by, and its options.
+//! The validator: the resources by which it orders batches, and its options.
 //!
-//! Resources are records, or columns of those of which some of a batch change other columns than others, and the leaves and buckets whose node versions prove ranges and absences. Who saw one commits before who writes
-//! it, or links a row in it. Addresses name them: a record or node that a held transaction saw is not reused while it is held.
+//! Resources are records, and the leaves and buckets whose node versions prove ranges and absences. A record
+//! is divided into columns if transactions of a batch change different columns of it. A transaction that saw a
+//! resource commits before one that writes it, or links a row in it. Addresses name resources: a record or
+//! node that a held transaction saw is not reused while it is held.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -26,7 +28,7 @@ pub(super) struct Orders {
     pub(super) faults: Faults,
 }
 
-/// What is deliberately broken, for canaries.
+/// The injected faults, for canaries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     miss_nodes: bool,
@@ -55,12 +57,14 @@ impl Validator for Orders {
         if batch.len() < 2 || !self.reorders {
             return Ordered { order: (0..batch.len()).collect(), ..Ordered::default() };
         }
-        // Of those that a policy ranks alike the last is left out: so who was left out before comes first.
+        // Of transactions that a policy ranks alike the last is left out: so those that were left out before
+        // come first.
         let mut members: Vec<usize> = (0..batch.len()).collect();
         members.sort_by_key(|&at| Reverse(batch[at].restarts));
         let (written, seen) = self.shared(batch);
-        // Who is stale has been sorted out. That one saw an older version of a record than another says nothing more: the other may have gone on
-        // from the newer one since, and what either used may be the same in both.
+        // Stale transactions are already removed. Here, an older version of a record in one transaction than
+        // in another means nothing: the other may have been rebased on the newer one since, and the used
+        // columns may be equal in both.
         let mut graph = Batch::<(usize, u16), (), Addresses>::default();
         for &at in &members {
             let prepared = &batch[at];
@@ -93,11 +97,12 @@ impl Validator for Orders {
     }
 }
 
-/// A read: record, what of the row was used.
+/// A read: the record, and the columns that were used.
 type Seen = (usize, ColumnSet);
 
 impl Orders {
-    /// What a batch is going to change, and of each transaction the reads of what another is going to change: all others make no edge.
+    /// The records that a batch will change, and for each transaction its reads of records that another will
+    /// change: other reads make no edge.
     fn shared(&self, batch: &[Prepared]) -> (HashMap<usize, Written, Addresses>, Vec<Vec<Seen>>) {
         let mut written = Written::of(batch);
         let of_others = batch.iter().enumerate().map(|(at, prepared)| {
@@ -117,7 +122,8 @@ impl Orders {
     }
 }
 
-/// Hashes addresses, and the numbers of columns: the protocol's own, so nobody chooses many that collide.
+/// Hashes addresses, and the numbers of columns. They are the protocol's own, so no user can choose many that
+/// collide.
 type Addresses = BuildHasherDefault<Folded>;
 
 /// Multiplies, and folds both halves of the product.
@@ -148,16 +154,16 @@ impl Hasher for Folded {
     }
 }
 
-/// The part of a resource that is not told by columns: no column's number, as those from the 64th on share one.
+/// The part of a resource without columns: no column's number, as those from the 64th on share one.
 const WHOLE: u16 = u16::MAX;
 
-/// What a batch is going to change of a record.
+/// The changes of a record by a batch.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     columns: ColumnSet,
     /// Whether some change other columns than others.
     differ: bool,
-    /// Who changes it, if that is one.
+    /// The transaction that changes it, if there is only one.
     by: Option<usize>,
     /// Whether one reads it that is not the only one to change it.
     is_read: bool,
@@ -181,8 +187,9 @@ impl Written {
         written
     }
 
-    /// The parts of a record, if it matters, that who uses or changes these columns does: who changes what another uses has one in common. Where all
-    /// change the same columns the record is one part.
+    /// The parts of a record that these columns touch, if the record matters: a transaction that changes a
+    /// column which another uses has a part in common with it. Where all change the same columns the record is
+    /// one part.
     fn parts(written: Option<&Written>, columns: ColumnSet) -> impl Iterator<Item = u16> {
         let (whole, apart) = match written {
             None => (false, ColumnSet::EMPTY),
@@ -215,7 +222,9 @@ const BATCH_MAX: Knob = Knob {
     min: 1,
     max: 4096,
     about: "transactions of a batch, at most; it is closed when it has as many",
-    source: "ours: of 2, 3, 4, 8, 16 and 40 with so many workers that all can be in a batch, 4 commits most of YCSB and five-five on 32 simulated cores (docs/batching.md). Ding, Kot, Gehrke, PVLDB 2018, section 5: 40, for 300 transactions at a time",
+    source: "ours: of 2, 3, 4, 8, 16 and 40 with so many workers that all can be in a batch, 4 commits most of YCSB \
+        and five-five on 32 simulated cores (docs/batching.md). Ding, Kot, Gehrke, PVLDB 2018, section 5: 40, for 300 \
+        transactions at a time",
 };
 
 const WAIT: Knob = Knob {
@@ -224,7 +233,8 @@ const WAIT: Knob = Knob {
     default: 0,
     min: 0,
     max: 1_000_000,
-    about: "how long a batch that is not full waits for more, at most: not while nobody else has a transaction open; 0: not at all",
+    about: "how long a batch that is not full waits for more, at most: not while nobody else has a transaction open; \
+        0: not at all",
     source: "ours: while a batch is decided the next one gathers, and a thread that waits does nothing else",
 };
 
@@ -234,7 +244,8 @@ pub(super) const STORAGE_BATCHING: Knob = Knob {
     default: 0,
     min: 0,
     max: 1,
-    about: "whether reads wait, within a bound, for transactions of the queue that are going to overwrite what they read",
+    about: "whether reads wait, within a bound, for transactions of the queue that are going to overwrite what they \
+        read",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 3.1: of an object the writes of a batch first, then the reads",
 };
 
@@ -254,8 +265,10 @@ const PARALLEL: Knob = Knob {
     default: 1,
     min: 0,
     max: 1,
-    about: "whether transactions of an ordered batch that are not in each other's way are decided at the same time, by the threads that wait for them",
-    source: "Ding, Kot, Gehrke, PVLDB 2018, section 4.3: transactions within an ordered batch can be validated in parallel",
+    about: "whether transactions of an ordered batch that are not in each other's way are decided at the same time, \
+        by the threads that wait for them",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 4.3: transactions within an ordered batch can be validated in \
+        parallel",
 };
 
 const ALGORITHM: Knob = Knob {
@@ -274,7 +287,8 @@ const POLICY: Knob = Knob {
     default: 3,
     min: 0,
     max: 6,
-    about: "who is rather left out: rct and rdeg spare those that were left out before, value those whose `TransactionOptions::weight` is more",
+    about: "who is rather left out: rct and rdeg spare those that were left out before, value those whose \
+        `TransactionOptions::weight` is more",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5: prod-degree; section 5.3: rdeg for short tails",
 };
 
@@ -294,7 +308,8 @@ const WORKERS: Knob = Knob {
     default: 8,
     min: 1,
     max: 64,
-    about: "how many batches are ordered at the same time, at most, while another one is decided; beside another one only full ones",
+    about: "how many batches are ordered at the same time, at most, while another one is decided; beside another one \
+        only full ones",
     source: "ours, with batches of 4: 32 transactions at a time. Ding, Kot, Gehrke, PVLDB 2018, section 5.4: 1 to 4",
 };
 
@@ -304,8 +319,10 @@ const PATIENCE: Knob = Knob {
     default: 32,
     min: 0,
     max: 1_000_000,
-    about: "after how many restarts a transaction is executed and decided by itself, while no batch is decided; 0: never",
-    source: "ours: who reads what others change all the time is stale before it is in a batch, whatever the policy. 4 and 8 shorten the longest tail and halve throughput (docs/batching.md)",
+    about: "after how many restarts a transaction is executed and decided by itself, while no batch is decided; 0: \
+        never",
+    source: "ours: who reads what others change all the time is stale before it is in a batch, whatever the policy. 4 \
+        and 8 shorten the longest tail and halve throughput (docs/batching.md)",
 };
 
 pub(super) fn batching(options: &Options) -> Batching {
@@ -331,7 +348,7 @@ pub(super) fn settings(options: &Options) -> Settings {
 mod tests {
     use super::*;
 
-    /// Of the unit of a knob whose values are names.
+    /// The values in the unit of a knob whose values are names.
     fn names(knob: &Knob) -> Vec<String> {
         let named = |(at, named): (usize, &str)| {
             let (number, name) = named.split_once(' ').expect("a number and a name");

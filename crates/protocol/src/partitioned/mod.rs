@@ -1,8 +1,9 @@
 //! Partitioned: a procedure owns the partitions that its arguments name, and runs in them without concurrency control.
 //!
-//! Source: Jones, Abadi, Madden, SIGMOD 2010, §2 and §3; `README.md` beside this file gives the departures, most of which follow from
-//! one process having one memory, and the argument. What others commit in its partitions is kept out by their locks, so a procedure notes
-//! and validates nothing (`shared/alone.rs`). All other transactions are Silo's, and commit under the locks of what they write.
+//! Source: Jones, Abadi, Madden, SIGMOD 2010, §2 and §3; `README.md` beside this file gives the departures,
+//! most of which follow from one process having one memory, and the argument. The locks of its partitions keep
+//! out the commits of others there, so a procedure notes and validates nothing (`shared/exclusive.rs`). All
+//! other transactions are Silo's, and commit under the locks of the partitions that they write.
 
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,8 @@ use seriatim_txn::{
     Partitions, Peeked, Phase, Placement, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowBuffer, Table,
 };
 
-use crate::shared::alone::{self, Alone};
 use crate::shared::epoch_commit;
+use crate::shared::exclusive::{self, Exclusive};
 use crate::shared::gc;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::record_header;
@@ -63,8 +64,10 @@ const OPTIONS: [Knob; 3] = [epoch_commit::LOCK_STEPS, OWN_WAIT, COMMIT_WAIT];
 impl Protocol for Partitioned {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "partitioned",
-        summary: "a procedure owns the partitions that its arguments name, and runs alone there; all else as silo, committed by the owner of what it writes",
-        source: "Jones, Abadi, Madden, Low Overhead Concurrency Control for Partitioned Main Memory Databases, SIGMOD 2010, §2 and §3",
+        summary: "a procedure owns the partitions that its arguments name, and runs alone there; all else as silo, \
+            committed by the owner of what it writes",
+        source: "Jones, Abadi, Madden, Low Overhead Concurrency Control for Partitioned Main Memory Databases, SIGMOD \
+            2010, §2 and §3",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
@@ -100,7 +103,7 @@ impl Protocol for Partitioned {
     fn worker(&self, core: Core) -> Worker<State> {
         let commit = epoch_commit::State::new(self.lock_steps, &core);
         let state = State { commit, partitions: Arc::clone(&self.partitions), wait: self.commit_wait };
-        Worker::with_locks(core, state, Alone::among(Arc::clone(&self.partitions)))
+        Worker::with_locks(core, state, Exclusive::among(Arc::clone(&self.partitions)))
     }
 
     fn partitions(&self) -> Option<(Arc<Partitions>, Duration)> {
@@ -118,8 +121,8 @@ restore::recovers!(Partitioned, LockBit);
 
 impl Versions for Partitioned {}
 
-/// What entries remember: nothing.
-type Entry = alone::Entry<true>;
+/// Entries remember nothing.
+type Entry = exclusive::Entry<true>;
 
 /// A worker's own state.
 #[derive(Debug)]
@@ -162,13 +165,14 @@ impl Variant for State {
         self.commit.begin(core, mode);
     }
 
-    /// What runs whole has seen one instant.
+    /// A whole run has seen one instant.
     fn validate(&mut self, attempt: &mut Optimistic<Entry>) -> Result<(), OpError> {
         if attempt.locks.is_whole() { Ok(()) } else { attempt.validate() }
     }
 
     fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        // Who runs whole owns what it writes already. Who writes nothing is in nobody's way.
+        // A whole run owns the partitions that it writes already. A transaction without writes conflicts with
+        // no owner.
         let is_covered = attempt.locks.is_whole() || attempt.base.writes.is_empty();
         let owned = if is_covered || attempt.base.core.injects(Fault::CommitUnowned) {
             None

@@ -1,5 +1,5 @@
-//! Who owns partitions keeps others out of them, and keeps to them. What runs whole is naive's, whose tests say what it notes and what its
-//! TIDs are.
+//! Who owns partitions keeps others out of them, and keeps to them. What runs whole is naive's, whose tests
+//! say what it notes and what its TIDs are.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -172,7 +172,7 @@ fn a_commit_owns_all_that_it_writes() {
         if committed.is_err() {
             other.abort();
         }
-        // Who writes nothing is in nobody's way.
+        // A transaction without writes conflicts with no owner.
         let mut reader = begin(&bench);
         assert!(bench.read(&mut reader, X).is_ok() && commit(&mut reader).is_ok());
     }

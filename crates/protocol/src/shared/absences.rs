@@ -1,8 +1,9 @@
 //! Timestamps of absences and ranges, for protocols whose order is that of timestamps.
 //!
-//! That a node version is unchanged says that nothing was linked until now. It does not say that what is linked later belongs later in
-//! the order of timestamps. So who relies on a node version announces at which timestamp, in a few words for each worker, each of which
-//! stands for some of the tables; one for each leaf would move when leaves split, and nobody but insertions reads them.
+//! An unchanged node version proves that no record was linked until now. It does not prove that later links
+//! belong later in the order of timestamps. So a transaction that relies on a node version announces its
+//! timestamp, in a few words for each worker, each of which stands for some of the tables. (A word for each
+//! leaf would move when leaves split, and only insertions read the words.)
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -16,7 +17,7 @@ use super::writes::Write;
 /// Words of a worker: two tables have one in common if their ids are equal modulo this.
 const LANES: usize = 16;
 
-/// Some tables, as far as the words of a worker tell them apart.
+/// A set of tables, as far as the words of a worker distinguish them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lanes(u16);
 
@@ -30,12 +31,14 @@ impl Lanes {
     }
 }
 
-/// Until when absences and ranges are valid that are known by node versions: for each worker and table, the newest timestamp of a
-/// transaction that relied on one. Whoever gives a key of the table its first row commits above all of them. Timestamps are the bits
-/// of TIDs, or what else the protocol orders transactions by.
+/// The timestamps up to which absences and ranges that were proved by node versions are valid: for each worker
+/// and table, the newest timestamp of a transaction that relied on one. A transaction that gives a key of the
+/// table its first row commits above all of them. Timestamps are the bits of TIDs, or another number by which
+/// the protocol orders transactions.
 ///
-/// Who relies on a node version says so first, and validates it then; who links a record changes the node version first, and looks here
-/// then, both with a fence between. So one of the two finds the other.
+/// A transaction that relies on a node version announces this first, and validates the node version then. One
+/// that links a record changes the node version first, and loads these words then; both with a fence between.
+/// So one of the two finds the other.
 #[derive(Debug)]
 pub(crate) struct Absences {
     by_worker: Box<[CacheAligned<[AtomicU64; LANES]>]>,
@@ -64,8 +67,8 @@ impl Absences {
         }
     }
 
-    /// The newest timestamp of those who relied on absences in these tables, and perhaps in others: one walk over the workers, whose
-    /// words are a line each.
+    /// The newest timestamp of transactions that relied on absences in these tables, and perhaps in others:
+    /// one walk over the workers, whose words are a line each.
     pub(crate) fn newest(&self, tables: Lanes) -> u64 {
         if tables.0 == 0 {
             return 0;
@@ -79,9 +82,10 @@ impl Absences {
         newest.max().unwrap_or_default()
     }
 
-    /// What a transaction that is about to commit these writes, which are linked and locked, has to be above: if it gives a key its first
-    /// row, the timestamps of all who relied on absences, and those of deletions of which nothing is left. (What was noted of held
-    /// insertions came before they were linked.) A fence came before.
+    /// The lower bound for a transaction that is about to commit these writes, which are linked and locked. If
+    /// it gives a key its first row, it must be above the timestamps of all transactions that relied on
+    /// absences, and above those of deletions of which nothing is left. (Absences that held insertions noted
+    /// came before they were linked.) A fence came before.
     pub(crate) fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
         let first_rows = entries.iter().filter(|write| write.expected.tid() == Tid::ZERO);
         let (mut newest, mut tables) = (Tid::ZERO, Lanes::default());

@@ -1,5 +1,5 @@
-//! Locks that an optimistic attempt takes on some records when it accesses them, for protocols that lock those that are contended.
-//! For others it is `()`, which takes no room and no instruction.
+//! Locks that an optimistic attempt takes on some records when it accesses them, for protocols that lock
+//! those that are contended. For others it is `()`, which takes no room and no instruction.
 
 use std::ops::Bound;
 
@@ -11,18 +11,18 @@ use seriatim_txn::{Core, OpError, PartitionSet, Reason, Table};
 use super::record_header::{self, TidWord};
 use super::table_ref::TableRef;
 
-/// What an access is for: who writes keeps others out.
+/// The purpose of an access: a write excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     Reading,
     Writing,
 }
 
-/// The locks that an attempt holds. They are released together, at its end; in a repair, those that nothing needs any more. What has a default is
-/// by default as where no record is locked.
+/// The locks that an attempt holds. They are released together, at its end; in a repair, those that no run
+/// needs any more. The default methods are for protocols that lock no records at access.
 pub(crate) trait AccessLocks: Send {
-    /// Whether a record with this TID word is read under a lock: as long as it is held the word does not change, and nothing has to be
-    /// validated.
+    /// Whether a record with this TID word is read under a lock: as long as it is held the word does not
+    /// change, and nothing has to be validated.
     #[inline(always)]
     fn is_locked_at_access(_word: TidWord) -> bool {
         false
@@ -34,8 +34,8 @@ pub(crate) trait AccessLocks: Send {
         word.is_removed()
     }
 
-    /// The settled TID word of a record and the row version it speaks of, as [`record_header::settled_version`] finds them, once the
-    /// record is locked if it has to be.
+    /// The settled TID word of a record and its row version, as [`record_header::settled_version`] finds them,
+    /// once the record is locked if it has to be.
     ///
     /// # Errors
     /// The memory limit, or another holds the record for longer than the bound.
@@ -79,12 +79,13 @@ pub(crate) trait AccessLocks: Send {
     #[inline(always)]
     fn linking(&mut self, _: &Table, _: RecordPtr) {}
 
-    /// An access to a record failed, or its validation, which `might_pass` if the attempt had taken notes, where rows of the table can be told
-    /// apart.
+    /// Notes a failed access to a record, or a failed validation. `might_pass`: it might have passed if the
+    /// attempt had taken notes, where rows of the table are distinguishable.
     #[inline(always)]
     fn failed(&mut self, _core: &Core, _table: TableId, _record: RecordPtr, _might_pass: bool) {}
 
-    /// What of its row the next access to a record uses: what can be changed without refuting the attempt is left out.
+    /// The columns of its row that the next access to a record uses: without those whose changes would not
+    /// refute the attempt.
     #[inline(always)]
     fn use_next(&mut self, _used: impl FnOnce() -> ColumnSet) {}
 
@@ -108,7 +109,7 @@ pub(crate) trait AccessLocks: Send {
         false
     }
 
-    /// What was announced has come to be, or will not. The attempt ends.
+    /// Withdraws the announcement: the write was made, or will not be. The attempt ends.
     fn withdraw(&mut self) {}
 
     /// The records that are locked, with the TIDs of their versions.

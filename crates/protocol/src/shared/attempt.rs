@@ -1,4 +1,4 @@
-//! What every attempt has: its worker's core, its private writes, and what it must tell.
+//! The state of every attempt: its worker's core, its private writes, and the conflict that it reports.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
 use super::record_header::{self, Plain, TidWord};
-use super::writes::{Deferred, Link, Part, Write, WriteSet};
+use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub(crate) struct Attempt<O = ()> {
     pub(crate) writes: WriteSet<O>,
     /// Nothing is linked before the decision.
     pub(crate) defers: bool,
-    /// What is noted from now on belongs to it.
+    /// The origin of the entries that are noted from now on.
     pub(crate) by: O,
     /// The newest TID read or to be overwritten; of absences, the newest that may have caused one.
     pub(crate) newest: Tid,
@@ -87,7 +87,8 @@ impl<O: Origin> Attempt<O> {
         self.queued = 0;
     }
 
-    /// A version was seen: the attempt comes after it. TID zero is that of a placeholder: what its key had before is unlinked.
+    /// The attempt saw a version, and comes after it. TID zero is a placeholder's: earlier versions of its key
+    /// are unlinked.
     #[inline]
     pub(crate) fn note_tid(&mut self, table: &Table, tid: Tid) {
         if tid == Tid::ZERO {
@@ -133,7 +134,7 @@ impl<O: Origin> Attempt<O> {
 
     fn own_out_of_line(&mut self, out_of_line: u64) {
         let address = out_of_line as usize;
-        self.writes.parts.push(Part { address, bytes: record::out_of_line_bytes_at(address) });
+        self.writes.parts.push(RowPart { address, bytes: record::out_of_line_bytes_at(address) });
     }
 
     /// Begins to fetch the row at `key`.
@@ -143,7 +144,7 @@ impl<O: Origin> Attempt<O> {
         prefetched.begin(table, key, leaf_hints, core.local.pinned());
     }
 
-    /// The next wave of what was prefetched.
+    /// Issues the next wave of prefetches.
     #[inline]
     pub(crate) fn advance_prefetch(&mut self) {
         self.prefetched.advance(self.core.local.pinned());
@@ -165,7 +166,8 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// The write of a row to be linked at the decision whose key another has linked since.
+    /// Replaces the write of a row to be linked at the decision, whose key another transaction has linked
+    /// since.
     #[inline]
     pub(crate) fn taken(&self) -> Option<usize> {
         let pin = self.core.local.pinned();
@@ -173,7 +175,7 @@ impl<O: Origin> Attempt<O> {
         self.writes.deferred.iter().find(taken).and_then(|deferred| self.writes.find(deferred.record))
     }
 
-    /// The stop of an attempt that met a lock for longer than the bound.
+    /// The end of an attempt that found a lock held for longer than the bound.
     #[cold]
     pub(crate) fn record_lock_conflict(&mut self) -> OpError {
         let cause = Cause { phase: Phase::Lock, reason: Reason::RecordLocked };
@@ -196,8 +198,8 @@ impl<O: Origin> Attempt<O> {
         self.writes.moved(entry, place);
     }
 
-    /// Copies the row version of a write whose record is locked to a place in the record, if there is a free one: the write as it is
-    /// to be published. `horizon`: of this worker, as it was at any time since it came online.
+    /// Copies the row version of a write whose record is locked to a place in the record, if there is a free
+    /// one. Returns the write to be published. `horizon` is this worker's, at any time since it came online.
     #[inline(always)]
     pub(crate) fn put_in_place(&mut self, entry: usize, horizon: Epoch) -> Write<O> {
         let write = self.writes.entries()[entry];
@@ -214,8 +216,8 @@ impl<O: Origin> Attempt<O> {
         self.writes.entries()[entry]
     }
 
-    /// Promise (a): redo entries are in the buffer before the answer. `before` as in [`Attempt::settle`], before it or after it:
-    /// row versions that were replaced stay readable until the worker leaves.
+    /// Promise (a): redo entries are in the buffer before the answer. `before` as in [`Attempt::settle`],
+    /// before it or after it: row versions that were replaced stay readable until the worker leaves.
     #[inline]
     pub(crate) fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
         if redo.listens() {
@@ -230,7 +232,7 @@ impl<O: Origin> Attempt<O> {
         self.leave();
     }
 
-    /// As [`Attempt::finish`], but the worker goes on: what is noted next is published by itself.
+    /// As [`Attempt::finish`], but the worker continues: later notes are published separately.
     pub(crate) fn next_piece(&mut self, claim: &impl Claim) {
         record::free_private(&mut self.core, &mut self.writes, true);
         self.unlink_orphans(claim);
@@ -255,13 +257,13 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// Of a write that came to nothing: takes the record back that this attempt made for it.
+    /// For a write that was undone: removes the record that this attempt made for it.
     pub(crate) fn take_back(&mut self, write: &Write<O>, claim: &impl Claim) {
         take_back(&mut self.core, write, claim);
     }
 
-    /// The TID word after a commit of `write`. The attempt that linked the record and fills it owes it nothing any more; a deleted one
-    /// is owed a look, by us unless somebody owes it already.
+    /// The TID word after a commit of `write`. The attempt that linked the record and fills it no longer owes
+    /// it a look. A deleted record is owed a look, by this attempt unless another party owes it already.
     #[inline]
     pub(crate) fn after(write: &Write<O>, tid: Tid) -> TidWord {
         let deleted = write.row_version == 0;
@@ -269,15 +271,17 @@ impl<O: Origin> Attempt<O> {
         if write.is_nothing() { write.expected } else { TidWord::committed(tid, deleted, owed) }
     }
 
-    /// After a commit, when nothing is locked any more: retires what the writes replaced, queues what they deleted, unlinks what came to nothing.
-    /// `before` names the row version that the write of this index replaced; zero for none.
+    /// After a commit, when nothing is locked any more: retires what the writes replaced, queues what they
+    /// deleted, unlinks what came to nothing. `before` names the row version that the write of this index
+    /// replaced; zero for none.
     #[inline]
     pub(crate) fn settle(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize) -> usize) {
         self.settle_rows(tid, claim, |entry, _| (before(entry), tid.epoch()));
     }
 
-    /// As [`Attempt::settle`], where `before` also says in which epoch a row version was replaced for those who begin later: epoch 0 if they
-    /// do not get to it. What lies outside a row version other versions may have too.
+    /// As [`Attempt::settle`]; `before` also gives the epoch in which a row version was replaced for later
+    /// readers: epoch 0 if they cannot reach it. Parts outside of a row version may be shared with other
+    /// versions.
     #[inline]
     pub(crate) fn settle_rows(
         &mut self,
@@ -315,8 +319,8 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// How many queued records to look at after the attempt: `most`, and twice what it queued itself, so that the queue shrinks
-    /// whatever the transactions delete.
+    /// How many queued records to look at after the attempt: `most`, and twice what it queued itself, so that
+    /// the queue shrinks whatever the transactions delete.
     pub(crate) fn due(&self, most: usize) -> usize {
         most.saturating_add(2 * self.queued)
     }
@@ -343,7 +347,8 @@ fn unlink_placeholder<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl
     gc::look(core, write.table(), write.record, TidWord::PLACEHOLDER, claim);
 }
 
-/// Queues a record that `write` deleted, unless somebody owes it a look already; how many are queued.
+/// Queues a record that `write` deleted, unless another party owes it a look already. Returns the number of
+/// queued records.
 #[inline(never)]
 fn queue_deleted<O: Origin>(core: &mut Core, write: &Write<O>, tid: Tid) -> usize {
     if write.expected.is_queued() {
@@ -380,7 +385,7 @@ mod tests {
     fn what_was_prefetched_is_forgotten_with_the_transaction() {
         let bench = Bench::<Silo>::open(HtmMode::Absent, &[1]);
         let mut attempt = Attempt::<()>::new(bench.environment.core().expect("a free slot"));
-        // The first transaction does not ask for what it prefetched.
+        // The first transaction does not read the rows that it prefetched.
         for asks in [false, true] {
             attempt.begin();
             assert!(!attempt.finds_prefetched(&bench.cells, Key::Word8(0)));

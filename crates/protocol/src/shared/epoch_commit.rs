@@ -1,9 +1,11 @@
-//! The commit of Silo (Tu et al., SOSP 2013, §4.4 and Figure 2): lock, read the epoch, validate, assign the TID, install.
+//! The commit of Silo (Tu et al., SOSP 2013, §4.4 and Figure 2): lock, read the epoch, validate, assign the
+//! TID, install.
 //!
-//! 1. Lock the records to be written in address order. Ordered locking cannot deadlock; each wait is bounded all the same
-//!    (promise d), and a record that changed since it was read ends the attempt at once.
+//! 1. Lock the records to be written in address order. Ordered locking cannot deadlock; each wait is bounded
+//!    all the same (promise d), and a record that changed since it was read ends the attempt at once.
 //! 2. Fence, read E, fence: the serialization point.
-//! 3. Validate: every record read has its word unchanged and is not locked by another; every node version has its value.
+//! 3. Validate: every record read has its word unchanged and is not locked by another; every node version has
+//!    its value.
 //! 4. Assign the TID: above every TID read or overwritten, above this worker's last, in E.
 //! 5. Install and unlock, record by record.
 
@@ -29,7 +31,8 @@ pub(crate) const LOCK_STEPS: Knob = Knob {
     min: 0,
     max: 1_000_000,
     about: "how often a commit looks again at a record that another commit has locked, before it gives up",
-    source: "ours: a commit holds its locks for about a microsecond; the first 6 steps spin for 63 pauses, later ones yield",
+    source: "ours: a commit holds its locks for about a microsecond; the first 6 steps spin for 63 pauses, later ones \
+        yield",
 };
 
 /// The own state of a worker that commits so.
@@ -41,7 +44,7 @@ pub struct State {
     last: Tid,
     /// Scratch of a commit: entries in locking order.
     order: CountedVec<u32>,
-    /// Scratch of a commit: what each entry replaced.
+    /// Scratch space of a commit: the row version that each entry replaced.
     replaced: CountedVec<usize>,
 }
 
@@ -84,7 +87,8 @@ pub(crate) fn commit<O: Origin>(
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only(&LockBit);
     }
-    // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
+    // A transaction that finds a locked record aborts again and again: a panic that left one locked would
+    // never end that.
     let tid = abort_on_unwind("a commit", || {
         loop {
             match decide(attempt, state) {

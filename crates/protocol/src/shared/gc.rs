@@ -1,9 +1,11 @@
-//! Unlinks records whose key is gone: placeholders of aborted inserts at once, tombstones a grace period after the delete.
+//! Unlinks records whose key is gone: placeholders of aborted inserts at once, tombstones a grace period
+//! after the delete.
 //!
 //! Order: lock the record; unlink it, which changes the node version of its leaf or bucket; mark it REMOVED,
-//! which changes the word that readers of the tombstone validate; retire it. Its TID is announced to the table first
-//! ([`seriatim_txn::Unlinked`]), so that the first TID of a reborn key lies above. Waiting for the next epoch would do that
-//! too, but a queue that is drained at 80 deletes an epoch would have every scan of its head walk over them.
+//! which changes the word that readers of the tombstone validate; retire it. Its TID is announced to the table
+//! first ([`seriatim_txn::Unlinked`]), so that the first TID of a reborn key is above it. Waiting for the next
+//! epoch would also ensure that. But with a queue that is drained at 80 deletes an epoch, every scan of its
+//! head would walk over the tombstones.
 
 use std::ptr::NonNull;
 
@@ -14,7 +16,7 @@ use seriatim_txn::{Core, Table};
 use super::record;
 use super::record_header::TidWord;
 
-/// How a protocol makes sure that nobody else changes the record while it is looked at.
+/// How a protocol ensures that no other thread changes the record during the look.
 pub(crate) trait Claim {
     /// Takes the record, whatever its state: its TID word. `None`: another holds it.
     fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord>;
@@ -28,7 +30,8 @@ pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: Tid
     core.local.defer([std::ptr::from_ref(table) as u64, record.addr() as u64, word.0]);
 }
 
-/// Looks at `most` of what has waited long enough. The worker is offline before and after; while it works it is online.
+/// Looks at up to `most` records that have waited long enough. The worker is offline before and after, and
+/// online during the work.
 pub(crate) fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
     core.forget_undurable_deletions();
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
@@ -39,8 +42,8 @@ pub(crate) fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
             core.local.defer([table, address, word]);
             return;
         }
-        // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the party that QUEUED
-        // stands for unlinks it, and that is this entry (rule 5 of `record_header`).
+        // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the
+        // party that QUEUED stands for unlinks it, and that is this entry (rule 5 of `record_header`).
         let (table, record) =
             unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
@@ -52,9 +55,9 @@ pub(crate) fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
     }
 }
 
-/// Takes the look that the caller owes a record: unlinks it if its key is gone in the state `expected`; takes the mark off if
-/// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record or its leaf is held, or its key
-/// was deleted anew: `false`.
+/// Takes the look that the caller owes a record. It unlinks the record if its key is gone in the state
+/// `expected`, and clears the mark if the key is live. If this cannot be decided yet, since the record or its
+/// leaf is held, or its key was deleted again, it queues the record (again) and returns `false`.
 pub(crate) fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: TidWord, claim: &impl Claim) -> bool {
     let Some(word) = claim.take(core, table, target) else {
         later(core, table, target, expected);
@@ -91,7 +94,8 @@ fn look_at(
         })
     });
     if !unlinked {
-        // The last record of a leaf whose gap a transaction holds: unlinked now, it would leave the leaf behind for ever.
+        // The last record of a leaf whose gap a transaction holds: unlinking it now would leave the leaf
+        // behind for ever.
         let linked = table.index.get(key, core.local.pinned());
         assert!(linked.is_ok_and(|linked| linked == target), "a record that nobody unlinked is in its index");
         claim.give(core, table, target, word);

@@ -1,8 +1,8 @@
 //! The read phase that optimistic protocols share: reads are noted with the TID word seen, absences and ranges with the
 //! node version of their bucket or leaf, writes are private until commit.
 //!
-//! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2 takes a region
-//! for that). Whether it still is the newest at commit, validation decides (promise c).
+//! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2
+//! takes a region for that). Whether it still is the newest at commit, validation decides (promise c).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -38,7 +38,7 @@ pub(crate) struct Read<O = ()> {
     pub(crate) by: O,
 }
 
-// What does not repair pays nothing.
+// A protocol that does not repair pays nothing.
 const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Read>() == 24 && size_of::<NodeSetEntry>() == 24);
 
 const ADDRESS_BITS: u32 = 48;
@@ -127,9 +127,9 @@ pub(crate) struct Optimistic<O: Origin = ()> {
     pub(crate) reads: CountedVec<Read<O>>,
     pub(crate) node_set: CountedVec<NodeSetEntry<O>>,
     pub(crate) bases: Bases,
-    /// What runs of operations touched, where they are named.
+    /// The records that runs of operations touched, where runs are named.
     pub(super) touches: CountedVec<repair::Touch<O>>,
-    /// What those found that a repair makes again.
+    /// The records that repeated runs found before.
     pub(crate) workset: Workset<O>,
 }
 
@@ -152,7 +152,7 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// What was published is done with, and the next piece of the transaction begins.
+    /// The published entries are done with, and the next piece of the transaction begins.
     pub(crate) fn next_piece(&mut self, claim: &impl Claim) {
         self.base.next_piece(claim);
         self.reads.clear();
@@ -189,7 +189,8 @@ impl<O: Origin> Optimistic<O> {
             return Ok(());
         }
         let by = self.base.by;
-        // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry, unless there are notes of each.
+        // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry, unless
+        // there are notes of each.
         let is_last = |last: &NodeSetEntry<O>| last.node_version == node_version && last.by == by;
         if self.bases.are_noted() || !self.node_set.last().is_some_and(is_last) {
             self.node_set.try_push(NodeSetEntry { node_version, table: table.id, by }).map_err(record::full)?;
@@ -221,8 +222,8 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// None is linked at `key`: the record of a row that this attempt has inserted there and not linked; `None` after noting the
-    /// absence.
+    /// None is linked at `key`: the record of a row that this attempt has inserted there and not linked;
+    /// `None` after noting the absence.
     #[inline(never)]
     fn miss(&mut self, table: &Table, key: Key<'_>, node_version: NodeVersion) -> Result<Option<RecordPtr>, OpError> {
         if !self.base.writes.deferred.is_empty()
@@ -243,7 +244,8 @@ impl<O: Origin> Optimistic<O> {
         self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
     }
 
-    /// The settled TID word of a record with its row version, noted as the version seen, and what an entry remembers of it.
+    /// The settled TID word of a record with its row version, noted as the version seen, and the origin that
+    /// an entry remembers.
     #[inline(always)]
     fn look(&mut self, table: &Table, record: RecordPtr, access: For) -> Result<(TidWord, usize, O), OpError> {
         let by = self.base.by.at(table, record);
@@ -360,8 +362,8 @@ impl<O: Origin> Optimistic<O> {
         record::counting(core, table, insert)
     }
 
-    /// As [`Optimistic::link`], where the record is to be linked at the decision. That its key has no record needs no node version:
-    /// linking finds out.
+    /// As [`Optimistic::link`], where the record is to be linked at the decision. That its key has no record
+    /// needs no node version: linking finds out.
     #[cold]
     fn defer(&mut self, table: &Table, key: Key<'_>, record: RecordPtr) -> Result<Linked, OutOfMemory> {
         let linked = self.base.find(table, key).ok();
@@ -373,8 +375,8 @@ impl<O: Origin> Optimistic<O> {
         Ok(Linked::Linked)
     }
 
-    /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node version is to move. Whether the
-    /// attempt was rebased.
+    /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node
+    /// version is to move. Whether the attempt was rebased.
     ///
     /// # Errors
     /// A conflict; `abort` unlinks again.
@@ -392,8 +394,8 @@ impl<O: Origin> Optimistic<O> {
             }
             let (table, key) = (write.table(), self.base.writes.deferred[at].key());
             match self.link(table, key, record).map_err(record::full)? {
-                // Of an earlier row of the key nothing need be known but what the insertion noted: its record would not have been
-                // unlinked while we are online.
+                // An earlier row of the key needs no other note than that of the insertion: its record would
+                // not have been unlinked while this worker is online.
                 Linked::Linked => self.base.writes.linked(entry),
                 Linked::Exists(_) | Linked::Refused => {
                     return Err(self.record_conflict(Phase::Lock, ValidationFailure::Write(entry)));
@@ -404,7 +406,7 @@ impl<O: Origin> Optimistic<O> {
         Ok(rebased)
     }
 
-    /// An insert that met a linked record: live, deleted, or a placeholder.
+    /// An insert that found a linked record: live, deleted, or a placeholder.
     fn overwrite(
         &mut self,
         table: &Table,
@@ -570,8 +572,8 @@ impl<O: Origin> Optimistic<O> {
         unsafe { table.index.next_leaf_with(&mut scan.cursor, pin, || writes.deferred_of(table)) }
     }
 
-    /// Takes back everything written since the savepoint. What was seen on the way stays seen: the words that the
-    /// writes would have built on are noted as read, unless an earlier write of the same record builds on them still.
+    /// Undoes all writes since the savepoint. Reads on the way stay: the words on which the writes would have
+    /// built are noted as read, unless an earlier write of the same record still builds on them.
     pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
         let writes = &mut self.base.writes;
         let undone = writes.undone.len();
@@ -590,7 +592,8 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// Notes the absence that the insertion told of: as a placeholder that another has linked there, or as the node's.
+    /// Notes the absence that the insertion reported: as a placeholder that another transaction has linked
+    /// there, or by the node version.
     #[cold]
     fn note_undone(&mut self, write: &Write<O>) {
         let (table, by) = (write.table(), write.by);
@@ -601,9 +604,9 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// What no longer holds of what was read. Inside a region, or under the locks of the write set, this is the decision
-    /// (promise c). Elsewhere it is an answer about the moment the check began: a word that is unchanged when it is checked was
-    /// unchanged then, so all held together.
+    /// The first entry of the read set that no longer holds. Inside a region, or under the locks of the write
+    /// set, this is the decision (promise c). Elsewhere it is an answer about the moment when the check began:
+    /// a word that is unchanged when it is checked was unchanged then, so all values existed together.
     #[inline]
     pub(crate) fn validation_failure<A: Access>(
         access: &mut A,
@@ -639,7 +642,8 @@ impl<O: Origin> Optimistic<O> {
         self.validate_or_rebase(false).map(drop)
     }
 
-    /// As [`Optimistic::validate`], when the body has run: writes may go on from newer row versions. Whether the attempt was rebased.
+    /// As [`Optimistic::validate`], when the body has run: writes may be rebased on newer row versions.
+    /// Returns whether the attempt was rebased.
     pub(crate) fn validate_executed(&mut self) -> Result<bool, OpError> {
         self.validate_or_rebase(true)
     }
@@ -647,8 +651,8 @@ impl<O: Origin> Optimistic<O> {
     fn validate_or_rebase(&mut self, commits: bool) -> Result<bool, OpError> {
         let mut rebased = false;
         loop {
-            // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged since" is about one
-            // instant.
+            // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged
+            // since" is about one instant.
             fence(Ordering::SeqCst);
             let Some(failure) = self.validation_failure_now() else { return Ok(rebased) };
             if let Err(by) = self.go_on(commits) {
@@ -658,7 +662,7 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// What no longer holds of what was read, or of what writes build on.
+    /// The first read, or version on which a write builds, that no longer holds.
     pub(crate) fn validation_failure_now(&self) -> Option<ValidationFailure> {
         let mut plain = Plain;
         Self::validation_failure(&mut plain, &self.reads, &self.node_set, &self.base.writes).or_else(|| {
@@ -681,12 +685,12 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// What it has read and is going to write, for the caller that orders the decisions of several transactions.
+    /// Its reads and writes, for the caller that orders the decisions of several transactions.
     pub(crate) fn prepared(&self) -> Prepared {
         let Optimistic { base: Attempt { core, writes, .. }, reads, node_set, locks, .. } = self;
         let columns = self.columns_written();
         let there = || writes.entries().iter().zip(&columns).filter(|(write, _)| write.link == Link::There);
-        // What a blind write builds on is whatever is there.
+        // A blind write builds on any version.
         let builds_on = || there().filter(|(_, (used, _))| !used.is_empty());
         let seen = |(write, _): (&Write<O>, _)| (write.record.addr(), write.expected.tid());
         let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
@@ -694,7 +698,7 @@ impl<O: Origin> Optimistic<O> {
         let read = |read: &Read<O>| (read.record().addr(), read.seen.tid());
         let locked = locks.held().filter(|&(record, _)| writes.find(record).is_none());
         let locked: Vec<(usize, Tid)> = locked.map(|(record, tid)| (record.addr(), tid)).collect();
-        // What was locked, and is not to be written, may have been used whole.
+        // A record that was locked, and is not to be written, may have been used whole.
         let read_columns = self.columns_read().into_iter().chain(locked.iter().map(|_| ColumnSet::ALL));
         Prepared {
             reads: reads.iter().map(read).chain(locked.iter().copied()).chain(builds_on().map(seen)).collect(),
@@ -725,18 +729,19 @@ impl<O: Origin> Optimistic<O> {
         self.base.abandon(claim);
     }
 
-    /// Whether all that was noted is one version and its TID the newest that was seen: who overwrites it has a TID above. (That of an
-    /// absence may be older than the deletions that were unlinked since.)
+    /// Whether all notes are of one version and its TID is the newest that was seen: a transaction that
+    /// overwrites it has a TID above. (The TID of an absence may be older than deletions that were unlinked
+    /// since.)
     pub(crate) fn saw_one_version(&self) -> bool {
         let one = self.reads.iter().all(|read| read.seen.tid() == self.base.newest);
         one && self.reads.len() <= 1 && self.node_set.is_empty()
     }
 
-    /// Commits an attempt that wrote nothing: its place is the start of validation, when every word noted was unchanged. One
-    /// word alone needs no validation.
+    /// Commits an attempt that wrote nothing: its place is the start of validation, when every word noted was
+    /// unchanged. One word alone needs no validation.
     #[inline]
     pub(crate) fn commit_read_only(&mut self, claim: &impl Claim) -> Result<Outcome, OpError> {
-        // What was noted before a lock was taken may have changed by then.
+        // Notes from before a lock was taken may have become stale by then.
         let locks = self.locks.holds_any();
         if self.reads.len() + self.node_set.len() > usize::from(!locks) {
             self.validate_executed()?;

@@ -1,6 +1,6 @@
-//! What an entry of a read, node or write set remembers besides: which operation of a procedure it belongs to, for protocols that
-//! repair, or until when what it saw was valid, for those that order by timestamps. For others it is `()`, which takes no room and no
-//! instruction.
+//! The origin in an entry of a read, node or write set: the operation of a procedure to which it belongs, for
+//! protocols that repair, or the time until which its version was valid, for those that order by timestamps.
+//! For others it is `()`, which takes no room and no instruction.
 
 use std::fmt::Debug;
 
@@ -9,12 +9,12 @@ use seriatim_txn::{Runs, Table};
 
 use super::access_locks::AccessLocks;
 
-/// What an entry remembers of where it comes from.
+/// The origin of an entry.
 pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
     /// Locks that are taken when records are accessed.
     type Locks: AccessLocks;
 
-    /// Whether it remembers an operation. What does not has no use for the three functions that follow.
+    /// Whether it remembers an operation. If not, the three functions that follow are not used.
     const CARRIED: bool = false;
 
     /// This run of this operation: as [`seriatim_txn::Repair::operation`] names it.
@@ -27,7 +27,7 @@ pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
         false
     }
 
-    /// The run of an operation; none of what was done before the first was named.
+    /// The run of an operation; `None` for accesses before the first was named.
     fn run(self) -> Option<(u16, u32)> {
         None
     }
@@ -47,7 +47,7 @@ impl Origin for () {
     type Locks = ();
 }
 
-/// A run of an operation; by default, what was done before the first was named.
+/// A run of an operation; by default, the accesses before the first was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) operation: Option<u16>,

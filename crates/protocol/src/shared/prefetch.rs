@@ -1,4 +1,5 @@
-//! Rows fetched before they are asked for, in waves: what one wave asks the processor for, the next one follows.
+//! Rows that are prefetched before they are read, in waves: each wave follows the addresses that the previous
+//! one has fetched.
 //!
 //! | wave | of a hash table | of an ordered one |
 //! |---|---|---|
@@ -6,12 +7,13 @@
 //! | 1st advance | the record, by the tag in the bucket | the newest row version, if it lies outside the record |
 //! | 2nd advance | the newest row version | |
 //!
-//! A hash table's record whose tag is not in the bucket's own line is sought in the lines behind it, a wave late.
+//! If a record's tag is not in the line of its hash bucket, the lines behind it are searched, a wave later.
 //!
-//! Each row has a slot, in the order they were asked for, which is the order in which a procedure's operations take them: a lookup
-//! looks at the next slot first. Keys are compared, so a wrong guess costs a comparison and a right one saves hashing and probing.
-//! Where the order is another, as of rows prefetched table by table, the table's next slot is sought among those ahead. A hit is as
-//! good as the index's own: the record was linked while the worker was online.
+//! Each row has a slot, in the order of the requests, which is the order in which a procedure's operations
+//! read them: a lookup tries the next slot first. Keys are compared, so a wrong guess costs a comparison and a
+//! right one saves hashing and probing. Where the order differs, as with rows prefetched table by table, the
+//! table's next slot is searched among those ahead. A hit is as valid as the index's own: the record was
+//! linked while the worker was online.
 
 use std::sync::atomic::Ordering;
 
@@ -25,13 +27,14 @@ use super::attempt::LeafHints;
 use super::table_ref::TableRef;
 use super::{record, record_header};
 
-/// Most bytes of a record or row version that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
+/// The most bytes of a record or row version that a prefetch requests: beyond, the processor's own prefetcher
+/// continues.
 const BYTES_MAX: usize = 384;
 /// Most rows that wait for a wave; more are not fetched. Their lines must not drive each other out of the cache.
 const ROWS_MAX: usize = 512;
 /// Slots among which a table's next one is sought.
 const AHEAD_MAX: usize = 32;
-/// Rows of its table with other keys that a lookup meets there.
+/// The most rows of its table with other keys that a lookup compares.
 const OTHERS_MAX: u32 = 4;
 /// How often the next slot may be passed over.
 const PASSED_MAX: u32 = 8;
@@ -48,7 +51,7 @@ const _SLOTS_ARE_SMALL: () = assert!(size_of::<Slot>() <= 24);
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Its bucket was asked for, or the line behind it.
+    /// Its bucket was requested, or the line behind it.
     Bucket(HashHint),
     /// Its record was; and its newest row version, if `true`.
     Record(RecordPtr, bool),
@@ -58,7 +61,7 @@ enum Stage {
     Taken,
 }
 
-/// The rows that one attempt asked for.
+/// The rows that one attempt has requested.
 #[derive(Debug, Default)]
 pub(crate) struct Prefetched {
     slots: Vec<Slot>,
@@ -68,7 +71,7 @@ pub(crate) struct Prefetched {
     complete: usize,
     /// Slots before this had the first advance.
     advanced: usize,
-    /// Of which tables there are slots, by id modulo 64.
+    /// The tables with slots, by id modulo 64.
     tables: u64,
     /// A slot that was the next one, and how often it was passed over.
     passed: (usize, u32),
@@ -169,7 +172,8 @@ impl Prefetched {
         self.find_ahead(table, key.anew(), pin)
     }
 
-    /// As [`Prefetched::find`], if it is not in the next slot. Those of its table before the one that is found are given up.
+    /// As [`Prefetched::find`], if it is not in the next slot. Those of its table before the one that is
+    /// found are given up.
     #[inline(never)]
     fn find_ahead(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
         if self.next == self.slots.len() {
@@ -268,7 +272,7 @@ mod tests {
 
     const ROWS: u64 = 40;
 
-    /// Two tables with rows 0 to [`ROWS`], and what they live in.
+    /// Two tables with rows 0 to [`ROWS`], and their environment.
     fn tables(organization: Organization) -> (Environment, [Box<Table>; 2]) {
         let memory = Memory::new(Options { workers_max: 2, ..Options::default() }).expect("memory");
         let htm = Htm::new(HtmMode::Absent).expect("it is always available");
@@ -367,7 +371,7 @@ mod tests {
             let found = found(organization, &prefetched, &lookups);
             let missed = found.iter().filter(|&&found| !found).count();
             assert!(missed <= 2, "{found:?}");
-            // And what was not prefetched is not found, however often it is asked for.
+            // A row that was not prefetched is not found, however often it is looked up.
             assert_eq!(self::found(organization, &[(0, 0), (1, 1)], &[(0, 9); 40]), [false; 40]);
         }
     }

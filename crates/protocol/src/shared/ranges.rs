@@ -1,10 +1,12 @@
-//! Ranges that are looked at again: a leaf that has changed refutes a scan only if the part of the range in it has changed.
+//! Ranges that are looked at again: a leaf that has changed refutes a scan only if the part of the range in
+//! it has changed.
 //!
-//! A node version is of a leaf, which also holds keys beside the range that was scanned, and behind the last row that was asked for. So a
-//! worker that takes notes ([`super::rebase`]) notes of each leaf that a scan reads the part of the range that it holds, and its records.
-//! When the leaf has changed, that part is scanned again, as far as the transaction looked. If the same records are in it, the entry of
-//! the node set takes the new node version, and the commit is tried again; it decides, as ever. What the records hold is for
-//! the read set to say.
+//! A node version belongs to a leaf, which also holds keys outside of the scanned range, and behind the last
+//! row that was requested. So a worker that takes notes ([`super::rebase`]) notes, for each leaf that a scan
+//! reads, the part of the range in the leaf and its records. When the leaf has changed, that part is scanned
+//! again, as far as the transaction looked. If it holds the same records, the entry of the node set takes the
+//! new node version, and the commit is tried again, which decides as usual. The read set covers the contents
+//! of the records.
 //!
 //! Leaves that come into a part when it is scanned again are entries without notes.
 
@@ -27,9 +29,9 @@ const PARTS_MAX: usize = 64;
 
 /// The part of a range that one leaf held.
 #[derive(Debug)]
-struct Part {
+struct ScannedPart {
     table: TableRef,
-    /// Of the node set.
+    /// The index of its node-set entry.
     entry: usize,
     direction: Direction,
     low: Bound<KeyBuf>,
@@ -43,7 +45,7 @@ struct Part {
 /// The notes of an attempt, by entry of the node set.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    parts: Vec<Part>,
+    parts: Vec<ScannedPart>,
     records: Vec<RecordPtr>,
     /// For looking again.
     cursor: Cursor,
@@ -56,27 +58,27 @@ impl Ranges {
         self.records.clear();
     }
 
-    /// Entries of the node set leave it. Scans do not go on.
+    /// Removes entries of the node set. Scans do not continue.
     pub(super) fn retain(&mut self, stays: impl Fn(usize) -> bool) {
         let mut numbers = Renumbering::new(stays);
         self.parts.retain_mut(|part| numbers.of(part.entry).map(|entry| part.entry = entry).is_some());
     }
 
-    fn part(&mut self, note: u32) -> Option<&mut Part> {
+    fn part(&mut self, note: u32) -> Option<&mut ScannedPart> {
         self.parts.get_mut((note as usize).wrapping_sub(1))
     }
 
-    /// The transaction looks at so many of the records of the leaf that the scan is at.
+    /// The transaction uses this many of the records of the scan's current leaf.
     #[inline]
     pub(crate) fn look(&mut self, scan: &Scan) {
         if scan.note != 0
-            && let Some(Part { looked: Some(looked), .. }) = self.part(scan.note)
+            && let Some(ScannedPart { looked: Some(looked), .. }) = self.part(scan.note)
         {
             *looked = scan.next.max(*looked);
         }
     }
 
-    /// The transaction asks for more than the leaf has that the scan is at.
+    /// The transaction requests more than the scan's current leaf has.
     #[inline]
     pub(crate) fn exhaust(&mut self, scan: &Scan) {
         if scan.note != 0
@@ -115,14 +117,15 @@ impl<O: Origin> Optimistic<O> {
         let first = ranges.records.len();
         ranges.records.extend_from_slice(scan.cursor.records());
         let records = (first, ranges.records.len());
-        ranges.parts.push(Part { table: table.into(), entry, direction, low, high, records, looked: Some(0) });
+        ranges.parts.push(ScannedPart { table: table.into(), entry, direction, low, high, records, looked: Some(0) });
         scan.note = ranges.parts.len() as u32;
         Ok(true)
     }
 
-    /// Has an entry of the node set go on from the newest node version of its leaf, if it `may`, where that has changed beside what was looked at.
-    /// Whether there was one; `None` if it has changed there, or was not noted. While the attempt does not commit yet its scans may go on in what
-    /// they hold of a leaf: then all of that counts as looked at.
+    /// Moves an entry of the node set to the newest node version of its leaf, if it `may`, where the leaf has
+    /// changed outside of the part that was used. Returns whether there was a newer one; `None` if that part
+    /// has changed, or was not noted. While the attempt does not commit yet, its scans may continue in the
+    /// records that they hold of a leaf: then all of these count as used.
     pub(super) fn rebase_range(&mut self, entry: usize, may: bool, commits: bool) -> Option<bool> {
         // SAFETY: as in `node_set_failure`.
         let word = unsafe { &*self.node_set[entry].node_version.address() };
@@ -134,11 +137,12 @@ impl<O: Origin> Optimistic<O> {
         (may && self.is_unchanged(part, commits)).then_some(true)
     }
 
-    /// Looks at a part again, as far as the transaction did or whole. If its records are the same, the node set has the node versions that say so.
+    /// Looks at a part again, as far as the transaction did or whole. If its records are the same, the node
+    /// set has the node versions that say so.
     fn is_unchanged(&mut self, part: usize, commits: bool) -> bool {
         let Optimistic { base, node_set, bases, .. } = self;
         let Ranges { parts, records, cursor, again } = &mut bases.ranges;
-        let Part { table, entry, direction, low, high, records: (first, last), looked } = &parts[part];
+        let ScannedPart { table, entry, direction, low, high, records: (first, last), looked } = &parts[part];
         let looked = looked.filter(|_| commits);
         let (table, pin) = (table.get(), base.core.local.pinned());
         let seen = &records[*first..looked.map_or(*last, |looked| first + looked)];
@@ -197,7 +201,8 @@ fn up_to(next: Bound<KeyBuf>) -> Bound<KeyBuf> {
 }
 
 fn key_of<'t>(record: RecordPtr, class: KeyClass) -> Key<'t> {
-    // SAFETY: it was linked when the leaf was read, key words of a record that was linked never change, and the worker has been online since.
+    // SAFETY: it was linked when the leaf was read, key words of a record that was linked never change, and
+    // the worker has been online since.
     unsafe { read_key(record, class) }
 }
 
@@ -241,7 +246,7 @@ mod tests {
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
     }
 
-    /// The rows between two keys, the latter not among them; so many at most.
+    /// The rows between two keys, the latter excluded; at most this many.
     fn rows(
         bench: &Bench<Silo>,
         worker: &mut Worker,
@@ -260,7 +265,7 @@ mod tests {
         bench.cells.index.scan(low, high, direction, &mut scan.cursor).expect("ordered");
     }
 
-    /// The next rows of a scan, so many at most.
+    /// The next rows of a scan, at most this many.
     fn go_on(bench: &Bench<Silo>, worker: &mut Worker, scan: &mut Scan, most: usize) -> Vec<i64> {
         let mut next = || worker.scan_next(&bench.cells, scan, ColumnSet::ALL).expect("no conflict");
         std::iter::from_fn(|| next().map(|row| bench.get(row))).take(most).collect()
@@ -360,7 +365,7 @@ mod tests {
                     seen = go_on(&bench, worker, &mut scan, 1);
                     transact(&bench, |other| keys().for_each(|key| insert(&bench, other, key)));
                     valid = worker.validate();
-                    // Of the leaf what the scan holds, of others what they have now.
+                    // Of the leaf the rows that the scan holds, of others their current rows.
                     seen.extend(go_on(&bench, worker, &mut scan, usize::MAX));
                 };
                 let committed = commits(&bench, both, |_| (), |_| ());
@@ -401,7 +406,7 @@ mod tests {
         assert!(commits(&bench, both, |other| insert(&bench, other, 101), |_| ()), "behind the only row asked for");
     }
 
-    /// Whoever commits has seen what a scan finds now.
+    /// A transaction that commits has seen what a scan finds now.
     #[test]
     fn who_commits_has_seen_the_rows_that_are_there() {
         let seed = rng::seed("who_commits_has_seen_the_rows_that_are_there");

@@ -1,23 +1,30 @@
-//! Commits that go on from newer row versions, where what changed is of columns that the attempt did not use.
+//! Commits that continue from newer row versions, where only columns have changed that the attempt did not
+//! use.
 //!
-//! Validation compares TID words, so whatever changes in a row refutes whoever read it. An attempt that names the columns it uses also
-//! notes the row versions it saw. When its validation fails, each record that has changed is compared with its row version by these
-//! columns: if they have the values that were seen, the attempt is as it would have been if it had seen the newest row version, and its
-//! entry takes that one's TID word. An update is merged into the newest row version first ([`seriatim_catalog::wire::RowWire::merge`]),
-//! which also puts additions on top of the newest sums. Then the whole commit is tried again: it decides, as ever. So an addition that
-//! nobody reads conflicts with nothing, and a reader of other columns passes it.
+//! Validation compares TID words, so any change in a row refutes every reader of the row. An attempt that
+//! names the columns that it uses also notes the row versions that it saw. When its validation fails, each
+//! changed record is compared with its noted row version by these columns. If they have the values that were
+//! seen, the attempt would have been the same on the newest row version, and its entry takes the TID word of
+//! that one. An update is merged into the newest row version first
+//! ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest sums. Then the whole
+//! commit is tried again, which decides as usual. So an addition whose column is not read conflicts with
+//! nothing, and a reader of other columns does not conflict with it.
 //!
-//! Values are compared, not versions: that a column was changed and changed back makes no difference to who read it.
+//! Values are compared, not versions: a column that was changed and changed back makes no difference to its
+//! readers.
 //!
-//! Where records are locked when they are accessed, one that has become such a record is a conflict for whoever saw it before: nothing is
-//! rebased on its version, as that takes its lock. Those that the attempt has locked have not changed.
+//! Where records are locked at access, a record that has become such a record conflicts with transactions that
+//! saw it before: nothing is rebased on its version, which requires its lock. Records that the attempt has
+//! locked have not changed.
 //!
-//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries to where these are now.
-//! Of an entry of the write set of which a row version was taken back nothing is known any more. An update in an attempt that may be
-//! repaired is merged only while it is the entry's only one, for a repair may go back to an earlier row version, which nothing was merged into.
+//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries
+//! to their new index. If a row version of a write-set entry was undone, the notes of the entry are dropped.
+//! In an attempt that may be repaired, an update is merged only while it is the entry's only one: a repair may
+//! go back to an earlier row version, into which nothing was merged.
 //!
-//! What was not noted is not rebased. A worker takes notes when an attempt of its own was refuted lately. It takes them where a call leaves out columns of the table that updates change, and of each look
-//! at a row that the attempt wrote.
+//! An access without notes is not rebased. A worker takes notes when one of its attempts was refuted recently.
+//! It takes them for calls that leave out columns of the table that updates change, and for each read of a row
+//! that the attempt wrote.
 
 use std::sync::atomic::Ordering;
 
@@ -53,7 +60,7 @@ const NOTED: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 struct Base {
     table: TableRef,
-    /// Of the read set or of the write set.
+    /// The index in the read set or the write set.
     entry: u32,
     /// Zero: the attempt's own row version, read after it was written.
     row_version: usize,
@@ -66,18 +73,18 @@ pub(crate) struct Bases {
     /// How often an attempt may be rebased, and how often this one was.
     max: u32,
     rebases: u32,
-    /// Of how many attempts notes are taken, this one included.
+    /// The number of attempts for which notes are taken, this one included.
     attempts: u32,
     /// By entry, ascending.
     reads: CountedVec<Base>,
     /// Each update of an entry, in order, and each look at what it wrote.
     writes: CountedVec<Base>,
-    /// What scans looked at.
+    /// The notes of scans.
     pub(super) ranges: Ranges,
 }
 
 impl Bases {
-    /// Of attempts that are not rebased.
+    /// The notes of attempts that are not rebased: none.
     pub(crate) fn new(local: &Local) -> Bases {
         Bases {
             max: 0,
@@ -135,7 +142,7 @@ impl Bases {
         self.ranges.clear();
     }
 
-    /// This entry was taken out of the write set, and what was the last is in its place.
+    /// This entry left the write set, and the last one took its index.
     pub(crate) fn taken(&mut self, entry: usize, last: usize) {
         self.writes.retain_mut(|base| {
             let stays = base.entry as usize != entry;
@@ -146,7 +153,7 @@ impl Bases {
         });
     }
 
-    /// A row version was taken back of this entry of the write set.
+    /// A row version of this entry of the write set was undone.
     pub(super) fn taken_back(&mut self, entry: usize) {
         self.writes.retain(|base| base.entry as usize != entry);
     }
@@ -168,7 +175,7 @@ impl Bases {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
-    /// Entries were taken back: those of the write set may have other numbers now, or other row versions.
+    /// Entries were undone: those of the write set may have other indices now, or other row versions.
     pub(crate) fn forget_writes(&mut self) {
         self.writes.clear();
     }
@@ -179,10 +186,10 @@ impl Bases {
     }
 }
 
-/// The numbers of the entries of a set after some have left it, asked for in ascending order.
+/// The indices of the entries of a set after some have left it, requested in ascending order.
 pub(super) struct Renumbering<F> {
     stays: F,
-    /// Of so many entries it is known how many have left.
+    /// The number of entries for which it is known how many have left.
     known: usize,
     gone: usize,
 }
@@ -217,7 +224,7 @@ impl<O: Origin> Optimistic<O> {
         if self.base.seen.own {
             return self.note_used_own(table, columns);
         }
-        // What was locked is not in the read set: it does not change.
+        // A locked record is not in the read set: it does not change.
         let seen = self.base.seen;
         let is_of = |last: &Read<O>| Some(last.record()) == seen.record && last.seen.tid() == seen.tid;
         if !self.reads.last().is_some_and(is_of) {
@@ -239,10 +246,11 @@ impl<O: Origin> Optimistic<O> {
         self.bases.writes.try_push(base).map_err(record::full)
     }
 
-    /// Goes on from the newest row versions. True if there were newer ones, and what the attempt used is the same in all of them: its
-    /// commit can be tried again, unless that was done too often. Writes are merged where the attempt `commits`: not while its body runs,
-    /// which may still look at rows that it wrote, or tell that a sum left its range. (Runs that a repair makes again find what was merged: rows as they
-    /// would have written them.)
+    /// Continues from the newest row versions. True if there were newer ones, and the used columns are the
+    /// same in all of them: then the commit can be tried again, unless that was done too often. Writes are
+    /// merged only if the attempt `commits`. While its body runs, it may still read rows that it wrote, or be
+    /// told that a sum left its range. (Runs that a repair repeats find the merged rows, as they would have
+    /// written them.)
     #[cold]
     pub(crate) fn rebase(&mut self, commits: bool) -> bool {
         self.go_on(commits).is_ok()
@@ -251,7 +259,7 @@ impl<O: Origin> Optimistic<O> {
     /// As [`Optimistic::rebase`].
     ///
     /// # Errors
-    /// What it is refuted by, if by anything: what has changed again meanwhile is not to blame.
+    /// The entry that refutes it, if any; a record that has changed again meanwhile is not reported.
     pub(crate) fn go_on(&mut self, commits: bool) -> Result<(), Option<ValidationFailure>> {
         if !self.bases.may_go_on() {
             return Err(None);
@@ -264,8 +272,9 @@ impl<O: Origin> Optimistic<O> {
         if moved == Some(true) { Ok(()) } else { Err(by) }
     }
 
-    /// As [`Optimistic::rebase`], of each entry by itself. Whether any entry goes on from something newer. `refuted` is told of the entries of which
-    /// what was used has changed, by what each was noted, and says whether to go on to others: `None` if not.
+    /// As [`Optimistic::rebase`], for each entry by itself. Returns whether any entry continues from a newer
+    /// version. `refuted` is called with the origin of each entry whose used columns have changed, and returns
+    /// whether to continue with others: `None` if not.
     pub(super) fn settle(
         &mut self,
         commits: bool,
@@ -301,8 +310,8 @@ impl<O: Origin> Optimistic<O> {
         Some(moved)
     }
 
-    /// Has one entry of the read set go on from the newest row version of its record, if it `may`. Whether there was a newer one; `None` if what
-    /// was used of it is another.
+    /// Moves one entry of the read set to the newest row version of its record, if it `may`. Returns whether
+    /// there was a newer one; `None` if the used columns differ.
     fn rebase_read(&mut self, entry: usize, may: bool) -> Option<bool> {
         let (word, seen) = (self.reads[entry].word(), self.reads[entry].seen);
         if TidWord(word.load(Ordering::Acquire)) == seen {
@@ -321,8 +330,8 @@ impl<O: Origin> Optimistic<O> {
         Some(true)
     }
 
-    /// Has one entry of the write set go on from the newest row version of its record, if it `may`. Whether there was a newer one; `None` if its
-    /// update would not be the same on it.
+    /// Moves one entry of the write set to the newest row version of its record, if it `may`. Returns whether
+    /// there was a newer one; `None` if its update would not be the same on it.
     fn rebase_write(&mut self, entry: usize, may: bool) -> Option<bool> {
         let write = self.base.writes.entries()[entry];
         let table = write.table();
@@ -343,13 +352,13 @@ impl<O: Origin> Optimistic<O> {
         Some(true)
     }
 
-    /// Has the only entry of the write set go on from the newest row version of its record, as often as it is asked to. False if its update
-    /// would not be the same on it.
+    /// Moves the only entry of the write set to the newest row version of its record, on every call. False if
+    /// its update would not be the same on it.
     pub(crate) fn rebase_only(&mut self) -> bool {
         self.rebase_write(0, true).is_some()
     }
 
-    /// Of each entry of the read set, what of the row was used.
+    /// For each entry of the read set, the columns that were used.
     pub(crate) fn columns_read(&self) -> Vec<ColumnSet> {
         let mut columns = vec![ColumnSet::ALL; self.reads.len()];
         for base in self.bases.reads.iter() {
@@ -358,8 +367,8 @@ impl<O: Origin> Optimistic<O> {
         columns
     }
 
-    /// Of each entry of the write set, what its updates use of the row that they change, and what of it they change. Those that use nothing
-    /// can be merged into any other version.
+    /// For each entry of the write set, the columns of the row that its updates use, and those that they
+    /// change. Updates that use none can be merged into any other version.
     pub(crate) fn columns_written(&self) -> Vec<(ColumnSet, ColumnSet)> {
         let entries = self.base.writes.entries();
         let mut noted = vec![(ColumnUse::default(), 0); entries.len()];
@@ -379,8 +388,8 @@ impl<O: Origin> Optimistic<O> {
         entries.iter().zip(noted).zip(row_versions).map(of).collect()
     }
 
-    /// What the updates of an entry do with columns, if it has nothing but updates that were noted. What was not, an insertion or deletion
-    /// among it, may have used anything.
+    /// The use of columns by the updates of an entry, if all of them were noted. Others, and insertions or
+    /// deletions, may have used any column.
     fn updates(&self, entry: usize) -> Option<ColumnUse> {
         let noted = || self.bases.writes.iter().filter(|base| base.entry as usize == entry);
         let updates = noted().filter(|base| base.row_version != 0).count();
@@ -403,19 +412,20 @@ impl<O: Origin> Optimistic<O> {
         let Some(wire) = &table.wire else { return false };
         let after = record::row_of(table, write.row_version).as_ptr();
         let [base, newest] = [first.row_version, newer].map(|row_version| row(table, row_version));
-        // SAFETY: row versions of the table, readable as we have been online since they were published; `after` is ours.
+        // SAFETY: row versions of the table, readable as we have been online since they were published;
+        // `after` is ours.
         let merged = unsafe { wire.rows.merge(base, newest, after, columns) };
         first.row_version = newer;
         if !merged {
-            // It may have changed in part: whoever asks again is refused.
+            // It may have changed in part: later calls are refused.
             self.bases.taken_back(entry);
         }
         merged
     }
 }
 
-/// Of columns of a row that an update uses or changes, those by which it can be in another's way. Rows that cannot be told apart are used
-/// or changed whole.
+/// The columns of a row that matter for conflicts, among those that an update uses or changes. Rows that are
+/// not distinguishable are used or changed whole.
 pub(crate) fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
     match table.updatable {
         ColumnSet::EMPTY if columns.is_empty() => columns,
@@ -432,7 +442,7 @@ pub(crate) fn of_read(table: &Table, columns: ColumnSet) -> ColumnSet {
     }
 }
 
-/// What updates of a row do, and one more.
+/// The use of columns by the updates of a row, and by one more.
 fn then(columns: ColumnUse, base: &Base) -> ColumnUse {
     // Of several sums each has to stay in range, not just the last.
     let twice = columns.added.intersection(base.columns.added);
@@ -441,11 +451,11 @@ fn then(columns: ColumnUse, base: &Base) -> ColumnUse {
 
 /// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.
 pub(crate) fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
-    // What was removed is absent.
+    // A removed record is absent.
     record_header::settled_version(table, record).filter(|(word, _)| !word.is_absent())
 }
 
-/// The same, if an attempt can go on from it that has not locked the record.
+/// The same, if an attempt that has not locked the record can continue from it.
 fn newer<O: Origin>(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     newest(table, record).filter(|(word, _)| !O::Locks::is_locked_at_access(*word))
 }

@@ -1,7 +1,8 @@
 //! Making, copying and freeing records and their parts.
 //!
-//! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part or out-of-line
-//! value is owned by the version that points to it, and passes to the next version where an update left it as it was.
+//! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part
+//! or out-of-line value is owned by the version that points to it, and passes to the next version where an
+//! update left it as it was.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use seriatim_txn::{Core, OpError, ROW_IN_PLACE_MAX, Reason, RowPtr, Staged, Tabl
 
 use super::origin::Origin;
 use super::record_header::{self, TidWord};
-use super::writes::{Part, Write, WriteSet};
+use super::writes::{RowPart, Write, WriteSet};
 
 /// Bytes before an out-of-line value's text: its length.
 const OUT_OF_LINE_HEADER: usize = 8;
@@ -30,7 +31,7 @@ pub(crate) fn full(_: OutOfMemory) -> OpError {
 #[inline]
 pub(crate) fn row_of(table: &Table, row_version: usize) -> RowPtr {
     let row = (row_version + table.record_layout.version_header) as *mut u8;
-    // SAFETY: a row version address is never zero where a row is asked for; callers checked.
+    // SAFETY: the address of a row version is never zero where a row is requested; callers checked.
     unsafe { NonNull::new_unchecked(row) }
 }
 
@@ -55,14 +56,14 @@ fn fixed_of(table: &Table, row_version: usize) -> usize {
 pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, OpError> {
     let record_layout = &table.record_layout;
     let memory = core.local.allocate(&mut core.outside, record_layout.record).map_err(full)?;
-    // SAFETY: the allocation is `record_layout.record` bytes; nobody else has it.
+    // SAFETY: the allocation is `record_layout.record` bytes, and private.
     Ok(unsafe { restage(table, RecordPtr::from_raw(memory)) })
 }
 
 /// Zeroes the row and fixed part inside a record, for a new row.
 ///
 /// # Safety
-/// Nobody else uses them.
+/// No other thread uses them.
 pub(crate) unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
     let record_layout = &table.record_layout;
     // SAFETY: a record is `record_layout.record` bytes, which contain row and fixed part.
@@ -86,7 +87,7 @@ pub(crate) fn discard(core: &mut Core, table: &Table, staged: Staged) {
     release(core, staged.record.addr(), table.record_layout.record);
 }
 
-/// Frees memory nobody else can reach.
+/// Frees memory that no other thread can reach.
 pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
     if let Some(memory) = NonNull::new(address as *mut u8).filter(|_| !core.leaks()) {
         // SAFETY: the caller owns the memory and says how much it is.
@@ -94,7 +95,8 @@ pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
     }
 }
 
-/// Frees memory that readers may still hold, a grace period from now (promise e): what a commit of `epoch` replaced or deleted.
+/// Frees memory of a version that a commit of `epoch` replaced or deleted, a grace period from now (promise
+/// e): readers may still hold it.
 pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize, epoch: Epoch) {
     if let Some(memory) = NonNull::new(address as *mut u8).filter(|_| !core.leaks()) {
         // SAFETY: the caller unlinked the memory and says how much it is.
@@ -109,7 +111,7 @@ pub(crate) fn set_key(core: &mut Core, table: &Table, record: RecordPtr, key: Ke
         0 => None,
         bytes => Some(core.local.allocate(&mut core.outside, bytes).map_err(full)?),
     };
-    // SAFETY: the record is staged: large enough and nobody else's; so is the out-of-line value.
+    // SAFETY: the record is staged: large enough and private; so is the out-of-line value.
     unsafe { write_key(record, key, out_of_line) };
     // ORDERING: linking publishes the record with release.
     record_header::tid_word(&table.record_layout, record).store(TidWord::PLACEHOLDER.0, Ordering::Relaxed);
@@ -138,7 +140,7 @@ pub(crate) fn out_of_line(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMem
     Ok(out_of_line)
 }
 
-/// An out-of-line block for so many bytes, which are not written yet.
+/// An out-of-line block for this many bytes, which are not written yet.
 pub(crate) fn out_of_line_room(core: &mut Core, bytes: usize) -> Result<u64, OutOfMemory> {
     let memory = core.local.allocate(&mut core.outside, OUT_OF_LINE_HEADER + bytes)?;
     // SAFETY: the allocation holds the length.
@@ -170,7 +172,7 @@ pub(crate) fn detach(
     core: &mut Core,
     table: &Table,
     staged: Staged,
-    parts: &mut CountedVec<Part>,
+    parts: &mut CountedVec<RowPart>,
 ) -> Result<usize, OpError> {
     let copied = copy_row(core, table, staged.row).and_then(|row_version| {
         if table.has_fixed() {
@@ -187,7 +189,7 @@ pub(crate) fn detach(
                 fixed.copy_from_nonoverlapping(staged.fixed, bytes);
                 row_of(table, row_version).cast::<u64>().write(fixed.as_ptr() as u64);
             }
-            parts.push(Part { address: fixed.as_ptr() as usize, bytes });
+            parts.push(RowPart { address: fixed.as_ptr() as usize, bytes });
         }
         Ok(row_version)
     });
@@ -218,8 +220,8 @@ fn has_own_fixed(table: &Table, record: RecordPtr, row_version: usize) -> bool {
     table.has_fixed() && fixed_of(table, row_version) != record.addr() + table.record_layout.fixed
 }
 
-/// Whether two row versions own the same memory beside their rows: the fixed part, as after every update, and the same out-of-line
-/// values.
+/// Whether two row versions own the same memory beside their rows: the fixed part, as after every update, and
+/// the same out-of-line values.
 #[inline]
 fn share_parts(table: &Table, one: usize, other: usize) -> bool {
     let out_of_line = |row_version, &at: &u32| out_of_line_at(row_of(table, row_version).as_ptr() as usize, at);
@@ -227,7 +229,7 @@ fn share_parts(table: &Table, one: usize, other: usize) -> bool {
         && table.layout.row_out_of_line.iter().all(|at| out_of_line(one, at) == out_of_line(other, at))
 }
 
-/// As [`version_bytes`], of what lies outside the row version.
+/// As [`version_bytes`], for the parts outside of the row version.
 #[inline(never)]
 fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
     let texts: usize = if table.has_out_of_line() {
@@ -241,7 +243,8 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
     (texts + if has_own_fixed { allocated_bytes(table.record_layout.fixed_bytes) } else { 0 }) as i64
 }
 
-/// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it replaced; zero for none.
+/// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it
+/// replaced; zero for none.
 #[inline(always)]
 pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after) = (write.table(), write.record, write.row_version);
@@ -274,7 +277,7 @@ fn count_change(core: &mut Core, table: &Table, record: RecordPtr, (before, afte
     }
 }
 
-/// Rows that a row version stands for; zero stands for none.
+/// The number of rows in a row version; zero for an address of zero.
 #[inline]
 pub(crate) fn rows_in(table: &Table, row_version: usize) -> i64 {
     // SAFETY: row versions of the caller's hold rows of their table, which do not change.
@@ -299,12 +302,15 @@ pub(crate) fn is_inline(table: &Table, record: RecordPtr, row_version: usize) ->
     row_version.wrapping_sub(record.addr()) < table.record_layout.record
 }
 
-/// The place inside the record where a commit may put the version that replaces `current`, a row; zero if there is none.
+/// The place inside the record where a commit may put the version that replaces `current`, a row; zero if
+/// there is none.
 ///
-/// What lies there was replaced by the commit that made `current` or by an earlier one; or it is the row of an insertion that came too
-/// late for that commit, whose attempt has been online since before it. So it may be overwritten if `made`, the epoch of that commit, is
-/// before the horizon ([`Local::horizon`](seriatim_memory::Local::horizon)); and it stays so until the record has another TID. Not to
-/// be asked of a record without a row: there an insertion of this attempt's may lie in its place, and TID zero is before any horizon.
+/// Whether the place may be overwritten. Its contents were replaced by the commit that made `current` or by an
+/// earlier one; or they are the row of an insertion that came too late for that commit, whose attempt has been
+/// online since before it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
+/// ([`Local::horizon`](seriatim_memory::Local::horizon)); and this stays true until the record has another
+/// TID. Not for a record without a row: there an insertion of this attempt may be in its place, and TID zero
+/// is before any horizon.
 #[inline]
 pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> usize {
     let record_layout = &table.record_layout;
@@ -318,12 +324,13 @@ pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made:
     }
 }
 
-/// Copies a private row version, with its header, to a place that [`free_place`] found. The caller has the record's lock, whatever
-/// that is under its protocol, or is in its region.
+/// Copies a private row version, with its header, to a place that [`free_place`] found. The caller has the
+/// record's lock, whatever that is under its protocol, or is in its region.
 #[inline]
 pub(crate) fn copy_to_place(access: &mut impl Access, table: &Table, row_version: usize, place: usize) {
     for at in (0..table.record_layout.row_version_bytes()).step_by(8) {
-        // SAFETY: both are so many bytes of whole words. The one is private; the other is nobody's but ours until it is published.
+        // SAFETY: both are this many bytes of whole words. The source is private; the destination is reserved
+        // for us until it is published.
         let (word, to) = unsafe { (((row_version + at) as *const u64).read(), &*((place + at) as *const AtomicU64)) };
         crate::step(Touch::Copy, to);
         access.store(to, word);
@@ -349,8 +356,8 @@ fn out_of_line_at(base: usize, at: u32) -> usize {
     unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize }
 }
 
-/// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not; the row version itself as of
-/// `row_epoch`.
+/// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not;
+/// the row version itself as of `row_epoch`.
 #[inline]
 pub(crate) fn retire_version(
     core: &mut Core,
@@ -368,7 +375,7 @@ pub(crate) fn retire_version(
     }
 }
 
-/// As [`retire_version`], what lies outside the row version.
+/// As [`retire_version`], for the parts outside of the row version.
 #[inline(never)]
 fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize, epoch: Epoch) {
     let old_fixed = fixed_of(table, old);
@@ -406,7 +413,8 @@ pub(crate) fn out_of_line_of(table: &Table, row_version: usize) -> Vec<usize> {
     if table.has_out_of_line() { out_of_line_values(table, row_version).collect() } else { Vec::new() }
 }
 
-/// Frees those of `candidates` that the row of `row_version`, if there is one, does not refer to, for an owner that has them alone.
+/// Frees those of `candidates` that the row of `row_version`, if there is one, does not refer to, for an
+/// owner that has them alone.
 pub(crate) fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[usize], row_version: Option<usize>) {
     for &out_of_line in candidates {
         if !row_version
@@ -417,8 +425,9 @@ pub(crate) fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[
     }
 }
 
-/// Frees the private row versions of an attempt that are not installed, and the parts no installed row version refers to.
-/// `installed`: the transaction committed and the row versions of `writes.entries()` belong to their records now.
+/// Frees the private row versions of an attempt that are not installed, and the parts no installed row
+/// version refers to. `installed`: the transaction committed and the row versions of `writes.entries()`
+/// belong to their records now.
 pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
     let free = |core: &mut Core, write: Write<O>| {
         let table = write.table();
@@ -457,7 +466,8 @@ pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>,
     }
 }
 
-/// Gives back a record that was never linked, with its key. What its row owns beside it are parts of the attempt.
+/// Frees a record that was never linked, with its key. The parts that its row owns beside it belong to the
+/// attempt.
 pub(crate) fn release_unlinked(core: &mut Core, table: &Table, record: RecordPtr) {
     clear_key(core, table, record);
     release(core, record.addr(), table.record_layout.record);

@@ -20,20 +20,22 @@
 //! they are not in the TID word.
 //!
 //! Access rules for the two words every header begins with:
-//! 1. The TID word and the version word change only while LOCKED is set by the changer, or inside a region that found LOCKED
-//!    clear. Readers are optimistic: an Acquire load of an unlocked TID word, then the version word.
+//! 1. The TID word and the version word change only while LOCKED is set by the changer, or inside a region
+//!    that found LOCKED clear. Readers are optimistic: an Acquire load of an unlocked TID word, then the
+//!    version word.
 //! 2. A row version is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
-//! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has TID zero). The version word
-//!    is then zero, or, where a protocol has snapshots, its own: a row version that may be retired already.
-//!    (A protocol that locks elsewhere, as `nowait` does in a third word, holds that lock besides, and sets LOCKED only while it
-//!    installs, for [`peek`].)
+//! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has TID zero).
+//!    The version word is then zero, or, where a protocol has snapshots, a value of its own: a row version
+//!    that may be retired already. (A protocol that locks elsewhere, as `nowait` does in a third word, also
+//!    holds that lock, and sets LOCKED only while it installs, for [`peek`].)
 //! 4. REMOVED is final: the record left its index. Its TID word never changes again, so validation of ABSENT fails.
-//! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a look, and
-//!    holds its address until then. Only that party unlinks it, so the address stays good. A transaction that revives or
-//!    deletes the record meanwhile leaves the mark and does not queue it again.
-//! 6. REMOVED without ABSENT means HOT, under `htcc` alone: a row that is contended. There is no other record that is REMOVED and not
-//!    ABSENT, and a word has no bit to spare. Who changes the word of a hot record holds its lock besides (`htcc/locks.rs`). It is a
-//!    part of the word that is validated, so that whoever saw the record before it became hot, or cold, fails.
+//! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a
+//!    look, and holds its address until then. Only that party unlinks it, so the address stays valid. A
+//!    transaction that revives or deletes the record meanwhile leaves the mark and does not queue it again.
+//! 6. REMOVED without ABSENT means HOT, under `htcc` alone: a contended row. No other record is REMOVED and
+//!    not ABSENT, and a word has no bit to spare. A transaction that changes the word of a hot record also
+//!    holds its lock (`htcc/locks.rs`). The bit is part of the validated word, so a transaction that saw the
+//!    record before it became hot, or cold, fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -69,7 +71,7 @@ impl TidWord {
         TidWord((tid.bits() << FLAG_BITS) | flags)
     }
 
-    /// Whether somebody owes the record a look (rule 5).
+    /// Whether a party owes the record a look (rule 5).
     pub(crate) const fn is_queued(self) -> bool {
         self.0 & QUEUED != 0
     }
@@ -91,7 +93,7 @@ impl TidWord {
         self.0 & ABSENT != 0
     }
 
-    /// Of a word that is not hot.
+    /// Whether the record is removed; for a word that is not hot.
     pub(crate) const fn is_removed(self) -> bool {
         self.0 & REMOVED != 0
     }
@@ -176,8 +178,8 @@ pub(crate) fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: Rec
 /// The TID word of a record of `table`.
 #[inline]
 pub(crate) fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
-    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e), and every
-    // protocol's record header begins with the TID word.
+    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise
+    // e), and every protocol's record header begins with the TID word.
     stepped(unsafe { record_layout.header_word(record, 0) })
 }
 
@@ -201,9 +203,9 @@ pub(crate) const LOOKS_MAX: u32 = 64;
 
 /// The settled TID word of a record and the row version it speaks of. `None`: still locked, or changed at each look.
 ///
-/// The second look at the header is what keeps the two together: a row version stored after the first look was stored under the
-/// lock, so the second sees the lock or what followed. Without it a row could be sought in a row version of before its
-/// deletion.
+/// The second look at the header is what keeps the two together: a row version stored after the first look
+/// was stored under the lock, so the second sees the lock or what followed. Without it a row could be sought
+/// in a row version of before its deletion.
 #[inline]
 pub(crate) fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     for _ in 0..LOOKS_MAX {

@@ -1,14 +1,15 @@
-//! The commit in one region (Wang et al., EuroSys 2014, Algorithm 1): one body for the region and for the software path.
+//! The commit in one region (Wang et al., EuroSys 2014, Algorithm 1): one body for the region and for the
+//! software path.
 //!
 //! Steps, numbered as the protocols' READMEs argue them:
 //! 1. lock every record to be written, from exactly the TID word its write builds on (lines 9–14 of the paper, and the
 //!    early subscription to the fallback's locks);
-//! 2. read the epoch E, and what else the protocol reads with it, once, together;
+//! 2. read the epoch E, and the protocol's other words, once, together;
 //! 3. validate the read set and the node versions (lines 3–8);
 //! 4. install row version and TID word of every record written (lines 16–27).
 //!
-//! The serialization point is the end of step 2: all records written are locked (or the region is one instant), and whatever
-//! was read is found unchanged afterwards.
+//! The serialization point is the end of step 2: all records written are locked (or the region is one
+//! instant), and whatever was read is found unchanged afterwards.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -36,10 +37,11 @@ const fn retries(name: &'static str, default: u32, about: &'static str, source: 
     Knob { name, unit: "aborts", default: default as u64, min: 1, max: 1_000_000, about, source }
 }
 
-/// Of conflicts.
+/// A knob of the budget for conflicts.
 const fn by_weight(knob: Knob) -> Knob {
     let unit = "aborts of a region of one record or range; of n an nth, and at least 1";
-    let source = "Wang et al., EuroSys 2014, §6.1, whose budget is not divided; ours by what the region touches, as a large one loses more with each";
+    let source = "Wang et al., EuroSys 2014, §6.1, whose budget is not divided; ours by what the region touches, as a \
+        large one loses more with each";
     Knob { unit, source, ..knob }
 }
 
@@ -84,29 +86,30 @@ pub(crate) fn budget(options: &Options, environment: &Environment) -> Budget {
     }
 }
 
-/// What is installed for one write: found out before the region.
+/// The installation of one write, prepared before the region.
 pub(crate) trait Install {
     /// The place in the record to which the row version is copied; zero where it stays where it is.
     fn place(&self) -> usize;
-    /// What the version word holds; zero for nothing.
+    /// The current value of the version word; zero for none.
     fn was(&self) -> usize;
 }
 
-/// What a protocol that commits so does in its own way.
+/// The parts of such a commit in which protocols differ.
 pub(crate) trait Rules<O: Origin> {
-    /// What is found out before the region of each write.
+    /// The preparation of each write before the region.
     type Install: Install;
-    /// What is read once, in step 2.
+    /// The words that are read once, in step 2.
     type Now: Copy + PartialEq;
 
     /// Step 2; `epoch` is the word of E.
     fn now<A: Access>(&self, access: &mut A, epoch: &AtomicU64) -> Self::Now;
 
-    /// Of what was read in step 2, E.
+    /// The epoch E among the words of step 2.
     fn epoch(now: Self::Now) -> Epoch;
 
-    /// Writes the headers of the private row versions: before the region for a guess, so that it usually touches record headers and
-    /// places of small rows only, and again in step 2 if the guess was wrong.
+    /// Writes the headers of the private row versions. It runs before the region for a guess, so that the
+    /// region usually touches record headers and places of small rows only, and again in step 2 if the guess
+    /// was wrong.
     fn fill(&self, _: Self::Now, _: Tid, _installs: &[Self::Install], _: &[Write<O>]) {}
 
     /// The row of a record is deleted.
@@ -141,7 +144,8 @@ impl Conflict {
         self.failure.is_some()
     }
 
-    /// The same, with what refutes the attempt, where it looked for that. What others hold locked has not changed yet.
+    /// The same, with the entry that refutes the attempt, where it was searched. Records that others hold
+    /// locked have not changed yet.
     pub(crate) fn by(self, failure: Option<ValidationFailure>) -> Conflict {
         if self.is_busy() {
             return self;
@@ -205,7 +209,7 @@ pub(crate) fn install<O: Origin, R: Rules<O>, A: Access>(
         let published = if install.place() != 0 { install.place() } else { write.row_version };
         access.store(record_header::row_version(record_layout, write.record), published as u64);
     } else if !write.is_nothing() {
-        // The version word stays: it is where readers of older snapshots go on.
+        // The version word stays: readers of older snapshots continue there.
         rules.delete(access, now, record_layout, write.record);
     }
     let after = rules.after(write, tid);
@@ -225,7 +229,7 @@ struct Commit<'a, O: Origin, R: Rules<O>> {
     faults: Faults,
 }
 
-/// What canaries break; all `false`, and known to be at compile time, otherwise.
+/// The faults of canaries; all `false`, and constant at compile time, otherwise.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     skip_validation: bool,
@@ -321,8 +325,8 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
     }
 }
 
-// SAFETY: header and version words belong to records noted while the worker was online, which it is until the commit returns; E
-// lives as long as the database, and so does what `Rules::now` reads.
+// SAFETY: header and version words belong to records noted while the worker was online, which it is until the
+// commit returns; E lives as long as the database, and so does what `Rules::now` reads.
 unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
     type Output = Tid;
     const DECIDES: bool = true;
@@ -363,8 +367,9 @@ unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
         Ok(tid)
     }
 
-    /// Each record and range is as much as a short body. So what touches many of them, and is aborted by others again and again, soon runs under the
-    /// locks of its records, where each of those who want them waits or fails once.
+    /// Each record and range weighs as much as a short body. So a transaction that touches many of them, and
+    /// is aborted by others again and again, soon runs under the locks of its records, where each conflicting
+    /// transaction waits or fails once.
     fn weight(&self) -> u32 {
         (self.reads.len() + self.node_set.len() + self.writes.entries().len()) as u32
     }

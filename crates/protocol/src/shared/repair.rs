@@ -1,4 +1,5 @@
-//! What repairs need of an optimistic attempt: which runs of operations are stale, which records each touched, and that they can be dropped.
+//! Repairs of an optimistic attempt: which runs of operations are stale, which records each touched, and how
+//! they are dropped.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{Ordering, fence};
@@ -46,8 +47,9 @@ impl<O: Origin> Optimistic<O> {
 
     /// Drops what these runs read and wrote, and, unless they run `again`, the locks that they alone needed.
     ///
-    /// The records that they linked stay linked until the attempt ends. Another transaction may fill one meanwhile without a change
-    /// of its node version, so for those that rely on a node version of the table, that the record is absent is noted as read.
+    /// The records that they linked stay linked until the attempt ends. Another transaction may fill one
+    /// meanwhile without a change of its node version. So for runs that rely on a node version of the table,
+    /// the absence of the record is noted as read.
     pub(crate) fn forget(&mut self, runs: Runs, again: bool) {
         let Optimistic { touches, workset, base, bases, reads, node_set, .. } = self;
         bases.retain_reads(|entry| !reads[entry].by.is_of(runs));
@@ -79,8 +81,8 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// Notes that records that this attempt linked have no rows, of what was undone from there on: by each run that noted a node version
-    /// of their table.
+    /// Notes, for undone entries from there on, that records that this attempt linked have no rows: for each
+    /// run that noted a node version of their table.
     #[cold]
     fn note_absent_still(&mut self, undone: usize) {
         let noted: BTreeSet<_> = self.node_set.iter().map(|entry| (entry.table, entry.by.run())).collect();
@@ -93,7 +95,7 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// Gives back the locks of records that no run touched which stands.
+    /// Releases the locks of records that no remaining run touched.
     pub(crate) fn release_untouched(&mut self) {
         if self.locks.held().next().is_none() {
             return;
@@ -103,9 +105,10 @@ impl<O: Origin> Optimistic<O> {
         locks.release_unless(|record| base.writes.find(record).is_some() || touched.contains(&record.addr()));
     }
 
-    /// Tells each record that runs of an operation touched, by address, with the iteration. `None` instead of one where they saw an absence or a range,
-    /// or the record has left its index, or may be leaving it: its key may be another record's. Also one that is to be written, as long as it has no
-    /// row: only what this attempt has linked nobody else takes out.
+    /// Calls `visit` with each record that runs of an operation touched, by address, and with the iteration.
+    /// `None` instead of an address where they saw an absence or a range, or the record has left its index, or
+    /// may be leaving it: its key may be another record's. Also for a record that is to be written, as long as
+    /// it has no row: only records that this attempt has linked are safe from removal by others.
     pub(crate) fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
         for touch in self.touches.iter() {
@@ -135,14 +138,15 @@ impl<O: Origin> Optimistic<O> {
         operations.into_iter().map(Runs::all).collect()
     }
 
-    /// The runs to which what they saw does not hold any more, each once: not those that can go on from what has changed, which they do. `None`
-    /// where something is stale that no run saw, or nothing can be repaired as the transaction is held.
+    /// The runs whose reads no longer hold, each once, without those that can be rebased, which are. `None`
+    /// where an entry is stale that belongs to no run, or nothing can be repaired because the transaction is
+    /// held.
     #[cold]
     pub(crate) fn stale_runs(&mut self) -> Option<Vec<Runs>> {
         if self.base.defers || self.base.taken().is_some() {
             return None;
         }
-        // Of a procedure that follows a schedule all operations are named.
+        // In a procedure that follows a schedule all operations are named.
         self.base.by.run()?;
         // ORDERING: as in `validate`.
         fence(Ordering::SeqCst);

@@ -1,10 +1,11 @@
-//! Puts committed versions into a table without transactions, for recovery: [`seriatim_txn::Recover`] of every protocol.
+//! Puts committed versions into a table without transactions, for recovery: [`seriatim_txn::Recover`] of
+//! every protocol.
 //!
-//! Nobody reads meanwhile and a key is one thread's, so a version is written where it stays: a row into the row version
-//! inside its record, a patch into the row version that is there, and what a version no longer refers to is freed at
-//! once. What is left is what a commit with that TID leaves. A tombstone is nobody's to look at (not QUEUED) and has no
-//! row version; it is there so that an older version which comes later is known to be older, until [`finish`] unlinks
-//! all of them.
+//! There are no readers meanwhile and each key belongs to one thread, so a version is written to its final
+//! address: a row into the row version inside its record, a patch into the existing row version. Parts to
+//! which a version no longer refers are freed at once. The result is that of a commit with that TID. A
+//! tombstone is owed no look (not QUEUED) and has no row version. It exists so that an older version which
+//! comes later is known to be older, until [`finish`] unlinks all tombstones.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +19,7 @@ use super::gc::{self, Claim};
 use super::record;
 use super::record_header::{self, TidWord};
 
-/// What a protocol keeps of a version beside the header and version word.
+/// The data that a protocol keeps for a version beside the header and version word.
 pub(crate) trait Versions {
     /// Sets the further words of the header of a record that is about to be linked, as those of a record at rest.
     fn rest(&self, _: &Table, _: RecordPtr) {}
@@ -90,7 +91,7 @@ pub(crate) unsafe fn restore(
 /// As there.
 pub(crate) unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
     let mut tombstones = Vec::new();
-    // SAFETY: the caller's promise: nobody else uses the table.
+    // SAFETY: the caller's promise: no other thread uses the table.
     unsafe {
         table.index.for_each(|record| {
             let word = TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Relaxed));
@@ -189,7 +190,7 @@ fn overwrite(
         }
         Change::Row(fill) => {
             clear(core, table, record, word, row_version);
-            // SAFETY: nobody reads, and the key is this thread's.
+            // SAFETY: there are no readers, and the key is this thread's.
             let staged = unsafe { record::restage(table, record) };
             write_row(core, table, staged, fill)?;
             let row_version = record::row_version_of(table, staged.row);
@@ -208,7 +209,7 @@ fn overwrite(
 
 /// Takes the row, or what is left of it, from a record.
 fn clear(core: &mut Core, table: &Table, record: RecordPtr, word: TidWord, row_version: usize) {
-    // What a tombstone names is not its own: it was retired when the row was deleted.
+    // A tombstone does not own the version that it names: that was retired when the row was deleted.
     if !word.is_absent() {
         record::release_version(core, table, record, row_version);
     }
@@ -238,8 +239,8 @@ impl OutOfLineStore for OutOfLineValues<'_> {
 /// Sets the columns of a zeroed row. On failure none of its out-of-line values is left.
 fn write_row(core: &mut Core, table: &Table, staged: Staged, fill: &mut SetColumns<'_>) -> Result<(), OutOfMemory> {
     let mut out_of_line_values = OutOfLineValues { core, made: Vec::new() };
-    // SAFETY: row and fixed part are this thread's, zeroed, and laid out as the table says; the caller of `restore` promised that
-    // the columns set are the table's.
+    // SAFETY: row and fixed part are this thread's, zeroed, and laid out as the table says; the caller of
+    // `restore` promised that the columns set are the table's.
     let filled = fill(&mut unsafe {
         RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values)
     });
@@ -253,7 +254,7 @@ fn write_row(core: &mut Core, table: &Table, staged: Staged, fill: &mut SetColum
 fn patch(core: &mut Core, table: &Table, row_version: usize, apply: &mut SetColumns<'_>) -> Result<(), OutOfMemory> {
     let before = record::out_of_line_of(table, row_version);
     let mut out_of_line_values = OutOfLineValues { core, made: before };
-    // SAFETY: as in `write_row`; nobody reads the row.
+    // SAFETY: as in `write_row`; there are no readers of the row.
     let applied = apply(&mut unsafe {
         RowWriter::for_update(record::row_of(table, row_version).as_ptr(), &mut out_of_line_values)
     });

@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 
 use seriatim_txn::Table;
 
-/// A table of the open database. It lives as long as that, and so longer than the workers and what they share.
+/// A table of the open database. It lives as long as the database, and so longer than the workers and their
+/// shared state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableRef(NonNull<Table>);
 
@@ -21,7 +22,7 @@ impl From<&Table> for TableRef {
 impl TableRef {
     #[inline(always)]
     pub(crate) fn get<'t>(self) -> &'t Table {
-        // SAFETY: tables live as long as the database, which outlives its workers and what they share.
+        // SAFETY: tables live as long as the database, which outlives its workers and their shared state.
         unsafe { self.0.as_ref() }
     }
 

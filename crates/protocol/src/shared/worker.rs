@@ -1,7 +1,7 @@
-//! The worker of an optimistic protocol: what does not depend on how it commits.
+//! The worker of an optimistic protocol: the parts that do not depend on its commit.
 //!
-//! A protocol supplies its [`Variant`]: commit with its scratch, and what read-only transactions are shown where it has snapshots. The
-//! worker is generic over it, so each protocol has one of its own once compiled.
+//! A protocol supplies its [`Variant`]: commit with its scratch space, and the view of read-only transactions
+//! where it has snapshots. The worker is generic over it, so each protocol has a compiled one of its own.
 
 use std::convert::Infallible;
 
@@ -21,14 +21,15 @@ use super::rebase;
 use super::record;
 use super::versions::{View, read};
 
-/// What an optimistic protocol does in its own way.
+/// The parts in which optimistic protocols differ.
 pub(crate) trait Variant: Send {
-    /// What entries remember: nothing, unless it repairs or orders by timestamps.
+    /// The origin of entries: `()`, unless the protocol repairs or orders by timestamps.
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
-    /// Whether they do so from the first on, and note blind updates of any table: such an update needs a row, whichever it is. Otherwise where an
-    /// attempt was refuted lately, of tables whose rows can be told apart.
+    /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table:
+    /// such an update needs a row, whichever it is. Otherwise only after an attempt was refuted recently, for
+    /// tables whose rows are distinguishable.
     const REBASES_ALL: bool = false;
     /// Whether it holds transactions until they are decided.
     const DETACHES: bool = true;
@@ -56,7 +57,7 @@ pub(crate) trait Variant: Send {
     /// A row that the attempt wrote is looked at.
     fn looked_at_own(&mut self, _: &Optimistic<Self::By>) {}
 
-    /// Writes were taken back, told of, or merged into newer row versions before the commit.
+    /// Writes were undone, reported, or merged into newer row versions before the commit.
     fn rolled_back(&mut self) {}
 
     /// A transaction has begun; the worker is online.
@@ -71,7 +72,8 @@ pub(crate) trait Variant: Send {
         0
     }
 
-    /// What the transaction is shown, and writes nothing; none: it reads what is there, validates, and may write.
+    /// The view of the transaction, which then writes nothing; `None`: it reads the newest versions,
+    /// validates, and may write.
     #[inline(always)]
     fn view(&self) -> Option<impl View> {
         None::<Infallible>
@@ -85,7 +87,7 @@ pub(crate) trait Variant: Send {
     /// As [`seriatim_txn::Worker::commit`].
     fn commit(&mut self, attempt: &mut Optimistic<Self::By>, redo: &mut dyn Redo) -> Result<Outcome, OpError>;
 
-    /// What is to be done now and then between two transactions.
+    /// Periodic work between two transactions.
     #[inline(always)]
     fn between(&mut self, _: &mut Core) {}
 
@@ -114,7 +116,7 @@ impl<V: Variant> Worker<V> {
         Worker { attempt: Optimistic::new(core, locks), variant }
     }
 
-    /// The same, whose attempts may be rebased so often.
+    /// The same, with attempts that may be rebased this often.
     pub(crate) fn rebasing(mut self, rebases_max: u32) -> Worker<V> {
         self.attempt.bases.allow(rebases_max);
         self
@@ -135,7 +137,7 @@ impl<V: Variant> Worker<V> {
         &mut self.attempt
     }
 
-    /// What of its row the next access uses: of an attempt that cannot be rebased, all.
+    /// The columns that the next access uses: all, in an attempt that cannot be rebased.
     #[inline(always)]
     fn use_next(&mut self, used: impl FnOnce() -> ColumnSet) {
         let noted = V::REBASES && self.attempt.bases.are_noted();
@@ -250,7 +252,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         // SAFETY: a private row version of the table's layout, until this returns.
         let added = unsafe { addition.apply(table, rows.after) };
         if added == Added::Overflow {
-            // What the sum was is told.
+            // The old sum is reported.
             self.variant.rolled_back();
             if self.attempt.bases.are_noted() {
                 self.attempt.note_used_own(table, columns.either())?;

@@ -1,9 +1,10 @@
-//! What runs of operations that a repair makes again found in indexes before it (HTCC §4.1, workset cache): a run whose key came out the
-//! same has its record without a lookup.
+//! The records that repeated runs of operations found in indexes before (HTCC §4.1, workset cache): a run
+//! whose key is the same again has its record without a lookup.
 //!
-//! A hit is as good as the index's own: the record was linked while the worker was online, which it has been since, so its memory is that
-//! record still; its key is compared; and a record that has left its index says so in its TID word, until the worker goes offline.
-//! What was absent, and ranges, are looked up again: their node version may have changed, and a leaf is read anew to have the next.
+//! A hit is as valid as the index's own. The record was linked while the worker was online, which it has been
+//! since, so its memory is that record still. Its key is compared. A record that has left its index says so in
+//! its TID word, until the worker goes offline. Absences and ranges are looked up again: their node version
+//! may have changed, and a leaf is read again to get the next one.
 
 use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, Local};
@@ -55,7 +56,7 @@ impl<O: Origin> Workset<O> {
     #[cold]
     pub(super) fn find(&mut self, table: &Table, key: Key<'_>, by: O) -> Option<RecordPtr> {
         if !self.is_sorted {
-            // What was found again in each repair is kept once.
+            // Records that were found again in each repair are kept once.
             self.found.sort_unstable_by_key(|touch| (touch.by.run(), touch.record.addr()));
             let mut last = None;
             self.found.retain(|touch| last.replace((touch.by, touch.record)) != Some((touch.by, touch.record)));

@@ -1,8 +1,9 @@
-//! The write set at commit, without regions: locked by the lock bit of each TID word in address order, then installed or unlocked.
+//! The write set at commit, without regions: locked by the lock bit of each TID word in address order, then
+//! installed or unlocked.
 //!
-//! Ordered locking cannot deadlock; who runs whole needs no order, since nobody else locks what it writes for longer than a look. Each wait
-//! is bounded all the same (promise d), and a record that changed since it was read ends the attempt at once: none of these protocols can
-//! write it any more.
+//! Ordered locking cannot deadlock. A whole run needs no order, since no other transaction locks its records
+//! for longer than a look. Each wait is bounded all the same (promise d), and a record that changed since it
+//! was read ends the attempt at once: none of these protocols can write it any more.
 
 use std::sync::atomic::Ordering;
 
@@ -57,8 +58,8 @@ pub(crate) fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
     }
 }
 
-/// Installs the write set and unlocks it, record by record: `last` is called just before each is unlocked. Remembers what each entry
-/// replaced.
+/// Installs the write set and unlocks it, record by record: `last` is called just before each is unlocked.
+/// Remembers what each entry replaced.
 #[inline(always)]
 pub(crate) fn install<O: Origin>(
     attempt: &mut Optimistic<O>,

@@ -1,9 +1,10 @@
 //! The write set: private row versions until commit, with savepoints.
 //!
-//! An entry's row version is never changed in place once handed out: every further update of the same row works on a
-//! new copy, so rows a transaction holds stay as they were read (until a commit, be it one that asks for a repair, which may merge them into newer row versions), and a savepoint is a position in the list of replaced
-//! entries. Where a protocol repairs, each row version knows the run of an operation that made it, and those of an
-//! operation can be taken back.
+//! An entry's row version is never changed in place once it was handed out: every further update of the same
+//! row works on a new copy. So rows that a transaction holds stay as they were read, until a commit, which may
+//! merge them into newer row versions even if it requests a repair. A savepoint is an index into the list of
+//! replaced entries. Where a protocol repairs, each row version has the run of an operation that made it, and
+//! those of an operation can be undone.
 
 use seriatim_base::Tid;
 use seriatim_catalog::Key;
@@ -39,11 +40,11 @@ pub(crate) struct Write<O = ()> {
     pub(crate) row_version: usize,
     /// How the record came into its index.
     pub(crate) link: Link,
-    /// What made the row version.
+    /// The origin of the row version.
     pub(crate) by: O,
 }
 
-// What does not repair pays nothing.
+// A protocol that does not repair pays nothing.
 const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Write>() == 40);
 
 // SAFETY: the record is followed while online only.
@@ -55,7 +56,7 @@ impl<O: Origin> Write<O> {
         self.table.get()
     }
 
-    /// Neither before nor after this transaction is there a row: nothing to install.
+    /// There is no row before or after this transaction: nothing to install.
     #[inline]
     pub(crate) fn is_nothing(&self) -> bool {
         self.row_version == 0 && self.expected.is_absent()
@@ -97,7 +98,7 @@ struct Replaced<O> {
 
 /// Memory that belongs to a row version of this attempt but lies outside it: out-of-line values and fixed parts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct RowPart {
     pub(crate) address: usize,
     pub(crate) bytes: usize,
 }
@@ -109,16 +110,17 @@ pub(crate) struct WriteSet<O = ()> {
     replaced: CountedVec<Replaced<O>>,
     /// (entries, replaced) at each savepoint.
     savepoints: CountedVec<(usize, usize)>,
-    /// Entries taken back by a rollback to a savepoint or a repair: their row versions are freed and their records
+    /// Entries undone by a rollback to a savepoint or a repair: their row versions are freed and their records
     /// unlinked at the end.
     pub(crate) undone: CountedVec<Write<O>>,
-    /// Rows inserted whose records are to be linked at the decision: `merged` by table and key, and behind them the latest, by table and
-    /// key too. Those are at most the root of all, so that an insertion in any order moves few, and merging moves all only then.
+    /// Inserted rows whose records are to be linked at the decision: `merged` by table and key, and behind
+    /// them the latest, by table and key too. The latest are at most as many as the square root of all, so
+    /// that an insertion in any order moves few, and only merging moves all.
     pub(crate) deferred: CountedVec<Deferred>,
     merged: usize,
     /// Tails and fixed parts made by this attempt.
-    pub(crate) parts: CountedVec<Part>,
-    /// Of use while `record::free_private` runs: the parts that committed row versions refer to.
+    pub(crate) parts: CountedVec<RowPart>,
+    /// Used by `record::free_private`: the parts to which committed row versions refer.
     pub(super) kept: CountedVec<usize>,
 }
 
@@ -137,7 +139,8 @@ impl<O: Origin> WriteSet<O> {
         }
     }
 
-    /// Makes room for one write more. Before anything is linked or allocated for it: then [`WriteSet::push`] cannot fail.
+    /// Makes room for one write more. Before anything is linked or allocated for it: then [`WriteSet::push`]
+    /// cannot fail.
     #[inline(always)]
     pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         self.entries.reserve_one()
@@ -197,7 +200,7 @@ impl<O: Origin> WriteSet<O> {
         self.merged = self.deferred.len();
     }
 
-    /// Of the records that are not linked, those of a table, by key.
+    /// The records of a table that are not linked, by key.
     pub(crate) fn deferred_of(&self, table: &Table) -> Vec<RecordPtr> {
         let mut of_table: Vec<Deferred> = self.deferred.to_vec();
         of_table.retain(|deferred| deferred.table().id == table.id);
@@ -206,7 +209,7 @@ impl<O: Origin> WriteSet<O> {
         of_table.into_iter().map(|deferred| deferred.record).collect()
     }
 
-    /// Entries were taken back: what they inserted will not be linked.
+    /// Entries were undone: their insertions will not be linked.
     fn forget_deferred(&mut self) {
         self.merge_deferred();
         let WriteSet { deferred, own, entries, .. } = self;
@@ -214,7 +217,7 @@ impl<O: Origin> WriteSet<O> {
         self.merged = deferred.len();
     }
 
-    /// All of them are linked, or come to nothing.
+    /// All of them are linked, or were undone.
     pub(crate) fn clear_deferred(&mut self) {
         self.deferred.clear();
         self.merged = 0;
@@ -287,9 +290,9 @@ impl<O: Origin> WriteSet<O> {
         self.forget_deferred();
     }
 
-    /// Takes back what these runs of operations wrote; what others wrote to the same records stays. Savepoints taken before are not
-    /// valid any more. `lost` is told of each entry that a row version was taken from; if that was its only one, also of the entry that has its
-    /// number now, by the number that this one had.
+    /// Undoes the writes of these runs of operations; the writes of others to the same records stay. Earlier
+    /// savepoints become invalid. `lost` is called with each entry that lost a row version. If that was its
+    /// only one, it is also called with the entry that has its index now, by that index.
     pub(crate) fn forget(&mut self, of: impl Fn(O) -> bool, mut lost: impl FnMut(usize, Option<usize>)) {
         self.savepoints.clear();
         let WriteSet { replaced, undone, .. } = self;
@@ -353,7 +356,7 @@ impl<O: Origin> WriteSet<O> {
             let table = write.table();
             // SAFETY: key words of a linked record never change; we are online.
             let key = unsafe { read_key(write.record, table.class) };
-            // What an absent record names is not its row any more.
+            // The row that an absent record names is no longer its own.
             let before = (!write.expected.is_absent())
                 .then(|| Before { tid: write.expected.tid(), row: record::row_of(table, before(entry)) });
             let after = (write.row_version != 0).then(|| record::row_of(table, write.row_version));

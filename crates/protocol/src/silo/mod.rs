@@ -1,7 +1,7 @@
 //! Silo: optimistic execution, commit under sorted record locks, epoch TIDs, node versions of leaves and buckets.
 //!
-//! Source: Tu et al., Speedy Transactions in Multicore In-Memory Databases, SOSP 2013, §4; `README.md` beside this file gives
-//! the algorithm, the departures and the argument. Software only.
+//! Source: Tu et al., Speedy Transactions in Multicore In-Memory Databases, SOSP 2013, §4; `README.md` beside
+//! this file gives the algorithm, the departures and the argument. Software only.
 
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
@@ -157,7 +157,8 @@ mod tests {
     const COUNTER: u64 = 3;
     const LOG: u64 = 10;
 
-    /// Operation 0 reads which cell, 1 adds to that cell, 2 counts, 3 counts rows from [`LOG`] on, 4 inserts one with that number.
+    /// Operation 0 reads which cell, 1 adds to that cell, 2 counts, 3 counts rows from [`LOG`] on, 4 inserts
+    /// one with that number.
     #[derive(Default)]
     struct Frame {
         cell: i64,
@@ -212,7 +213,7 @@ mod tests {
         others(&bench, |other| assert_eq!(insert(&bench, other, LOG + 5, 7), Ok(Inserted::New)));
         assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![Runs::one(3, 0)])));
         frame.repair(&bench, &mut worker, &[3, 4]);
-        // What a write builds on changed: that of operation 2.
+        // The version on which operation 2's write builds has changed.
         others(&bench, |other| assert_eq!(bench.change(other, COUNTER, |value| value + 50).expect("no conflict"), 50));
         assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![Runs::one(2, 0)])));
         frame.repair(&bench, &mut worker, &[2]);
@@ -226,7 +227,8 @@ mod tests {
         after.abort();
     }
 
-    /// Operation 0 adds to a cell in each iteration of a loop: one that is stale is run again, and what the others did stays.
+    /// Operation 0 adds to a cell in each iteration of a loop: a stale iteration runs again, and the others'
+    /// writes stay.
     #[test]
     fn one_iteration_is_run_again() {
         let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1, 10, 100]);
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(bench.state(&[0, 1, 2]), [2, 61, 101]);
     }
 
-    /// A key whose insertion was taken back has no record that would be found by it.
+    /// A key whose insertion was undone has no record that a lookup would find.
     #[test]
     fn a_held_insertion_that_was_forgotten_is_made_again() {
         let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1]);
@@ -264,7 +266,8 @@ mod tests {
         assert_eq!(bench.state(&[0, LOG]), [1, 2]);
     }
 
-    /// What unlinks leaves a record alone that a commit has locked: to give it back later would undo what that did meanwhile.
+    /// Garbage collection does not touch a record that a commit has locked: restoring its word later would
+    /// undo the commit's changes.
     #[test]
     fn a_locked_record_is_not_claimed() {
         let bench = Bench::<Silo>::open(HtmMode::Absent, &[1]);

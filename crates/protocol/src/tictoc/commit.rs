@@ -1,10 +1,11 @@
 //! Commit: lock, compute the commit timestamp, validate and extend, install.
 //!
 //! 1. Lock the records to be written in address order, and close their read timestamps.
-//! 2. Fence; read E. The commit timestamp is above every TID read or overwritten, above the read timestamps of what is overwritten,
-//!    above the timestamps of those who relied on absences if a key is given its first row, above this worker's last, and in E.
-//! 3. Validate: node versions have their values, once the timestamp is announced; every version read is valid at the commit timestamp,
-//!    as it was known when it was read, or is current still and extended so far.
+//! 2. Fence; read E. The commit timestamp is above every TID read or overwritten, above the read timestamps of
+//!    overwritten versions, above this worker's last, and in E. If a key is given its first row, it is above
+//!    the timestamps of transactions that relied on absences.
+//! 3. Validate: node versions have their values, once the timestamp is announced; every version read is valid
+//!    at the commit timestamp, as it was known when it was read, or is current still and extended so far.
 //! 4. Install, open and unlock, record by record: the new version's TID and read timestamp are the commit timestamp.
 //!
 //! A transaction that wrote nothing does step 3 at the newest TID that it saw.
@@ -31,7 +32,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
         attempt.base.finish(&Claim);
         return Ok(Outcome::Committed(newest));
     }
-    // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
+    // A transaction that finds a locked record aborts again and again: a panic that left one locked would
+    // never end that.
     let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
     attempt.base.report(tid, redo, |entry| state.replaced[entry]);
     attempt.base.settle(tid, &Claim, |entry| state.replaced[entry]);
@@ -64,7 +66,7 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     for write in entries {
         above = above.max(timestamps::close(write.table(), write.record));
     }
-    // ORDERING: what is linked and locked is visible before the timestamps of absences and the epoch are read.
+    // ORDERING: links and locks are visible before the timestamps of absences and the epoch are read.
     fence(Ordering::SeqCst);
     above = above.max(state.absences.below_first_rows(entries));
     let tid = above.next(attempt.base.core.epochs.current());
@@ -82,7 +84,7 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     Ok(tid)
 }
 
-/// Step 3: what was read and is not valid at `at`.
+/// Step 3: the first read that is not valid at `at`.
 fn failure(attempt: &Attempt, state: &State, at: Tid) -> Option<ValidationFailure> {
     let Optimistic { base, reads, node_set, .. } = attempt;
     if !node_set.is_empty() {

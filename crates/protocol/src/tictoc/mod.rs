@@ -1,8 +1,8 @@
-//! TicToc: optimistic execution; each version is valid up to a read timestamp, and a transaction commits at a timestamp at which all that it
-//! read is valid, which others may have passed.
+//! TicToc: optimistic execution; each version is valid up to a read timestamp. A transaction commits at a
+//! timestamp at which all its reads are valid, even if later timestamps have been used.
 //!
-//! Source: Yu et al., TicToc: Time Traveling Optimistic Concurrency Control, SIGMOD 2016; `README.md` beside this file gives
-//! the algorithm, the departures and the argument. Software only. Serializable, not strict.
+//! Source: Yu et al., TicToc: Time Traveling Optimistic Concurrency Control, SIGMOD 2016; `README.md` beside
+//! this file gives the algorithm, the departures and the argument. Software only. Serializable, not strict.
 
 mod commit;
 mod timestamps;
@@ -39,14 +39,16 @@ const LOCK_STEPS: Knob = Knob {
     default: Backoff::STEPS as u64,
     min: 0,
     max: 1_000_000,
-    about: "how often a commit looks again at a record that another commit has locked, before it gives up; 0 is the paper's no-wait",
+    about: "how often a commit looks again at a record that another commit has locked, before it gives up; 0 is the \
+        paper's no-wait",
     source: "ours: as silo's, so that the two differ by their timestamps alone",
 };
 
 impl Protocol for TicToc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "tictoc",
-        summary: "optimistic; commits where all that was read is valid, by read timestamps that are extended at commit; not in real-time order",
+        summary: "optimistic; commits where all that was read is valid, by read timestamps that are extended at \
+            commit; not in real-time order",
         source: "Yu et al., TicToc: Time Traveling Optimistic Concurrency Control, SIGMOD 2016",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
@@ -102,7 +104,7 @@ pub struct State {
     last: Tid,
     /// Scratch of a commit: entries in locking order.
     order: CountedVec<u32>,
-    /// Scratch of a commit: what each entry replaced.
+    /// Scratch space of a commit: the row version that each entry replaced.
     replaced: CountedVec<usize>,
 }
 

@@ -86,7 +86,8 @@ fn a_version_is_not_extended_past_the_one_that_overwrote_it() {
             stage.promise_x();
         }
         stage.read(&mut reader, X);
-        // Its timestamp is just above the promise, if there is one: that of the writer, up to which the new version is valid.
+        // Its timestamp is just above the promise, if there is one: that of the writer, up to which the new
+        // version is valid.
         stage.read(&mut reader, HOT);
         let mut writer = stage.begin();
         stage.read(&mut writer, Y);
@@ -144,13 +145,15 @@ fn a_record_that_is_claimed_is_closed_until_it_is_given_back() {
     open.worker.abort();
 }
 
-/// A transaction that wrote nothing, and one that gives up (promise g), have seen versions that are valid at one timestamp.
+/// A transaction that wrote nothing, and one that gives up (promise g), have seen versions that are valid at
+/// one timestamp.
 #[test]
 fn what_a_reader_saw_stays_valid_up_to_the_newest_of_it() {
     for gives_up in [false, true] {
         let mut stage = Stage::new();
         stage.promise_x();
-        // It comes after whoever overwrites Y, which it has read: but not after those who have read HOT.
+        // It comes after the transaction that overwrites Y, which it has read, but not after those that have
+        // read HOT.
         let mut late = stage.begin();
         stage.read(&mut late, Y);
         let mut reader = stage.begin();
@@ -169,8 +172,8 @@ fn what_a_reader_saw_stays_valid_up_to_the_newest_of_it() {
     }
 }
 
-/// An absence that a node version proves, and X as it was: T found the key absent and overwrote X, so who inserts the key comes after T, and
-/// cannot have seen X before.
+/// An absence that a node version proves, and X as it was: T found the key absent and overwrote X, so who
+/// inserts the key comes after T, and cannot have seen X before.
 #[test]
 fn an_insertion_comes_after_those_who_found_its_key_absent() {
     let mut stage = Stage::new();
@@ -251,8 +254,8 @@ fn an_insertion_into_the_placeholder_of_another_comes_after_those_who_found_the_
     assert!(stage.is_serializable());
 }
 
-/// Who fills the placeholder of an insertion that is taken back does not find its own row any more: what it tells then is no result
-/// (promise g), although no timestamp but that of the beginning was seen.
+/// Who fills the placeholder of an insertion that is taken back does not find its own row any more: what it
+/// tells then is no result (promise g), although no timestamp but that of the beginning was seen.
 #[test]
 fn a_write_whose_record_was_unlinked_was_not_as_read() {
     let stage = Stage::new();

@@ -1,20 +1,22 @@
-//! How long versions are valid: the read timestamp of each record. (That of absences and ranges is in `shared/absences.rs`.)
+//! How long versions are valid: the read timestamp of each record. (That of absences and ranges is in
+//! `shared/absences.rs`.)
 //!
-//! Timestamps are TIDs. A version is valid from its TID (the paper's wts) up to the read timestamp (rts): whoever overwrites it commits
-//! above. The word is the protocol's own one of the record header:
+//! Timestamps are TIDs. A version is valid from its TID (the paper's wts) up to the read timestamp (rts): a
+//! transaction that overwrites it commits above that. The word is the protocol's own one of the record header:
 //!
 //! ```text
 //! 63                                          4  3      1      0
 //! |  rts of the newest committed version, a TID  |  zeros  | CLOSED |
 //! ```
 //! Access rules:
-//! 1. Who holds the lock bit of the TID word may close the word, which says what has been promised to readers up to then, and opens it
-//!    before the TID word is unlocked, with the same rts or that of a new version, which is above. That of an unlinked record stays
-//!    closed.
-//! 2. Anybody may extend an open word by compare-and-swap, upwards.
+//! 1. The holder of the TID word's lock bit may close the word, which fixes the promise to readers. It opens
+//!    the word before it unlocks the TID word, with the same rts or that of a new version, which is above. The
+//!    word of an unlinked record stays closed.
+//! 2. Any thread may extend an open word by compare-and-swap, upwards.
 //!
-//! So the word only grows, and never has the same open value for two versions: one that was loaded before a version was looked at is
-//! no more than what that version has, and an extension that succeeds is one of the version that was there when it was loaded.
+//! So the word only grows, and never has the same open value for two versions. A value that was loaded before
+//! a version was read is no more than that version's, and a successful extension extends the version that was
+//! current when it was loaded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +41,7 @@ const fn tid(word: u64) -> Tid {
     Tid::from_bits(word >> FLAG_BITS)
 }
 
-/// A record that nobody has read yet.
+/// The word of a record without readers.
 pub(super) fn rest(table: &Table, record: RecordPtr) {
     // ORDERING: linking publishes the record with release.
     word(&table.record_layout, record).store(0, Ordering::Relaxed);
@@ -47,7 +49,7 @@ pub(super) fn rest(table: &Table, record: RecordPtr) {
 
 /// Closes the word of a record that the caller has locked: its rts, which does not move until it is opened.
 pub(super) fn close(table: &Table, record: RecordPtr) -> Tid {
-    // ORDERING: acquires what was done before an extension; releases the lock to those who find the word closed.
+    // ORDERING: acquires accesses before an extension; releases the lock to threads that find the word closed.
     let word = word(&table.record_layout, record);
     crate::step(Touch::Exchange, word);
     let before = word.fetch_or(CLOSED, Ordering::AcqRel);
@@ -70,7 +72,7 @@ pub(super) fn of(table: &Table, record: RecordPtr) -> (Tid, bool) {
     (tid(word), word & CLOSED != 0)
 }
 
-/// Of an entry of the read set: the version seen is valid at least up to this.
+/// The origin of a read-set entry: the version seen is valid at least up to this.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ValidUpTo(Tid);
 
@@ -89,15 +91,16 @@ impl Origin for ValidUpTo {
     }
 }
 
-/// Whether a version that was read is valid at `at`, extending it if need be. `is_own`: the caller holds the record's lock, and is the
-/// one who overwrites it at `at`.
+/// Whether a version that was read is valid at `at`, extending it if necessary. `is_own`: the caller holds the
+/// record's lock, and will overwrite it at `at`.
 pub(super) fn is_valid(core: &Core, read: &Read<ValidUpTo>, at: Tid, is_own: impl Fn() -> bool) -> bool {
     // Whatever has become of the record.
     read.seen.tid().max(read.by.0) >= at || extend(core, (read.word(), read.own::<0>()), read.seen, at, is_own)
 }
 
-/// The same, of a version that a write builds on. It has to be there still, and not locked: where its record was unlinked, or is being
-/// unlinked, the transaction does not find its own write any more, and may have given the key a second one.
+/// The same, for a version on which a write builds. It must be current, and not locked: if its record was
+/// unlinked, or is being unlinked, the transaction no longer finds its own write, and may have given the key a
+/// second one.
 pub(super) fn is_current(core: &Core, table: &Table, record: RecordPtr, seen: TidWord, at: Tid) -> bool {
     let tid_word = record_header::tid_word(&table.record_layout, record);
     // ORDERING: the record is looked up before; the lock is taken before it is unlinked.
@@ -105,7 +108,7 @@ pub(super) fn is_current(core: &Core, table: &Table, record: RecordPtr, seen: Ti
     found && extend(core, (tid_word, word(&table.record_layout, record)), seen, at, || false)
 }
 
-/// Whether a version is there still, and valid at `at`.
+/// Whether a version is current, and valid at `at`.
 fn extend(
     core: &Core,
     (tid_word, word): (&AtomicU64, &AtomicU64),
@@ -123,7 +126,8 @@ fn extend(
             return false;
         }
         let (is_locked, is_closed) = (now.is_locked(), rts & CLOSED != 0);
-        // Locked and open is ambiguous: on the way to a lock, or a new version whose TID word is not there yet.
+        // Locked and open is ambiguous: between lock and close, or a new version whose TID word is not stored
+        // yet.
         if tid(rts) >= at && is_locked == is_closed {
             return true;
         }
@@ -140,7 +144,8 @@ fn extend(
     false
 }
 
-/// Unlinking under the lock bit, with the word closed: what was promised to readers of the record, the table remembers.
+/// Unlinking under the lock bit, with the word closed: the table remembers the promise to the record's
+/// readers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Claim;
 
@@ -152,7 +157,7 @@ impl gc::Claim for Claim {
     }
 
     fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: TidWord) {
-        // Opened again it could be extended by one who saw the record linked.
+        // An open word could be extended by a reader that saw the record linked.
         if !word.is_removed() {
             open(table, record, None);
         }

@@ -1,8 +1,8 @@
 //! Wait-die strict two-phase locking with gap locks: an older transaction waits for younger ones, a younger one dies.
 //!
-//! Source: Rosenkrantz, Stearns, Lewis, System Level Concurrency Control for Distributed Database Systems, TODS 1978, §4; locking as
-//! in Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3. `README.md` beside this file
-//! has the argument.
+//! Source: Rosenkrantz, Stearns, Lewis, System Level Concurrency Control for Distributed Database Systems,
+//! TODS 1978, §4; locking as in Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database
+//! Systems, 1987, ch. 3. `README.md` beside this file has the argument.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,7 +32,8 @@ const WAIT_MAX: Knob = Knob {
     min: 0,
     max: 3_600_000_000,
     about: "how long a transaction waits for one lock that younger ones hold, before it is run again",
-    source: "ours: far above what a transaction takes; no cycle of waits forms, so only holders that idle are waited for so long",
+    source: "ours: far above what a transaction takes; no cycle of waits forms, so only holders that idle are waited \
+        for so long",
 };
 
 impl Protocol for WaitDie {

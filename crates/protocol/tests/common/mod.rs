@@ -52,7 +52,8 @@ impl<P: Protocol> Bench<P> {
 
     /// As [`Bench::empty`], with further columns.
     pub(crate) fn of(mode: HtmMode, key: &[&'static str], further: impl IntoIterator<Item = ColumnDef>) -> Bench<P> {
-        // Eventual snapshots are there from the first, whether readers want them or not, and sums are published late, whoever adds.
+        // Eventual snapshots are there from the first, whether readers want them or not, and sums are
+        // published late, whoever adds.
         Bench::<P>::with_options(mode, key, further, [("snapshot_wanted_min", 0), ("late_period", 0)])
     }
 

@@ -1,5 +1,5 @@
-//! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets everything done. What a
-//! commit that is refused had made comes back at once.
+//! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets
+//! everything done. What a commit that is refused had made comes back at once.
 
 use seriatim_catalog::Key;
 use seriatim_htm::HtmMode;
@@ -68,7 +68,8 @@ pub(crate) fn own_deletes<P: Protocol>() {
     }
 }
 
-/// A deleted record that cannot be unlinked since a transaction holds the gap of its leaf is unlinked when that has ended.
+/// A deleted record that cannot be unlinked since a transaction holds the gap of its leaf is unlinked when
+/// that has ended.
 pub(crate) fn the_last_of_a_held_leaf<P: Protocol>() {
     let bench = Bench::<P>::open(HtmMode::Absent, &[1; ROWS as usize]);
     let (mut worker, mut holder, mut looking) = (bench.worker(), bench.worker(), bench.worker());
@@ -105,7 +106,7 @@ pub(crate) fn refused_insertions_over_a_deleted_row<P: Protocol>() {
             let changed = bench.change(&mut other, 0, |value| value + 1);
             match commits(&mut other, changed) {
                 true => assert!(!commits(&mut worker, Ok(())), "{} on {mode}: it lost an update", P::INFO.name),
-                // Whoever locks what it accesses is not refused at its commit.
+                // A transaction that locks what it accesses is not refused at its commit.
                 false => worker.abort(),
             }
             worker.core().local.live_bytes()

@@ -1,5 +1,5 @@
-//! Held transactions: until they are decided nothing of them moves the version of a leaf or bucket, they see their own rows all the
-//! same, and a transaction that read there can be decided first.
+//! Held transactions: until they are decided nothing of them moves the version of a leaf or bucket, they see
+//! their own rows all the same, and a transaction that read there can be decided first.
 
 use std::ops::Bound;
 
@@ -47,8 +47,8 @@ fn scan<P: Protocol>(
     Ok(rows)
 }
 
-/// One transaction holds an insertion, the other has looked where the row will be: the reader can be decided first, and then both
-/// commit; decided second it cannot.
+/// One transaction holds an insertion, the other has looked where the row will be: the reader can be decided
+/// first, and then both commit; decided second it cannot.
 fn reader_and_inserter<P: Protocol>(look: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>) {
     if !holds::<P>() {
         return;
@@ -120,7 +120,7 @@ pub(crate) fn only_a_decision_moves_node_versions<P: Protocol>() {
         assert_eq!(insert(&bench, &mut stale, ABSENT, 5), Ok(Inserted::New));
         let mut other = begin(&bench);
         let changed = bench.change(&mut other, 0, |value| value + 1);
-        // Who has locked what it read is not overtaken.
+        // A transaction that has locked its reads is not overtaken.
         let overtaken = commits(&mut other, changed);
         assert_eq!(overtaken, P::INFO.name != ALL_HOT);
         if overtaken {
@@ -351,7 +351,8 @@ pub(crate) fn what_is_prepared_is_all_that_was_read_and_written<P: Protocol>() {
     }
 }
 
-/// A transaction that inserts comes after the deletion that made the key absent, although it looks at the index again only at the decision.
+/// A transaction that inserts comes after the deletion that made the key absent, although it looks at the
+/// index again only at the decision.
 pub(crate) fn an_insertion_comes_after_the_deletion_of_its_key<P: Protocol>() {
     if !holds::<P>() {
         return;

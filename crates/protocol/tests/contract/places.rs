@@ -1,4 +1,5 @@
-//! A version that replaces another goes to a place inside its record, where nobody can reach what lies there any more.
+//! A version that replaces another goes to a place inside its record whose contents no transaction can reach
+//! any more.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use seriatim_txn::{
 use crate::common::{Bench, modes};
 use crate::{commit, commits, insert};
 
-/// Rounds of the horizon until a commit of now is before it, if nobody is online for longer.
+/// Rounds of the horizon until a commit of the current epoch is before it, if no worker stays online for
+/// longer.
 const ROUNDS: u32 = 4;
 
 fn pass<P: Protocol>(bench: &Bench<P>) {
@@ -99,7 +101,8 @@ pub(crate) fn take_no_memory<P: Protocol>() {
     }
 }
 
-/// Whoever is online reads what it has found, whatever is committed meanwhile; also one that came online in the middle.
+/// An online worker reads the version that it has found, whatever is committed meanwhile; also one that came
+/// online in the middle.
 pub(crate) fn who_is_online_keeps_its_row<P: Protocol>() {
     for (mode, two) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let bench = bench::<P>(mode, two);
@@ -158,7 +161,8 @@ pub(crate) fn wait_for_the_durable_point<P: Protocol>() {
     }
 }
 
-/// A row that was inserted lies in the first place. Another that has the key committed before does not take that from it.
+/// A row that was inserted lies in the first place. Another that has the key committed before does not take
+/// that from it.
 pub(crate) fn who_inserted_keeps_its_row<P: Protocol>() {
     for (mode, two) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let bench = bench::<P>(mode, two);
@@ -212,7 +216,7 @@ pub(crate) fn snapshots_see_what_was<P: Protocol>() {
                 assert_eq!(seen, Some(wanted), "{} on {mode}: round {round}", P::INFO.name);
             }
             readers.iter_mut().for_each(|reader| reader.abort());
-            // With nobody about, places are used.
+            // Without other workers, places are used.
             for _ in 0..3 {
                 pass(&bench);
                 add(&bench, &mut worker);

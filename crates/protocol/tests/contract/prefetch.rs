@@ -1,4 +1,5 @@
-//! A prefetch is only a hint and conflicts with nothing: a record that it found and that was unlinked since refutes nobody.
+//! A prefetch is only a hint and conflicts with nothing: a record that it found and that was unlinked since
+//! refutes nobody.
 
 use seriatim_catalog::Key;
 use seriatim_txn::{Inserted, Mode, Priority, Protocol, Worker};

@@ -1,5 +1,6 @@
-//! What a commit reports: each write once, with its TID, its row and the row of the version just below. So the reports on a
-//! key, in the order of their TIDs, form one chain without a gap, whichever worker made them.
+//! What a commit reports: each write once, with its TID, its row and the row of the version just below. So
+//! the reports on a key, in the order of their TIDs, form one chain without a gap, whichever worker made
+//! them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,8 +56,8 @@ fn change<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, rng: &mut Rng, 
     Ok(())
 }
 
-/// Transactions of several changes, some of them taken back; how many committed. There are more of them while none could, as another may stand
-/// still with all that it has locked.
+/// Transactions of several changes, some of them taken back; how many committed. There are more of them while
+/// none could, as another may stand still with all that it has locked.
 fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<'_, P>) -> u64 {
     let (mut worker, mut committed) = (bench.worker(), 0);
     let began = Instant::now();

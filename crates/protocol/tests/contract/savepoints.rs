@@ -1,5 +1,6 @@
-//! `rollback_to` undoes writes and no reads. The schedules are write skew: one transaction's only look at a cell is a
-//! write that it takes back, the other reads what the first writes and then writes that cell. At most one of them may commit.
+//! `rollback_to` undoes writes and no reads. The schedules are write skew: one transaction's only look at a
+//! cell is a write that it takes back, the other reads what the first writes and then writes that cell. At
+//! most one of them may commit.
 
 use seriatim_catalog::Key;
 use seriatim_txn::{Inserted, Mode, OpError, Priority, Protocol, Worker};
@@ -11,8 +12,8 @@ use crate::{commits, insert};
 const VALUES: [i64; 2] = [1, 1];
 const ABSENT: u64 = 9;
 
-/// Runs the schedule: `look` is rolled back, `refute` changes what it saw. They are told apart from transactions that would not
-/// have committed anyway by running each alone.
+/// Runs the schedule: `look` is rolled back, `refute` changes what it saw. They are told apart from
+/// transactions that would not have committed anyway by running each alone.
 fn skew<P: Protocol>(
     look: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>,
     refute: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>,

@@ -1,5 +1,5 @@
-//! A commit's TID lies above that of every delete whose effect it saw, also where nothing is left of the deleted record; and
-//! of what an attempt saw, rows and absences, `newest` is a bound before it commits.
+//! A commit's TID lies above that of every delete whose effect it saw, also where nothing is left of the
+//! deleted record; and of what an attempt saw, rows and absences, `newest` is a bound before it commits.
 
 use std::ops::Bound;
 
@@ -11,7 +11,8 @@ use seriatim_txn::{Freshness, Inserted, Mode, OpError, Priority, Protocol, Scan,
 use crate::common::{Bench, modes};
 use crate::{commit, insert};
 
-/// Deletes cell 1 after a few changes of it, whose TIDs nobody else has: the TID of the delete. Its record can be unlinked.
+/// Deletes cell 1 after a few changes of it, whose TIDs nobody else has: the TID of the delete. Its record
+/// can be unlinked.
 pub(crate) fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Tid {
     for _ in 0..10 {
         worker.begin(Mode::ReadWrite, Priority::NONE);

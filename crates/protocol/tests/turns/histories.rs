@@ -154,8 +154,8 @@ fn loaded<P: Protocol>(bench: &Bench<P>) -> BTreeMap<seriatim_history::Key, u64>
     versions
 }
 
-/// Runs transactions one after another in the order of their TIDs: each must see what it saw. Of those with one TID, who wrote
-/// nothing comes last.
+/// Runs transactions one after another in the order of their TIDs: each must see what it saw. Of those with
+/// one TID, who wrote nothing comes last.
 fn replay(
     mut committed: Vec<(Tid, &Transaction)>,
     mut rows: BTreeMap<seriatim_history::Key, u64>,
@@ -188,8 +188,8 @@ fn replay(
     Ok(())
 }
 
-/// Programs of reads, insertions, updates, deletions, scans and savepoints at few keys, by this many seeds; by fewer where none
-/// can be held.
+/// Programs of reads, insertions, updates, deletions, scans and savepoints at few keys, by this many seeds;
+/// by fewer where none can be held.
 pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
     let first = rng::given_seed().unwrap_or(0);
     let seeds = if P::INFO.capabilities.detach { seeds } else { seeds / HELD.len() as u64 };

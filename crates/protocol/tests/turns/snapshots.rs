@@ -10,13 +10,14 @@ use seriatim_txn::{Freshness, Mode, NoRedo, Peeked, Priority, Protocol, RowBuffe
 use crate::common::Bench;
 use crate::{attempt, cleared, every_step, passed};
 
-/// The reader begins before any step of a commit, in an epoch of its own, and reads one of the two rows at once if that is not locked.
-/// Both are of one state, and the commit is of the epoch in which it had its locks.
+/// The reader begins before any step of a commit, in an epoch of its own, and reads one of the two rows at
+/// once if that is not locked. Both are of one state, and the commit is of the epoch in which it had its
+/// locks.
 pub(crate) fn taken_amid_a_commit<P: Protocol>() {
     if P::INFO.capabilities.snapshots == Freshness::None {
         return;
     }
-    // A snapshot that the reader makes, and, where those are eventual, the newest that somebody made.
+    // A snapshot that the reader makes, and, where snapshots are eventual, the newest that was made.
     [u64::MAX, 0].map(Epoch).into_iter().for_each(taken_so::<P>);
 }
 

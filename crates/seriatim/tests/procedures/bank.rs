@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use seriatim::procedure::ir::{
-    BinaryOperator, Block, Expression, ExpressionKind, Operation, OperationId, OperationKind, Pattern, Place,
-    Procedure, Selector, Span, Step, StepId, StepKind, TableUse, Variable, VariableId,
+    BinaryOperator, Block, Expression, ExpressionKind, Operation, OperationId, OperationKind, Pattern, Procedure,
+    Selector, Span, Step, StepId, StepKind, TableUse, Target, Variable, VariableId,
 };
 use seriatim::procedure::support::Operations;
 use seriatim::procedure::{Access, Declared, Next, Schedule, Touch, checked, support};
@@ -96,7 +96,7 @@ fn step(id: u16, kind: StepKind) -> Step {
 
 /// `row.column operator= value`.
 fn assign(id: u16, row: u16, column: &str, operator: BinaryOperator, value: Expression) -> Step {
-    let place = Place { variable: VariableId(row), path: vec![Selector::Field(Arc::from(column))] };
+    let place = Target { variable: VariableId(row), path: vec![Selector::Field(Arc::from(column))] };
     step(id, StepKind::Assign { place, operator: Some(operator), value })
 }
 

@@ -1,4 +1,4 @@
-//! The machine that tests of the simulator run on.
+//! The simulated machine of the tests.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use seriatim_base::thread::{self, Touch};
 use seriatim_simulate::{Costs, Guard, Machine, Work};
 
-/// What the simulated machine charges.
+/// The costs of the simulated machine.
 pub(crate) const COSTS: Costs = Costs {
     work: Work {
         begin: 100.0,

@@ -6,11 +6,13 @@
 //! slot:    0 empty, else  1 | tag 15 | address of the record 48
 //! ```
 //! Access rules (with those of the crate):
-//! (a) `slots` and `next` of a whole chain change only while the word of its bucket is latched, or in a region that latches it.
+//! (a) `slots` and `next` of a whole chain change only while the word of its bucket is latched, or in a
+//!     region that latches it.
 //! (b) *Compact*: only the last line of a chain has empty slots, behind its occupied ones; no overflow line is empty.
-//! (c) *Linked means linked*: whatever slot a reader finds, at the time of its load that record was linked. For a record
-//!     that moves is stored in its new place before or while its old bucket is latched, a record's slot is overwritten
-//!     before its removal returns, and an overflow line is cleared before it is cut off. So a hit needs no validation.
+//! (c) *Linked means linked*: whatever slot a reader finds, at the time of its load that record was linked.
+//!     For a record that moves is stored in its new slot before or while its old bucket is latched, a record's
+//!     slot is overwritten before its removal returns, and an overflow line is cleared before it is cut off.
+//!     So a hit needs no validation.
 //! (d) A miss needs validation by the word: the record may have moved from behind the reader's back to before it.
 
 use super::hasher::HashValue;
@@ -53,7 +55,7 @@ pub(super) struct Overflow {
     next: AtomicU64,
 }
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(pub(super) u64);
 
@@ -110,13 +112,14 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// What the word that names this line holds; meaningless for a bucket's own line.
+    /// The value of the word that names this line; meaningless for a bucket's own line.
     pub(super) fn address(&self) -> u64 {
         self.slots.as_ptr().expose_provenance() as u64
     }
 }
 
-/// What is left of a key that is going to be looked up: its bucket when it was hashed, and the head of its slot above, as in a slot.
+/// A hint for the lookup of a hashed key: its bucket at that time, and the head of its slot in the upper bits,
+/// as in a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hint(u64);
 
@@ -137,8 +140,8 @@ impl Hint {
         unsafe { &*std::ptr::with_exposed_provenance::<Bucket>(address as usize) }
     }
 
-    /// The record that probably has the key: told by its tag, worthwhile once the bucket is cached. If there is none, the line behind
-    /// is asked for.
+    /// The record that probably has the key, found by its tag; worthwhile once the bucket is cached. If there
+    /// is none, the next line is prefetched.
     ///
     /// # Safety
     /// The table that gave the hint still exists.
@@ -148,7 +151,7 @@ impl Hint {
         let bucket = unsafe { self.bucket() };
         let found = guess(&bucket.slots, self.0 >> Slot::ADDRESS_BITS);
         if found.is_none() {
-            // Nothing is asked for where there is no line behind.
+            // Nothing is prefetched if there is no next line.
             prefetch::line(std::ptr::without_provenance(bucket.next.load(Ordering::Relaxed) as usize));
         }
         found
@@ -217,7 +220,8 @@ fn find<const N: usize>(
 /// The record of a slot with this head: a guess, to prefetch.
 #[inline(always)]
 fn guess<const N: usize>(slots: &[AtomicU64; N], head: u64) -> Option<RecordPtr> {
-    // No branch depends on where it lies; slots are loaded once each, from the last, so that the first of them is told.
+    // No branch depends on its position; slots are loaded once each, from the last to the first, so that the
+    // first match wins.
     let mut guess = Slot::EMPTY;
     for slot in slots.iter().rev() {
         let slot = load(slot);
@@ -227,7 +231,8 @@ fn guess<const N: usize>(slots: &[AtomicU64; N], head: u64) -> Option<RecordPtr>
     unsafe { guess.record() }
 }
 
-/// A latch is held for a few stores, unless its holder lost the processor; then yield to it. Bounded by the holder's progress.
+/// A latch is held for a few stores, unless its holder lost the processor; then yield to it. Bounded by the
+/// holder's progress.
 #[cold]
 #[inline(never)]
 fn wait_until_free(word: &AtomicU64) -> State {
@@ -341,7 +346,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Memory for an overflow line that nobody can reach yet.
+/// Memory for an overflow line that no other thread can reach yet.
 #[derive(Debug)]
 pub(super) struct Spare(NonNull<u8>);
 
@@ -365,7 +370,7 @@ impl Spare {
     /// The overflow line at `bits`, for its last owner.
     ///
     /// # Safety
-    /// `bits` names an overflow line that was cut off by the caller, so that nobody else gives it back.
+    /// `bits` names an overflow line that the caller has cut off, so that no other thread returns it.
     pub(super) unsafe fn from_bits(bits: u64) -> Spare {
         let memory = std::ptr::with_exposed_provenance_mut(bits as usize);
         Spare(NonNull::new(memory).expect("a line has an address"))
@@ -385,7 +390,7 @@ impl Spare {
         fill(&line.slots, &line.next, slots, next);
     }
 
-    /// What the `next` word of a line holds once this is linked.
+    /// The value of a line's `next` word once this one is linked behind it.
     pub(super) fn bits(&self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }

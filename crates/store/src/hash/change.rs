@@ -1,9 +1,10 @@
 //! The one way a chain changes: latch the word at the value it had when the change was planned, store, unlatch.
 //!
-//! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of the chain has
-//! changed, and no split has moved keys. So a body is a few stores long, whether it runs in a region or latches directly, and
-//! allocates nothing; a plan that came too late costs a second look. Latching and unlatching are stores in regions too: an
-//! emulated region, or a reader beside a fallback, sees one word at a time.
+//! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of
+//! the chain has changed, and no split has moved keys. So a body is a few stores long, whether it runs in a
+//! region or latches directly, and allocates nothing; a plan that came too late costs a second look. Latching
+//! and unlatching are stores in regions too: an emulated region, or a reader beside a fallback, sees one word
+//! at a time.
 
 use super::bucket::Bucket;
 use crate::node_version::State;
@@ -16,7 +17,7 @@ pub(super) const LATE: u8 = 1;
 /// The gate stayed shut: do not change this bucket.
 pub(super) const SHUT: u8 = 2;
 
-/// Whether a change may happen, asked while the bucket is latched.
+/// Decides whether a change may happen, while the bucket is latched.
 pub(super) trait Gate {
     /// The question has effects that no region could roll back: latch directly.
     const DIRECT: bool;
@@ -24,7 +25,7 @@ pub(super) trait Gate {
     fn opens<A: Access>(&mut self, access: &mut A, bucket: &Bucket) -> bool;
 }
 
-/// A change that nobody can forbid.
+/// A change that is always allowed.
 #[derive(Debug)]
 pub(super) struct Open;
 
@@ -55,7 +56,7 @@ impl<O: Observer> Gate for Admitted<'_, O> {
     }
 }
 
-/// A change that must not happen while anybody holds anything on the gap.
+/// A change that is allowed only while no transaction holds the gap.
 #[derive(Debug)]
 pub(super) struct Unheld;
 
@@ -65,8 +66,8 @@ impl Gate for Unheld {
     #[inline]
     fn opens<A: Access>(&mut self, access: &mut A, bucket: &Bucket) -> bool {
         if !A::REGION {
-            // ORDERING: we latched the word, then look at the gap; a holder of a gap turned it (sequentially consistent), then
-            // looks at the word. At least one of the two sees the other.
+            // ORDERING: we latched the word, then look at the gap; a holder of a gap turned it (sequentially
+            // consistent), then looks at the word. At least one of the two sees the other.
             fence(Ordering::SeqCst);
         }
         access.load(&bucket.gap) == 0
@@ -80,12 +81,13 @@ pub(super) struct Change<'a, G> {
     /// The word when the plan was made.
     pub(super) seen: State,
     pub(super) gate: G,
-    /// What to store where, in this order.
+    /// The words and their new values, in this order.
     pub(super) stores: &'a [(&'a AtomicU64, u64)],
 }
 
-// SAFETY: the words belong to buckets, directory and overflow lines. The first two live as long as the table; the lines were
-// reached by a thread that is online until `run` has returned (rule 2 of the crate), which retires those it cut off.
+// SAFETY: the words belong to buckets, directory and overflow lines. The first two live as long as the table;
+// the lines were reached by a thread that is online until `run` has returned (rule 2 of the crate), which
+// retires those it cut off.
 unsafe impl<G: Gate> Body for Change<'_, G> {
     type Output = ();
 
@@ -108,8 +110,8 @@ unsafe impl<G: Gate> Body for Change<'_, G> {
     }
 }
 
-/// Direct mode without fallback lock, for gates that cannot pass in a region: the latch alone protects the chain, and regions
-/// refuse a latched one.
+/// Direct mode without fallback lock, for gates that cannot pass in a region: the latch alone protects the
+/// chain, and regions refuse a latched one.
 #[derive(Debug)]
 pub(super) struct Latching<'h>(pub(super) &'h Htm);
 

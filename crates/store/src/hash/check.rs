@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 impl<K: Hashed> Hash<K> {
-    /// What the table is made of.
+    /// Counts of the table's parts.
     pub(crate) fn statistics(&self) -> IndexStatistics {
         let growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         let (sections, bytes) = self.directory.footprint(&growth.blocks);
@@ -61,7 +61,7 @@ impl<K: Hashed> Hash<K> {
     fn check_bucket(&self, extent: Extent, index: u64) -> Result<i64, String> {
         // SAFETY: below the extent.
         let bucket = unsafe { self.directory.bucket(index) };
-        // ORDERING: Relaxed: nobody changes the table.
+        // ORDERING: Relaxed: the table does not change.
         let state = State(bucket.word.load(Ordering::Relaxed));
         if !state.is_usable() {
             return Err(format!("its word is {state:?}"));

@@ -1,19 +1,20 @@
-//! Where buckets are: linear hashing over a directory of sections (Litwin, "Linear Hashing", VLDB 1980, with the segment
-//! directory of Larson, "Dynamic Hash Tables", CACM 1988).
+//! Where buckets are: linear hashing over a directory of sections (Litwin, "Linear Hashing", VLDB 1980, with
+//! the segment directory of Larson, "Dynamic Hash Tables", CACM 1988).
 //!
-//! A table begins with `base` buckets, as many as its expected rows want. It grows one bucket at a time: the buckets
-//! `base << level ..` appear in order, each one splitting the bucket `base << level` before it. The pair (level, buckets) is
-//! one word, the [`Extent`]. Starting from `base` instead of a power of two, a table that stays within its hint has evenly
-//! filled buckets and no more memory than it asked for.
+//! A table begins with `base` buckets, enough for its expected rows. It grows one bucket at a time: the
+//! buckets `base << level ..` appear in order, each one splitting the bucket `base << level` before it. The
+//! pair (level, buckets) is one word, the [`Extent`]. Because a table starts from `base` and not from a power
+//! of two, one that stays within its hint has evenly filled buckets and uses no more memory than requested.
 //!
 //! Access rules:
 //! (a) Only the holder of the table's growth lock changes the extent and the directory.
-//! (b) A section is in the directory, and the directory is published, before the extent reaches its buckets; readers load
-//!     the extent first, then the directory.
-//! (c) Sections never move and live as long as the table, and so do directories that were replaced (no more than one's size
-//!     in all): finding a bucket needs no grace period.
-//! (d) Bucket `b` is split only while its word is latched, and the extent moves on meanwhile: a thread that reads an unlatched
-//!     word and *then* the extent sees every split of that bucket up to that value of the word.
+//! (b) A section is in the directory, and the directory is published, before the extent reaches its buckets;
+//!     readers load the extent first, then the directory.
+//! (c) Sections never move and live as long as the table, and so do directories that were replaced (no more
+//!     than one's size in all): finding a bucket needs no grace period.
+//! (d) Bucket `b` is split only while its word is latched, and the extent moves on meanwhile: a thread that
+//!     reads an unlatched word and *then* the extent sees every split of that bucket up to that value of the
+//!     word.
 
 use super::bucket::{Bucket, LINE_BYTES};
 use super::hasher::HashValue;
@@ -24,7 +25,8 @@ use seriatim_memory::{Local, OutOfMemory};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets of a section: 32 KiB of them, the largest size class of `memory`. Small in tests, so that directories grow too.
+/// Buckets of a section: 32 KiB of them, the largest size class of `memory`. Small in tests, so that
+/// directories grow too.
 const SECTION: Size = small(512, 4);
 /// Sections allocated at once at most: 2 MiB, a huge page.
 const SECTIONS_MAX: u64 = 64;
@@ -74,8 +76,8 @@ impl Extent {
         }
         let (half, level_bits) = (base << self.level(), (2 << self.level()) - 1);
         let finer = first + base * (hash.levels() & level_bits);
-        // A bucket that is not there yet has its records in the one it will split off, half the table before. No branch: it
-        // would go either way with equal chance.
+        // A bucket that is not there yet has its records in the one it will split off, half the table before.
+        // No branch: it would go either way with equal chance.
         finer - (half & u64::from(finer >= self.buckets()).wrapping_neg())
     }
 
@@ -107,7 +109,7 @@ pub(super) struct Directory {
     base: u64,
 }
 
-/// What only the holder of the growth lock uses.
+/// Fields that only the holder of the growth lock uses.
 #[derive(Debug)]
 pub(super) struct Blocks {
     /// Sections in the directory.
@@ -196,7 +198,8 @@ impl Directory {
     /// `bucket` is below the number of buckets of an extent that was loaded before.
     #[inline(always)]
     pub(super) unsafe fn bucket(&self, bucket: u64) -> &Bucket {
-        // SAFETY: (b): buckets below a published extent are in the directory and initialised; (c): as long as the table.
+        // SAFETY: (b): buckets below a published extent are in the directory and initialised; (c): as long as
+        // the table.
         unsafe { &*self.place(bucket) }
     }
 
@@ -282,7 +285,7 @@ impl Directory {
     /// Gives all memory back.
     ///
     /// # Safety
-    /// Nobody uses the table any more (rule 5), nor this directory after this call.
+    /// No thread uses the table any more (rule 5), nor this directory after this call.
     pub(super) unsafe fn release(&self, blocks: Blocks, local: &mut Local) {
         for (block, bytes) in blocks.blocks {
             // SAFETY: allocated with this size; the caller's promise.

@@ -1,16 +1,17 @@
-//! Growth: splitting one bucket at a time, while everything else goes on (departs from DBX §4, whose operations subscribe to a
-//! global resize lock: a resize there stops the table for as long as it takes to move it).
+//! Growth: splits one bucket at a time, while all other operations continue. (This departs from DBX §4, whose
+//! operations subscribe to a global resize lock: a resize there stops the table for as long as it takes.)
 //!
 //! Invariants:
-//! (a) One thread grows a table at a time; the others go on without waiting. Latches are held for the stores of one split.
-//! (b) Splitting bucket `s` into `s` and a new bucket `n` changes the word of `s`, so every node version of a key that
-//!     now belongs
-//!     to `n` fails (or is told, through the observer). `n` begins with a fresh word before anyone can reach it.
-//! (c) `n` is complete before `s` is latched. Under the latch the moved records vanish from `s` first, then the extent reaches
-//!     `n`: at no time can a record be removed from one of them and found in the other. A reader that finds neither saw `s`
-//!     latched or changed, and looks again.
-//! (d) A bucket whose gap word is not 0 is not split: a protocol holds something on keys that would move out of it. Growth is
-//!     put off until a later insert; chains get longer meanwhile.
+//! (a) One thread grows a table at a time; the others continue without waiting. Latches are held for the
+//!     stores of one split.
+//! (b) Splitting bucket `s` into `s` and a new bucket `n` changes the word of `s`. So every node version of a
+//!     key that now belongs to `n` fails (or the observer updates it). `n` begins with a fresh word before any
+//!     thread can reach it.
+//! (c) `n` is complete before `s` is latched. Under the latch the moved records vanish from `s` first, then
+//!     the extent reaches `n`: at no time can a record be removed from one of them and found in the other. A
+//!     reader that finds neither saw `s` latched or changed, and looks again.
+//! (d) A bucket whose gap word is not 0 is not split: a protocol holds keys that would move out of it. Growth
+//!     is postponed until a later insert; chains get longer meanwhile.
 
 use super::Hash;
 use super::bucket::{BUCKET_SLOTS, Bucket, OVERFLOW_SLOTS, Slot, Spare, load};
@@ -26,14 +27,15 @@ use seriatim_memory::OutOfMemory;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records per bucket at which the table grows: load 0.6 of the slots of first lines, where 4 % of keys live in overflow lines.
+/// Records per bucket at which the table grows: load 0.6 of the slots of first lines, where 4 % of keys live
+/// in overflow lines.
 pub(super) const LOAD: u64 = 3;
 /// Splits done by one insert at most. One counted insert pays for the 16 / 3 splits of those not counted.
 const SPLITS_MAX: usize = 8;
 /// Plans for one split until growth is left to a later insert.
 const PLANS_MAX: usize = 4;
 
-/// What the growth lock guards.
+/// The fields that the growth lock protects.
 #[derive(Debug)]
 pub(super) struct Growth {
     pub(super) blocks: Blocks,
@@ -47,7 +49,7 @@ impl Growth {
     }
 }
 
-/// What became of a split.
+/// The outcome of a split.
 enum Split {
     Done,
     /// The bucket changed too often, its gap is held, or the hash has no bits left.
@@ -55,14 +57,14 @@ enum Split {
 }
 
 impl<K: Hashed> Hash<K> {
-    /// Splits buckets while the table is too full, if nobody else does.
+    /// Splits buckets while the table is too full, unless another thread does.
     #[cold]
     #[inline(never)]
     pub(super) fn grow<O: Observer>(&self, cx: &mut StoreCx<'_>, observer: &mut O) {
         let mut growth = match self.growth.try_lock() {
             Ok(growth) => growth,
             Err(TryLockError::WouldBlock) => return,
-            // What a panic left behind is consistent: blocks are recorded as they are allocated.
+            // The state after a panic is consistent: blocks are recorded as they are allocated.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
         for _ in 0..SPLITS_MAX {
@@ -130,7 +132,8 @@ impl<K: Hashed> Hash<K> {
         let (mut at, mut kept) = (0, None);
         // SAFETY: online.
         for line in unsafe { old.lines() } {
-            // A line that gets no record is cut off, except the bucket itself: the chain ends at the last one that does.
+            // A line that gets no record is cut off, except the bucket itself: the chain ends at the last one
+            // that does.
             let keeps = at < stay.len() || kept.is_none();
             for slot in line.slots {
                 stores.push((slot, stay.get(at).copied().unwrap_or(Slot::EMPTY).0));

@@ -5,13 +5,14 @@
 //! |    spread    |    tag     |   rest   |
 //!                         |8..|               levels: the low 8 bits of the tag, then the rest: 25 bits
 //! ```
-//! *spread* picks one of the table's first buckets, one *level* bit is used up each time the table doubles, and the *tag* lies in
-//! a slot beside the record's address so that a lookup follows (almost) no wrong record. Sharing 8 bits between levels and tag
-//! lets the first 8 doublings split buckets without touching a record, and costs the tag one bit per doubling.
+//! *spread* selects one of the table's first buckets. One *level* bit is used up each time the table doubles.
+//! The *tag* is in a slot beside the record's address so that a lookup follows (almost) no wrong record.
+//! Levels and tag share 8 bits: the first 8 doublings can split buckets without touching a record, and each
+//! costs the tag one bit.
 //!
-//! The functions fold a 128-bit product onto itself (wyhash, Wang Yi, public domain; the constants are its secrets). Twice for
-//! words: after one fold, composite keys on a grid overflow up to 2.4 times as many buckets as random ones would. They are
-//! fixed: hash tables are not for keys that an adversary chooses.
+//! The functions fold a 128-bit product onto itself (wyhash, Wang Yi, public domain; the constants are its
+//! secrets). Twice for words: after one fold, composite keys on a grid overflow up to 2.4 times as many
+//! buckets as random ones would. They are fixed: hash tables are not for keys that an adversary chooses.
 
 use crate::record::{Bytes, BytesProbe, Kind, Word8, Word16};
 

@@ -2,7 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `hasher` | the hash functions, and what each bit of a value decides |
+//! | `hasher` | the hash functions, and the use of each bit of a value |
 //! | `bucket` | a cache line of tagged record addresses, chained when full; when a hit or a miss may be believed |
 //! | `directory` | linear hashing: where a key's bucket is, now |
 //! | `change` | the one way a chain changes: latch at the value planned for, store, unlatch |
@@ -10,13 +10,15 @@
 //! | `walk` | all records, beside everything else |
 //! | `check` | walks by a caller that has the table to itself: statistics and structural invariants |
 //!
-//! A reader never writes and takes no latch. A hit is final as it stands. A miss is final if the bucket's word did not change
-//! and the key's home is that bucket, by an extent read after the word; word and value are then the node version that
-//! proves absence: linking the key, in whatever bucket it will belong to, changes that word first.
+//! A reader never writes and takes no latch. A hit is final. A miss is final if the bucket's word did not
+//! change and the key's home is that bucket, by an extent read after the word. Word and value are then the
+//! node version that proves absence: linking the key, in whatever bucket it will belong to, changes that word
+//! first.
 //!
-//! Departures from the paper: overflow by chained lines of seven slots instead of chained records, so that a chain costs a
-//! line per seven; lookups take no region, since optimistic reading needs none; growth splits bucket by bucket instead of under
-//! a global resize lock; records lie beside the table, not in the bucket line, which holds five of them by address.
+//! Departures from the paper: overflow by chained lines of seven slots instead of chained records, so that a
+//! chain costs a line per seven; lookups take no region, since optimistic reading needs none; growth splits
+//! bucket by bucket instead of under a global resize lock; records lie beside the table, not in the bucket
+//! line, which holds five of them by address.
 
 mod bucket;
 mod change;
@@ -240,15 +242,15 @@ impl<K: Hashed> Hash<K> {
     /// Gives the table's memory back; the records stay.
     ///
     /// # Safety
-    /// Nobody uses the table any more, nor a node version it gave (rule 5).
+    /// No thread uses the table any more, nor a node version from it (rule 5).
     pub(crate) unsafe fn dispose(self, local: &mut Local) {
         let mut chain = Vec::new();
         for index in 0..self.directory.extent().buckets() {
             // SAFETY: below the extent.
             let bucket = unsafe { self.directory.bucket(index) };
-            // SAFETY: rule 5: nobody takes lines away.
+            // SAFETY: rule 5: no thread removes lines.
             chain.extend(unsafe { bucket.lines() }.skip(1).map(|line| line.address()));
-            // SAFETY: rule 5: nobody else reaches the lines; the walk of this chain has ended.
+            // SAFETY: rule 5: no other thread reaches the lines; the walk of this chain has ended.
             chain.drain(..).for_each(|line| unsafe { Spare::from_bits(line) }.release(local));
         }
         let growth = self.growth.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -272,7 +274,8 @@ impl<K: Hashed> Hash<K> {
         Vacancy { bucket, seen: bucket.seen() }
     }
 
-    /// Whether what was read of `bucket` since its word was `seen` is what the chain that keys of `hash` belong to held.
+    /// Whether what was read of `bucket` since its word was `seen` is what the chain that keys of `hash`
+    /// belong to held.
     #[inline(always)]
     fn confirms(&self, hash: HashValue, Vacancy { bucket, seen }: Vacancy<'_>) -> bool {
         // The extent is read after the word was (rule (d) of `directory`) and before it is read again.
@@ -339,10 +342,10 @@ unsafe fn room(bucket: &Bucket) -> Option<Room<'_>> {
     last.filter(|next| next.load(Ordering::Relaxed) == 0).map(Room::Line)
 }
 
-/// A slot to be emptied, and what takes its place.
+/// A slot to be emptied, and the slot whose record replaces it.
 struct Hole<'a> {
     place: &'a AtomicU64,
-    /// The last occupied slot of the chain, and what it holds.
+    /// The last occupied slot of the chain, and its content.
     last: &'a AtomicU64,
     last_slot: Slot,
     /// The last line of the chain, if it is an overflow line with one record: the word that names it, and its address.

@@ -193,7 +193,7 @@ fn agrees_with_a_map<K: Hashed>(mode: HtmMode, seed: u64, operations: u64) {
     table.for_each(|record| assert!(left.insert(record)));
     assert_eq!(left, model.values().copied().collect());
     assert_eq!(table.statistics().records, model.len());
-    // SAFETY: used by nobody else.
+    // SAFETY: no other thread uses it.
     unsafe { table.dispose(&mut worker.local) };
 }
 
@@ -437,7 +437,7 @@ fn lost_during_growth(
     for n in 0..2 * keys {
         assert_eq!(worker.get(&table, &Owned::Word8(n)).is_ok(), n / 2 % 4 != 0, "{n}");
     }
-    // One who was to make it grow may have been late, and the last time so at the end.
+    // An insertion that should have made it grow may have been late, and the last one at the end.
     assert!(table.directory.extent().buckets() > keys / (2 * LOAD + 2));
     (lost.into_inner(), table.check())
 }
@@ -464,7 +464,8 @@ fn no_key_is_lost_while_chains_are_compacted() {
         // Keys that are not counted leave the table at four buckets, so that chains are long.
         let keys = (0..).filter(|&n| !Word8::hash(n).is_counted()).take(changes as usize);
         let keys: Vec<Owned> = keys.map(Owned::Word8).collect();
-        // A queue of 40: the place of the oldest is taken by one of the youngest. Keys `removing .. inserted` are there.
+        // A queue of 40: the place of the oldest is taken by one of the youngest. Keys `removing .. inserted`
+        // are there.
         let (inserted, removing) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -600,7 +601,7 @@ fn a_valid_node_version_saw_every_finished_change() {
                     worker.local.leave();
                 }
             });
-            // A reader who comes at any time.
+            // A reader that comes at any time.
             scope.spawn(|| {
                 let mut worker = world.worker();
                 while idle.load(Ordering::SeqCst) < rounds {
@@ -706,7 +707,7 @@ fn all_memory_comes_back() {
         assert_eq!(worker.insert(&table, &key, record), Inserted::Linked);
         records.push(record);
     }
-    // SAFETY: used by nobody else.
+    // SAFETY: no other thread uses it.
     unsafe { table.dispose(&mut worker.local) };
     records.into_iter().for_each(|record| worker.retire(record));
     worker.local.leave();
@@ -847,7 +848,7 @@ fn canaries_of_the_checker() {
     assert_eq!(table.check(), Ok(()));
     let lines = || {
         (0..table.directory.extent().buckets()).map(|index| {
-            // SAFETY: below the extent; nobody else uses the table.
+            // SAFETY: below the extent; no other thread uses the table.
             unsafe { table.directory.bucket(index).lines() }.next().expect("a bucket is a line")
         })
     };

@@ -1,4 +1,5 @@
-//! A walk beside everything else: buckets by number, each chain as it was at one time ([`crate::Walk`] has the argument).
+//! A walk beside everything else: buckets by number, each chain as it was at one time ([`crate::Walk`] has
+//! the argument).
 
 use super::Hash;
 use super::bucket::load;
@@ -11,8 +12,8 @@ use seriatim_memory::Pinned;
 const STEP_BUCKETS: u64 = 256;
 
 impl<K: Hashed> Hash<K> {
-    /// Appends the records of the buckets from `next` on to `out`, until there are `enough` or as many buckets were read as one step
-    /// may; `next` is then the bucket to go on with. `false`: there is none left.
+    /// Appends the records of the buckets from `next` on to `out`, until there are `enough` or the limit of
+    /// buckets for a step is reached; `next` is then the bucket from which to continue. `false` at the end.
     pub(crate) fn walk(&self, next: &mut u64, enough: usize, _pin: Pinned<'_>, out: &mut Vec<RecordPtr>) -> bool {
         // Loaded after the buckets before `next` were read: if this is the end, no record went beyond it before.
         if *next >= self.directory.extent().buckets() {

@@ -1,9 +1,10 @@
-//! The latch and version word in every interleaving and under every reordering that the memory model allows, by loom, on a leaf
-//! of two places and on a parent with two leaves.
+//! The latch and version word in every interleaving and under every reordering that the memory model allows,
+//! by loom, on a leaf with two slots and on a parent with two leaves.
 //!
-//! Words are read, latched, stored and looked at again by the functions that ship: [`Optimistic`] for readers of trees, `word`
-//! and [`is_still`] for readers of hash tables, `word` for writers in direct mode. The leaves are the model's own.
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-store --release --lib loom`.
+//! Words are read, latched, stored and looked at again by the functions that ship: [`Optimistic`] for readers
+//! of trees, `word` and [`is_still`] for readers of hash tables, `word` for writers in direct mode. The
+//! leaves are the model's own. Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-store --release --lib
+//! loom`.
 
 use super::{State, is_still};
 use crate::tree::load::{Load, Optimistic};
@@ -14,7 +15,7 @@ use seriatim_htm::word;
 
 const READERS: [Reader; 2] = [Reader::OfTree, Reader::OfHash];
 
-/// What a broken tree does otherwise.
+/// The defect of a broken tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
@@ -110,8 +111,8 @@ fn caught(model: impl Fn() + Sync + Send + 'static) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(3, model))).is_err()
 }
 
-/// Two writers each put their number at the front of a leaf, once, if they find it free. A reader that validates sees as many
-/// numbers as the word says there were changes, the latest first.
+/// Two writers each put their number at the front of a leaf, once, if they find it free. A reader that
+/// validates sees as many numbers as the word says there were changes, the latest first.
 fn leaf(reader: Reader, broken: Broken) -> impl Fn() + Sync + Send + 'static {
     move || {
         let leaf = Arc::new(Node::new([0, 0], 0));
@@ -128,7 +129,8 @@ fn leaf(reader: Reader, broken: Broken) -> impl Fn() + Sync + Send + 'static {
                     }
                     let count = (state.0 - State::NEW.0) / 4;
                     if count == 1 {
-                        // The other's number moves up. (Loom finds less when a thread loads a word before it stores it.)
+                        // The other's number moves up. (Loom finds less when a thread loads a word before it
+                        // stores it.)
                         store(&leaf.places[1], 3 - number, broken);
                     }
                     store(&leaf.places[0], number, broken);
@@ -138,7 +140,7 @@ fn leaf(reader: Reader, broken: Broken) -> impl Fn() + Sync + Send + 'static {
                 })
             })
             .collect();
-        // What was validated, the earliest first.
+        // The validated answers, the earliest first.
         let mut seen = Vec::new();
         let state = leaf.state();
         if state.is_usable() {
@@ -158,8 +160,8 @@ fn leaf(reader: Reader, broken: Broken) -> impl Fn() + Sync + Send + 'static {
     }
 }
 
-/// A leaf with keys 1 and 2 splits: key 2 moves to a new leaf, which the parent learns of. A reader that looks for key 2 and
-/// validates finds it.
+/// A leaf with keys 1 and 2 splits: key 2 moves to a new leaf, which is linked into the parent. A reader that
+/// looks up key 2 and validates finds it.
 fn split(reader: Reader, broken: Broken) -> impl Fn() + Sync + Send + 'static {
     const LEFT: u64 = 0;
     const RIGHT: u64 = 1;

@@ -5,7 +5,7 @@ use seriatim_htm::Access;
 use std::fmt::Debug;
 use std::sync::atomic::AtomicU64;
 
-/// The place of a key in a node. Two words may be torn; the node's word tells.
+/// The cell of a key in a node. Two words may be torn; the node's word reveals it.
 pub(crate) trait Cell: Send + Sync + 'static {
     /// The integer it holds.
     type Value: Copy + Ord + Debug;
@@ -78,7 +78,8 @@ impl Cell for Pair {
 
     #[inline(always)]
     fn less(a: u128, b: u128) -> bool {
-        // By halves, for a comparison of the whole is compiled to a jump even where the search asks for none.
+        // By halves, because a comparison of the whole is compiled to a jump even where the search requests
+        // none.
         let (high, low) = ((a >> 64) as u64, a as u64);
         let (high_b, low_b) = ((b >> 64) as u64, b as u64);
         (high < high_b) | ((high == high_b) & (low < low_b))

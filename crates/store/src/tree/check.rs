@@ -13,7 +13,7 @@ use seriatim_base::Rng;
 use seriatim_memory::{Local, Pinned};
 use std::ptr::NonNull;
 
-/// A node met on a walk.
+/// A node on a walk.
 enum Node<'t, K: NodeKind, const LEAF: usize, const FAN: usize> {
     Leaf(&'t Leaf<K, LEAF>),
     /// With its count of separators.
@@ -39,7 +39,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// As [`Tree::walk`].
     unsafe fn walk_below(at: Root, bounds: &Bounds<K>, visit: &mut Visit<'_, K, LEAF, FAN>) -> Result<(), String> {
         if at.level == 0 {
-            // SAFETY: the caller's promise: reached, and nobody unlinks it.
+            // SAFETY: the caller's promise: reached, and no thread unlinks it.
             return visit(Node::Leaf(unsafe { Leaf::at(at.address) }), 0, bounds);
         }
         let load = &mut Optimistic;
@@ -107,7 +107,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         statistics
     }
 
-    /// About how many records there are: the mean, over some ways down, of the product of the widths met.
+    /// An estimate of the number of records: the mean, over some paths down, of the product of the widths of
+    /// their nodes.
     pub(crate) fn len_estimate(&self, _pin: Pinned<'_>) -> usize {
         const WAYS: usize = 16;
         let mut rng = Rng::from_seed(self.id);
@@ -208,7 +209,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         debug_assert_eq!(walked, Ok(()));
         for (address, bytes) in blocks {
             let memory = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("nodes are somewhere");
-            // SAFETY: allocated with these sizes when linked, and nobody reaches it any more.
+            // SAFETY: allocated with these sizes when linked, and no thread reaches it any more.
             unsafe { local.release(memory, bytes) };
         }
     }

@@ -1,8 +1,9 @@
 //! From the root to a leaf, without a latch.
 //!
-//! Optimistic lock coupling (Leis et al., "The ART of Practical Synchronization", 2016): a child's word is read before the
-//! parent's word is looked at again. If that is unchanged, the child was the right one at the instant its word was read. A node
-//! loses keys only when its word changes, so the child is the right one for as long as its own word does not change.
+//! Optimistic lock coupling (Leis et al., "The ART of Practical Synchronization", 2016): a child's word is
+//! read before the parent's word is checked again. If the latter is unchanged, the child was the right one at
+//! the instant its word was read. A node loses keys only when its word changes, so the child is the right one
+//! for as long as its own word does not change.
 
 use super::kind::{NodeKind, Separator};
 use super::load::Load;
@@ -27,7 +28,7 @@ pub(crate) enum Aim<'k, K: NodeKind> {
 #[derive(Debug)]
 pub(crate) struct Disturbed;
 
-/// What to remember of the way down. What it is shown counts only if the descent succeeds.
+/// What to record on the way down. The record counts only if the descent succeeds.
 pub(crate) trait Trace<'t, K: NodeKind, const FAN: usize> {
     fn begin(&mut self);
     fn step<L: Load>(&mut self, load: &mut L, step: Step<'t, K, FAN>);
@@ -122,10 +123,11 @@ impl<'t, K: NodeKind, const FAN: usize> Trace<'t, K, FAN> for Path<'t, K, FAN> {
 }
 
 /// A leaf and the value of its word when it was the wanted one.
-pub(crate) type Found<'t, K, const LEAF: usize> = (&'t Leaf<K, LEAF>, State);
+pub(crate) type FoundLeaf<'t, K, const LEAF: usize> = (&'t Leaf<K, LEAF>, State);
 
 impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
-    /// Goes to the leaf `aim` asks for. The caller is online; what it gets stays allocated while it is (rule 2).
+    /// Descends to the leaf that `aim` selects. The caller is online; the leaf stays allocated while it is
+    /// (rule 2).
     ///
     /// # Errors
     /// [`Disturbed`]: wait a little and begin again.
@@ -135,7 +137,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         load: &mut L,
         aim: &Aim<'_, K>,
         trace: &mut T,
-    ) -> Result<Found<'t, K, LEAF>, Disturbed> {
+    ) -> Result<FoundLeaf<'t, K, LEAF>, Disturbed> {
         trace.begin();
         let root = load.follow(&*self.root);
         let Root { mut address, level } = Root::unpack(root);

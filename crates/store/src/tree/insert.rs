@@ -1,12 +1,13 @@
 //! Insertion, with the splits it takes.
 //!
-//! The body descends without latches and latches the leaf at the value its word had; success proves that everything read on the
-//! way still stands. A full leaf is split together with its insertion; if its parent is full too, the topmost of the full
-//! ancestors right above it is split first, alone, and the insertion begins again. So a body changes at most a node, its
-//! parent, and new nodes nobody sees.
+//! The body descends without latches and latches the leaf at the value its word had. Success proves that
+//! everything read on the way is still valid. A full leaf is split together with its insertion. If its parent
+//! is full too, the topmost of the full ancestors right above it is split first, alone, and the insertion
+//! begins again. So a body changes at most a node, its parent, and new nodes that no other thread sees.
 //!
-//! Where to split: an ascending run (each insertion right behind the last) splits behind itself, so that sequential loads
-//! leave full leaves; a descending one likewise; anything else splits in the middle.
+//! Where to split: an ascending run (each insertion right behind the last) splits behind itself, so that
+//! sequential loads leave full leaves; a descending run splits before itself; any other insertion splits in
+//! the middle.
 
 use super::Root;
 use super::cell::Cell;
@@ -58,7 +59,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         if !O::ADMITS
             && let Some(leaf) = self.touched(leaf_hint)
             && leaf.takes(&mut Optimistic, probe).is_some()
-            && let Ok(Some(before)) = cx.agent.run(cx.outside, &NoLocks, &mut Place { leaf, probe, record })
+            && let Ok(Some(before)) = cx.agent.run(cx.outside, &NoLocks, &mut InsertPoint { leaf, probe, record })
         {
             observer.changed(&leaf.word, before.0, before.changed().0);
             return Ok(Inserted::Linked);
@@ -126,7 +127,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let mut spare = Spare::default();
         let mut patience = Patience::default();
         if start.is_some_and(|leaf| leaf.meta(&mut Optimistic).count == LEAF) {
-            // Most likely it will be split. If memory is refused, the body will ask again, should it need any.
+            // Most likely it will be split. If memory is refused here, the body requests it again, should it
+            // need any.
             let _ = spare.provide(cx, Need { node: Leaf::<K, LEAF>::BYTES, root: 0, out_of_line: 0 });
         }
         let (leaf, inserted) = loop {
@@ -171,20 +173,20 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
 
 /// The usual insertion: into the hinted leaf, which has room, of a key without a record. Whatever else it
 /// finds, it changes nothing and leaves to [`Insert`].
-struct Place<'a, 'k, K: NodeKind, const LEAF: usize> {
+struct InsertPoint<'a, 'k, K: NodeKind, const LEAF: usize> {
     leaf: &'a Leaf<K, LEAF>,
     probe: K::Probe<'k>,
     record: RecordPtr,
 }
 
 // SAFETY: the leaf was reached while the worker is online, which it is until `run` has returned (rule 2).
-unsafe impl<K: NodeKind, const LEAF: usize> Body for Place<'_, '_, K, LEAF> {
+unsafe impl<K: NodeKind, const LEAF: usize> Body for InsertPoint<'_, '_, K, LEAF> {
     /// The leaf's word before the insertion, if there was one.
     type Output = Option<State>;
 
     #[inline(always)]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Option<State>, BodyError> {
-        let Place { leaf, probe, record } = *self;
+        let InsertPoint { leaf, probe, record } = *self;
         let load = &mut Through(&mut *access);
         let Some((state, meta)) = leaf.takes(load, probe) else { return Ok(None) };
         let (place, found) = leaf.find_to_insert(load, meta, probe);
@@ -197,7 +199,7 @@ unsafe impl<K: NodeKind, const LEAF: usize> Body for Place<'_, '_, K, LEAF> {
     }
 }
 
-/// What a run of the body came to.
+/// The result of a run of the body.
 enum Step<'a, K: NodeKind, const LEAF: usize> {
     /// Linked, and the leaf's word was `before`.
     Linked { leaf: &'a Leaf<K, LEAF>, before: State },
@@ -220,7 +222,7 @@ struct Insert<'b, 'a, 'k, K: NodeKind, O, const LEAF: usize, const FAN: usize> {
     start: Option<&'a Leaf<K, LEAF>>,
     spare: &'b Spare,
     observer: &'b mut O,
-    /// What a run that ended well came to.
+    /// The result of a successful run.
     step: Option<Step<'a, K, LEAF>>,
 }
 
@@ -292,7 +294,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
             access.store(&leaf.word, state.0);
             return Ok(Some(Step::Refused { leaf }));
         }
-        // The leaf may have inherited keys of unlinked neighbours, which its own range does not tell yet.
+        // The leaf may have inherited keys of unlinked neighbours, which its own range does not include yet.
         if let Some(range) = range
             && leaf.range(&mut Through(&mut *access)) != range
         {
@@ -363,7 +365,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         let Some(taken) = self.spare.take(need) else { return Ok(Step::Lacks(need)) };
         let mut separator = Separator::<K> { short: above.0, out_of_line: 0 };
         if !out_of_line.is_empty() {
-            // SAFETY: the block is private and of the size asked for.
+            // SAFETY: the block is private and of the requested size.
             unsafe { out_of_line::write(taken.out_of_line, out_of_line) };
             separator.out_of_line = taken.out_of_line.as_ptr().expose_provenance() as u64;
         }
@@ -385,10 +387,10 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
             return if latched { Ok(Step::Refused { leaf }) } else { Err(BodyError::Busy) };
         }
 
-        // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
+        // SAFETY: the block is private and of the requested size, a multiple of the line size, hence aligned.
         let right = unsafe { Leaf::<K, LEAF>::create(access, taken.node) };
         let gap = if O::ADMITS {
-            // Others may hold the word for a moment, until they see the latch: what they hold is not handed on.
+            // Others may hold the word for a moment, until they see the latch: their holds are not inherited.
             settle(access, leaf);
             self.observer.inherit(&leaf.gap)
         } else {
@@ -444,7 +446,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         }
         // At the right edge all but the last child stay.
         let last = if step.index == step.count { step.count - 1 } else { step.count / 2 };
-        // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
+        // SAFETY: the block is private and of the requested size, a multiple of the line size, hence aligned.
         let (right, separator) = unsafe { step.node.split(access, step.count, last, taken.node) };
         self.link(access, path, index, step.node.address(), separator, right.address(), taken.root);
         access.store(&step.node.word, step.state.changed().0);
@@ -454,8 +456,8 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         Ok(Step::Again)
     }
 
-    /// Links `right` behind `left`, which hangs below step `below - 1` of `path`, or is the root if `below` is 0. Both `left`
-    /// and that step are latched; a root that is latched cannot cease to be the root.
+    /// Links `right` behind `left`, which hangs below step `below - 1` of `path`, or is the root if `below`
+    /// is 0. Both `left` and that step are latched; a root that is latched cannot cease to be the root.
     #[expect(clippy::too_many_arguments, reason = "two callers, and no two of these belong together")]
     fn link<A: Access>(
         &self,
@@ -475,7 +477,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         let level = path.len() + 1;
         assert!(level < super::HEIGHT_MAX, "a tree of this height would not fit the address space");
         debug_assert_eq!(access.load(&self.tree.root), Root { address: left, level: level - 1 }.pack());
-        // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
+        // SAFETY: the block is private and of the requested size, a multiple of the line size, hence aligned.
         let node = unsafe { Interior::<K, FAN>::create(access, root, level, left) };
         node.insert(access, 0, 0, separator, right);
         access.store(&self.tree.root, Root { address: node.address(), level }.pack());
@@ -506,7 +508,7 @@ impl<K: NodeKind> Bounds<K> {
 fn split_point(meta: Meta, place: usize) -> usize {
     let keys = meta.count + 1;
     if meta.ascends(place) {
-        // Behind the run; at the end of the leaf the new key goes on alone.
+        // Behind the run; at the end of the leaf the new key begins the new leaf alone.
         if place == meta.count { place } else { place + 1 }
     } else if place == 0 && meta.inserted == Some(0) {
         1
@@ -522,8 +524,8 @@ fn shortest_between<'t>(below: &[u8], above: &'t [u8]) -> &'t [u8] {
     &above[..=common]
 }
 
-/// Sees to it that a thread that changes the gap word of a latched leaf from now on sees the latch: a read-modify-write that changes
-/// nothing comes before or after theirs.
+/// Sees to it that a thread that changes the gap word of a latched leaf from now on sees the latch: a
+/// read-modify-write that changes nothing comes before or after theirs.
 fn settle<K: NodeKind, A: Access, const LEAF: usize>(access: &mut A, leaf: &Leaf<K, LEAF>) {
     loop {
         let gap = access.load(&leaf.gap);

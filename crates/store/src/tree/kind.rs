@@ -1,13 +1,15 @@
 //! How each kind of key appears in nodes.
 //!
-//! A node holds a key's *short form*, an integer ordered as the keys are, up to ties. Integers are their own short form, and
-//! never tie. A byte string's is its first 16 bytes, big-endian and zero padded; on a tie the whole strings decide.
+//! A node holds a key's *short form*, an integer ordered as the keys are, up to ties. Integers are their own
+//! short form, and never tie. A byte string's is its first 16 bytes, big-endian and zero padded; on a tie the
+//! whole strings decide.
 //!
-//! A *separator* `(short, out_of_line)` divides the keys below it from those at or above it. With out-of-line value 0
-//! the short form alone decides: it is the least key with that short form, which as a byte string is the 16 bytes
-//! without trailing zeros. Otherwise the out-of-line value is the separator's full byte string, in a block that the
-//! interior node owns. A split needs an out-of-line value only between two keys that tie, and cuts it after the first
-//! byte that tells them apart (suffix truncation, Bayer and Unterauer 1977).
+//! A *separator* `(short, out_of_line)` divides the keys below it from those at or above it. With out-of-line
+//! value 0 the short form alone decides: the separator is the least key with that short form. As a byte string
+//! that is the 16 bytes without trailing zeros. Otherwise the out-of-line value is the separator's full byte
+//! string, in a block that the interior node owns. A split needs an out-of-line value only between two keys
+//! that tie, and cuts it after the first byte in which they differ (suffix truncation, Bayer and Unterauer
+//! 1977).
 
 use super::cell::{Cell, OutOfLineCell, Pair};
 use super::position::Limit;
@@ -49,7 +51,7 @@ pub(crate) trait NodeKind: Kind {
 /// The short form of keys of kind `K`.
 pub(crate) type Short<K> = <<K as NodeKind>::Cell as Cell>::Value;
 
-/// What divides two children.
+/// The separator of two children.
 #[derive(Debug)]
 pub(crate) struct Separator<K: NodeKind + ?Sized> {
     pub(crate) short: Short<K>,

@@ -11,11 +11,12 @@ pub(crate) trait Load<W = AtomicU64> {
     /// The word's value; it counts once [`Load::unchanged`] answers `true`.
     fn load(&mut self, word: &W) -> u64;
 
-    /// The same of a word that names memory, or says how much of a node is in use: what was written to that before the word
-    /// named it is seen.
+    /// As `load`, for a word that names memory, or gives the used part of a node: everything that was written
+    /// there before the word was stored is visible.
     fn follow(&mut self, word: &W) -> u64;
 
-    /// Whether `word` still has `value`. If so, all that was loaded since it was [followed](Load::follow) held together.
+    /// Whether `word` still has `value`. If so, all that was loaded since it was [followed](Load::follow)
+    /// held together.
     #[inline(always)]
     fn unchanged(&mut self, word: &W, value: u64) -> bool {
         // ORDERING: a load above that saw a release store of a writer makes the load below see that writer's latch.
@@ -115,7 +116,7 @@ impl Access for Exclusive {
     }
 }
 
-/// Waits for writers in the act, which finish without waiting for anyone: pauses first, then lets them run.
+/// Waits for writers in progress, which finish without waiting for others: pauses first, then yields.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Backoff);
 

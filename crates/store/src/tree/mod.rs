@@ -1,14 +1,18 @@
 //! The ordered index: a B+-tree (DBX §4; `README.md` beside this file).
 //!
 //! Invariants:
-//! (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending order, without repeats.
-//! (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf loses keys of its range in no
-//!     other way. So a word that has not changed proves what the leaf held and that it is still the leaf to look in.
-//! (c) A thread that waits for a latch holds none, and one that holds a latch waits for nothing: no deadlock, and waits end.
-//! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last one. So a split or
-//!     unlink touches the node, its parent and nothing else.
-//! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless something is held in its gap
-//!     (or its last record stays, `Observer::EMPTIES`) or it is the last leaf. Nothing else is ever merged (Sen and Tarjan 2010: deletion without rebalancing is fine).
+//! (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending order,
+//!     without repeats.
+//! (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf loses keys of its
+//!     range in no other way. So a word that has not changed proves what the leaf held and that it is still
+//!     the leaf to look in.
+//! (c) A thread that waits for a latch holds none, and one that holds a latch waits for nothing: no deadlock,
+//!     and waits end.
+//! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last
+//!     one. So a split or unlink touches the node, its parent and nothing else.
+//! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless its gap is
+//!     held (or its last record stays, `Observer::EMPTIES`) or it is the last leaf. Nothing else is ever
+//!     merged (Sen and Tarjan 2010: deletion without rebalancing is fine).
 
 mod cell;
 mod check;
@@ -44,8 +48,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Levels above the leaves that a tree can have. With a fan-out of at least 2 when nodes split and 48-bit addresses, a tree
-/// of 15-way nodes ends far below; the root's level also fits beside its address.
+/// Levels above the leaves that a tree can have. With a fan-out of at least 2 when nodes split and 48-bit
+/// addresses, a tree of 15-way nodes ends far below; the root's level also fits beside its address.
 const HEIGHT_MAX: usize = 32;
 const _: () = assert!(HEIGHT_MAX < CACHE_LINE);
 
@@ -163,7 +167,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// The count of leaves unlinked, to be read before a hinted leaf is reached.
     #[inline(always)]
     fn unlinked(&self) -> u64 {
-        // ORDERING: pairs with the release in `retire`: a thread that comes online after that leaf's grace period sees it counted.
+        // ORDERING: pairs with the release in `retire`: a thread that comes online after that leaf's grace
+        // period sees it counted.
         self.unlinked.load(Ordering::Acquire)
     }
 
@@ -171,7 +176,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     #[inline(always)]
     fn touched(&self, leaf_hint: &LeafHint) -> Option<&Leaf<K, LEAF>> {
         let kept = leaf_hint.tree == self.id && leaf_hint.unlinked == self.unlinked();
-        // SAFETY: rule 2: no leaf of this tree was retired since the leaf hint was set, or only after this thread came online.
+        // SAFETY: rule 2: no leaf of this tree was retired since the leaf hint was set, or only after this
+        // thread came online.
         kept.then(|| unsafe { Leaf::at(leaf_hint.leaf) })
     }
 }

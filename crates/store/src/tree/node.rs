@@ -1,17 +1,18 @@
-//! Nodes: their layout, and what is done to one of them.
+//! Nodes: their layout, and the operations on one of them.
 //!
 //! ```text
 //! leaf      word | gap | count, last insertion | low, last | keys[LEAF] | records[LEAF]
-//! interior  word | count, level | keys[FAN] | out_of_line[FAN] | children[FAN]     (keys and out-of-line values: the last place is unused)
+//! interior  word | count, level | keys[FAN] | out_of_line[FAN] | children[FAN]
+//!           (keys and out-of-line values: the last slot is unused)
 //! ```
-//! With the sizes of `size`, a leaf of one-word keys takes 512 bytes and of two-word keys 768; an interior node takes 512 for
-//! one-word keys, 768 for two-word keys, 1024 for byte strings.
+//! With the sizes of `size`, a leaf of one-word keys takes 512 bytes and of two-word keys 768; an interior
+//! node takes 512 for one-word keys, 768 for two-word keys, 1024 for byte strings.
 //!
 //! Which thread may touch what (rule 3: always as atomics):
 //! 1. All fields but `word` and `gap` change only while the word is latched; `level` never changes.
-//! 2. Within a latched time, places are filled before `count` says they are in use. A reader that follows `count` so finds
-//!    each place below it holding a record, child or out-of-line value that was linked when it read the node's word, or later: safe to
-//!    look at, though only of use once the word proves unchanged.
+//! 2. While a node is latched, its slots are filled before `count` includes them. So a reader that follows
+//!    `count` finds in each slot below it a record, child or out-of-line value that was linked when it read
+//!    the node's word, or later: safe to access, though only valid once the word proves unchanged.
 //! 3. `low..=last` are short forms that belong to the leaf. They may be fewer than those that do: neighbours unlinked
 //!    leave their keys to the leaf without touching it. A leaf never loses keys without its word changing.
 //! 4. `gap` belongs to the protocol; see [`Observer`](crate::Observer).
@@ -116,7 +117,7 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         unsafe { &*std::ptr::with_exposed_provenance::<Self>(address) }
     }
 
-    /// What node words store.
+    /// The form that node words store.
     #[inline(always)]
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).expose_provenance()
@@ -173,7 +174,7 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         unsafe { record_of(load.follow(item(&self.records, index))) }
     }
 
-    /// The first place whose key is not below `probe`, and the record there if it has that key.
+    /// The first slot whose key is not below `probe`, and the record there if it has that key.
     #[inline(always)]
     pub(crate) fn find<L: Load>(&self, load: &mut L, count: usize, probe: K::Probe<'_>) -> (usize, Option<RecordPtr>) {
         let short = K::short(probe);
@@ -187,8 +188,8 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         }
     }
 
-    /// Whether the leaf, by its own range, is the one `probe` belongs to, and has room: its word and meta word if so. True if the
-    /// word does not change.
+    /// Whether the leaf, by its own range, is the one `probe` belongs to, and has room: its word and meta
+    /// word if so. True if the word does not change.
     #[inline(always)]
     pub(crate) fn takes<L: Load>(&self, load: &mut L, probe: K::Probe<'_>) -> Option<(State, Meta)> {
         let state = State(load.follow(&self.word));
@@ -295,7 +296,7 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
         unsafe { &*std::ptr::with_exposed_provenance::<Self>(address) }
     }
 
-    /// What node words store.
+    /// The form that node words store.
     #[inline(always)]
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).expose_provenance()
@@ -438,8 +439,8 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
         out_of_line
     }
 
-    /// Moves the children behind that at `last` to a new node made of `memory`. Gives it with the separator between the two;
-    /// this node is latched and has children behind `last`.
+    /// Moves the children behind that at `last` to a new node made of `memory`. Gives it with the separator
+    /// between the two; this node is latched and has children behind `last`.
     ///
     /// # Safety
     /// As [`Interior::create`].

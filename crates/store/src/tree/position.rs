@@ -1,4 +1,4 @@
-//! Where a scan goes on: owned bounds, so that a cursor survives the worker going offline.
+//! The position from which a scan continues: owned bounds, so that a cursor survives the worker going offline.
 
 use crate::cursor::Direction;
 use seriatim_catalog::{Key, KeyClass};
@@ -81,11 +81,11 @@ pub(crate) enum Side {
     Excluded,
 }
 
-/// What is left of a scan.
+/// The rest of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Position {
     pub(crate) direction: Direction,
-    /// Where to go on: the low end of a forward scan, the high end of a backward one.
+    /// The end from which it continues: the low end of a forward scan, the high end of a backward one.
     pub(crate) near: Limit,
     /// Where to end.
     pub(crate) far: Limit,

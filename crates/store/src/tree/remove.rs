@@ -1,9 +1,10 @@
 //! Removal, and the unlinking of leaves that it empties.
 //!
-//! The last record of a leaf goes with the leaf, and with every ancestor that has no other child: all of them are latched from the
-//! lowest ancestor that keeps another child downwards, that ancestor forgets the branch, and the branch is marked dead. The
-//! keys of the leaf fall to a neighbour whose word does not change: it has lost nothing, and a reader that looked for a key of
-//! the dead leaf holds the dead leaf's word.
+//! The last record of a leaf is removed with the leaf, and with every ancestor that has no other child. All of
+//! them are latched, from the lowest ancestor that keeps another child downwards. That ancestor drops the
+//! branch, and the branch is marked dead. The keys of the leaf now belong to a neighbour, whose word does not
+//! change: it has lost nothing, and a reader that looked for a key of the dead leaf holds the dead leaf's
+//! word.
 
 use super::Tree;
 use super::descend::{Aim, Path};
@@ -105,11 +106,11 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 }
 
-/// What a run of the body came to.
+/// The result of a run of the body.
 enum Step<'a, K: NodeKind, const LEAF: usize> {
     /// The key does not have this record.
     Absent,
-    /// It is the last of its leaf, whose gap is held, and no leaf is to be left empty.
+    /// It is the last record of its leaf, whose gap is held, and no leaf may be left empty.
     Held,
     /// Unlinked, and the leaf's word was `before`.
     Removed { leaf: &'a Leaf<K, LEAF>, before: State },

@@ -1,8 +1,8 @@
 //! Scans: one leaf at a time, each reached by a descent for the bound that ended the last one.
 //!
-//! The bounds of a leaf come from the separators on the way down. When its word was read, the leaf held all keys between them,
-//! perhaps more, if a neighbour was just unlinked. So a scan goes on at its bound, or behind the last record it showed if that
-//! is further: what lies between is covered by the leaf's word.
+//! The bounds of a leaf come from the separators on the way down. When its word was read, the leaf held all
+//! keys between them, and more if a neighbour was just unlinked. So a scan continues at its bound, or behind
+//! the last record that it showed if that is further: the leaf's word covers the keys between.
 
 use super::Tree;
 use super::descend::{Aim, Bounds};
@@ -51,7 +51,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let (low, high) = if forward { (near, far) } else { (far, near) };
         let start = leaf.end_of(load, count, low, Side::Excluded, 0);
         let end = leaf.end_of(load, count, high, Side::Included, count).max(start);
-        // Rule 2: the records are safe to fetch; whether they are the right ones the word tells.
+        // Rule 2: the records are safe to fetch; the word decides whether they are the right ones.
         records.extend((start..end).map(|i| {
             let record = leaf.record(load, i);
             prefetch::line(record.as_ptr());
@@ -119,7 +119,8 @@ unsafe fn past_low<K: NodeKind>(next: Separator<K>, low: &Limit) -> bool {
     low.side != Side::Unbounded && unsafe { next.compare(K::restore(low)) }.is_le()
 }
 
-/// Goes on at `next`, or behind the last record shown if that lies beyond: if `beyond` holds for how it compares with `next`.
+/// Goes on at `next`, or behind the last record shown if that lies beyond: if `beyond` holds for how it
+/// compares with `next`.
 ///
 /// # Safety
 /// As [`Separator::compare`]; `last` is linked or was when it was read (rule 2).

@@ -1,11 +1,11 @@
-//! Memory that an operation may turn out to need. Bodies do not allocate: one that lacks memory ends, saying what it needs, and
-//! is run again with it.
+//! Memory that an operation may turn out to need. Bodies do not allocate: one that lacks memory ends, saying
+//! what it needs, and is run again with it.
 
 use crate::index::StoreCx;
 use seriatim_memory::OutOfMemory;
 use std::ptr::NonNull;
 
-/// Sizes of what is needed, 0 for nothing.
+/// Sizes of the needed blocks, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     /// A leaf, or an interior node beside the one that is split.
@@ -19,7 +19,7 @@ pub(crate) struct Need {
 /// A block with its size.
 type Block = Option<(NonNull<u8>, usize)>;
 
-/// Blocks that nobody else can reach.
+/// Blocks that no other thread can reach.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     node: Block,
@@ -90,7 +90,7 @@ fn give_back(cx: &mut StoreCx<'_>, block: &mut Block) {
     }
 }
 
-/// The blocks a body may link, each of the size it asked for, dangling where it asked for none.
+/// The blocks that a body may link, each of the size that it requested, dangling where it requested none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) node: NonNull<u8>,

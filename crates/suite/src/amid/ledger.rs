@@ -1,4 +1,4 @@
-//! A world of chains: what is put into accounts is added to branches, of which procedures do no more than add to.
+//! A world of chains: amounts that are paid into accounts are added to branches, to which procedures only add.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use seriatim::{Abort, Builder, Database, Handle, ReadTx, Rng, Table, Tx, procedu
 
 use super::said;
 
-/// What is paid in.
+/// An amount paid in.
 #[derive(Table, Clone, Debug)]
 #[table(name = "account", key(id), hash)]
 pub(super) struct Account {
@@ -16,7 +16,7 @@ pub(super) struct Account {
     note: String,
 }
 
-/// Has the sum of what was paid in, over all branches.
+/// The sum of the amounts paid in, over all branches.
 #[derive(Table, Clone, Debug)]
 #[table(name = "branch", key(id), hash)]
 pub(super) struct Branch {
@@ -47,7 +47,7 @@ thread_local! {
     pub(super) static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Code of users, as it were, amid a procedure.
+/// User code in the middle of a procedure.
 #[seriatim::pure]
 pub fn priced(amount: i64) -> i64 {
     assert!(!PANICS.take(), "deliberately");
@@ -110,7 +110,8 @@ pub(super) fn noted(tx: &Tx, account: u32, branch: u32, note: &str) -> Result<i6
     Ok(balance)
 }
 
-/// With [`ExecutionMode::Pieces`](seriatim::procedure::ExecutionMode) a chain of two transactions, the second of which runs code of users.
+/// With [`ExecutionMode::Pieces`](seriatim::procedure::ExecutionMode) a chain of two transactions, the second
+/// of which runs code of users.
 #[procedure]
 pub(super) fn labelled(tx: &Tx, account: u32, branch: u32) -> Result<Option<i64>, Abort> {
     let balance = tx.update::<Account>(account, |account| {
@@ -122,7 +123,7 @@ pub(super) fn labelled(tx: &Tx, account: u32, branch: u32) -> Result<Option<i64>
     Ok(Some(priced(label.text)))
 }
 
-/// For those who register while others call.
+/// For callers that register while others call.
 #[procedure]
 pub(super) fn visit(tx: &Tx, branch: u32) -> Result<(), Abort> {
     tx.update::<Branch>(branch, |branch| branch.visits += 1)?;
@@ -167,7 +168,7 @@ pub fn calls(seed: u64, count: usize) -> Vec<(String, Datum)> {
     calls
 }
 
-/// The sums of branches and of accounts of one that is there.
+/// The sums of branches and of accounts of an existing database.
 ///
 /// # Errors
 /// What went wrong, in words.

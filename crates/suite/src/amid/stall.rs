@@ -1,4 +1,4 @@
-//! A call stands still before one of its steps, and others are about.
+//! A call stalls before one of its steps, while other callers run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::ledger::{self, OTHER, Tables, deposit, visit};
 use super::{LONG, STRIDE, on_disk, said};
 use crate::Setting;
 
-/// How often each of those who are about ended while the call stood still, and how often only when it had gone on.
+/// How often each other caller ended while the call was stalled, and how often only after it had continued.
 pub type Waits = BTreeMap<&'static str, [u32; 2]>;
 
-/// What somebody does; the amount that it has paid in.
+/// The action of another caller; returns the amount that it has paid in.
 type Act = fn(&Database) -> Result<i64, TransactError>;
 
-/// Those who have nothing to do with the call: no other's standing still holds them up.
+/// Callers that do not depend on the call: a stalled call never delays them.
 const FREE: [(&str, Act); 3] = [
     ("a call with other rows", |db| db.session().call(deposit, &(OTHER.0, OTHER.1, 1)).map(|_| 1)),
     ("a snapshot of the past", |db| {
@@ -35,7 +35,7 @@ const FREE: [(&str, Act); 3] = [
     }),
 ];
 
-/// Those who must not meet half of it.
+/// Callers that must not see half of it.
 const WAITING: [(&str, Act); 10] = [
     ("a call with the same rows", |db| db.session().call(deposit, &(0, 0, 1)).map(|_| 1)),
     ("a snapshot", |db| looks(db, |session, tables| Ok(session.snapshot(|tx| tables.sums(tx))?.value))),
@@ -65,19 +65,20 @@ const WAITING: [(&str, Act); 10] = [
 ];
 
 const CLOSING: (&str, Act) = ("closing", |db| {
-    // What it says is looked at afterwards.
+    // The result is checked afterwards.
     let _ = db.clone().close();
     Ok(0)
 });
 
-/// How long those who wait are given to end while the call stands still; longer if on a busy machine some who need not wait have not been run.
+/// How long waiting callers have to end while the call is stalled; longer if on a busy machine some that need
+/// not wait have not run.
 pub const STANDS: [Duration; 4] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(5)];
 
 /// Looks at sums that belong together.
 ///
 /// # Panics
-/// If they do not: it is noticed by whoever joins the thread.
+/// If they differ: the thread that joins this one notices.
 fn looks(
     db: &Database,
     look: impl Fn(&mut Session, &Tables) -> Result<(i64, i64), TransactError>,
@@ -88,7 +89,7 @@ fn looks(
     Ok(0)
 }
 
-/// Somebody who is about.
+/// Another caller.
 struct Somebody {
     who: &'static str,
     acts: thread::JoinHandle<Result<i64, TransactError>>,
@@ -109,7 +110,7 @@ impl Somebody {
         self.acts.is_finished()
     }
 
-    /// What it has paid in.
+    /// The amount that it has paid in.
     fn end(self) -> Result<i64, String> {
         let who = self.who;
         if !self.ends_within(LONG) {
@@ -128,10 +129,12 @@ fn refused(error: &TransactError) -> bool {
     matches!(error, TransactError::LogStopped { .. } | TransactError::NotDurable { .. })
 }
 
-/// Has a call of [`ledger`], which pays in so much, stand still before one step after the other, for so long each time.
+/// Stalls a call of [`ledger`] that pays in this amount, before one step after the other, for this long each
+/// time.
 ///
 /// # Errors
-/// Who waited for it and need not have, or for ever; who met half of it; what is not there at the end.
+/// A caller that waited for the call and need not have, or for ever; one that saw half of it; rows that are
+/// missing at the end.
 pub fn stall(
     setting: &Setting,
     (name, arguments): (&str, &Datum),
@@ -197,7 +200,7 @@ fn stand(
     }
     let mut paid = match called {
         Ok(_) => pays,
-        // Whether it is there is seen at the end.
+        // Whether it is there is checked at the end.
         Err(error) if closes && refused(&error) => {
             if error.is_maybe_committed() {
                 pays
@@ -212,7 +215,7 @@ fn stand(
     }
     let check_sums = |who: &str, sums: (i64, i64)| match sums == (paid, paid) {
         true => Ok(()),
-        // What was committed after the end of the log was not to be durable.
+        // Commits after the end of the log need not be durable.
         false if closes && sums.0 == sums.1 && sums.0 <= paid => Ok(()),
         false => Err(format!("{who}: branches and accounts have {sums:?}, paid in is {paid}")),
     };

@@ -1,6 +1,6 @@
-//! The long run of what `tests/power.rs` and `tests/kills.rs` run for a minute: `cargo xtask soak` builds and starts it. Progress goes
-//! to stderr, totals to stdout. It ends with exit code 1 if something does not hold, and if the minutes are over before as much was done
-//! as was asked for.
+//! A long run of the campaigns that `tests/power.rs` and `tests/kills.rs` run for a minute: `cargo xtask soak`
+//! builds and starts it. Progress goes to stderr, totals to stdout. It ends with exit code 1 if a check fails,
+//! or if the time is over before the requested amount is done.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use seriatim_suite::power::{Campaign, Case, Plan, covered, directory};
 const USAGE: &str = "usage: soak [--cuts N] [--kills N] [--minutes M] [--seed S] [--threads T]
        soak --case SEED";
 
-/// What is asked for.
+/// The requested amount.
 struct Wanted {
     cuts: u64,
     kills: u64,
@@ -77,7 +77,7 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
     eprintln!("seed {seed}");
     let (began, most) = (Instant::now(), Duration::from_secs(60 * wanted.minutes));
     let mut short = Vec::new();
-    // A fifth of the cuts on a disk that fails besides.
+    // A fifth of the cuts are on a disk that also fails.
     for (plan, cuts) in [(Plan::Cuts, wanted.cuts - wanted.cuts / 5), (Plan::Faults, wanted.cuts / 5)] {
         let campaign_began = Instant::now();
         let most = most.saturating_sub(began.elapsed());
@@ -88,7 +88,8 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
             let power_cuts = tally.cuts;
             lives += tally.cuts + tally.kills + tally.closes;
             println!(
-                "{plan:?}, {setting}: {power_cuts} power cuts, {} of them while opening, {} kills, {} closed in order; {} commits, \
+                "{plan:?}, {setting}: {power_cuts} power cuts, {} of them while opening, {} kills, {} closed in \
+                 order; {} commits, \
                  {} answers, {} commits taken back, {} checkpoints, {} failures met",
                 tally.cuts_opening,
                 tally.kills,
@@ -121,7 +122,7 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let kills = if began.elapsed() < most { wanted.kills } else { 0 };
     let mut killed = 0;
-    // A third of them amid procedures that are cut, and a sixth where durability is by snapshot.
+    // A third of them in the middle of chopped procedures, and a sixth with durability by snapshot.
     let (calls, snapshots) = (kills / 3, kills / 6);
     let loads = [(Load::Transfers, kills - calls - snapshots), (Load::Calls, calls), (Load::Snapshots, snapshots)];
     for (load, kills) in loads {

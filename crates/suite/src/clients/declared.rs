@@ -1,5 +1,5 @@
-//! The clients' transactions as registered procedures: the same steps, once as code that takes all of them and once as code that
-//! only reads, for each data model.
+//! The clients' transactions as registered procedures: the same steps, once as code that takes all of them
+//! and once as code that only reads, for each data model.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Route {
 #[derive(Clone, Debug, Data)]
 struct StepInput {
     key: u32,
-    /// Of lists in columns: the row, and which of its lists.
+    /// For lists in columns: the row, and the number of its list.
     row: u32,
     is_right: bool,
     writes: bool,
@@ -56,7 +56,7 @@ impl fmt::Display for RolledBack {
 
 impl std::error::Error for RolledBack {}
 
-/// Takes steps on registers; what each read saw.
+/// Takes steps on registers. Returns the value of each read.
 #[procedure]
 fn step_registers(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
     let mut all = Vec::new();
@@ -105,11 +105,11 @@ fn longer(elements: &str, value: u64) -> String {
 
 #[pure]
 fn elements_of(text: &str) -> Vec<u64> {
-    // What is no number was never written: it is in the answer, and the checker sees it.
+    // A text that is no number was never written: it is in the answer, and the checker sees it.
     text.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX)).collect()
 }
 
-/// Takes steps on lists in one row each; what each read saw.
+/// Takes steps on lists in one row each. Returns the value of each read.
 #[procedure]
 fn step_lists(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
     let mut all = Vec::new();
@@ -153,7 +153,7 @@ fn read_lists(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
 
 macro_rules! lists_of {
     ($element:ident: $step:ident, $read:ident) => {
-        /// Takes steps on lists of rows, or of rows in runs; what each read saw.
+        /// Takes steps on lists of rows, or of rows in runs. Returns the value of each read.
         #[procedure]
         fn $step(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
             let mut all = Vec::new();
@@ -202,7 +202,7 @@ fn first_if(wanted: bool, value: u64) -> String {
     if wanted { format!("{value} ") } else { String::new() }
 }
 
-/// Takes steps on lists in columns; what each read saw.
+/// Takes steps on lists in columns. Returns the value of each read.
 #[procedure]
 fn step_lists_in_columns(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
     let mut all = Vec::new();
@@ -276,10 +276,10 @@ pub(super) fn procedures(data_model: DataModel) -> Procedures {
     }
 }
 
-/// Runs a transaction's procedure once and fills in what its reads saw; whether it committed.
+/// Runs a transaction's procedure once and fills in the values of its reads. Returns whether it committed.
 ///
 /// # Errors
-/// An error that is neither a conflict, nor a place that another took, nor the rollback asked for.
+/// An error that is neither a conflict, nor a duplicate key, nor the requested rollback.
 pub(super) fn run(
     session: &mut Session,
     executor: &Executor,

@@ -1,4 +1,5 @@
-//! What is killed amid procedures that are cut: deposits, of which sums are published after the rest, one or several; and TPC-C.
+//! What is killed amid procedures that are cut: deposits, of which sums are published after the rest, one or
+//! several; and TPC-C.
 //!
 //! Each deposit leaves an entry, so what sums must be is known; of TPC-C its consistency conditions say as much.
 
@@ -89,7 +90,8 @@ pub(super) struct Calls {
     orders: [u64; 2],
 }
 
-/// The protocol with what Delivery adds to customers deferred; in all modes but `Group` with durability by snapshot, too.
+/// The protocol with what Delivery adds to customers deferred; in all modes but `Group` with durability by
+/// snapshot, too.
 pub(super) const DEFERRING: &str = "dbx-tc+defer";
 
 pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Builder {
@@ -109,7 +111,7 @@ pub(super) fn builder(protocol: &str, directory: &Path, mode: Durability) -> Bui
     }
 }
 
-/// Makes a directory with all rows in it: who is killed while loading leaves half of them.
+/// Makes a directory with all rows in it: a child that is killed while loading leaves half of them.
 pub(super) fn prepare(directory: &Path, protocol: &str) -> Result<(), String> {
     let db = terminals::load(builder(protocol, directory, Durability::Async), &tpcc())?;
     let payers = db.create::<Payer>().map_err(said)?;
@@ -193,7 +195,8 @@ impl Oracle for Calls {
     }
 }
 
-/// What a child does until it is killed. Of what is acknowledged before it is durable, it tells what has become durable.
+/// What a child does until it is killed. Of what is acknowledged before it is durable, it tells what has
+/// become durable.
 pub(super) fn child(
     (db, mode, canary): (&Database, Durability, Canary),
     seed: u64,

@@ -1,5 +1,6 @@
-//! What is killed where durability is by snapshot: transfers, and a reader that tells the number of each snapshot and what it saw in it. What a
-//! child leaves is the snapshot with the number that its recovery says, as the reader saw it.
+//! What is killed where durability is by snapshot: transfers, and a reader that tells the number of each
+//! snapshot and what it saw in it. What a child leaves is the snapshot with the number that its recovery
+//! says, as the reader saw it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -18,7 +18,7 @@ use crate::Setting;
 pub struct Campaign {
     /// The first case's seed; those after it follow.
     pub seed: u64,
-    /// What is looked for.
+    /// The plan of all cases.
     pub plan: Plan,
     /// Power cuts to make, over all cases.
     pub cuts: u64,
@@ -28,7 +28,7 @@ pub struct Campaign {
     pub threads: usize,
 }
 
-/// What was done in each setting.
+/// The counts of each setting.
 pub type Totals = BTreeMap<String, Tally>;
 
 /// Whether what `plan` is for has happened in every setting: where nothing happened, nothing was tested.
@@ -44,13 +44,13 @@ pub fn covered(totals: &Totals, plan: Plan) -> Result<(), String> {
         }
         (!never.is_empty()).then(|| format!("{setting}: no {}", never.join(", no ")))
     };
-    // Of those that are rare a window has a few cases each: too few for every kind of change.
+    // A window has only a few cases of the rare settings: too few for every kind of change.
     let lacking: Vec<String> = settings(0).iter().filter(|setting| !is_rare(setting)).filter_map(lacks).collect();
     if lacking.is_empty() { Ok(()) } else { Err(format!("{plan:?} tested too little: {}", lacking.join("; "))) }
 }
 
 impl Campaign {
-    /// Runs it; `progress` is told the power cuts so far, now and then.
+    /// Runs it; `progress` is called now and then with the number of power cuts so far.
     ///
     /// # Errors
     /// The first case that did not hold.

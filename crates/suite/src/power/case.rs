@@ -17,7 +17,7 @@ use crate::Setting;
 /// Where the databases are.
 pub(super) const DIRECTORY: &str = "/db";
 
-/// What a case looks for.
+/// The purpose of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Power cuts and kills on a disk that is sound.
@@ -33,13 +33,13 @@ pub struct Case {
     pub seed: u64,
     /// Where.
     pub setting: Setting,
-    /// What.
+    /// Its plan.
     pub plan: Plan,
-    /// What is broken deliberately.
+    /// The injected fault.
     pub canary: (Fault, LogFault),
 }
 
-/// What cases did.
+/// The counts of cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Power cuts.
@@ -72,7 +72,7 @@ pub struct Tally {
     pub snapshots: u64,
     /// Power cuts and kills when something was deferred and not published.
     pub pending: u64,
-    /// What happened, in order: the same for the same seed.
+    /// A digest of all events in order: the same for the same seed.
     pub digest: u64,
 }
 
@@ -98,7 +98,7 @@ impl AddAssign for Tally {
 }
 
 impl Tally {
-    /// What has not happened, of all that is to happen under `plan`.
+    /// The events that have not happened, of all those required under `plan`.
     pub fn never(&self, plan: Plan) -> Vec<&'static str> {
         let mut counts = vec![
             ("power cut", self.cuts),
@@ -144,8 +144,9 @@ fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
-/// Every protocol on regions that are absent, unless it needs them, and on emulated ones, with queued decisions where it holds transactions, with
-/// durability by snapshot where it has that, and with deferral where it has that, with both kinds of durability.
+/// Every protocol on absent regions, unless it needs regions, and on emulated ones. In addition: with queued
+/// decisions where it holds transactions; with durability by snapshot where it has that; and with deferral
+/// where it has that, with both kinds of durability.
 pub fn settings(seed: u64) -> Vec<Setting> {
     let emulation = Emulation { seed, abort_one_in: 16, yields: false };
     let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
@@ -256,7 +257,7 @@ impl<'c> Stage<'c> {
         CrashRun { db, disk, process, rng, mode, plan, reads_the_past, shows, defers, model, known, tally }.run()
     }
 
-    /// Opens the database on a disk that lets it, and checks what is there.
+    /// Opens the database on a disk that works, and checks its contents.
     pub(super) fn recover(&mut self) -> Result<(), String> {
         self.disk.heal();
         self.disk.set_capacity(u64::MAX);
@@ -300,7 +301,8 @@ impl Settings<'_> {
         builder.canary(canary.0).log_canary(canary.1)
     }
 
-    /// Opens the database, cut short a few times perhaps, and plans when its life is to be. `None` if the disk did not let it.
+    /// Opens the database, cut short a few times perhaps, and plans when its life is to be. `None` if the
+    /// disk did not let it.
     fn open(
         &self,
         mode: Durability,

@@ -57,7 +57,7 @@ struct Outstanding {
     depends: Depends,
 }
 
-/// What a result depends on.
+/// The dependencies of a result.
 #[derive(Clone, Copy, Debug)]
 struct Depends {
     /// The newest commit that it shows.
@@ -76,21 +76,21 @@ struct Parked<'s> {
     savepoints: Vec<Savepoint>,
 }
 
-/// What became of a submitted transaction.
+/// The outcome of a submitted transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decided {
     Yes(Verdict),
-    /// Others were in the way.
+    /// It conflicted.
     Conflict,
     /// The log takes nothing.
     Refused,
 }
 
-/// Of one submitted transaction, before the oracle has seen it.
+/// A submitted transaction, before the oracle has seen it.
 struct Submitted {
     program: Vec<Op>,
     epoch: u64,
-    /// What it saw; of a call it is not known.
+    /// Its observations; those of a call are not known.
     seen: Option<Vec<Seen>>,
     pending: Pending<()>,
 }
@@ -150,11 +150,11 @@ impl CrashRun<'_> {
             _ => {}
         }
         if self.rng.percent(30) {
-            // What is answered from here on depends on nothing that the disk does not hold.
+            // Answers from here on depend on nothing that the disk does not hold.
             self.poll(&mut work)?;
         }
         let faulted = work.faulted;
-        // Closing publishes it, and what it is worth then the epoch says.
+        // Closing publishes it, and the epoch then says with which durability.
         self.model.publish();
         let CrashRun { known, model, tally, db: last, .. } = self;
         drop(work);
@@ -230,7 +230,7 @@ impl CrashRun<'_> {
         submit(&self.db, session, &work.tables, program)
     }
 
-    /// Registers the procedure, where it is published in steps and its tables are there.
+    /// Registers the procedure, where it is published in steps and its tables exist.
     fn register(&self, work: &mut Work<'_>) -> Result<(), String> {
         let are_there = moved::TABLES.iter().all(|&table| work.tables[table].is_some());
         if self.db.protocol().capabilities.pieces && are_there && !work.calls {
@@ -250,7 +250,7 @@ impl CrashRun<'_> {
         Ok(())
     }
 
-    /// Calls it, or the other: nothing of what they saw is told.
+    /// Calls one of the procedures: its observations are not reported.
     fn call(&mut self, session: &mut Session) -> Submitted {
         let (keys, groups) = (u64::from(self.known.domain.keys), u64::from(self.known.domain.groups));
         let (from, to) = (self.rng.below(keys) as u32, self.rng.below(keys) as u32);
@@ -345,13 +345,13 @@ impl CrashRun<'_> {
         seen: Option<&[Seen]>,
         epoch: u64,
     ) -> Result<Depends, String> {
-        // What others than calls commit has all published first.
+        // A commit that is no call publishes everything first.
         let is_pending = self.db.has_deferred();
         if !is_pending {
             self.model.publish();
         }
         let before = self.model.newest();
-        // Of two operations, and not known to have seen anything: a call of the procedure that defers.
+        // A transaction of two operations without observations: a call of the procedure that defers.
         let ran = match is_pending && seen.is_none() && program.len() > 1 {
             true => self.model.commit_deferring(program, epoch),
             false => self.model.commit(program, epoch),
@@ -499,8 +499,8 @@ impl CrashRun<'_> {
         let committed = tx.commit();
         let decided = matches!(committed, Ok(_) | Err(TransactError::NotDurable { .. }));
         if decided && !has_written(&program, &seen) {
-            // Its place in the order may be anywhere between its begin and now. Where nothing it saw has changed since, that
-            // makes no difference.
+            // Its place in the order may be anywhere between its begin and now. Where nothing it saw has
+            // changed since, that makes no difference.
             let ran = self.model.try_out(&program);
             return match committed {
                 Ok(_) if ran.saw <= begun && ran.seen == seen => self.answer(work, Depends { saw: ran.saw, own: None }),
@@ -581,7 +581,8 @@ impl CrashRun<'_> {
         let tx = reader.begin_snapshot().map_err(|error| format!("no snapshot begins: {error}"))?;
         let rows = verify::rows_by_key(&tx, tables, self.known.domain);
         let rows = rows.map_err(|error| format!("a snapshot cannot be read: {error}"))??;
-        // Its result waits until what it saw is durable; what it saw is compared with what is recovered.
+        // Its result waits until the versions that it saw are durable; its observations are compared with the
+        // recovered state.
         let pending = tx.submit();
         match pending.decided() {
             Some(Ok(committed)) => {
@@ -592,8 +593,9 @@ impl CrashRun<'_> {
         }
     }
 
-    /// After which commit a snapshot of the past may have seen this, and the newest commit that it saw then. It is no older than what there
-    /// was when the first of those began that are parked, nor than what its session was shown or did.
+    /// The oldest commit after which a snapshot of the past may be, and the newest commit that it saw. It is
+    /// no older than the state when the first of the parked ones began, nor than earlier snapshots and commits
+    /// of its session.
     fn past_shown(&self, reads: &[Op], seen: &[Seen], lane: usize, work: &Work<'_>) -> Option<(u64, u64)> {
         if self.db.protocol().capabilities.snapshots != Freshness::Past {
             return None;
@@ -605,7 +607,8 @@ impl CrashRun<'_> {
         })
     }
 
-    /// The durable epoch, if that is what snapshots show: because the log has stopped, or its disk is full and results wait for it.
+    /// The durable epoch, if that is what snapshots show: because the log has stopped, or its disk is full
+    /// and results wait for it.
     fn shown_epoch(&self) -> Option<u64> {
         let log = self.db.statistics().log.filter(|_| self.gives_snapshots())?;
         let is_shown = log.stopped || log.refusal.is_some() && self.mode != Durability::Async;
@@ -622,8 +625,8 @@ impl CrashRun<'_> {
         Some(log.durable_epoch)
     }
 
-    /// Reads everything of a database whose log has stopped: the durable epoch where there are snapshots; elsewhere the newest state if
-    /// that is durable, or nothing.
+    /// Reads everything of a database whose log has stopped: the durable epoch where there are snapshots;
+    /// elsewhere the newest state if that is durable, or nothing.
     fn look_at_stopped(&mut self) -> Result<(), String> {
         let Some(durable) = self.stopped_at() else { return Ok(()) };
         self.tally.stopped += 1;
@@ -660,7 +663,7 @@ impl CrashRun<'_> {
         }
     }
 
-    /// What was committed until now is durable, the disk says.
+    /// The disk has reported that all commits until now are durable.
     fn all_durable(&mut self) {
         self.known.acknowledged = self.model.newest();
     }
@@ -730,7 +733,8 @@ impl CrashRun<'_> {
         }
     }
 
-    /// A disk that was full has space again: where nothing else failed, nothing is lost and everything goes on.
+    /// A disk that was full has space again: where nothing else failed, nothing is lost and everything
+    /// continues.
     fn space_is_back(&mut self, work: &mut Work<'_>) -> Result<(), String> {
         self.disk.set_capacity(u64::MAX);
         work.full = false;
@@ -751,7 +755,7 @@ impl CrashRun<'_> {
     }
 }
 
-/// What a life has at hand.
+/// The state of an incarnation.
 struct Work<'s> {
     tables: Vec<Option<DynHandle>>,
     /// Sessions that had no explicit transaction yet.
@@ -764,7 +768,7 @@ struct Work<'s> {
     stopped: Option<u64>,
     /// Whether something that fails was planned.
     faulted: bool,
-    /// Whether something fails besides space.
+    /// Whether there are failures other than lack of space.
     broken: bool,
     /// Whether the disk is, or will be, full.
     full: bool,
@@ -781,7 +785,7 @@ pub(super) fn plan_failure(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     disk.fail(operation, rng.range(1, most), times, ErrorKind::Other);
 }
 
-/// Whether a transaction that saw this wrote anything that it did not take back.
+/// Whether a transaction with these observations wrote anything that it did not undo.
 fn has_written(program: &[Op], seen: &[Seen]) -> bool {
     let (mut writes, mut savepoints) = (0, Vec::new());
     for (op, seen) in program.iter().zip(seen) {

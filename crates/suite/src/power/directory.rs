@@ -1,4 +1,5 @@
-//! Directories as power cuts leave them: recovered with a cut at each operation of the recovery, and recovered after damage.
+//! Directories as power cuts leave them: recovered with a cut at each operation of the recovery, and
+//! recovered after damage.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,8 @@ use seriatim_base::disk::{Disk, FaultyDisk, Opening};
 use super::case::{Case, DIRECTORY, Stage};
 use super::verify;
 
-/// Cuts the power, or kills the process, at each operation of a recovery of what a case left, and recovers again. Answers how many.
+/// Cuts the power, or kills the process, at each operation of a recovery of a case's directory, and recovers
+/// again. Returns the number of operations.
 ///
 /// # Errors
 /// What did not hold, with the seed.
@@ -34,7 +36,7 @@ pub fn cut_each_operation(case: &Case) -> Result<u64, String> {
             }
             drop(opened);
             stage.recover().map_err(|problem| wrong(format!("operation {n}: {problem}")))?;
-            // What the second recovery told is true for the third.
+            // The state that the second recovery found must be found by the third.
             stage.disk.power_off();
             stage.recover().map_err(|problem| wrong(format!("operation {n}, again: {problem}")))?;
         }
@@ -42,21 +44,21 @@ pub fn cut_each_operation(case: &Case) -> Result<u64, String> {
     Ok(before.fork(0).operations_of_recovery() * 2)
 }
 
-/// What came of a damaged directory.
+/// The outcome of damage to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damaged {
     /// It was noticed.
     Refused,
     /// It was where nothing counts.
     Harmless,
-    /// The end of a log was taken for torn, and it was said so.
+    /// The end of a log was taken for torn, and this was reported.
     TakenForTorn,
-    /// The last batches of a log were overwritten as if they had never been written, after the last checkpoint, close or recovery.
-    /// Nothing can tell.
+    /// The last batches of a log were overwritten as if they had never been written, after the last
+    /// checkpoint, close or recovery. This cannot be detected.
     Vanished,
 }
 
-/// Damages a file of what a case left, and opens it.
+/// Damages a file of a case's directory, and opens it.
 ///
 /// # Errors
 /// Wrong data, or an error that does not name a file of the directory, with the seed.
@@ -77,7 +79,7 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
         Err(format!("damage {seed} of what seed {} left, {}: {done}{problem}", case.seed, case.setting))
     };
     let db = match stage.open() {
-        // Manifest and log are gone, as before the first opening: nothing is there to say so.
+        // Manifest and log are gone, as before the first opening: this cannot be detected.
         Ok(_) if is_bare => return Ok(Damaged::Vanished),
         Ok(db) => db,
         Err(OpenError::Storage(error)) if error.to_string().contains(&format!("{DIRECTORY}/")) => {
@@ -104,7 +106,7 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
     }
 }
 
-/// What a case left after some lives.
+/// The directory of a case after some incarnations.
 pub struct Left<'c>(Stage<'c>);
 
 impl Left<'_> {
@@ -137,8 +139,8 @@ impl Stage<'_> {
     }
 }
 
-/// Damages a random range of a random file, cuts it off, often at a page, or removes it. In words what was done, and whether it may have
-/// erased a batch without a trace: a file that is cut or gone is always told.
+/// Damages a random range of a random file, cuts it off, often at a page, or removes it. In words what was
+/// done, and whether it may have erased a batch without a trace: a file that is cut or gone is always told.
 fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, bool)> {
     let mut files = Vec::new();
     list(disk, Path::new(DIRECTORY), &mut files)?;

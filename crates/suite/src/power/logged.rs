@@ -1,5 +1,5 @@
-//! What recovery has to do with the log of a case, read from its bytes: whether the kinds of entries that need the version before
-//! theirs were among what was replayed.
+//! The part of a case's log that recovery replays, read from its bytes: whether it had the kinds of entries
+//! that need the previous version.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -37,7 +37,7 @@ impl Apply for Counter {
     }
 }
 
-/// What a recovery replays of the log that is there.
+/// The changes that a recovery of the current log replays.
 ///
 /// # Errors
 /// Those of a recovery.

@@ -1,14 +1,16 @@
 //! Simulated power cuts: a database lives through several, and an oracle says each time what must be there.
 //!
-//! **A case** is a seed and a setting. The seed draws tables, sessions, loggers, the mode, sizes, a disk ([`FaultyDisk`]), a workload,
-//! and for each life when it ends and how: by a power cut at an operation of the disk (while opening, recovering, committing,
-//! declaring a table, taking a checkpoint, closing) or between two, by a kill that loses nothing but the process, or in order. All
-//! runs on one thread and steps what helper threads would do, so a seed repeats exactly.
+//! **A case** is a seed and a setting. The seed draws tables, sessions, loggers, the mode, sizes, a disk
+//! ([`FaultyDisk`]) and a workload. For each incarnation it draws when and how it ends. It ends by a power cut
+//! at an operation of the disk (while opening, recovering, committing, declaring a table, taking a checkpoint,
+//! closing) or between two, by a kill that loses only the process, or in order. Everything runs on one thread,
+//! which also does the work of helper threads, so a seed repeats exactly.
 //!
-//! **What must hold** after each recovery, by an oracle (`model`) that is no engine: the tables hold exactly the effects of the commits
-//! of epochs up to the durable epoch that the recovery tells, in their order; everything is among them that an answered result, of
-//! whatever kind, was computed from; indexes agree with tables; tables have kept their numbers; epochs only rise. And while it lives:
-//! every result is what the oracle says, and every error is one that the circumstances explain.
+//! **What must hold** after each recovery, by an oracle (`model`) that is independent of the engine. The
+//! tables hold exactly the effects of the commits of epochs up to the durable epoch that the recovery reports,
+//! in their order. All commits on which an answered result, of whatever kind, depends are among them. Indexes
+//! agree with tables; tables have kept their numbers; epochs only rise. And while the database is open: every
+//! result is the oracle's, and every error is explained by the circumstances.
 //!
 //! [`FaultyDisk`]: seriatim_base::disk::FaultyDisk
 

@@ -1,10 +1,11 @@
-//! The oracle: what the tables hold after each commit, in plain maps that share nothing with the engine.
+//! The oracle: the contents of the tables after each commit, in plain maps that share nothing with the engine.
 //!
-//! One thread runs everything, so commits have an order, and their epochs agree with it. A commit is kept with what undoes it until
-//! a recovery has said that it stays. Of everything that can be seen (a row, the holder of a tag, the members of a group, a whole
-//! table) the oracle knows the commit that last changed it: a result depends on the newest of those it saw, its own included.
+//! One thread runs everything, so commits have an order, and their epochs agree with it. A commit is kept with
+//! its undo until a recovery has confirmed it. For everything that can be observed (a row, the holder of a
+//! tag, the members of a group, a whole table) the oracle knows the commit that last changed it: a result
+//! depends on the newest of those that it saw, its own included.
 //!
-//! What a call deferred is pending until it is published, as a commit of the same epoch.
+//! Deferred operations of a call are pending until they are published, as a commit of the same epoch.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ use super::script::{Op, Seen};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Commits,
-    /// An insert or update meets its key, or its tag.
+    /// An insert or update of an existing key, or tag.
     Duplicate,
     /// By its own will.
     Aborts,
 }
 
-/// What can be seen to change.
+/// An object whose changes can be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Row(usize, u32),
@@ -30,7 +31,7 @@ enum Place {
     Table(usize),
 }
 
-/// What one transaction comes to.
+/// The outcome of one transaction.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) verdict: Verdict,
@@ -51,12 +52,12 @@ struct Commit {
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     rows: Vec<BTreeMap<u32, Row>>,
-    /// Who has which tag, where tags are unique.
+    /// The holder of each tag, where tags are unique.
     tags: Vec<BTreeMap<u32, u32>>,
     places: BTreeMap<Place, u64>,
     /// Those that no recovery has settled.
     commits: Vec<Commit>,
-    /// What was deferred and is not published, in which epoch.
+    /// The deferred operations that are not published, and their epoch.
     pending: (Vec<Op>, u64),
     last: u64,
 }
@@ -76,8 +77,8 @@ impl Model {
         &self.rows[table]
     }
 
-    /// Runs a program on the newest state. If it commits, in `epoch`, its effects stay, and it is answered with its number, or that
-    /// of the newest it saw if it changed nothing.
+    /// Runs a program on the newest state. If it commits, in `epoch`, its effects stay. It is answered with
+    /// its number, or with that of the newest commit that it saw if it changed nothing.
     pub(crate) fn commit(&mut self, program: &[Op], epoch: u64) -> Ran {
         let mut run = Run { model: self, undo: Vec::new(), savepoints: Vec::new(), seen: Vec::new(), saw: 0 };
         let verdict = run.all(program);
@@ -91,10 +92,10 @@ impl Model {
         Ran { verdict, seen, saw }
     }
 
-    /// As [`Model::commit`], of a program whose last operation is deferred.
+    /// As [`Model::commit`], for a program whose last operation is deferred.
     pub(crate) fn commit_deferring(&mut self, program: &[Op], epoch: u64) -> Ran {
         let (deferred, rest) = program.split_last().expect("something is deferred");
-        // An addition to a row, which is there until this is published.
+        // An addition to a row that exists until this is published.
         let saw = self.try_out(std::slice::from_ref(deferred)).saw;
         let ran = self.commit(rest, epoch);
         self.pending.0.push(deferred.clone());
@@ -102,7 +103,7 @@ impl Model {
         Ran { saw: ran.saw.max(saw), ..ran }
     }
 
-    /// What is pending is published, by one commit.
+    /// Publishes the pending operations, by one commit.
     pub(crate) fn publish(&mut self) {
         let (pending, epoch) = std::mem::take(&mut self.pending);
         if !pending.is_empty() {
@@ -171,8 +172,9 @@ impl Model {
         (model, newest.map_or(0, |commit| commit.number))
     }
 
-    /// Goes back to the state that recovery says there is: the commits of epochs up to `durable`. They are settled now. Answers the
-    /// number of those that went, or the epoch of the first up to `acknowledged` that did.
+    /// Goes back to the state that recovery says there is: the commits of epochs up to `durable`. They are
+    /// settled now. Answers the number of those that went, or the epoch of the first up to `acknowledged`
+    /// that did.
     pub(crate) fn settle(&mut self, durable: u64, acknowledged: u64) -> Result<u64, u64> {
         self.publish();
         let (mut lost, mut gone) = (None, 0);

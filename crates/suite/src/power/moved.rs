@@ -1,4 +1,5 @@
-//! Procedures of the simulated workload: what protocols that publish procedures in steps do in several, or later.
+//! Procedures of the simulated workload, which protocols that publish procedures in steps run in several, or
+//! later.
 
 use seriatim::procedure::Procedures;
 use seriatim::{Abort, Table, Tx, procedure, procedures};
@@ -33,7 +34,8 @@ struct Till {
     note: Option<String>,
 }
 
-/// Takes an amount from a row, which changes its group, and adds it to a row of the other table, as far as there are such rows. To the latter it only adds.
+/// Takes an amount from a row, which changes its group, and adds it to a row of the other table, if these rows
+/// exist. To the latter it only adds.
 #[procedure]
 pub(crate) fn move_amount(tx: &Tx, from: u64, group: u16, to: u64, amount: i64) -> Result<(), Abort> {
     tx.update_if::<Ledger>(from, |row| {
@@ -51,7 +53,8 @@ pub(crate) fn set_amount(tx: &Tx, to: u64, amount: i64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// The procedures: the second only where something is to be deferred, since it has the first published in one step elsewhere.
+/// The procedures: the second only where something is to be deferred, since it has the first published in one
+/// step elsewhere.
 pub(crate) fn all(defers: bool) -> Procedures {
     if defers { procedures![move_amount, set_amount] } else { procedures![move_amount] }
 }

@@ -1,4 +1,4 @@
-//! What transactions do: small random programs, and how the engine runs them.
+//! The work of transactions: small random programs, and how the engine runs them.
 
 use seriatim::catalog::Value;
 use seriatim::{Abort, DynHandle, ReadTx, Rng, Savepoint, Tx};
@@ -34,10 +34,10 @@ impl Op {
     }
 }
 
-/// What an update does.
+/// The effect of an update.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
-    /// What the amount becomes, before something is added.
+    /// The new amount, before something is added.
     pub(crate) set: Option<i64>,
     pub(crate) add: i64,
     pub(crate) group: Option<u16>,
@@ -45,7 +45,7 @@ pub(crate) struct Change {
     pub(crate) note: Option<Option<String>>,
 }
 
-/// What an operation showed.
+/// The observation of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Row(Option<Row>),
@@ -54,7 +54,7 @@ pub(crate) enum Seen {
     Done(bool),
 }
 
-/// What limits the choices of a generator.
+/// The limits of a generator's choices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Domain {
     pub(crate) keys: u32,
@@ -169,7 +169,8 @@ impl Author<'_> {
         program
     }
 
-    /// Moves an amount between two rows, perhaps of two tables. If one is missing the amount is lost: the reference says the same.
+    /// Moves an amount between two rows, perhaps of two tables. If one is missing the amount is lost: the
+    /// reference says the same.
     fn transfer(&mut self) -> Vec<Op> {
         let amount = self.rng.range(1, 50) as i64;
         let add = |add| Change { add, ..Change::default() };

@@ -1,4 +1,4 @@
-//! What is there after a recovery, compared with what must be.
+//! Compares the state after a recovery with the required one.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use super::model::Model;
 use super::schema::{KINDS, Row, definition};
 use super::script::Domain;
 
-/// What is known of a database besides its rows.
+/// The oracle's knowledge of a database besides its rows.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    /// What keys and indexed values there can be.
+    /// The possible keys and indexed values.
     pub(super) domain: Domain,
     /// The newest commit that an answered result depends on.
     pub(super) acknowledged: u64,
     /// The newest commit of which the manifest counts the batches: there was a checkpoint or an orderly close after it.
     pub(super) recorded: u64,
-    /// The durable epoch that the last recovery told.
+    /// The durable epoch that the last recovery reported.
     pub(super) durable: u64,
-    /// What is known of each table's declaration.
+    /// The declaration of each table.
     pub(super) tables: [Declared; KINDS.len()],
-    /// Where durability is by snapshot: what readers saw in each, by its number.
+    /// Where durability is by snapshot: the rows that readers saw in each, by its number.
     shown: BTreeMap<u64, Rows>,
     /// The newest snapshot that had been read, or recovered, when the database was opened.
     shown_before: u64,
@@ -35,7 +35,7 @@ pub(super) struct Known {
 pub(super) type Rows = BTreeMap<(usize, u32), Row>;
 
 impl Known {
-    /// Of a database that was never opened.
+    /// For a database that was never opened.
     pub(super) fn nothing(domain: Domain) -> Known {
         let (shown, tables) = Default::default();
         Known { domain, acknowledged: 0, recorded: 0, durable: 0, tables, shown, shown_before: 0, answered: 0 }
@@ -61,7 +61,7 @@ impl Known {
             return Err(format!("an answer {EARLY} of snapshot {answered}, and {number} is recovered"));
         }
         self.shown_before = self.shown_before.max(number).max(self.shown.last_key_value().map_or(0, |last| *last.0));
-        // Of the others some may be recovered no more; this one was, so it counts.
+        // Some of the others may no longer be recoverable; this one was recovered, so it counts.
         let shown = self.shown.split_off(&number).remove(&number);
         self.shown.clear();
         match &shown {
@@ -78,14 +78,14 @@ fn difference(before: &Rows, after: &Rows) -> String {
     differs.map_or_else(String::new, |at| format!("{at:?}: {:?}, then {:?}", before.get(at), after.get(at)))
 }
 
-/// What is found in a snapshot is not what was found in it before.
+/// A snapshot has other rows than were found in it before.
 const OTHERS: &str = "had other rows for an earlier reader";
 
 /// A snapshot was answered for before it was durable.
 const EARLY: &str = "was given that is";
 
 impl Known {
-    /// The tables that are there.
+    /// The existing tables.
     pub(super) fn declared(&self) -> Vec<usize> {
         let declared = self.tables.iter().enumerate().filter(|(_, declared)| matches!(declared, Declared::Yes(_)));
         declared.map(|(table, _)| table).collect()

@@ -1,4 +1,5 @@
-//! G1: a value that is rolled back, or overwritten by the transaction that wrote it, must not be read by one that commits.
+//! G1: a value that is rolled back, or overwritten by the transaction that wrote it, must not be read by one
+//! that commits.
 
 use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Op::{Get, Insert, Put};

@@ -51,7 +51,8 @@ fn epochs_up_to_any_one_are_a_prefix() {
             })
         };
         db.session().transact(load).expect("loading");
-        // The newest epoch that any finished commit had: one that begins to validate later is not of an earlier one. And how often it rose.
+        // The newest epoch that any finished commit had: one that begins to validate later is not of an
+        // earlier one. And how often it rose.
         let (floor, risen, began) = (AtomicU64::new(0), AtomicU64::new(0), clock::Instant::now());
         thread::scope(|scope| {
             for at in 0..3 {
@@ -61,7 +62,7 @@ fn epochs_up_to_any_one_are_a_prefix() {
                     let mut session = db.session();
                     for number in 0.. {
                         if number >= 300 {
-                            // Epochs may not pass for a while where nobody runs who ends them.
+                            // Epochs may not pass for a while if no thread runs that ends them.
                             if risen.load(Ordering::Relaxed) > EPOCHS || began.elapsed() > LONG {
                                 break;
                             }

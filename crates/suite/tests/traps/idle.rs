@@ -61,7 +61,7 @@ impl World {
         self.db.statistics().memory_bytes
     }
 
-    /// Memory after the same churn with nobody else about.
+    /// Memory after the same churn without other workers.
     fn rest(&self, session: &mut Session) -> usize {
         self.churn(session, 8);
         (0..3).for_each(|_| self.db.step());
@@ -89,7 +89,8 @@ fn idle_workers_do_not_stall_reclamation() {
     }
 }
 
-/// While a transaction is parked, what it might read is kept, but no more than is retired meanwhile; it all goes afterwards.
+/// While a transaction is parked, what it might read is kept, but no more than is retired meanwhile; it all
+/// goes afterwards.
 #[test]
 fn a_parked_transaction_holds_memory_only_while_it_is_open() {
     for setting in matrix(seed("parked transaction")) {
@@ -238,7 +239,7 @@ fn memory_beside_a_parked_transaction_is_bounded() {
         assert!(first && scan.take(3).count() <= 1, "{setting}: a scan goes on without its transaction");
         assert!(rival.get(&world.cells, &1).is_err(), "{setting}");
         assert!(rival.commit().is_err(), "{setting}: it committed");
-        // What it gave out stays with its owner, who is told at the next call.
+        // Its memory stays with its owner, which is told at the next call.
         for row in row.into_iter().chain(seen) {
             assert_eq!((row.id(), row.text()), (7000, &*page.text), "{setting}");
         }
@@ -252,7 +253,7 @@ fn memory_beside_a_parked_transaction_is_bounded() {
     }
 }
 
-/// Nobody can end a call: it is counted until it returns, and then told.
+/// A call cannot be ended: it is counted until it returns, and then reported.
 #[test]
 fn a_transaction_in_a_call_is_not_ended_but_counted() {
     for setting in matrix(seed("overdue")) {

@@ -46,7 +46,8 @@ fn even(setting: &Setting, n: u32, order: u32) -> (seriatim::Database, Handle<Ce
         1 => 2 * (n - i),
         _ => 2 * (i * 7 % n + 1),
     };
-    // With stride 7 every id is met once unless 7 divides n; `try_insert` and the garbage collector behind it make up for that.
+    // With stride 7 every id is met once unless 7 divides n; `try_insert` and the garbage collector behind it
+    // make up for that.
     let insert = |tx: &Tx| {
         (0..n).try_for_each(|i| tx.try_insert(&cells, &cell(place(i))).map(drop))?;
         (1..=n).try_for_each(|i| tx.try_insert(&cells, &cell(2 * i)).map(drop))
@@ -107,7 +108,7 @@ fn a_delete_from_a_scanned_range_refutes_the_scan_and_is_unlinked_when_that_has_
                 assert_eq!(unlinked, 0, "{setting}, {n} rows: a record is unlinked that a transaction may hold");
                 let wrote = unless_conflict(reader.insert(&cells, &cell(RESULTS)));
                 let reader = wrote.and_then(|()| committed(reader.commit()));
-                // Nobody commits in a later epoch than who overwrote what it read.
+                // No transaction commits in a later epoch than one that overwrote its reads.
                 match reads_the_past && steps == 0 {
                     true => {
                         assert!(gone.is_some() && reader.is_some(), "{setting}, {n} rows, {steps} steps: both commit")
@@ -274,7 +275,8 @@ fn an_absent_read_of_a_hash_table_holds_while_it_grows() {
                     assert!(tx.get(&cells, &7).expect("alone").is_none());
                     let (inserted, by_own) = counting(GROWTH, || insert(&tx, 1000..1000 + own));
                     inserted.expect("alone");
-                    // Others make the table grow; whether that aborts us is theirs to decide, but not whether we see key 7.
+                    // Others make the table grow; whether that aborts us is theirs to decide, but not whether
+                    // we see key 7.
                     let (_, by_others) = counting(GROWTH, || try_once(&db, |tx| insert(tx, 5000..5000 + theirs)));
                     for (sum, taken) in grown.iter_mut().flatten().zip([by_own, by_others].into_iter().flatten()) {
                         *sum += taken;

@@ -116,8 +116,8 @@ struct Met {
     refused: usize,
 }
 
-/// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a cell that the
-/// reader sees. So there is no order in which the key was absent.
+/// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a
+/// cell that the reader sees. So there is no order in which the key was absent.
 fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Met) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
@@ -148,7 +148,7 @@ fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], 
     let sees = unless_conflict(reader.get(&cells, &2)).map(|row| row.map(|row| C::value(&row)));
     let wrote = sees.and_then(|_| unless_conflict(put(&reader, 3, 1)));
     let reader = wrote.and_then(|()| committed(reader.commit()));
-    // Who reads the past comes before the rebirth, and sees nothing of it.
+    // A reader of the past comes before the rebirth, and sees nothing of it.
     let is_before = setting.reads_the_past() && sees == Some(Some(0));
     assert!(
         is_before || reader.is_none() || reborn.is_none(),
@@ -205,7 +205,7 @@ fn same_again<C: Cells<Key = u32>>(setting: &Setting, steps: u32, scanned: bool)
     let sees = unless_conflict(reader.get(&cells, &2)).map(|row| row.map(|row| C::value(&row)));
     let wrote = sees.and_then(|_| unless_conflict(reader.put(&cells, &C::new(3, 1))));
     let reader = wrote.and_then(|()| committed(reader.commit()));
-    // Who reads the past comes before, and sees what was there.
+    // A reader of the past comes before, and sees the old row.
     let is_before = setting.reads_the_past() && sees == Some(Some(7));
     assert!(
         is_before || reader.is_none() || gone.is_none(),

@@ -230,8 +230,9 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     }
 }
 
-/// A snapshot of the past is serializable, and says of when it is. A judge who is told that it is of the present refutes it; and where it is
-/// not told how old it may be, what its session did and what it read after is there.
+/// A snapshot of the past is serializable, and says of when it is. A judge who is told that it is of the
+/// present refutes it; and where it is not told how old it may be, what its session did and what it read
+/// after is there.
 #[test]
 fn a_stale_snapshot_is_serializable_and_the_strict_judge_notices_it() {
     // Others are as old as the oldest transaction under way: here there is none.

@@ -1,4 +1,5 @@
-//! Disks that take nothing for a while: who is told what meanwhile, and that all goes on when they do again.
+//! Disks that take no writes for a while: which roles are told what meanwhile, and that all continue when the
+//! disks do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use seriatim_partition::{
 use super::store::{Op, Program, Store, VALUE, Work};
 use crate::{Answer, Application, Begin, Ended, Ends, Options, Port, deploy_with};
 
-/// A disk: how many are allowed of what it is asked for; above any number that is asked for while it works.
+/// A disk: the number of writes that it allows; more than any number of writes while it works.
 #[derive(Clone)]
 struct Disk(Arc<AtomicU64>);
 
@@ -36,18 +37,18 @@ impl Disk {
     }
 }
 
-/// A store on a disk, or a journal on one: what it is given while that is full is durable when it is not.
+/// A store or journal on a disk: its writes while the disk is full become durable when it has space.
 struct On<S> {
     what: S,
     disk: Disk,
-    life: u64,
+    incarnation: u64,
     given: u64,
     reached: u64,
 }
 
 impl<S> On<S> {
-    fn new(what: S, disk: &Disk, life: u64) -> On<S> {
-        On { what, disk: disk.clone(), life, given: 0, reached: 0 }
+    fn new(what: S, disk: &Disk, incarnation: u64) -> On<S> {
+        On { what, disk: disk.clone(), incarnation, given: 0, reached: 0 }
     }
 
     fn give(&mut self) -> u64 {
@@ -89,7 +90,7 @@ impl Partition for On<Store> {
     }
 
     fn left(&mut self) -> Option<Left<On<Store>>> {
-        Some(Left { life: self.life, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
+        Some(Left { incarnation: self.incarnation, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
     }
 
     fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {
@@ -116,23 +117,24 @@ impl Application for OnDisks {
 
 const HOLD: Duration = Duration::from_millis(30);
 
-/// Two partitions, of which the first is on `owner`, and coordinators on `coordinator`, which cannot begin while that is full.
+/// Two partitions, of which the first is on `owner`, and coordinators on `coordinator`, which cannot begin
+/// while that is full.
 fn run(scheme: Scheme, owner: &Disk, coordinator: &Disk, clients: impl FnOnce(Vec<Port<OnDisks>>)) -> Ends<OnDisks> {
     let options = Options { hold_max: HOLD, ports: 2, outstanding_max: 4, ..Options::new(scheme, 2) };
     let (sound, owner, journal) = (Disk::new(), owner.clone(), coordinator.clone());
-    let lives = Arc::new(AtomicU64::new(0));
-    let next = move || lives.fetch_add(1, Ordering::SeqCst) + 1;
-    let life = next.clone();
+    let incarnations = Arc::new(AtomicU64::new(0));
+    let next = move || incarnations.fetch_add(1, Ordering::SeqCst) + 1;
+    let incarnation = next.clone();
     let make = move |id| {
         let disk = if id == PartitionId(0) { &owner } else { &sound };
         assert!(!disk.is_full(), "there is no space");
-        On::new(Store::new(), disk, life())
+        On::new(Store::new(), disk, incarnation())
     };
     let begin: Begin<OnDisks> = Arc::new(move |id| {
         assert!(!journal.is_full(), "there is no space");
-        let (life, mut out) = (next(), Vec::new());
-        let coordinator = Coordinator::recover(id, life, [], [0, 1].map(PartitionId), &mut out);
-        (HoldingCoordinator::of(coordinator, Some(Box::new(On::new((), &journal, life))), out), life)
+        let (incarnation, mut out) = (next(), Vec::new());
+        let coordinator = Coordinator::recover(id, incarnation, [], [0, 1].map(PartitionId), &mut out);
+        (HoldingCoordinator::of(coordinator, Some(Box::new(On::new((), &journal, incarnation))), out), incarnation)
     });
     let (running, ports) = deploy_with::<OnDisks>(&options, make, Some(begin)).start().expect("threads");
     clients(ports);
@@ -149,13 +151,13 @@ fn both(port: &mut Port<OnDisks>) -> Ended<OnDisks> {
     port.receive(None).expect("an answer").ended
 }
 
-/// What a call comes to when it is made again and again until it is not lost: that a partition is late is said again and again, and what is called
-/// when that is on its way is lost.
+/// Repeats a call until it is not lost. A late partition says so again and again, and a call that was sent
+/// meanwhile is lost.
 fn until_not_lost(mut call: impl FnMut() -> Ended<OnDisks>) -> Ended<OnDisks> {
     (0..100).map(|_| call()).find(|ended| !matches!(ended, Ended::Lost)).unwrap_or(Ended::Lost)
 }
 
-/// What a call comes to when it is made again and again until it commits.
+/// Repeats a call until it commits.
 fn until_committed(mut call: impl FnMut() -> Ended<OnDisks>) -> Option<Vec<i64>> {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(120) {
@@ -181,7 +183,7 @@ fn an_owner_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
             assert_eq!(first(&mut port), [VALUE], "{}", scheme.name());
             disk.fill();
             assert!(matches!(add(&mut port, 0, 1), Ended::Lost), "it is held");
-            // Of new calls it is known that they have no effect.
+            // New calls are known to have no effect.
             let refused = until_not_lost(|| add(&mut port, 0, 2));
             assert!(matches!(refused, Ended::Single(Outcome::Unavailable(PartitionId(0)))));
             assert!(matches!(both(&mut port), Ended::Multi(Outcome::Unavailable(PartitionId(0)))));
@@ -208,7 +210,7 @@ fn a_coordinator_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
             assert!(matches!(both(&mut port), Ended::Lost), "it is late");
             disk.empty();
             assert!(until_committed(|| both(&mut port)).is_some(), "{}", scheme.name());
-            // The one that was held has committed.
+            // The held transaction has committed.
             port.call(PartitionId(1), vec![Op::Add(1, 0)], false).expect("there is room");
             let seen = port.receive(None).expect("an answer").ended;
             let Ended::Single(Outcome::Committed(seen)) = seen else { panic!("it commits") };
@@ -220,7 +222,7 @@ fn a_coordinator_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
     }
 }
 
-/// Nobody waits for a disk when all clients are gone.
+/// No role waits for a disk when all clients are gone.
 #[test]
 fn who_is_late_at_the_end_is_not_waited_for() {
     for scheme in [Scheme::Speculation, Scheme::Locking] {
@@ -240,7 +242,7 @@ fn who_is_late_at_the_end_is_not_waited_for() {
     }
 }
 
-/// It dies while its disk takes nothing: it is gone until it can begin again.
+/// It dies while its disk takes no writes: it is gone until it can begin again.
 #[test]
 fn who_cannot_begin_for_a_while_is_gone_for_that_while() {
     for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
@@ -255,7 +257,7 @@ fn who_cannot_begin_for_a_while_is_gone_for_that_while() {
             assert!(matches!(both(&mut port), Ended::Multi(Outcome::Unavailable(PartitionId(0)))));
             thread::sleep(Duration::from_millis(50));
             owner.empty();
-            // Under `locking` its calls are answered at once until it hears so.
+            // Under `locking` its calls are answered at once until it is told.
             assert!(until_committed(|| both(&mut port)).is_some(), "{}", scheme.name());
             assert_eq!(first(&mut port), [VALUE], "{}: this store forgets", scheme.name());
             coordinator.fill();

@@ -1,4 +1,4 @@
-//! Roles on threads and on simulated cores, and mistakes that these must notice.
+//! Roles on threads and on simulated cores, and faults that these tests must notice.
 
 mod disks;
 mod panics;
@@ -14,7 +14,7 @@ use seriatim_simulate::{Costs as CoreCosts, Guard, Machine, Role, Run, Stuck, Wo
 use crate::{Costs, Deployment, Ended, Ends, Fault, Options, Port, Refused, deploy};
 use store::{Amounts, KEYS, Op, Program, Store, VALUE};
 
-/// What a client was answered.
+/// The answers of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Told {
     committed: u64,
@@ -22,7 +22,7 @@ struct Told {
     conflicts: u64,
     unavailable: u64,
     lost: u64,
-    /// What must not be.
+    /// Answers that must not occur.
     wrong: Vec<String>,
 }
 
@@ -48,7 +48,8 @@ impl Told {
     }
 }
 
-/// Moves an amount between two keys, of one partition or of two. The sum stays; a user abort where the amount is not there.
+/// Moves an amount between two keys, of one partition or of two. The sum stays; a user abort where the amount
+/// is not there.
 fn ask(port: &mut Port<Amounts>, rng: &mut Rng, partitions: u32, multi: u64) -> Result<(), Refused> {
     let key = |rng: &mut Rng| rng.below(KEYS.into()) as u32;
     let from = rng.below(partitions.into()) as u32;
@@ -64,7 +65,7 @@ fn ask(port: &mut Port<Amounts>, rng: &mut Rng, partitions: u32, multi: u64) -> 
     port.run(program).map(drop)
 }
 
-/// Keeps as many calls under way as may be.
+/// Keeps as many calls under way as allowed.
 fn client(mut port: Port<Amounts>, seed: u64, calls: u64, options: &Options) -> Told {
     let (mut rng, mut told, mut asked) = (Rng::from_seed(seed), Told::default(), 0);
     loop {
@@ -85,7 +86,7 @@ fn options(scheme: Scheme) -> Options {
     Options { ports: 3, outstanding_max: 7, ..Options::new(scheme, 3) }
 }
 
-/// What must hold when all is over.
+/// Checks the final states.
 fn check(ends: &Ends<Amounts>, told: &[Told], calls: u64) -> Result<(), String> {
     let mut sum = 0;
     for end in &ends.owners {
@@ -118,7 +119,7 @@ fn on_threads(options: &Options, calls: u64) -> (Ends<Amounts>, Vec<Told>) {
     (running.join().expect("roles end"), told)
 }
 
-/// What a role on a simulated core gives back.
+/// The result of a role on a simulated core.
 enum Gives {
     Owner(crate::OwnerEnd<Amounts>),
     Coordinator(crate::CoordinatorEnd),
@@ -132,12 +133,12 @@ const COSTS: Costs = Costs {
     woken: Duration::from_nanos(1000),
 };
 
-/// Clients that make so many calls.
+/// Clients that make this many calls.
 fn asks(calls: u64) -> impl Fn(Port<Amounts>, u64, &Options) -> Told {
     move |port, seed, options| client(port, seed, calls, options)
 }
 
-/// As threads, on a simulated core for each role.
+/// As on threads, with a simulated core for each role.
 fn on_cores(
     options: &Options,
     client: &dyn Fn(Port<Amounts>, u64, &Options) -> Told,
@@ -241,7 +242,7 @@ fn calls_are_bounded_and_go_to_partitions_that_exist() {
         }
         assert_eq!((told.committed, port.outstanding()), (2, 0));
         assert!(port.receive(None).is_none(), "nothing is under way");
-        // A procedure that names what there is not is answered so.
+        // A procedure that names a partition that does not exist is told so.
         port.run(Program::new(vec![(PartitionId(9), Vec::new())])).expect("there is room");
         let ended = port.receive(None).expect("an answer").ended;
         assert!(matches!(ended, Ended::Multi(Outcome::Misuse(_))));
@@ -252,11 +253,11 @@ fn calls_are_bounded_and_go_to_partitions_that_exist() {
     }
 }
 
-/// Two clients lock a key at each of two partitions, in opposite orders: ticks end it.
+/// Two clients lock a key at each of two partitions, in opposite orders: ticks end the deadlock.
 #[test]
 fn waiting_in_a_circle_over_partitions_ends_by_ticks() {
     let options = Options { ports: 2, outstanding_max: 40, ..options(Scheme::Locking) };
-    // One may be through before the other is run.
+    // One may finish before the other runs.
     let waited = (0..100).any(|_| {
         let (ends, told) = on_threads(&options, 2000);
         check(&ends, &told, 2000).expect("it is whole");
@@ -271,7 +272,7 @@ fn a_client_that_goes_away_stops_nobody() {
         let options = Options { outstanding_max: 20, ..options(scheme) };
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
         for round in 0..2 {
-            // One goes with calls under way; one panics.
+            // One leaves with calls under way; one panics.
             let mut port = ports.pop().expect("a port");
             let mut rng = Rng::from_seed(round);
             let goes = seriatim_base::thread::spawn("goes", move || {
@@ -287,7 +288,7 @@ fn a_client_that_goes_away_stops_nobody() {
     }
 }
 
-/// What a mistake leads to, if it is noticed.
+/// The effect of a fault, if it is noticed.
 fn noticed(fault: Fault, scheme: Scheme) -> Option<String> {
     for seed in 0..4 {
         let options = Options {

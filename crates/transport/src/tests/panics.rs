@@ -1,4 +1,4 @@
-//! Roles that panic: who is told what, and who goes on.
+//! Roles that panic: which roles are told what, and which continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::store::{Amounts, Op, Program, Store, VALUE};
 use super::{Told, ask, check, options};
 use crate::{Begin, Ended, Ends, Options, Port, deploy, deploy_with};
 
-/// Calls, with one in `every` that panics in its partition; alone, or as one of two partitions.
+/// Makes calls, of which one in `every` panics in its partition; alone, or as one of two partitions.
 fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: &Options) -> Told {
     let (mut rng, mut told, mut asked) = (Rng::from_seed(seed), Told::default(), 0);
     loop {
@@ -47,7 +47,7 @@ fn clients(options: &Options, ports: &mut [Port<Amounts>], calls: u64, every: u6
     })
 }
 
-/// In virtual time, where what is missing is found at once.
+/// In virtual time, where a missing answer is found at once.
 #[test]
 fn deaths_on_simulated_cores_are_told() {
     for scheme in Scheme::ALL {
@@ -60,7 +60,8 @@ fn deaths_on_simulated_cores_are_told() {
     }
 }
 
-/// The sum says that each transaction is at both of its partitions or at none, and that what was answered is there.
+/// The sum says that each transaction is at both of its partitions or at none, and that all answered ones are
+/// there.
 #[test]
 fn an_owner_that_panics_goes_on_from_its_records() {
     for scheme in Scheme::ALL {
@@ -109,8 +110,8 @@ fn without_records_the_partition_is_gone_and_the_others_go_on() {
     }
 }
 
-/// Under `locking`: an owner takes all at once that a client sends it which coordinates for itself, votes for its transaction, panics, and hears that the
-/// client is gone; how calls of another client end then.
+/// Under `locking`. An owner takes all messages of a client that coordinates for itself at once: it votes for
+/// its transaction, panics, and is told that the client is gone. Returns how calls of another client end then.
 fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts>>, Ends<Amounts>) {
     let options = Options { ports: 2, outstanding_max: 2, batch_max: 4, ..Options::new(Scheme::Locking, 2) };
     let mut deployment = deploy::<Amounts>(&options, |_| Store::new());
@@ -126,7 +127,7 @@ fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts
         let answer = stays.receive(Some(Instant::now().after(Duration::from_secs(120))));
         answer.expect("what nobody decides any more holds no locks").ended
     };
-    // One may be answered that the owner has died, for each of its deaths.
+    // A call may end with the death of its owner, once for each death.
     let ended = (0..3).map(call).collect();
     drop(stays);
     (ended, running.join().expect("roles end"))
@@ -134,7 +135,7 @@ fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts
 
 #[test]
 fn an_owner_that_dies_as_a_client_goes_keeps_nothing_of_that_client() {
-    // What panics runs before the notices, or waits for the lock that they release.
+    // The work that panics runs before the notices, or waits for the lock that they release.
     for alone in [vec![Op::Panic], vec![Op::Add(0, 0), Op::Panic]] {
         let (ended, ends) = after_a_client_that_goes(vec![Op::Add(0, 1)], alone);
         assert!(matches!(ended[0], Ended::Lost));
@@ -144,7 +145,7 @@ fn an_owner_that_dies_as_a_client_goes_keeps_nothing_of_that_client() {
     }
 }
 
-/// It votes for what it cannot take back: its next life would die of the same notice, and so on.
+/// It votes for work that it cannot undo: its next incarnation would die of the same notice, and so on.
 #[test]
 fn an_owner_that_dies_of_one_notice_twice_is_gone() {
     let (ended, ends) = after_a_client_that_goes(vec![Op::Add(0, 1), Op::Stay], vec![Op::Add(1, 0)]);
@@ -153,7 +154,7 @@ fn an_owner_that_dies_of_one_notice_twice_is_gone() {
     assert_eq!(ends.owners[0].panics, ["it cannot be taken back"; 2]);
 }
 
-/// A procedure that panics when it is dropped takes the coordinator with it, which goes on.
+/// A procedure that panics when it is dropped ends the coordinator, which continues in a new incarnation.
 #[test]
 fn a_coordinator_that_panics_goes_on_also_without_records() {
     for (scheme, records) in [
@@ -216,11 +217,11 @@ impl Journal for Stopped {
     }
 }
 
-/// Begins one life of a coordinator, whose log fails.
+/// Begins one incarnation of a coordinator, whose log fails.
 fn begins_once() -> Begin<Amounts> {
-    let lives = AtomicU64::new(0);
+    let incarnations = AtomicU64::new(0);
     Arc::new(move |id| {
-        assert!(lives.fetch_add(1, Ordering::Relaxed) == 0, "the log has stopped for good");
+        assert!(incarnations.fetch_add(1, Ordering::Relaxed) == 0, "the log has stopped for good");
         let mut out = Vec::new();
         let coordinator = Coordinator::recover(id, 1, [], [0, 1].map(PartitionId), &mut out);
         (HoldingCoordinator::of(coordinator, Some(Box::new(Stopped)), out), 1)
@@ -273,7 +274,7 @@ fn partitions_that_keep_are_gone_beside_coordinators_that_do_not() {
         ports[0].call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
         let answer = ports[0].receive(None).expect("an answer").ended;
         assert!(matches!(answer, Ended::Single(Outcome::Unavailable(PartitionId(0))) | Ended::Lost));
-        // It was not sent before they were known to be gone.
+        // It was not sent before the partitions were known to be gone.
         ports[0].run(both()).expect("there is room");
         assert!(matches!(ports[0].receive(None).expect("an answer").ended, Ended::Multi(Outcome::Unavailable(_))));
         drop(ports);
@@ -284,7 +285,8 @@ fn partitions_that_keep_are_gone_beside_coordinators_that_do_not() {
     }
 }
 
-/// The first calls of a coordinator that has begun again, or of a new one that keeps its records, are kept until it has heard of all partitions.
+/// The first calls of a coordinator that has restarted, or of a new one that keeps its records, wait until it
+/// knows of all partitions.
 #[test]
 fn calls_that_come_before_partitions_have_been_heard_wait() {
     for scheme in [Scheme::Speculation, Scheme::Locking] {

@@ -1,27 +1,27 @@
-//! A partition of a few amounts, and what clients ask of it.
+//! A partition of a few amounts, and the requests of clients.
 
 use std::collections::BTreeMap;
 
-use seriatim_partition::{Left, LockMode, Next, Part, Partition, PartitionId, Procedure, TransactionId};
+use seriatim_partition::{FragmentRequest, Left, LockMode, Next, Partition, PartitionId, Procedure, TransactionId};
 
 use crate::Application;
 
-/// Keys of a partition, and what each begins with.
+/// Keys of a partition, and the initial value of each.
 pub(super) const KEYS: u32 = 8;
 pub(super) const VALUE: i64 = 100;
 
-/// What a fragment does, one after another.
+/// The operations of a fragment, in order.
 pub(super) type Work = Vec<Op>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Adds to an amount, and answers what is there then.
+    /// Adds to an amount, and returns the sum.
     Add(u32, i64),
     /// Fails if an amount is smaller.
     Require(u32, i64),
-    /// Panics, once in the life of the process: the records that are run again have no such work.
+    /// Panics, once in the incarnation of the process: the records that are run again have no such work.
     Panic,
-    /// Panics when it is taken back.
+    /// Panics when it is undone.
     Stay,
 }
 
@@ -83,7 +83,7 @@ impl Partition for Store {
     fn forget(&mut self, _: Self::Undo) {}
 
     fn left(&mut self) -> Option<Left<Store>> {
-        self.keeps.then(|| Left { life: 1, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
+        self.keeps.then(|| Left { incarnation: 1, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
     }
 
     fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {
@@ -97,12 +97,12 @@ impl Partition for Store {
     }
 }
 
-/// Fragments of one round, or of two: then the first round only takes their places.
+/// Fragments of one round, or of two: then the first round only takes their positions.
 #[derive(Debug)]
 pub(super) struct Program {
     parts: Vec<(PartitionId, Work)>,
     places: bool,
-    /// What dropping it panics with, when it has been sent.
+    /// Whether its drop panics once it has been sent.
     panics: bool,
 }
 
@@ -136,11 +136,13 @@ impl Procedure for Program {
 
     fn next(&mut self, replies: Vec<(PartitionId, Option<Vec<i64>>)>) -> Next<Work, usize, u32> {
         if std::mem::take(&mut self.places) {
-            return Next::Round(self.parts.iter().map(|&(partition, _)| Part::place(partition)).collect());
+            return Next::Round(self.parts.iter().map(|&(partition, _)| FragmentRequest::place(partition)).collect());
         }
         match std::mem::take(&mut self.parts) {
             parts if parts.is_empty() => Next::Done(replies.len()),
-            parts => Next::Round(parts.into_iter().map(|(partition, work)| Part::last(partition, work)).collect()),
+            parts => {
+                Next::Round(parts.into_iter().map(|(partition, work)| FragmentRequest::last(partition, work)).collect())
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Windows in every interleaving and under every reordering that the memory model allows, by loom: opened and closed by the code that
-//! ships.
+//! Windows in every interleaving and under every reordering that the memory model allows, by loom: opened and
+//! closed by the code that ships.
 //!
-//! What a worker writes in a window is a loom cell, which reports every access that is not ordered with that of who has closed them; so is what it
-//! defers, which whoever has closed them finds published.
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-txn --release --lib loom`.
+//! A worker in a window writes a loom cell. loom reports every access to it that is not ordered with that of a
+//! thread that has closed the windows. The worker also defers an addition, which every closing thread finds
+//! published. Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-txn --release --lib loom`.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -21,24 +21,25 @@ struct Rows {
     pending: UnsafeCell<u32>,
 }
 
-// SAFETY: what the model checks.
+// SAFETY: the model checks that accesses are ordered.
 unsafe impl Sync for Rows {}
 // SAFETY: they have no thread of their own.
 unsafe impl Send for Rows {}
 
 impl Rows {
     fn change(of: &UnsafeCell<u32>, by: impl FnOnce(&mut u32)) {
-        // SAFETY: what the model checks.
+        // SAFETY: the model checks that accesses are ordered.
         of.with_mut(|rows| by(unsafe { &mut *rows }));
     }
 
     fn read(of: &UnsafeCell<u32>) -> u32 {
-        // SAFETY: what the model checks.
+        // SAFETY: the model checks that accesses are ordered.
         of.with(|rows| unsafe { *rows })
     }
 }
 
-/// A worker opens one window, in which it `defers` or publishes a row, and others each close them once. Two of each are too many to try all interleavings in a minute.
+/// A worker opens one window, in which it `defers` or publishes a row, and others each close them once. Two
+/// of each are too many to try all interleavings in a minute.
 fn model(closers: usize, defers: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);

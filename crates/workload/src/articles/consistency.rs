@@ -1,7 +1,8 @@
-//! What holds of the tables of Articles: counts of comments, their numbers and their authors, and what the terminals booked.
+//! Consistency of Articles' tables: counts of comments, their numbers and their authors, compared with the
+//! terminals' ledgers.
 //!
-//! A lost update of an article's count would let two comments take one number; an insert that vanished leaves a count without
-//! its comment; a lost change of a user leaves a sum that differs from the terminals' books.
+//! A lost update of an article's count would let two comments take one number; an insert that vanished leaves
+//! a count without its comment; a lost change of a user leaves a sum that differs from the terminals' books.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -24,8 +25,8 @@ static INDEX: Rule = Rule { clause: "index", says: "the user found by a user's a
 /// Articles or users looked at in one transaction.
 const PART: u32 = 1 << 12;
 
-/// What was found of an article.
-struct Found {
+/// An article as the check read it.
+struct FoundArticle {
     a_id: u32,
     num_comments: u32,
     comments: u32,
@@ -35,12 +36,13 @@ struct Found {
     unknown: u32,
 }
 
-/// Checks the tables; if there are books, also against what was loaded and what the terminals of this workload committed.
+/// Checks the tables; with `shared`, also against the loaded rows and the committed transactions of this
+/// workload's terminals.
 pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -> Result<Report, LoadError> {
     let (tables, mut session) = (Tables::open(db)?, db.session());
     let mut report = Report::new(&[&ROWS, &COUNTS, &NUMBERS, &AUTHORS, &PARENTS, &BOOKED, &CHANGED, &INDEX]);
     let (mut exists, mut changes) = (vec![false; options.users as usize + 1], 0);
-    // One beyond the last: there is nobody.
+    // One beyond the last user: there must be none.
     for ids in parts(options.users + 1) {
         let found = session.snapshot(|tx| collect_users(tx, &tables, ids.clone()))?.into_value();
         for (u_id, user_changes, found_by_email) in found {
@@ -58,7 +60,7 @@ pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -
     let (mut articles, mut comments) = (0, 0);
     let last = parts(options.articles).last().map_or(0, |ids| ids.start);
     for ids in parts(options.articles) {
-        // What belongs to an article that cannot be is found with the last.
+        // Rows of articles beyond the last one are collected with the last.
         let end = if ids.start == last { u32::MAX } else { ids.end - 1 };
         let (found, strays) = session.snapshot(|tx| collect(tx, &tables, &exists, ids.start, end))?.into_value();
         for article in found {
@@ -84,7 +86,7 @@ fn parts(end: u32) -> impl Iterator<Item = Range<u32>> {
     (0..end).step_by(PART as usize).map(move |from| from..end.min(from.saturating_add(PART)))
 }
 
-/// The users of these numbers: number, changes, and who is found by the address, -1 if nobody.
+/// The users of these numbers: number, changes, and the user at its address, -1 if there is none.
 fn collect_users(tx: &ReadTx, tables: &Tables, ids: Range<u32>) -> Result<Vec<(u32, u32, i64)>, Abort> {
     let mut found = Vec::new();
     for u_id in ids {
@@ -96,13 +98,20 @@ fn collect_users(tx: &ReadTx, tables: &Tables, ids: Range<u32>) -> Result<Vec<(u
     Ok(found)
 }
 
-/// The articles from `first` to `last`, and how many comments are of none. `exists` tells of each number whether a user has it.
-fn collect(tx: &ReadTx, tables: &Tables, exists: &[bool], first: u32, last: u32) -> Result<(Vec<Found>, u64), Abort> {
+/// The articles from `first` to `last`, and the number of comments without an article. `exists` says for each
+/// number whether a user has it.
+fn collect(
+    tx: &ReadTx,
+    tables: &Tables,
+    exists: &[bool],
+    first: u32,
+    last: u32,
+) -> Result<(Vec<FoundArticle>, u64), Abort> {
     let (mut found, mut strays) = (Vec::new(), 0);
     for article in tx.scan(&tables.articles, first..=last) {
         let article = article?;
         let (a_id, num_comments) = (article.a_id(), article.a_num_comments());
-        found.push(Found { a_id, num_comments, comments: 0, is_dense: true, unknown: 0 });
+        found.push(FoundArticle { a_id, num_comments, comments: 0, is_dense: true, unknown: 0 });
     }
     let mut at = 0;
     for comment in tx.scan(&tables.comments, (first, 0)..=(last, u32::MAX)) {

@@ -1,5 +1,5 @@
-//! Inputs of the four transactions as plain data, and their generator: articles and users by Zipf's law, the first the hottest,
-//! and texts of a hundred characters.
+//! Inputs of the four transactions as plain data, and their generator: articles and users by Zipf's law, the
+//! first the hottest, and texts of a hundred characters.
 
 use super::load::LINE;
 use super::options::Options;
@@ -81,7 +81,7 @@ impl Inputs {
         GetArticleInput { a_id: self.a_id() }
     }
 
-    /// An input of GetArticles: what follows an article.
+    /// An input of GetArticles: the articles after one.
     pub fn get_articles(&mut self) -> GetArticlesInput {
         GetArticlesInput { first: self.a_id() + 1 }
     }

@@ -1,5 +1,5 @@
-//! The population: users with short names, then articles of full length with comments, each by a random user, their number
-//! uniform up to the option's.
+//! The population: users with short names, then articles of full length with comments, each by a random user,
+//! their number uniform up to the option's.
 
 use std::sync::atomic::Ordering;
 

@@ -10,8 +10,8 @@ fn plans() -> Plans {
     Plans::of(&Articles::new(Options::new(2, 1)))
 }
 
-/// An article, and its newest comments: which they are follows from the article's count, so the scan begins at a key that is
-/// known after the article, within the article's partition.
+/// An article, and its newest comments: which they are follows from the article's count, so the scan begins
+/// at a key that is known after the article, within the article's partition.
 #[test]
 fn get_article() {
     expect_file!["plans/get_article.txt"].assert_eq(&plans().plan("get_article"));
@@ -23,8 +23,9 @@ fn get_articles() {
     expect_file!["plans/get_articles.txt"].assert_eq(&plans().plan("get_articles"));
 }
 
-/// The user must exist and nothing of it is used; the article's count is the comment's number, so it is read and does not
-/// commute, and the comment's key is known after it. A number taken twice would be a duplicate key.
+/// The user must exist and nothing of it is used; the article's count is the comment's number, so it is read
+/// and does not commute, and the comment's key is known after it. A number taken twice would be a duplicate
+/// key.
 #[test]
 fn add_comment() {
     expect_file!["plans/add_comment.txt"].assert_eq(&plans().plan("add_comment"));
@@ -36,8 +37,8 @@ fn update_user_info() {
     expect_file!["plans/update_user_info.txt"].assert_eq(&plans().plan("update_user_info"));
 }
 
-/// Users are looked up apart, since no transaction adds or removes any. An article's count and its comments change together
-/// and are read together, each pair in one piece. No transaction rolls back.
+/// Users are looked up apart, since no transaction adds or removes any. An article's count and its comments
+/// change together and are read together, each pair in one piece. No transaction rolls back.
 #[test]
 fn the_default_graph() {
     expect_file!["plans/the_default_graph.txt"].assert_eq(&plans().chopping(plan::Options::DEFAULT));

@@ -1,6 +1,7 @@
 //! The four transactions: procedures of their input.
 //!
-//! None asks to be rolled back. An article or a user that is not there means a database loaded with other options, and fails.
+//! No transaction rolls back. A missing article or user means a database that was loaded with other options,
+//! and is a failure.
 
 use super::input::{AddCommentInput, GetArticleInput, GetArticlesInput, UpdateUserInfoInput};
 use super::schema::{Article, Comment, Line, User};
@@ -22,13 +23,13 @@ pub const PAGE: usize = 20;
 pub struct ShownComment {
     /// Its number within the article.
     pub c_id: u32,
-    /// Who wrote it.
+    /// Its author.
     pub c_u_id: u32,
     /// The comment.
     pub c_text: Line,
 }
 
-/// What GetArticle shows.
+/// The result of GetArticle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct ArticleOutput {
     /// The title.
@@ -63,7 +64,7 @@ pub fn get_article(tx: &Tx, input: &GetArticleInput) -> Result<ArticleOutput, Ab
     Ok(output)
 }
 
-/// The first comment shown, of so many.
+/// The first comment shown, of this many.
 #[pure(total)]
 fn first_shown(comments: u32) -> u32 {
     comments.saturating_sub(COMMENTS_SHOWN as u32)
@@ -80,7 +81,7 @@ pub struct Title {
     pub a_num_comments: u32,
 }
 
-/// What GetArticles shows.
+/// The result of GetArticles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct ArticlesOutput {
     /// Lines in use.

@@ -1,8 +1,9 @@
 //! Zipf's law: rank r of n is drawn with probability 1/(r+1)^theta / zeta(n, theta).
 //!
-//! Drawing: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, section 3, exact for the
-//! two hottest ranks and a close approximation below. zeta is summed over the first ranks and continued by the
-//! Euler–Maclaurin formula, so that n may be 10^10 and may grow. Scrambled: YCSB's ScrambledZipfianGenerator.
+//! Drawing: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, section 3,
+//! exact for the two hottest ranks and a close approximation below. zeta is summed over the first ranks and
+//! continued by the Euler–Maclaurin formula, so that n may be 10^10 and may grow. Scrambled: YCSB's
+//! ScrambledZipfianGenerator.
 
 use seriatim::Rng;
 
@@ -17,7 +18,7 @@ pub struct Zipfian {
     /// Sum of the first min(n, SUMMED) terms, kept so that growing is cheap.
     head: f64,
     zeta: f64,
-    /// What ranks 0 and 1 together take of `zeta`.
+    /// The share of ranks 0 and 1 together in `zeta`.
     two: f64,
     alpha: f64,
     eta: f64,
@@ -86,7 +87,7 @@ impl Zipfian {
         (rank as u64).min(self.n - 1)
     }
 
-    /// Ranks that differ, in the order drawn; a rank drawn before is drawn anew.
+    /// Distinct ranks, in the order drawn; a rank that was drawn before is drawn again.
     ///
     /// # Panics
     /// If there are fewer than `N`.

@@ -109,8 +109,8 @@ pub struct Order {
     pub first_line: u32,
 }
 
-/// Columns that the transactions write and never read are written all the same: the runner shows the whole warehouse to a
-/// black box.
+/// Columns that the transactions write and never read are written all the same: the runner shows the whole
+/// warehouse to a black box.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub item: u32,

@@ -1,8 +1,8 @@
-//! The five transactions over arrays: what they ask for, drawn apart from what they do. Each part returns a number that depends on
-//! everything it read.
+//! The five transactions over arrays: what they ask for, drawn apart from what they do. Each part returns a
+//! number that depends on everything it read.
 //!
-//! A part touches one warehouse, so that a transaction over several is its parts there. What a part has changed can be put
-//! back, by what it [noted](Notes); where nobody asks for that, nothing is noted.
+//! A part touches one warehouse, so that a transaction over several is its parts there. What a part has
+//! changed can be put back, by what it [noted](Notes); where nobody asks for that, nothing is noted.
 
 use super::data::{Customer, DISTRICTS, Extent, History, Item, Line, Order, Stock, Warehouse, at, seen};
 use seriatim::Rng;
@@ -153,7 +153,8 @@ impl Warehouse {
         }
     }
 
-    /// New-Order at its warehouse, which has this number: the order, its lines, and the stock of those that it supplies itself.
+    /// New-Order at its warehouse, which has this number: the order, its lines, and the stock of those that
+    /// it supplies itself.
     pub fn enter(&mut self, items: &[Item], order: &NewOrder, own: u16, now: u64, notes: &mut impl Notes) -> f64 {
         let (d, customer) = (order.district, order.customer);
         let (w_tax, district) = (self.tax, &mut self.districts[usize::from(d)]);

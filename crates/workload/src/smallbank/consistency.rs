@@ -1,8 +1,9 @@
-//! What holds of SmallBank's tables: no money appears or vanishes, and no savings are negative.
+//! Consistency of SmallBank's tables: no money appears or vanishes, and no savings are negative.
 //!
-//! The totals are compared with the loader's and the terminals' own books, which no engine wrote. A lost update of a balance
-//! leaves a total that differs from the books; so does a deposit, a check or a transfer applied by half or twice. Savings that
-//! became negative were withdrawn on a balance that was not there any more.
+//! The totals are compared with the loader's and the terminals' own books, which no engine wrote. A lost
+//! update of a balance leaves a total that differs from the books; so does a deposit, a check or a transfer
+//! applied by half or twice. Savings that became negative were withdrawn on a balance that was not there any
+//! more.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -24,9 +25,9 @@ static NAMES: Rule = Rule { clause: "names", says: "the account of a customer's 
 /// Customers looked at in one transaction.
 const PART: u64 = 1 << 14;
 
-/// What a part found.
+/// The result of a part.
 #[derive(Default)]
-struct Found {
+struct PartResult {
     accounts: u64,
     savings: u64,
     checking: u64,
@@ -40,12 +41,13 @@ struct Found {
     misnamed: Vec<(u64, u64)>,
 }
 
-/// Checks the tables; if there are books, also against what was loaded and what the terminals of this workload committed.
+/// Checks the tables; with `shared`, also against the loaded rows and the committed transactions of this
+/// workload's terminals.
 pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -> Result<Report, LoadError> {
     let (tables, mut session) = (Tables::open(db)?, db.session());
     let mut report = Report::new(&[&TOTAL, &SAVED, &SOLVENT, &ROWS, &NAMES]);
     let (mut saved, mut at_hand) = (0, 0);
-    // One beyond the last customer: there is nobody.
+    // One beyond the last customer: there must be none.
     for from in (0..=options.accounts).step_by(PART as usize) {
         let customers = from..(from + PART).min(options.accounts + 1);
         let found = session.snapshot(|tx| collect(tx, &tables, customers.clone()))?.into_value();
@@ -72,8 +74,8 @@ pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -
     Ok(report)
 }
 
-fn collect(tx: &ReadTx, tables: &Tables, customers: Range<u64>) -> Result<Found, Abort> {
-    let mut found = Found::default();
+fn collect(tx: &ReadTx, tables: &Tables, customers: Range<u64>) -> Result<PartResult, Abort> {
+    let mut found = PartResult::default();
     for customer in customers {
         if let Some(account) = tx.get(&tables.accounts, &name(customer))? {
             found.accounts += 1;

@@ -1,7 +1,7 @@
 //! Inputs of the six transactions as plain data, and their generator.
 //!
-//! Amounts are H-Store's constants. Customers come from the hotspot or from outside it, both of a transfer from the same side,
-//! or by Zipf's law; the two of a transfer differ.
+//! Amounts are H-Store's constants. Customers come from the hotspot or from outside it, both of a transfer
+//! from the same side, or by Zipf's law; the two of a transfer differ.
 
 use super::options::Keys;
 use super::schema::{Money, Name, name};
@@ -20,7 +20,7 @@ pub struct BalanceInput {
 pub struct DepositCheckingInput {
     /// The customer.
     pub name: Name,
-    /// What comes in, not negative.
+    /// The amount deposited, not negative.
     pub amount: Money,
 }
 
@@ -29,14 +29,14 @@ pub struct DepositCheckingInput {
 pub struct TransactSavingsInput {
     /// The customer.
     pub name: Name,
-    /// What comes in; negative if it goes out.
+    /// The amount deposited; negative if it is withdrawn.
     pub amount: Money,
 }
 
 /// Input of Amalgamate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct AmalgamateInput {
-    /// The customer who gives all.
+    /// The customer who gives everything.
     pub from: Name,
     /// The customer who gets it, another one.
     pub to: Name,
@@ -47,7 +47,7 @@ pub struct AmalgamateInput {
 pub struct WriteCheckInput {
     /// The customer.
     pub name: Name,
-    /// What the check is over.
+    /// The amount of the check.
     pub amount: Money,
 }
 

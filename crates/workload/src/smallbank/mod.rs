@@ -1,11 +1,13 @@
-//! SmallBank: customers with a savings and a checking account each, and short transactions that move money (Alomari, Cahill,
-//! Fekete and Röhm, "The Cost of Serializability on Platforms That Use Snapshot Isolation", ICDE 2008), with SendPayment and
-//! the mix of its versions in H-Store and OLTP-Bench (Difallah et al., "OLTP-Bench", VLDB 2013).
+//! SmallBank: customers with a savings and a checking account each, and short transactions that move money
+//! (Alomari, Cahill, Fekete and Röhm, "The Cost of Serializability on Platforms That Use Snapshot Isolation",
+//! ICDE 2008), with SendPayment and the mix of its versions in H-Store and OLTP-Bench (Difallah et al.,
+//! "OLTP-Bench", VLDB 2013).
 //!
-//! Departures: money is exact, in cents; TransactSavings deposits as often as it withdraws, where H-Store always withdraws, so
-//! that savings neither grow nor run dry, however long the run.
+//! Departures: money is exact, in cents; TransactSavings deposits as often as it withdraws, where H-Store
+//! always withdraws, so that savings neither grow nor run dry, however long the run.
 //!
-//! Terminals keep ledgers of the money their committed transactions brought in, took out and moved, so that lost updates show.
+//! Terminals keep ledgers of the money their committed transactions brought in, took out and moved, so that
+//! lost updates show.
 
 mod consistency;
 mod input;
@@ -92,7 +94,7 @@ pub struct SmallBank {
     shared: Arc<Shared>,
 }
 
-/// What loader, terminals and check share.
+/// The state that loader, terminals and check share.
 #[derive(Default)]
 struct Shared {
     /// Cents loaded into savings.
@@ -102,7 +104,7 @@ struct Shared {
     ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed: cents added less those taken, signed.
+/// The committed transactions of one terminal: cents added less cents taken, signed.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {

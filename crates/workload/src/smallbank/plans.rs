@@ -10,7 +10,8 @@ fn plans() -> Plans {
     Plans::of(&SmallBank::new(Options::new(2, 1)))
 }
 
-/// A read of both accounts, found by name (Alomari et al., section 3.1: `Bal`). It only reads, so it runs on a snapshot.
+/// A read of both accounts, found by name (Alomari et al., section 3.1: `Bal`). It only reads, so it runs on
+/// a snapshot.
 #[test]
 fn balance() {
     expect_file!["plans/balance.txt"].assert_eq(&plans().plan("balance"));
@@ -28,7 +29,8 @@ fn transact_savings() {
     expect_file!["plans/transact_savings.txt"].assert_eq(&plans().plan("transact_savings"));
 }
 
-/// Both balances of the first customer become zero, and the second gets what they were (`Amg`): the sum depends on both.
+/// Both balances of the first customer become zero, and the second gets what they were (`Amg`): the sum
+/// depends on both.
 #[test]
 fn amalgamate() {
     expect_file!["plans/amalgamate.txt"].assert_eq(&plans().plan("amalgamate"));
@@ -48,9 +50,9 @@ fn send_payment() {
     expect_file!["plans/send_payment.txt"].assert_eq(&plans().plan("send_payment"));
 }
 
-/// Customers' names never change, so their look-up may stand before the rest. All else is one piece wherever both accounts
-/// of a customer meet: that is SmallBank's point. Rollbacks are safe: both `InsufficientFunds` are raised in the decisive
-/// piece, before which nothing was visible and after which nothing can fail.
+/// Customers' names never change, so their look-up may stand before the rest. All else is one piece wherever
+/// both accounts of a customer meet: that is SmallBank's point. Rollbacks are safe: both `InsufficientFunds`
+/// are raised in the decisive piece, before which nothing was visible and after which nothing can fail.
 #[test]
 fn the_default_graph() {
     expect_file!["plans/the_default_graph.txt"].assert_eq(&plans().chopping(plan::Options::DEFAULT));

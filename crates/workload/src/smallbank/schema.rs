@@ -19,7 +19,7 @@ pub struct Account {
     pub customer: u64,
 }
 
-/// SAVING: what a customer has saved, never negative.
+/// SAVING: a customer's savings, never negative.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "savings", key(customer), hash)]
 pub struct Savings {
@@ -29,7 +29,7 @@ pub struct Savings {
     pub balance: Money,
 }
 
-/// CHECKING: what a customer has at hand, negative when overdrawn.
+/// CHECKING: a customer's checking balance, negative when overdrawn.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "checking", key(customer), hash)]
 pub struct Checking {

@@ -1,7 +1,7 @@
 //! The six transactions: procedures of their input.
 //!
-//! Each finds its customers by name first. A name or an account that is not there means a database loaded with other options,
-//! and fails; what SmallBank itself asks to be rolled back is [`InsufficientFunds`].
+//! Each finds its customers by name first. A missing name or account means a database that was loaded with
+//! other options, and is a failure; SmallBank's own rollbacks are [`InsufficientFunds`].
 
 use std::fmt;
 
@@ -17,7 +17,8 @@ pub fn procedures() -> Procedures {
     procedures![balance, deposit_checking, transact_savings, amalgamate, write_check, send_payment]
 }
 
-/// The rollback that SmallBank asks for: savings would become negative, or a payment exceeds what its payer has at hand.
+/// The rollback that SmallBank asks for: savings would become negative, or a payment exceeds what its payer
+/// has at hand.
 #[derive(Clone, Copy, Debug, Data)]
 pub struct InsufficientFunds;
 
@@ -29,10 +30,10 @@ impl fmt::Display for InsufficientFunds {
 
 impl std::error::Error for InsufficientFunds {}
 
-/// What a check costs beyond its amount if savings and checking together do not cover it.
+/// The penalty of a check that savings and checking together do not cover.
 pub const OVERDRAFT_PENALTY: Money = Money::ONE;
 
-/// What a customer has: savings and checking together.
+/// A customer's savings and checking together.
 #[procedure]
 pub fn balance(tx: &Tx, input: &BalanceInput) -> Result<Money, Abort> {
     let account = tx.require::<Account>(input.name)?;
@@ -49,7 +50,8 @@ pub fn deposit_checking(tx: &Tx, input: &DepositCheckingInput) -> Result<(), Abo
     Ok(())
 }
 
-/// Adds to a customer's savings, or takes from them. Aborts with [`InsufficientFunds`] if savings would become negative.
+/// Adds to a customer's savings, or takes from them. Aborts with [`InsufficientFunds`] if savings would
+/// become negative.
 #[procedure]
 pub fn transact_savings(tx: &Tx, input: &TransactSavingsInput) -> Result<(), Abort> {
     let account = tx.require::<Account>(input.name)?;
@@ -62,7 +64,7 @@ pub fn transact_savings(tx: &Tx, input: &TransactSavingsInput) -> Result<(), Abo
     Ok(())
 }
 
-/// What Amalgamate moved.
+/// The amounts that Amalgamate moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct AmalgamateOutput {
     /// Out of the giver's savings.
@@ -90,7 +92,7 @@ pub fn amalgamate(tx: &Tx, input: &AmalgamateInput) -> Result<AmalgamateOutput, 
     Ok(AmalgamateOutput { savings, checking })
 }
 
-/// Takes a check out of a customer's checking account, and a penalty if it is not covered; what was taken in all.
+/// Takes a check out of a customer's checking account, and a penalty if it is not covered. Returns the total.
 #[procedure]
 pub fn write_check(tx: &Tx, input: &WriteCheckInput) -> Result<Money, Abort> {
     let account = tx.require::<Account>(input.name)?;
@@ -102,7 +104,8 @@ pub fn write_check(tx: &Tx, input: &WriteCheckInput) -> Result<Money, Abort> {
     Ok(taken)
 }
 
-/// Moves money from one checking account to another. Aborts with [`InsufficientFunds`] if the payer's does not hold the amount.
+/// Moves money from one checking account to another. Aborts with [`InsufficientFunds`] if the payer's does
+/// not hold the amount.
 #[procedure]
 pub fn send_payment(tx: &Tx, input: &SendPaymentInput) -> Result<(), Abort> {
     let from = tx.require::<Account>(input.from)?;

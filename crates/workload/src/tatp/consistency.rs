@@ -1,8 +1,8 @@
-//! What holds of TATP's tables: every row has its parent and values of its domain, numbers lead to their subscribers, and call
-//! forwarding has exactly the rows that committed transactions left there.
+//! Consistency of TATP's tables: every row has its parent and values of its domain, numbers lead to their
+//! subscribers, and call forwarding has exactly the rows that committed transactions left there.
 //!
-//! UPDATE_LOCATION and UPDATE_SUBSCRIBER_DATA overwrite columns with random values, so one of them that is lost leaves no trace
-//! here; the history checker finds it.
+//! UPDATE_LOCATION and UPDATE_SUBSCRIBER_DATA overwrite columns with random values, so one of them that is
+//! lost leaves no trace here; the history checker finds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -33,9 +33,9 @@ const PART: u32 = 1 << 12;
 /// A special facility: subscriber and type.
 type Facility = (u32, u8);
 
-/// What a part found.
+/// The result of a part.
 #[derive(Default)]
-struct Found {
+struct PartResult {
     /// Each with the subscriber that its number leads to.
     subscribers: BTreeMap<u32, Option<u32>>,
     /// Rows of access_info by subscriber, whether or not it exists.
@@ -56,7 +56,7 @@ pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -
     let mut report =
         Report::new(&[&SUBSCRIBERS, &INDEX, &DOMAINS, &ACCESS, &FACILITIES, &PARENTS, &TIMES, &FORWARDINGS]);
     let mut forwardings = 0;
-    // One before the first subscriber and all beyond the last: nobody is there, and nothing belongs to them.
+    // One before the first subscriber and all beyond the last: there must be none, and no rows of theirs.
     let parts = (0..=options.subscribers).step_by(PART as usize).map(|from| from..from.saturating_add(PART));
     for ids in parts {
         let is_last = ids.end > options.subscribers;
@@ -73,13 +73,13 @@ pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -
     Ok(report)
 }
 
-fn compare(report: &mut Report, options: &Options, ids: Range<u32>, found: &Found) {
+fn compare(report: &mut Report, options: &Options, ids: Range<u32>, found: &PartResult) {
     let exists = |s_id: u32| found.subscribers.contains_key(&s_id);
     for s_id in ids.clone() {
         let at = format_args!("subscriber {s_id}");
         report.equal(&SUBSCRIBERS, at, exists(s_id), (1..=options.subscribers).contains(&s_id));
         if let Some(found_by_number) = found.subscribers.get(&s_id) {
-            // Nobody is subscriber 0.
+            // There is no subscriber 0.
             report.equal(&INDEX, at, found_by_number.unwrap_or(0), s_id);
             let facilities = found.facilities.range((s_id, 0)..=(s_id, u8::MAX)).count();
             report.equal(&FACILITIES, at, (1..=usize::from(TYPES)).contains(&facilities), true);
@@ -98,9 +98,9 @@ fn compare(report: &mut Report, options: &Options, ids: Range<u32>, found: &Foun
     report.equal(&TIMES, &place, found.untimely.first().map_or("", String::as_str), "");
 }
 
-/// Collects what belongs to these subscribers; after the last, also what belongs to nobody.
-fn collect(tx: &ReadTx, tables: &Tables, ids: Range<u32>, is_last: bool) -> Result<Found, Abort> {
-    let mut found = Found::default();
+/// Collects the rows of these subscribers; after the last, also rows without a subscriber.
+fn collect(tx: &ReadTx, tables: &Tables, ids: Range<u32>, is_last: bool) -> Result<PartResult, Abort> {
+    let mut found = PartResult::default();
     for s_id in ids.clone() {
         collect_subscriber(tx, tables, s_id, &mut found)?;
         for ai_type in 0..=TYPES + 1 {
@@ -138,7 +138,7 @@ fn collect(tx: &ReadTx, tables: &Tables, ids: Range<u32>, is_last: bool) -> Resu
     Ok(found)
 }
 
-fn collect_subscriber(tx: &ReadTx, tables: &Tables, s_id: u32, found: &mut Found) -> Result<(), Abort> {
+fn collect_subscriber(tx: &ReadTx, tables: &Tables, s_id: u32, found: &mut PartResult) -> Result<(), Abort> {
     let Some(subscriber) = tx.get(&tables.subscriber, &s_id)? else { return Ok(()) };
     let by_number = tx.get_by(&tables.subscriber_by_number, &number(s_id))?;
     found.subscribers.insert(s_id, by_number.map(|subscriber| subscriber.s_id()));

@@ -1,9 +1,10 @@
-//! TATP: the home location register of a mobile telephone network, seven transactions on four tables ("Telecommunication
-//! Application Transaction Processing (TATP) Benchmark Description", version 1.0, IBM 2009).
+//! TATP: the home location register of a mobile telephone network, seven transactions on four tables
+//! ("Telecommunication Application Transaction Processing (TATP) Benchmark Description", version 1.0, IBM
+//! 2009).
 //!
-//! Departures: none in tables, population, inputs and mix. Five of the seven transactions name rows that need not exist; the
-//! description counts them as failed when they find none, and expects so many. Such a transaction aborts with
-//! [`Unsuccessful`] and counts as rolled back on request.
+//! Departures: none in tables, population, inputs and mix. Five of the seven transactions name rows that need
+//! not exist; the description counts them as failed when they find none, and expects so many. Such a
+//! transaction aborts with [`Unsuccessful`] and counts as rolled back on request.
 
 mod consistency;
 mod input;
@@ -88,7 +89,7 @@ pub struct Tatp {
     shared: Arc<Shared>,
 }
 
-/// What loader, terminals and check share.
+/// The state that loader, terminals and check share.
 #[derive(Default)]
 struct Shared {
     /// Rows of call_forwarding that were loaded.
@@ -96,7 +97,7 @@ struct Shared {
     ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {

@@ -41,8 +41,8 @@ fn update_location() {
     expect_file!["plans/update_location.txt"].assert_eq(&plans().plan("update_location"));
 }
 
-/// The subscriber by number, its special facilities, and a row inserted that must be new. What the description leaves to a
-/// violated key is asked before, so that it is a rollback and not a failure.
+/// The subscriber by number, its special facilities, and a row inserted that must be new. What the
+/// description leaves to a violated key is asked before, so that it is a rollback and not a failure.
 #[test]
 fn insert_call_forwarding() {
     expect_file!["plans/insert_call_forwarding.txt"].assert_eq(&plans().plan("insert_call_forwarding"));
@@ -54,9 +54,9 @@ fn delete_call_forwarding() {
     expect_file!["plans/delete_call_forwarding.txt"].assert_eq(&plans().plan("delete_call_forwarding"));
 }
 
-/// Numbers lead to the same subscribers for ever and special facilities are never added or removed, so those look-ups stand
-/// before the rest. Rollbacks are safe: UPDATE_SUBSCRIBER_DATA writes twice and may fail after either, so both are in the
-/// piece that decides; all others roll back before they write or where they do.
+/// Numbers lead to the same subscribers for ever and special facilities are never added or removed, so those
+/// look-ups stand before the rest. Rollbacks are safe: UPDATE_SUBSCRIBER_DATA writes twice and may fail after
+/// either, so both are in the piece that decides; all others roll back before they write or where they do.
 #[test]
 fn the_default_graph() {
     expect_file!["plans/the_default_graph.txt"].assert_eq(&plans().chopping(plan::Options::DEFAULT));

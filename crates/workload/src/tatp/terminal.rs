@@ -68,7 +68,7 @@ impl TatpTerminal {
     }
 }
 
-/// How a transaction ended that adds so many rows to call_forwarding if it commits.
+/// The end of a transaction that adds this many rows to call_forwarding if it commits.
 #[inline]
 fn ending<R>(ledger: &Ledger, added: i64, result: Result<R, TransactError>) -> Ending {
     match result {

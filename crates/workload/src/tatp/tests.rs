@@ -13,8 +13,8 @@ fn loaded(protocol: &str, subscribers: u32) -> (Database, Tatp, Tables) {
     (db, workload, tables)
 }
 
-/// A network of two where subscriber 1 has access information and special facilities of type 2 alone, active or not, without
-/// call forwardings.
+/// A network of two where subscriber 1 has access information and special facilities of type 2 alone, active
+/// or not, without call forwardings.
 fn arranged(is_active: bool) -> (Database, Tables) {
     let (db, _, tables) = loaded("auto", 2);
     let arrange = |tx: &Tx| {

@@ -1,7 +1,7 @@
 //! The seven transactions: procedures of their input.
 //!
-//! A subscriber that is not there means a database loaded with other options, and fails. Any other row may be missing, and the
-//! transaction is then [`Unsuccessful`].
+//! A subscriber that is not there means a database loaded with other options, and fails. Any other row may be
+//! missing, and the transaction is then [`Unsuccessful`].
 
 use std::fmt;
 
@@ -26,7 +26,8 @@ pub fn procedures() -> Procedures {
     ]
 }
 
-/// The failure that the description expects of a transaction: it found no row, or the row to insert exists or lacks its parent.
+/// The failure that the description expects of a transaction: it found no row, or the row to insert exists or
+/// lacks its parent.
 #[derive(Clone, Copy, Debug, Data)]
 pub struct Unsuccessful;
 
@@ -83,7 +84,7 @@ pub fn get_subscriber_data(tx: &Tx, input: &GetSubscriberDataInput) -> Result<Su
 /// Most call forwardings of a facility: one for each start time.
 const DESTINATIONS_MAX: usize = START_TIMES.len();
 
-/// What GET_NEW_DESTINATION found.
+/// The result of GET_NEW_DESTINATION.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Data)]
 pub struct Destinations {
     /// Numbers in use.
@@ -92,9 +93,9 @@ pub struct Destinations {
     pub numbers: [Number; DESTINATIONS_MAX],
 }
 
-/// Where calls of a subscriber go at a time, if the special facility is active; aborts with [`Unsuccessful`] if nowhere. By the
-/// rules of population and inputs this succeeds in 15 of 100 at the start; the description expects 23.9, which these rules do
-/// not give.
+/// Where calls of a subscriber go at a time, if the special facility is active; aborts with [`Unsuccessful`]
+/// if nowhere. By the rules of population and inputs this succeeds in 15 of 100 at the start; the description
+/// expects 23.9, which these rules do not give.
 #[procedure]
 pub fn get_new_destination(tx: &Tx, input: &GetNewDestinationInput) -> Result<Destinations, Abort> {
     let Some(facility) = tx.get::<SpecialFacility>((input.s_id, input.sf_type))? else {
@@ -119,7 +120,7 @@ pub fn get_new_destination(tx: &Tx, input: &GetNewDestinationInput) -> Result<De
     Ok(found)
 }
 
-/// What GET_ACCESS_DATA shows.
+/// The result of GET_ACCESS_DATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct AccessData {
@@ -129,7 +130,8 @@ pub struct AccessData {
     pub data4: Text<5>,
 }
 
-/// Access information of a subscriber; aborts with [`Unsuccessful`] if there is none of this type. Succeeds in 62.5 of 100.
+/// Access information of a subscriber; aborts with [`Unsuccessful`] if there is none of this type. Succeeds
+/// in 62.5 of 100.
 #[procedure]
 pub fn get_access_data(tx: &Tx, input: &GetAccessDataInput) -> Result<AccessData, Abort> {
     let Some(access) = tx.get::<AccessInfo>((input.s_id, input.ai_type))? else {
@@ -143,8 +145,8 @@ pub fn get_access_data(tx: &Tx, input: &GetAccessDataInput) -> Result<AccessData
     })
 }
 
-/// Changes a subscriber and one of its special facilities; aborts with [`Unsuccessful`] if there is none of this type. Succeeds
-/// in 62.5 of 100.
+/// Changes a subscriber and one of its special facilities; aborts with [`Unsuccessful`] if there is none of
+/// this type. Succeeds in 62.5 of 100.
 #[procedure]
 pub fn update_subscriber_data(tx: &Tx, input: &UpdateSubscriberDataInput) -> Result<(), Abort> {
     tx.update::<Subscriber>(input.s_id, |subscriber| subscriber.bit_1 = input.bit_1)?;
@@ -165,8 +167,9 @@ pub fn update_location(tx: &Tx, input: &UpdateLocationInput) -> Result<(), Abort
     Ok(())
 }
 
-/// Adds a call forwarding to a special facility of a subscriber, found by number; aborts with [`Unsuccessful`] if the subscriber
-/// has no such special facility, or it has a forwarding at this time. Succeeds in 31.25 of 100.
+/// Adds a call forwarding to a special facility of a subscriber, found by number; aborts with
+/// [`Unsuccessful`] if the subscriber has no such special facility, or it has a forwarding at this time.
+/// Succeeds in 31.25 of 100.
 #[procedure]
 pub fn insert_call_forwarding(tx: &Tx, input: &InsertCallForwardingInput) -> Result<(), Abort> {
     let subscriber = tx.require_by::<Subscriber>(Subscriber::BY_NUMBER, input.sub_nbr)?;
@@ -194,8 +197,8 @@ pub fn insert_call_forwarding(tx: &Tx, input: &InsertCallForwardingInput) -> Res
     Ok(())
 }
 
-/// Removes a call forwarding of a subscriber, found by number; aborts with [`Unsuccessful`] if there is none at this time.
-/// Succeeds in 31.25 of 100.
+/// Removes a call forwarding of a subscriber, found by number; aborts with [`Unsuccessful`] if there is none
+/// at this time. Succeeds in 31.25 of 100.
 #[procedure]
 pub fn delete_call_forwarding(tx: &Tx, input: &DeleteCallForwardingInput) -> Result<(), Abort> {
     let subscriber = tx.require_by::<Subscriber>(Subscriber::BY_NUMBER, input.sub_nbr)?;

@@ -1,9 +1,11 @@
-//! The consistency conditions (clauses 3.3.2.1 to 3.3.2.12), and more that hold of this population and these transactions.
+//! The consistency conditions (clauses 3.3.2.1 to 3.3.2.12), and more that hold of this population and these
+//! transactions.
 //!
-//! A check collects totals part by part and compares them at the end: [`check`] collects all parts in one transaction, so it
-//! may run beside writers wherever the protocol gives snapshots; [`check_in_parts`] gives each part its own, so that a
-//! protocol without snapshots has a bounded read set to validate, and wants the database at rest.
-//! Workload and auditor are different code: nothing here is shared with the transactions but the schema.
+//! A check collects totals part by part and compares them at the end: [`check`] collects all parts in one
+//! transaction, so it may run beside writers wherever the protocol gives snapshots; [`check_in_parts`] gives
+//! each part its own, so that a protocol without snapshots has a bounded read set to validate, and wants the
+//! database at rest. Workload and auditor are different code: nothing here is shared with the transactions
+//! but the schema.
 
 use std::collections::BTreeMap;
 
@@ -75,9 +77,9 @@ pub(super) fn check_in_parts(session: &mut Session, tables: &Tables, scale: Scal
     Ok(totals.compare())
 }
 
-/// What one transaction looks at.
+/// The rows that one transaction of the check reads.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum CheckPart {
     Items,
     Warehouse {
         w_id: u16,
@@ -92,11 +94,11 @@ enum Part {
     },
 }
 
-fn parts(scale: Scale) -> impl Iterator<Item = Part> {
-    let warehouses = scale.warehouse_ids().map(|w_id| Part::Warehouse { w_id });
+fn parts(scale: Scale) -> impl Iterator<Item = CheckPart> {
+    let warehouses = scale.warehouse_ids().map(|w_id| CheckPart::Warehouse { w_id });
     let districts =
-        scale.warehouse_ids().flat_map(|w_id| district_ids().map(move |d_id| Part::District { w_id, d_id }));
-    [Part::Items, Part::History { from: (0, 0, 0) }].into_iter().chain(warehouses).chain(districts)
+        scale.warehouse_ids().flat_map(|w_id| district_ids().map(move |d_id| CheckPart::District { w_id, d_id }));
+    [CheckPart::Items, CheckPart::History { from: (0, 0, 0) }].into_iter().chain(warehouses).chain(districts)
 }
 
 /// The key of a history row.
@@ -105,16 +107,16 @@ type HistoryKey = <History as Table>::Key;
 /// History rows of one part.
 const HISTORY_ROWS: usize = 1 << 16;
 
-/// What a part found.
-enum Found {
+/// The result of a part.
+enum PartResult {
     Items(u64),
     Warehouse(WarehouseTotals),
     District(Box<DistrictTotals>),
-    History { payments: Vec<(Customer, Place, i64)>, next: Option<HistoryKey> },
+    History { payments: Vec<(Customer, DistrictKey, i64)>, next: Option<HistoryKey> },
 }
 
 /// A warehouse and a district.
-type Place = (u16, u8);
+type DistrictKey = (u16, u8);
 /// A customer, by warehouse, district and number.
 type Customer = (u16, u8, u32);
 
@@ -128,7 +130,7 @@ struct WarehouseTotals {
     remote_cnt: u64,
 }
 
-/// What was ordered of a warehouse since loading.
+/// The orders of a warehouse since loading.
 #[derive(Clone, Copy, Debug, Default)]
 struct Supplied {
     lines: u64,
@@ -175,22 +177,24 @@ struct OrderTotals {
     amount_delivered: i64,
 }
 
-fn collect(tx: &ReadTx, tables: &Tables, scale: Scale, part: Part) -> Result<Found, Abort> {
+fn collect(tx: &ReadTx, tables: &Tables, scale: Scale, part: CheckPart) -> Result<PartResult, Abort> {
     Ok(match part {
-        Part::Items => {
+        CheckPart::Items => {
             let mut items = 0;
             for i_id in 1..=scale.items + 1 {
                 items += u64::from(tx.get(&tables.item, &i_id)?.is_some());
             }
-            Found::Items(items)
+            PartResult::Items(items)
         }
-        Part::Warehouse { w_id } => Found::Warehouse(collect_warehouse(tx, tables, scale, w_id)?),
-        Part::District { w_id, d_id } => Found::District(Box::new(collect_district(tx, tables, scale, w_id, d_id)?)),
-        Part::History { from } => collect_history(tx, tables, from)?,
+        CheckPart::Warehouse { w_id } => PartResult::Warehouse(collect_warehouse(tx, tables, scale, w_id)?),
+        CheckPart::District { w_id, d_id } => {
+            PartResult::District(Box::new(collect_district(tx, tables, scale, w_id, d_id)?))
+        }
+        CheckPart::History { from } => collect_history(tx, tables, from)?,
     })
 }
 
-fn collect_history(tx: &ReadTx, tables: &Tables, from: HistoryKey) -> Result<Found, Abort> {
+fn collect_history(tx: &ReadTx, tables: &Tables, from: HistoryKey) -> Result<PartResult, Abort> {
     let (mut payments, mut next) = (Vec::new(), None);
     for row in tx.scan(&tables.history, from..) {
         let row = row?;
@@ -201,7 +205,7 @@ fn collect_history(tx: &ReadTx, tables: &Tables, from: HistoryKey) -> Result<Fou
         let customer = (row.h_c_w_id(), row.h_c_d_id(), row.h_c_id());
         payments.push((customer, (row.h_w_id(), row.h_d_id()), row.h_amount().units()));
     }
-    Ok(Found::History { payments, next })
+    Ok(PartResult::History { payments, next })
 }
 
 fn collect_warehouse(tx: &ReadTx, tables: &Tables, scale: Scale, w_id: u16) -> Result<WarehouseTotals, Abort> {
@@ -295,16 +299,16 @@ fn collect_district(tx: &ReadTx, tables: &Tables, scale: Scale, w_id: u16, d_id:
     Ok(totals)
 }
 
-/// What all parts found.
+/// The sums over all parts.
 struct Totals {
     scale: Scale,
     items: u64,
     warehouses: BTreeMap<u16, WarehouseTotals>,
-    districts: BTreeMap<Place, DistrictTotals>,
+    districts: BTreeMap<DistrictKey, DistrictTotals>,
     /// Cents by the district that took them.
-    taken: BTreeMap<Place, i64>,
+    taken: BTreeMap<DistrictKey, i64>,
     /// Cents and payments by the customer that paid; index 0 is customer 1.
-    paid: BTreeMap<Place, Vec<(i64, u32)>>,
+    paid: BTreeMap<DistrictKey, Vec<(i64, u32)>>,
     /// Payments by customers there are not.
     strays: u64,
 }
@@ -324,15 +328,17 @@ impl Totals {
         }
     }
 
-    /// Takes in what a part found; the part that continues it, if it has more.
-    fn add(&mut self, part: Part, found: Found) -> Option<Part> {
+    /// Adds the result of a part. Returns the part that continues it, if it has more.
+    fn add(&mut self, part: CheckPart, found: PartResult) -> Option<CheckPart> {
         match (part, found) {
-            (Part::Warehouse { w_id }, Found::Warehouse(totals)) => drop(self.warehouses.insert(w_id, totals)),
-            (Part::District { w_id, d_id }, Found::District(totals)) => {
+            (CheckPart::Warehouse { w_id }, PartResult::Warehouse(totals)) => {
+                drop(self.warehouses.insert(w_id, totals))
+            }
+            (CheckPart::District { w_id, d_id }, PartResult::District(totals)) => {
                 self.districts.insert((w_id, d_id), *totals);
             }
-            (_, Found::Items(items)) => self.items = items,
-            (_, Found::History { payments, next }) => {
+            (_, PartResult::Items(items)) => self.items = items,
+            (_, PartResult::History { payments, next }) => {
                 for ((c_w_id, c_d_id, c_id), place, amount) in payments {
                     *self.taken.entry(place).or_default() += amount;
                     let customers = self.paid.get_mut(&(c_w_id, c_d_id));
@@ -341,9 +347,9 @@ impl Totals {
                         None => self.strays += 1,
                     }
                 }
-                return next.map(|from| Part::History { from });
+                return next.map(|from| CheckPart::History { from });
             }
-            (_, Found::Warehouse(_) | Found::District(_)) => unreachable!("a part finds what it looked for"),
+            (_, PartResult::Warehouse(_) | PartResult::District(_)) => unreachable!("a part finds what it looked for"),
         }
         None
     }
@@ -382,7 +388,7 @@ impl Totals {
         report.equal(&STOCK_REMOTE, &at, warehouse.remote_cnt, sum.remote);
     }
 
-    fn compare_district(&self, report: &mut Report, place: Place, district: &DistrictTotals) {
+    fn compare_district(&self, report: &mut Report, place: DistrictKey, district: &DistrictTotals) {
         let at = At(place);
         let Some(ytd) = district.ytd else { return report.equal(&COUNTS, at, 0, 1) };
         report.equal(&DISTRICT_HISTORY, at, ytd, self.taken.get(&place).copied().unwrap_or(0));
@@ -408,12 +414,12 @@ impl Totals {
         report.equal(&INDEXES, format_args!("orders by customer of {at}"), district.orders_by_customer, orders);
     }
 
-    fn compare_customers(&self, report: &mut Report, place: Place, district: &DistrictTotals) {
+    fn compare_customers(&self, report: &mut Report, place: DistrictKey, district: &DistrictTotals) {
         let paid = self.paid.get(&place).map_or(&[][..], Vec::as_slice);
         let customers = district.customers.iter().zip(paid).zip(&district.delivered_amount).zip(1..);
         for (((customer, &(paid, payments)), &delivered), c_id) in customers {
             let Some(customer) = customer else { continue };
-            let at = Numbered("customer", place, c_id);
+            let at = DenseNumbers("customer", place, c_id);
             report.equal(&CUSTOMER_BALANCE, at, customer.balance, delivered - paid);
             report.equal(&CUSTOMER_PAID, at, customer.balance + customer.ytd_payment, delivered);
             report.equal(&PAYMENTS, at, customer.payment_cnt, payments);
@@ -421,14 +427,14 @@ impl Totals {
     }
 }
 
-fn compare_orders(report: &mut Report, place: Place, district: &DistrictTotals) {
+fn compare_orders(report: &mut Report, place: DistrictKey, district: &DistrictTotals) {
     let mut queue = district.queue.iter().copied().peekable();
     let mut matched = 0;
     for order in &district.orders {
         while queue.next_if(|&o_id| o_id < order.o_id).is_some() {}
         let is_queued = queue.peek() == Some(&order.o_id);
         matched += usize::from(is_queued);
-        let at = Numbered("order", place, order.o_id);
+        let at = DenseNumbers("order", place, order.o_id);
         report.equal(&CARRIER_QUEUE, at, !order.has_carrier, is_queued);
         report.equal(&LINES_PER_ORDER, at, u32::from(order.ol_cnt), order.lines);
         report.equal(&DELIVERED_LINES, at, order.lines_delivered, if order.has_carrier { order.lines } else { 0 });
@@ -439,7 +445,7 @@ fn compare_orders(report: &mut Report, place: Place, district: &DistrictTotals) 
 
 /// A district, for reports.
 #[derive(Clone, Copy)]
-struct At(Place);
+struct At(DistrictKey);
 
 impl std::fmt::Display for At {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -450,9 +456,9 @@ impl std::fmt::Display for At {
 
 /// An order or a customer, for reports.
 #[derive(Clone, Copy)]
-struct Numbered(&'static str, Place, u32);
+struct DenseNumbers(&'static str, DistrictKey, u32);
 
-impl std::fmt::Display for Numbered {
+impl std::fmt::Display for DenseNumbers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} {}", At(self.1), self.0, self.2)
     }

@@ -1,4 +1,4 @@
-//! What the clauses compute: the pure functions of the procedures.
+//! The computations of the clauses: the pure functions of the procedures.
 
 use super::input::{NewOrderInput, NewOrderLine, PaymentInput};
 use super::scale::LINES_MAX;
@@ -43,13 +43,15 @@ pub fn replenished(quantity: i16, ordered: u8) -> i16 {
 #[inline]
 pub fn total(sum: Money, discount: Rate, w_tax: Rate, d_tax: Rate) -> Money {
     const ONE: i64 = 10_000;
-    // At most 15 lines of 10 at 100.00, so 1.5e6 cents, times 1e4, times 1.4e4: far inside 64 bits. Rows may hold other values.
+    // At most 15 lines of 10 at 100.00, so 1.5e6 cents, times 1e4, times 1.4e4: far inside 64 bits. Rows may
+    // hold other values.
     let (discounted, tax) = (ONE.saturating_sub(discount.units()), w_tax.units().saturating_add(d_tax.units()));
     let scaled = sum.units().saturating_mul(discounted).saturating_mul(tax.saturating_add(ONE));
     Money::from_units(scaled.saturating_add(ONE * ONE / 2) / (ONE * ONE))
 }
 
-/// Whether `text` contains "ORIGINAL" (clause 2.4.2.2): Horspool's search, which looks at every eighth byte of most texts.
+/// Whether `text` contains "ORIGINAL" (clause 2.4.2.2): Horspool's search, which looks at every eighth byte
+/// of most texts.
 #[pure(total)]
 #[inline]
 pub fn is_original(text: &str) -> bool {
@@ -74,8 +76,8 @@ pub fn is_original(text: &str) -> bool {
     false
 }
 
-/// The position, from 0, of the customer that a last name means: of the n with this name, by first name, the one at n/2 rounded up
-/// (clauses 2.5.2.2, 2.6.2.2).
+/// The position, from 0, of the customer that a last name means: of the n with this name, by first name, the
+/// one at n/2 rounded up (clauses 2.5.2.2, 2.6.2.2).
 #[pure(total)]
 #[inline]
 pub fn middle(n: usize) -> usize {
@@ -142,8 +144,8 @@ pub fn first_recent(next_o_id: u32) -> u32 {
     next_o_id.saturating_sub(RECENT_ORDERS)
 }
 
-/// Where an item is in a set of items, or would be: open addressing, linear probing. Zero marks an empty slot; items count from 1.
-/// Beyond the end if the set is full.
+/// Where an item is in a set of items, or would be: open addressing, linear probing. Zero marks an empty
+/// slot; items count from 1. Beyond the end if the set is full.
 #[pure(total)]
 #[inline]
 pub fn slot(slots: &[u32; SLOTS], item: u32) -> usize {
@@ -152,7 +154,7 @@ pub fn slot(slots: &[u32; SLOTS], item: u32) -> usize {
     probed.find(|&at| slots[at] == 0 || slots[at] == item).unwrap_or(SLOTS)
 }
 
-/// Text built in place, for columns that hold more than one value. What does not fit is cut off.
+/// Text built in place, for columns that hold more than one value. Text that does not fit is cut off.
 struct Builder<const N: usize> {
     bytes: [u8; N],
     length: usize,

@@ -1,5 +1,5 @@
-//! The initial population (clause 4.3.3.1). A warehouse's rows depend on the seed and its number alone, so the population is
-//! the same for any number of threads.
+//! The initial population (clause 4.3.3.1). A warehouse's rows depend on the seed and its number alone, so
+//! the population is the same for any number of threads.
 
 use super::random::{Constants, last_name};
 use super::scale::{LINES_MAX, LINES_MIN, Scale, district_ids};
@@ -26,7 +26,8 @@ pub fn load(
     loading: &Loading<'_>,
 ) -> Result<(), LoadError> {
     let tables = Tables::open(db)?;
-    // Part 0 is the items, part w warehouse w. Seeds of parts are apart by an odd constant, and the generator mixes them.
+    // Part 0 is the items, part w warehouse w. Seeds of parts are apart by an odd constant, and the generator
+    // mixes them.
     let parts = u64::from(scale.warehouses) + 1;
     parallel::load(db, loading, parts, scale.rows(), |thread, part| {
         let rng = Rng::from_seed(seed.wrapping_add((part + 1).wrapping_mul(0xD1B5_4A32_D192_ED03)));
@@ -246,8 +247,8 @@ impl Loader<'_, '_> {
     }
 }
 
-/// H_AMOUNT, C_YTD_PAYMENT and -C_BALANCE of every customer: 10.00. The year-to-date sums of districts and warehouses add up
-/// to it: 30,000.00 and 300,000.00 at the specification's scale.
+/// H_AMOUNT, C_YTD_PAYMENT and -C_BALANCE of every customer: 10.00. The year-to-date sums of districts and
+/// warehouses add up to it: 30,000.00 and 300,000.00 at the specification's scale.
 const FIRST_PAYMENT: Money = Money::whole(10);
 
 fn text<const N: usize>(text: &str) -> Text<N> {

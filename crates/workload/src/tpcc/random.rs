@@ -27,8 +27,8 @@ impl Constants {
         Constants { last: constant(A_LAST), customer: constant(A_CUSTOMER), item: constant(A_ITEM) }
     }
 
-    /// Constants for running against what was loaded with `load`: C for last names must differ by 65 to 119, and not by 96
-    /// or 112 (clause 2.1.6.1).
+    /// Constants for running against what was loaded with `load`: C for last names must differ by 65 to 119,
+    /// and not by 96 or 112 (clause 2.1.6.1).
     pub fn for_run(rng: &mut Rng, load: &Constants) -> Constants {
         loop {
             let run = Constants::for_load(rng);

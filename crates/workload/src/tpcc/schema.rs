@@ -1,14 +1,16 @@
 //! The nine tables of TPC-C clause 1.3, with its column names and sizes.
 //!
-//! Keys: every primary key fits eight bytes, so that all primary indexes compare integers: (w u16, d u8, c u32) is 7,
-//! (w u16, d u8, o u32, ol u8) is 8. History has no key in the specification; it gets a surrogate, see [`History::h_id`].
+//! Keys: every primary key fits eight bytes, so that all primary indexes compare integers: (w u16, d u8, c
+//! u32) is 7, (w u16, d u8, o u32, ol u8) is 8. History has no key in the specification; it gets a surrogate,
+//! see [`History::h_id`].
 //!
-//! Organization: tables reached by point access are hashed. Queues, and tables read in ranges, are ordered; so is history,
-//! because a terminal then appends at one place.
+//! Organization: tables reached by point access are hashed. Queues, and tables read in ranges, are ordered;
+//! so is history, because a terminal then appends at one place.
 //!
-//! `immutable` parts a row in two, which saves copying on update and costs a second block per insert and a second access per
-//! read. It is used where the unchanging part is large and updates are frequent: warehouse, district, customer, stock. An
-//! order line is updated once in its life and is a single cache line whole; there it would cost more than it saves.
+//! `immutable` parts a row in two, which saves copying on update and costs a second block per insert and a
+//! second access per read. It is used where the unchanging part is large and updates are frequent: warehouse,
+//! district, customer, stock. An order line is updated once in its life and is a single cache line whole;
+//! there it would cost more than it saves.
 
 use seriatim::catalog::{Organization, TableDef, kind};
 use seriatim::{Database, Decimal, Handle, IndexHandle, SchemaError, Table, Text, Timestamp};

@@ -1,7 +1,7 @@
-//! What holds of the keys: each client's, and the hot ones, count exactly the updates that committed.
+//! Consistency of the keys: each client's, and the hot ones, count exactly the updates that committed.
 
 use super::Ledger;
-use super::input::{KEYS, Place};
+use super::input::{KEYS, KeyLocation};
 use super::options::Options;
 use super::schema::Tables;
 use crate::ledger::Ledgers;
@@ -12,9 +12,9 @@ static OWN: Rule = Rule { clause: "own", says: "sum of a client's keys = its upd
 static HOT: Rule = Rule { clause: "hot", says: "sum of the partitions' hot keys = updates of them committed" };
 static ROWS: Rule = Rule { clause: "rows", says: "a client's rows = twelve on each partition" };
 
-/// What one client's keys show.
+/// The sums of one client's keys.
 #[derive(Default)]
-struct Found {
+struct ClientKeys {
     rows: u64,
     own: u64,
     hot: u64,
@@ -44,13 +44,14 @@ pub(super) fn check(db: &Database, options: &Options, ledgers: Option<&Ledgers<L
     Ok(report)
 }
 
-fn collect(tx: &ReadTx, tables: &Tables, partitions: u16, client: u16) -> Result<Found, Abort> {
-    let mut found = Found::default();
+fn collect(tx: &ReadTx, tables: &Tables, partitions: u16, client: u16) -> Result<ClientKeys, Abort> {
+    let mut found = ClientKeys::default();
     for partition in 0..partitions {
         for number in 0..KEYS as u8 {
             let Some(cell) = tx.get(&tables.cell, &(partition, client, number))? else { continue };
             found.rows += 1;
-            let sum = if (Place { partition, client, number }).is_hot() { &mut found.hot } else { &mut found.own };
+            let sum =
+                if (KeyLocation { partition, client, number }).is_hot() { &mut found.hot } else { &mut found.own };
             *sum = sum.wrapping_add(cell.value());
         }
     }

@@ -8,18 +8,18 @@ pub const KEYS: usize = 12;
 
 /// The key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
-pub struct Place {
+pub struct KeyLocation {
     /// Where it lives.
     pub partition: u16,
-    /// Whose it is.
+    /// The client that owns the key.
     pub client: u16,
     /// Which of that client's keys there.
     pub number: u8,
 }
 
-impl Place {
-    /// Whether other clients write this key too, where there are conflicts: the first key of the client that keeps to its
-    /// partition.
+impl KeyLocation {
+    /// Whether other clients write this key too, where there are conflicts: the first key of the client that
+    /// keeps to its partition.
     pub fn is_hot(&self) -> bool {
         self.client == self.partition && self.number == 0
     }
@@ -29,7 +29,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct KeysInput {
     /// The keys; all differ. On two partitions, the first half is on one and the second on the other.
-    pub keys: [Place; KEYS],
+    pub keys: [KeyLocation; KEYS],
     /// The partition that aborts, before it does anything.
     pub aborts_at: Option<u16>,
 }
@@ -64,11 +64,11 @@ impl Inputs {
         let mut keys = std::array::from_fn(|at| {
             let partition = if at < KEYS / 2 { one } else { other };
             let number = if one == other { at } else { at % (KEYS / 2) };
-            Place { partition, client, number: number as u8 }
+            KeyLocation { partition, client, number: number as u8 }
         });
         if !keeps_to_one && self.rng.percent(conflict.into()) {
             let key = &mut keys[if self.rng.percent(50) { 0 } else { KEYS / 2 }];
-            *key = Place { partition: key.partition, client: key.partition, number: 0 };
+            *key = KeyLocation { partition: key.partition, client: key.partition, number: 0 };
         }
         let aborting = if self.rng.percent(50) { one } else { other };
         let aborts_at = self.rng.percent(abort.into()).then_some(aborting);

@@ -1,16 +1,18 @@
-//! The partition microbenchmark of Jones, Abadi and Madden ("Low Overhead Concurrency Control for Partitioned Main Memory
-//! Databases", SIGMOD 2010, sections 5.1 to 5.4): each transaction reads and updates twelve keys, all on one partition, or six on
-//! each of two.
+//! The partition microbenchmark of Jones, Abadi and Madden ("Low Overhead Concurrency Control for Partitioned
+//! Main Memory Databases", SIGMOD 2010, sections 5.1 to 5.4): each transaction reads and updates twelve keys,
+//! all on one partition, or six on each of two.
 //!
-//! Every client has twelve keys of its own on every partition, so without conflicts no two clients meet (5.1). With conflicts
-//! (5.2), the first clients, one for each partition, keep to their partition for its single-partition transactions; the others
-//! exchange one key, with the chosen probability, for that partition's hot key, which is the first of its client. A transaction
-//! touches at most one key that others touch too, so deadlocks are impossible. Transactions chosen to abort (5.3) do so at one of
-//! their partitions, before they do anything there. General transactions (5.4) read in a first round what they write in a second.
+//! Every client has twelve keys of its own on every partition, so without conflicts no two clients meet
+//! (5.1). With conflicts (5.2), the first clients, one for each partition, keep to their partition for its
+//! single-partition transactions; the others exchange one key, with the chosen probability, for that
+//! partition's hot key, which is the first of its client. A transaction touches at most one key that others
+//! touch too, so deadlocks are impossible. Transactions chosen to abort (5.3) do so at one of their
+//! partitions, before they do anything there. General transactions (5.4) read in a first round what they
+//! write in a second.
 //!
-//! Departures: a value is a counter of eight bytes, not four, so that lost updates show; a general transaction also writes into
-//! each row the sum of all it read, so that its second round truly depends on the first at both partitions. Where the database
-//! has no partitions, the numbers only part the keys.
+//! Departures: a value is a counter of eight bytes, not four, so that lost updates show; a general
+//! transaction also writes into each row the sum of all it read, so that its second round truly depends on
+//! the first at both partitions. Where the database has no partitions, the numbers only part the keys.
 
 mod consistency;
 mod input;
@@ -23,7 +25,7 @@ mod terminal;
 mod tests;
 mod transactions;
 
-pub use input::{Inputs, KEYS, KeysInput, Place};
+pub use input::{Inputs, KEYS, KeyLocation, KeysInput};
 pub use options::{Options, Rounds, open};
 pub use schema::{Cell, Tables};
 pub use terminal::TwelveKeyTerminal;
@@ -85,7 +87,7 @@ fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
 /// The kinds of transaction.
 pub const KINDS: [&str; 2] = ["single_partition", "multi_partition"];
 
-/// What one terminal has committed.
+/// The committed transactions of one terminal.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Ledger {
@@ -106,8 +108,8 @@ impl TwelveKey {
     /// The workload with these options.
     ///
     /// # Panics
-    /// If there is no partition or no client, or several partitions are wanted where there is one, or conflicts where every
-    /// client has a partition of its own.
+    /// If there is no partition or no client, or several partitions are wanted where there is one, or
+    /// conflicts where every client has a partition of its own.
     pub fn new(options: Options) -> TwelveKey {
         assert!(options.partitions > 0 && options.clients > 0);
         assert!(options.multi == 0 || options.partitions > 1);

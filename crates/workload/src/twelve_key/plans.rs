@@ -10,8 +10,8 @@ fn plans() -> Plans {
     Plans::of(&TwelveKey::new(Options::default()))
 }
 
-/// Twelve updates by keys that the arguments give, each of which needs its own row alone (section 5.1): nothing passes from
-/// one partition to another. Whether it aborts depends on the arguments.
+/// Twelve updates by keys that the arguments give, each of which needs its own row alone (section 5.1):
+/// nothing passes from one partition to another. Whether it aborts depends on the arguments.
 #[test]
 fn one_round() {
     expect_file!["plans/one_round.txt"].assert_eq(&plans().plan("one_round"));
@@ -23,8 +23,8 @@ fn two_rounds() {
     expect_file!["plans/two_rounds.txt"].assert_eq(&plans().plan("two_rounds"));
 }
 
-/// All keys are of one table, so what reads and what writes them is one piece. Aborts are decided by the arguments or in
-/// that piece, so they are safe.
+/// All keys are of one table, so what reads and what writes them is one piece. Aborts are decided by the
+/// arguments or in that piece, so they are safe.
 #[test]
 fn the_default_graph() {
     expect_file!["plans/the_default_graph.txt"].assert_eq(&plans().chopping(plan::Options::DEFAULT));

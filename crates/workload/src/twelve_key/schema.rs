@@ -1,4 +1,5 @@
-//! The keys: one hash table. A row's key is (partition, client, number): five bytes, so that it is compared as an integer.
+//! The keys: one hash table. A row's key is (partition, client, number): five bytes, so that it is compared
+//! as an integer.
 
 use super::input::KEYS;
 use super::options::Options;
@@ -11,13 +12,13 @@ use seriatim::{Database, Handle, Rng, SchemaError, Table};
 pub struct Cell {
     /// Where it lives.
     pub partition: u16,
-    /// Whose it is.
+    /// The client that owns the key.
     pub client: u16,
     /// Which of that client's keys there, below [`KEYS`].
     pub number: u8,
     /// Updates so far.
     pub value: u64,
-    /// What the transaction of two rounds that last wrote here had read, at all its keys together.
+    /// The sum of the values that the last two-round transaction to write here had read, over all its keys.
     pub sum: u64,
 }
 
@@ -38,7 +39,8 @@ impl Tables {
     }
 }
 
-/// Creates the table, registers the procedures and fills the table with every client's keys on every partition, never updated.
+/// Creates the table, registers the procedures and fills the table with every client's keys on every
+/// partition, never updated.
 ///
 /// # Errors
 /// When it exists with another definition or with rows, or an insert fails.

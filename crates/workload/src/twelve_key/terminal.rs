@@ -35,7 +35,7 @@ impl TwelveKeyTerminal {
     }
 }
 
-/// How a transaction with so many hot keys ended.
+/// The end of a transaction with this many hot keys.
 #[inline]
 fn booked<R>(ledger: &Ledger, hot: usize, result: Result<R, TransactError>) -> Ending {
     match result {

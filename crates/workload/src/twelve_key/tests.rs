@@ -1,5 +1,6 @@
-//! Inputs meet where the options say and nowhere else; transactions do what they say, in one round and two; every protocol keeps
-//! the counts; the check notices a lost update of a client's key and of a hot one, and a lost row.
+//! Inputs meet where the options say and nowhere else; transactions do what they say, in one round and two;
+//! every protocol keeps the counts; the check notices a lost update of a client's key and of a hot one, and a
+//! lost row.
 
 use super::*;
 use crate::test_support;
@@ -21,8 +22,8 @@ fn percent(inputs: &[KeysInput], is: impl Fn(&KeysInput) -> bool) -> f64 {
     inputs.iter().filter(|input| is(input)).count() as f64 * 100.0 / inputs.len() as f64
 }
 
-fn key(partition: u16, client: u16, number: u8) -> Place {
-    Place { partition, client, number }
+fn key(partition: u16, client: u16, number: u8) -> KeyLocation {
+    KeyLocation { partition, client, number }
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn without_conflicts_a_client_has_twelve_keys_of_its_own_on_one_partition_or_six
         let inputs = inputs(options, client);
         for input in &inputs {
             let (one, other) = (input.keys[0].partition, input.keys[11].partition);
-            let expected: Vec<Place> = match one == other {
+            let expected: Vec<KeyLocation> = match one == other {
                 true => (0..12).map(|number| key(one, client, number)).collect(),
                 false => (0..12).map(|at| key(if at < 6 { one } else { other }, client, at % 6)).collect(),
             };
@@ -62,7 +63,7 @@ fn with_conflicts_the_first_clients_keep_to_their_partition_and_others_write_one
             |input: &KeysInput| input.keys.iter().filter(|key| key.client != client).copied().collect::<Vec<_>>();
         for input in &inputs {
             let foreign = foreign(input);
-            assert!(foreign.len() <= 1 && foreign.iter().all(Place::is_hot), "{foreign:?}");
+            assert!(foreign.len() <= 1 && foreign.iter().all(KeyLocation::is_hot), "{foreign:?}");
         }
         assert!((percent(&inputs, |input| !foreign(input).is_empty()) - 40.0).abs() < 4.0);
         for partition in 0..2 {

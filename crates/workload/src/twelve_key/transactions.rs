@@ -26,15 +26,15 @@ impl fmt::Display for GivenUp {
 
 impl Error for GivenUp {}
 
-/// What was read.
+/// The result of the reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct KeysOutput {
     /// The values before the update, in the order of the input's keys.
     pub values: [u64; KEYS],
 }
 
-/// Updates each key by what it held: what is done at one partition needs nothing of another. Aborts with [`GivenUp`] where the
-/// input says so.
+/// Updates each key by its old value: the work at one partition needs nothing of another. Aborts with
+/// [`GivenUp`] where the input says so.
 #[procedure]
 pub fn one_round(tx: &Tx, input: &KeysInput) -> Result<KeysOutput, Abort> {
     let mut values = [0u64; KEYS];
@@ -52,7 +52,8 @@ pub fn one_round(tx: &Tx, input: &KeysInput) -> Result<KeysOutput, Abort> {
     Ok(KeysOutput { values })
 }
 
-/// Reads every key, then updates each by what was read there and everywhere. Aborts with [`GivenUp`] where the input says so.
+/// Reads every key, then updates each by the values read there and everywhere. Aborts with [`GivenUp`] where
+/// the input says so.
 #[procedure]
 pub fn two_rounds(tx: &Tx, input: &KeysInput) -> Result<KeysOutput, Abort> {
     let mut values = [0u64; KEYS];

@@ -20,7 +20,7 @@ const STRAY_KEYS: u64 = 1 << 20;
 
 /// What a part found.
 #[derive(Default)]
-struct Found {
+struct PartResult {
     rows: u64,
     writes: u64,
     torn: Vec<u64>,
@@ -67,8 +67,8 @@ fn collect<T: UserTable>(
     table: &Handle<T>,
     options: &Options,
     keys: std::ops::Range<u64>,
-) -> Result<Found, Abort> {
-    let mut found = Found::default();
+) -> Result<PartResult, Abort> {
+    let mut found = PartResult::default();
     for key in keys {
         let Some(row) = tx.get(table, &key)? else { continue };
         found.rows += 1;

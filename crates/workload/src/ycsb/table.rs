@@ -28,8 +28,9 @@ pub trait UserTable: Table<Key = u64> + Send + Sync + 'static {
     /// See [`UserTable::OPERATIONS`].
     type Operations: Declared<Arguments = OperationsInput, Output = u64>;
 
-    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized away. Aborts with
-    /// [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there, fails.
+    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized
+    /// away. Aborts with [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there,
+    /// fails.
     const OPERATIONS: Self::Operations;
 
     /// The procedure, to be registered.
@@ -202,8 +203,10 @@ macro_rules! user_table {
 
 user_table!(hash_one HashOne hash, 1: 0 field0);
 user_table!(ordered_one OrderedOne ordered scan(field0), 1: 0 field0);
-user_table!(hash_ten HashTen hash, 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
-user_table!(ordered_ten OrderedTen ordered scan(field0 field1 field2 field3 field4 field5 field6 field7 field8 field9), 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
+user_table!(hash_ten HashTen hash, 10:
+    0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
+user_table!(ordered_ten OrderedTen ordered scan(field0 field1 field2 field3 field4 field5 field6 field7 field8 field9),
+    10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
 
 /// Evaluates an expression with `$T` as the table type that the options ask for.
 macro_rules! with_table_type {

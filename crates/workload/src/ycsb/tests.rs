@@ -55,8 +55,8 @@ fn transactions_of_many_operations_stay_whole_under_contention_in_every_shape() 
     }
 }
 
-/// The mixes of the papers, by their knobs: 80/20 reads and read-modify-writes; sixteen requests a transaction, half of them
-/// read-modify-writes (the reordering paper, section 5.5).
+/// The mixes of the papers, by their knobs: 80/20 reads and read-modify-writes; sixteen requests a
+/// transaction, half of them read-modify-writes (the reordering paper, section 5.5).
 #[test]
 fn the_papers_mixes_are_knobs_away() {
     for (knobs, expected) in [

@@ -157,7 +157,7 @@ fn declared(workload: &dyn Workload, partitions: u32, sessions: u32, at: Option<
     Ok(database)
 }
 
-/// The procedures of a database that is there from its first life, divided.
+/// The procedures of a database that is there from its first incarnation, divided.
 fn divided(database: Database) -> Result<Divided, String> {
     database.divide().map_err(|undivided| undivided.to_string())
 }
@@ -276,7 +276,7 @@ impl Plan {
         Ok(Costly { participant, costs: self.store })
     }
 
-    /// What begins lives of coordinators, if they are on disk.
+    /// What begins incarnations of coordinators, if they are on disk.
     fn coordinators(&self) -> Result<Option<Begin<Declared>>, String> {
         if self.data.is_none() {
             return Ok(None);
@@ -308,7 +308,7 @@ impl Plan {
         let plan = self.clone();
         let make = move |id: PartitionId| {
             let mut filled = filled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // Another life begins with the rows that were loaded, or those on disk.
+            // Another incarnation begins with the rows that were loaded, or those on disk.
             let first = filled[id.0 as usize].take();
             first.unwrap_or_else(|| plan.partition(id, true).unwrap_or_else(|what| panic!("{what}")))
         };

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::Rng;
-use seriatim_partition::{Next, Part, PartitionId, Procedure};
+use seriatim_partition::{FragmentRequest, Next, PartitionId, Procedure};
 use seriatim_transport::Application;
 use seriatim_workload::roofline::data::{self, Item};
 use seriatim_workload::roofline::transactions::{Named, NewOrder};
@@ -105,7 +105,7 @@ impl Procedure for Program {
         if std::mem::replace(&mut self.is_sent, true) {
             return Next::Done(replies.into_iter().filter_map(|(_, reply)| reply).sum());
         }
-        Next::Round(self.partitions.iter().map(|&partition| Part::last(partition, self.work)).collect())
+        Next::Round(self.partitions.iter().map(|&partition| FragmentRequest::last(partition, self.work)).collect())
     }
 }
 

@@ -1,36 +1,42 @@
-//! Conflicts that cannot be: rows of a key that a transaction has taken for itself.
+//! Conflicts that cannot occur: rows of a key that one transaction has claimed for itself.
 //!
-//! Delivery takes the oldest order out of the queue NEW-ORDER and then works on rows of that order. By table, these operations
-//! conflict with other deliveries and with the procedure that enters orders; DBX-TC (§3.2, Figure 3) has them outside of the
-//! conflicting piece. Why that is right needs more than tables, and is what this file proves or leaves alone.
+//! Delivery takes the oldest order out of the queue NEW-ORDER and then works on rows of that order. By table,
+//! these operations conflict with other deliveries and with the procedure that enters orders; DBX-TC (§3.2,
+//! Figure 3) puts them outside of the conflicting piece. The proof that this is right needs more than tables;
+//! this file gives it, or leaves the conflicts as they are.
 //!
-//! Let *token* be a table from which a procedure deletes key k, the row being required, and *record* a table with the same keys:
+//! Let *token* be a table from which a procedure deletes key k, the row being required, and *record* a table
+//! with the same keys:
 //!
 //! 1. no procedure deletes from the record;
 //! 2. a procedure that inserts k into the token has inserted k into the record, or does so in the same execution;
-//! 3. every key of the token is in the record when the set is registered: the engine sees to that, and to it that nobody outside
-//!    of the set inserts into the token or deletes from the record.
+//! 3. every key of the token is in the record when the set is registered. The engine ensures this, and also
+//!    that nothing outside of the set inserts into the token or deletes from the record.
 //!
-//! Inserts are in decisive pieces, since each conflicts with itself in another instance; so both inserts take effect at once. By
-//! (1) to (3), a key in the token is in the record for ever; it is inserted into the token only while it is not in the record; so
-//! it is there during one stretch of time, and **is deleted at most once**. Without inserts into the token no record is needed.
+//! Inserts are in decisive pieces, since each conflicts with itself in another instance; so both inserts take
+//! effect at once. By (1) to (3), a key in the token is in the record for ever. It is inserted into the token
+//! only while it is not in the record. So it is in the token during one period, and **is deleted at most
+//! once**. Without inserts into the token no record is needed.
 //!
-//! An operation is *claimed* by a required delete of k that has run whenever it runs (in the same iteration), if all rows it can
-//! meet have keys that begin with k. It is ordered after the delete, which is in the decisive piece. Then
+//! An operation is *claimed* by a required delete of k that has always run before it (in the same iteration),
+//! if all rows that it can touch have keys that begin with k. It is ordered after the delete, which is in the
+//! decisive piece. Then
 //!
-//! - two claimed operations of two instances meet no common row: both would have deleted k;
-//! - an insert that a procedure makes together with its insert of k into the token, under a key that begins with k, happens in
-//!   that procedure's decisive piece, hence before the decisive piece with the delete, hence before the claimed operation: the
-//!   order of the two is that of the decisive pieces, and adds nothing to the graph.
+//! - two claimed operations of two instances touch no common row: both would have deleted k;
+//! - a procedure may insert into another table, under a key that begins with k, together with its insert of k
+//!   into the token. That insert is in the procedure's decisive piece, hence before the decisive piece with
+//!   the delete, hence before the claimed operation. The order of the two is that of the decisive pieces, and
+//!   adds nothing to the graph.
 //!
-//! So these C-edges go. Edges on indexes, and with all others, stay. A required row of the record under k itself is there.
+//! So these C-edges are removed. Edges on indexes, and with all other operations, stay. A required row of the
+//! record with key k itself exists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::plan::{Claim, Conflict, End, Kind, Operation, Plan};
 
-/// Finds claimed operations, removes their edges, and orders them after the deletes that claim.
+/// Finds claimed operations, removes their edges, and orders them after the claiming deletes.
 pub(super) fn claims(
     plans: &[&Plan],
     absent: impl Fn(usize) -> bool,
@@ -88,7 +94,7 @@ pub(super) fn claims(
         }
     }
     conflicts.retain(|conflict| !conflict.grounds.is_empty());
-    // An edge between two claimed operations was emptied by the first of them.
+    // The first of two claimed operations has emptied an edge between them.
     let pairs: Vec<(End, End)> =
         found.iter().flat_map(|claim| claim.against.iter().map(move |other| (*other, claim.operation))).collect();
     for claim in &mut found {
@@ -151,7 +157,8 @@ impl Set<'_> {
         candidates.into_iter().find(|table| is_record(table)).map(|table| Some(table.clone()))
     }
 
-    /// Whether an operation is an insert under a key that its procedure inserts into the token too, whenever this one runs.
+    /// Whether an operation inserts under a key that its procedure also inserts into the token, whenever this
+    /// operation runs.
     fn is_made_with(&self, end: End, token: &str) -> bool {
         let insert = self.operation(end);
         insert.kind == Kind::Insert

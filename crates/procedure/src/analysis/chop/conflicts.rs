@@ -1,12 +1,12 @@
 //! C-edges: what two operations conflict on (DBX-TC §3.1).
 //!
-//! Two accesses to one table, or to one index, conflict if one changes which keys are there (every access learns that, a miss and
-//! a scan too), or if one changes a column that the other uses or changes. Two additions to a column commute. Keys are not
-//! compared: which rows an operation meets is not known before it runs.
+//! Two accesses to one table, or to one index, conflict if one changes the set of keys (every access reads
+//! that, also a miss and a scan), or if one changes a column that the other uses or changes. Two additions to
+//! a column commute. Keys are not compared: the rows of an operation are not known before it runs.
 
 use crate::plan::{Access, Columns, Conflict, End, Existence, Ground, Plan};
 
-/// What two operations conflict on; nothing if they may run in any order.
+/// The conflicts of two operations; none if they may run in any order.
 pub(super) fn grounds(left: (&Plan, usize), right: (&Plan, usize), commute: bool) -> Vec<Ground> {
     let mut found = Vec::new();
     for mine in &left.0.operations[left.1].accesses {
@@ -41,7 +41,7 @@ fn ground(plan: &Plan, mine: &Access, theirs: &Access, commute: bool) -> Option<
     })
 }
 
-/// Columns that one changes and the other uses or changes, where the order of the two matters.
+/// Columns that one operation changes and the other uses or changes, if their order matters.
 fn columns(mine: &Access, theirs: &Access, commute: bool) -> Columns {
     let mut found = Columns::new();
     for (left, right) in [(mine, theirs), (theirs, mine)] {

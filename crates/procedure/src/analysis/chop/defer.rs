@@ -1,23 +1,26 @@
 //! Deferred execution of commutative updates: publish–subscribe (DBX-TC §3.2).
 //!
-//! An update that only adds to columns can be published at the end of an epoch, and then does not conflict with those who use the
-//! columns: they run before it in its epoch and after it from the next on. So within an epoch every subscriber precedes every
-//! publisher in the serial order, and nothing else may say otherwise. Let procedures that C-edges connect, other than the
-//! deferred ones, be a *group*: inside a group any order can arise. Legal is a set of deferrals for which the relation
-//! "a subscriber of a publisher in the other group is in this one" has no cycle. That contains the paper's premise, that no other
-//! path joins publisher and subscriber (one group would precede itself), and excludes what it does not mention: two groups that
-//! publish to each other.
+//! An update that only adds to columns can be published at the end of an epoch. Then it does not conflict with
+//! readers of the columns: they run before it in its epoch and after it from the next epoch on. So within an
+//! epoch every subscriber precedes every publisher in the serial order, and no other dependency may contradict
+//! that. Call procedures that C-edges connect, without those of deferred updates, a *group*: inside a group
+//! any order can arise. A set of deferrals is legal if the relation "a subscriber of a publisher in the other
+//! group is in this one" has no cycle. This contains the paper's premise, that no other path connects
+//! publisher and subscriber (one group would precede itself). It also excludes two groups that publish to each
+//! other, which the paper does not mention.
 //!
-//! Every transaction is of the epoch in which its decisive piece commits. What an epoch deferred is published when all that had
-//! begun before it changed have ended. A subscriber begins before the change or after the publication, and anew if its decisive
-//! piece finds another epoch than its beginning. Then (epoch, groups with subscribers first, decisive piece) is a serial order:
-//! inside a group, epochs follow decisive pieces; a subscriber sees exactly what earlier epochs published. Were a publisher of
-//! the epoch in which it begins, as the paper's text can be read, then of two that conflict the first to commit could be of the
-//! later epoch, and a subscriber in between would see the second alone. Random runs in the tests show all of this.
+//! Every transaction belongs to the epoch in which its decisive piece commits. The deferred updates of an
+//! epoch are published when all transactions that had begun before the epoch changed have ended. A subscriber
+//! begins before the change or after the publication. It restarts if its decisive piece finds another epoch
+//! than its beginning. Then (epoch, groups with subscribers first, decisive piece) is a serial order: inside a
+//! group, epochs follow decisive pieces, and a subscriber sees exactly what earlier epochs published. The
+//! paper's text can be read so that a publisher belongs to the epoch in which it begins. Then of two that
+//! conflict the first to commit could belong to the later epoch, and a subscriber in between would see the
+//! second alone. Random runs in the tests show all of this.
 //!
-//! All candidates are deferred first, since one may be legal only together with another; while the relation has a cycle, the
-//! last deferral on one is taken back; then those taken back are tried once more. The result is legal, and no single update
-//! can be added to it.
+//! All candidates are deferred first, since one may be legal only together with another. While the relation
+//! has a cycle, the last deferral on one is undone; then the undone ones are tried once more. The result is
+//! legal, and no single update can be added to it.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +28,7 @@ use crate::plan::{Conflict, Deferral, End, Existence, Failure, Options, Plan, Re
 
 use super::{order, tolerated};
 
-/// Chooses what is deferred and removes it from the conflicts.
+/// Chooses the deferred updates and removes them from the conflicts.
 pub(super) fn defer(
     plans: &[&Plan],
     orders: &[BTreeSet<(usize, usize)>],
@@ -50,7 +53,7 @@ pub(super) fn defer(
     (deferrals, refused)
 }
 
-/// Takes back what is not legal, as little as possible: that, and why.
+/// Undoes illegal deferrals, as few as possible. Returns them, with reasons.
 pub(in crate::analysis) fn take_back_illegal(
     plans: &[&Plan],
     conflicts: &[Conflict],
@@ -73,7 +76,7 @@ pub(in crate::analysis) fn take_back_illegal(
     refused
 }
 
-/// What these updates would conflict with.
+/// The conflicts that these updates would have.
 pub(in crate::analysis) fn deferrals(conflicts: &[Conflict], chosen: &BTreeSet<End>) -> Vec<Deferral> {
     let deferral = |end: &End| {
         let edges: Vec<&Conflict> = conflicts.iter().filter(|conflict| other(conflict, *end).is_some()).collect();
@@ -95,7 +98,8 @@ fn other(conflict: &Conflict, end: End) -> Option<End> {
     }
 }
 
-/// Whether an update could be published later, as far as it and its procedure are concerned. `None`: it is no such update.
+/// Whether an update could be published later, as far as it and its procedure are concerned. `None`: it does
+/// not add to columns.
 fn is_candidate(
     plan: &Plan,
     end: End,

@@ -1,17 +1,17 @@
 //! From operations to pieces, for one procedure.
 //!
-//! 1. What each comes after the other is one piece ([`super::order`]).
-//! 2. All operations with C-edges are one piece. With two instances of every procedure, an SC-cycle exists exactly if some
-//!    procedure has two pieces with C-edges: given two, from each there is a path of C-edges to the same piece of the second
-//!    instance, either directly or over a third (Theorem 1), and S-edges close the cycle; given at most one, no path enters an
-//!    instance by one piece and leaves it by another. So this merging is what any order of merging ends with, and undoing a step
-//!    of it brings a cycle back.
-//! 3. What stands between, needed by and needing the piece, joins it.
-//! 4. What can fail must be decided in or before the decisive piece; what comes after it and can fail joins it. Whether a
-//!    sum leaves its range is only certain where the addition takes effect, since others may add meanwhile: unless room is kept,
-//!    it joins the decisive piece too, or is one.
+//! 1. Operations that each come after the other are one piece ([`super::order`]).
+//! 2. All operations with C-edges are one piece. With two instances of every procedure, an SC-cycle exists
+//!    exactly if some procedure has two pieces with C-edges. If there are two, from each there is a path of
+//!    C-edges to the same piece of the second instance, either directly or over a third (Theorem 1), and
+//!    S-edges close the cycle. If there is at most one, no path enters an instance by one piece and leaves it
+//!    by another. So every order of merging ends with this result, and undoing a step of it creates a cycle.
+//! 3. A piece that the decisive piece needs, and that needs the decisive piece, joins it.
+//! 4. Possible failures must be decided in or before the decisive piece; a piece after it that can fail joins
+//!    it. Whether a sum leaves its range is certain only where the addition takes effect, since others may add
+//!    meanwhile. So, unless room is kept, the addition joins the decisive piece too, or is one.
 //!
-//! Each step only does what it must, so no smaller piece keeps the order and is safe.
+//! Each step merges only what it must, so no smaller piece keeps the order and is safe.
 
 use std::collections::BTreeSet;
 
@@ -21,10 +21,10 @@ use crate::plan::{
 
 use super::{order, tolerated};
 
-/// What is known about a procedure when it is cut.
+/// The input for chopping a procedure.
 pub(super) struct Cut<'a> {
     pub(super) plans: &'a [&'a Plan],
-    /// The procedure's position.
+    /// The procedure's index.
     pub(super) at: usize,
     pub(super) order: &'a BTreeSet<(usize, usize)>,
     pub(super) conflicts: &'a [Conflict],
@@ -48,9 +48,9 @@ impl Cut<'_> {
         })
     }
 
-    /// Failures that matter for where a piece stands.
+    /// Failures that restrict the position of a piece.
     fn failures(&self) -> impl Iterator<Item = &Failure> {
-        // A claimed row of the record is there.
+        // A claimed row of the record exists.
         let is_certain = |failure: &Failure| {
             failure.kind == FailureKind::MissingRow
                 && self.claims.iter().any(|claim| {
@@ -90,7 +90,7 @@ impl Cut<'_> {
         self.arrange(&labels, core, merges)
     }
 
-    /// Makes one what each comes after the other.
+    /// Merges pieces that each come after the other.
     fn settle(&self, labels: &mut Vec<usize>, merges: &mut Vec<Merge>, reason: impl Fn(usize, usize) -> MergeReason) {
         let settled = order::condense(labels, self.order);
         for operation in 0..labels.len() {
@@ -102,7 +102,7 @@ impl Cut<'_> {
         debug_assert_eq!(*labels, settled);
     }
 
-    /// Pulls into the decisive piece what can fail after it.
+    /// Merges pieces that can fail after the decisive piece into it.
     fn pull_failures(&self, labels: &mut Vec<usize>, merges: &mut Vec<Merge>, decisive: usize) {
         loop {
             let reach = order::reach(labels, self.order);
@@ -119,7 +119,7 @@ impl Cut<'_> {
         }
     }
 
-    /// Puts the pieces in order and says what each may do.
+    /// Orders the pieces and sets their roles.
     fn arrange(&self, labels: &[usize], core: Option<usize>, merges: Vec<Merge>) -> Chopped {
         let plan = self.plan();
         let pieces: BTreeSet<usize> = labels.iter().copied().collect();
@@ -227,7 +227,7 @@ impl Cut<'_> {
     }
 }
 
-/// Whether a failure is only certain where its operation takes effect.
+/// Whether a failure is certain only where its operation takes effect.
 fn is_exact((_, failure): &(usize, &Failure)) -> bool {
     failure.kind == FailureKind::CommutativeOverflow
 }

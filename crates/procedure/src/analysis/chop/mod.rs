@@ -1,13 +1,13 @@
 //! Transaction chopping of a set of procedures (DBX-TC §3; Shasha et al.).
 //!
 //! ```text
-//! order      what must stay in order in a procedure
+//! order      which operations of a procedure must stay in order
 //! conflicts  C-edges between two instances of all procedures; read-only ones leave if there are snapshots
-//! claims     conflicts that cannot be, because a key is only taken once
-//! defer      commutative updates whose C-edges go because they are published later
+//! claims     conflicts that cannot occur, because a key is only taken once
+//! defer      commutative updates that are published later, so that their C-edges go
 //! merge      pieces of each procedure, their order and roles
 //! ```
-//! The result depends on the set, not on the order in which it is given: procedures are taken by name, operations by number.
+//! The result depends on the set, not on its order: procedures are taken by name, operations by number.
 
 mod claims;
 pub(super) mod conflicts;
@@ -26,12 +26,12 @@ use super::deferrable::deferrable;
 use merge::Cut;
 pub(super) use order::own_order;
 
-/// A set that cannot be chopped because it is no set of plans.
+/// A set that cannot be chopped because its plans are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChopError {
     /// Two procedures of one name.
     Duplicate(Arc<str>),
-    /// A plan does not agree with itself.
+    /// A plan contradicts itself.
     Broken(String),
 }
 
@@ -49,7 +49,7 @@ impl std::error::Error for ChopError {}
 /// Chops a set of procedures.
 ///
 /// # Errors
-/// Names that are not unique, plans that do not agree with themselves.
+/// Names that are not unique, plans that contradict themselves.
 pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> Result<Chopping, ChopError> {
     let mut plans: Vec<&Plan> = plans.into_iter().collect();
     plans.sort_by(|left, right| left.procedure.cmp(&right.procedure));
@@ -67,7 +67,7 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
         true => claims::claims(&plans, on_snapshot, &mut conflicts, &mut orders),
         false => Vec::new(),
     };
-    // A protocol that publishes additions later knows nothing of claims.
+    // A protocol that publishes additions later does not know claims.
     let later = match options.defer && options.commute {
         true => deferrable(&plans, on_snapshot, |_| false),
         false => Deferrable::default(),
@@ -114,7 +114,7 @@ fn tolerated(kind: FailureKind, options: Options) -> bool {
     }
 }
 
-/// Tables, and indexes as `table.index`, that no procedure adds keys to or removes keys from.
+/// Tables, and indexes as `table.index`, whose set of keys no procedure changes.
 fn statics(plans: &[&Plan]) -> BTreeSet<Arc<str>> {
     let (mut used, mut changed) = (BTreeSet::new(), BTreeSet::new());
     for plan in plans {
@@ -146,7 +146,7 @@ fn sums(plans: &[&Plan], on_snapshot: impl Fn(usize) -> bool) -> BTreeSet<Arc<st
     found
 }
 
-/// What the engine must see to for this chopping to be safe.
+/// The guarantees that the engine must give for this chopping to be safe.
 fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
     let mut found = Vec::new();
     let pieces = |at: usize| chopping.procedures[at].pieces.len();
@@ -185,8 +185,8 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
             deferral.subscribers.iter().map(|end| &*plans[end.procedure].procedure).collect();
         let subscribers: Vec<&str> = subscribers.into_iter().collect();
         found.push(format!(
-            "{publisher} #{} is published after the epoch that its decisive piece is in{}; {} waits for what is pending before \
-             it begins, and begins anew if its decisive piece is in another epoch",
+            "{publisher} #{} is published after the epoch that its decisive piece is in{}; {} waits for what is \
+             pending before it begins, and begins anew if its decisive piece is in another epoch",
             deferral.publisher.operation,
             if chopping.options.snapshots { ", before anyone reads its snapshot" } else { "" },
             subscribers.join(", ")

@@ -1,9 +1,9 @@
 //! Which operations of one procedure must stay in which order.
 //!
-//! An operation comes after those whose results it needs, and own accesses that conflict keep the order of the text, so that a
-//! transaction sees its own writes. In a loop around both, that order runs both ways: the second of one iteration precedes the
-//! first of the next. Splitting a loop over pieces (loop fission) is legal where nothing runs back, so what runs both ways must
-//! be one piece.
+//! An operation comes after those whose results it needs, and conflicting accesses of one procedure keep the
+//! order of the text, so that a transaction sees its own writes. In a loop around both, that order goes both
+//! ways: the second of one iteration precedes the first of the next. Splitting a loop over pieces (loop
+//! fission) is legal where no order goes back, so operations with both orders must be one piece.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(in super::super) fn own_order(plan: &Plan, commute: bool) -> BTreeSet<(usize
     own(plan, |left, right| !conflicts::grounds((plan, left), (plan, right), commute).is_empty())
 }
 
-/// The order of the text for those to which it applies.
+/// The order of the text for the operations to which it applies.
 fn own(plan: &Plan, applies: impl Fn(usize, usize) -> bool) -> BTreeSet<(usize, usize)> {
     let mut found = BTreeSet::new();
     for (id, operation) in plan.operations.iter().enumerate() {
@@ -42,7 +42,7 @@ fn own(plan: &Plan, applies: impl Fn(usize, usize) -> bool) -> BTreeSet<(usize, 
     found
 }
 
-/// Why two operations that each come after the other do.
+/// Why each of two operations comes after the other.
 pub(super) fn reason(plan: &Plan, left: usize, right: usize, reorder: bool) -> MergeReason {
     if !reorder {
         return MergeReason::Order;
@@ -61,7 +61,8 @@ pub(super) fn reason(plan: &Plan, left: usize, right: usize, reorder: bool) -> M
     MergeReason::Loop(back)
 }
 
-/// The pieces that must be one because each comes after the other: a new label for each operation, the smallest of its piece.
+/// The pieces that must be merged because each comes after the other: a new label for each operation, the
+/// smallest of its piece.
 pub(super) fn condense(labels: &[usize], order: &BTreeSet<(usize, usize)>) -> Vec<usize> {
     let reach = reach(labels, order);
     (0..labels.len())

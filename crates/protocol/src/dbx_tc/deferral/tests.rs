@@ -1,4 +1,5 @@
-//! What is deferred, who has it published first, and what is published at once instead.
+//! Which additions are deferred, which transactions have them published first, and which are published at once
+//! instead.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -104,7 +105,8 @@ fn commit(worker: &mut Worker) -> bool {
     decided
 }
 
-/// Adds to a sum of row `id`, and changes row 0. If what is pending of that row has to be published first, it does so anew.
+/// Adds to a sum of row `id`, and changes row 0. If what is pending of that row has to be published first, it
+/// does so anew.
 fn defer(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) {
     let is_done = (0..2).any(|_| {
         begin(worker);
@@ -191,7 +193,7 @@ fn all_that_was_deferred_is_published_together() {
     }
 }
 
-/// Sums that nobody uses are published when the transaction commits, and so is all else of it.
+/// Sums without other users are published when the transaction commits, and so is the rest of it.
 #[test]
 fn the_rest_of_a_procedure_is_published_when_it_commits() {
     struct Tids(Vec<(Key<'static>, u64)>);
@@ -376,7 +378,7 @@ fn an_addition_of_which_more_is_used_is_published_at_once() {
     assert!(is_deferred(7, |bench, worker| add_to(bench, worker, 1, SUM, 5)));
 }
 
-/// Who closes the windows while another publishes waits for it.
+/// A thread that closes the windows while another publishes waits for that.
 #[test]
 fn nobody_has_closed_the_windows_before_all_is_published() {
     for (bench, published) in benches(&[0, 0], OFFERED) {

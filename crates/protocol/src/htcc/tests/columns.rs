@@ -1,5 +1,5 @@
-//! Records that change in other columns, and ranges that change elsewhere: what passes, what a flip is then, and what notes are worth after
-//! a repair.
+//! Records that change in other columns, and ranges that change elsewhere: what passes, what a flip is then,
+//! and what notes are worth after a repair.
 
 use std::ops::Bound;
 
@@ -176,7 +176,8 @@ fn what_passes_makes_no_record_hot() {
     assert_eq!(both(&cells, 0), [1, 6 * heat::FAILURES.default as i64]);
 }
 
-/// Who is in a commit's way has changed nothing yet: there is nothing to repair, and the locks of hot records are given back.
+/// Who is in a commit's way has changed nothing yet: there is nothing to repair, and the locks of hot records
+/// are given back.
 #[test]
 fn what_others_hold_is_not_taken_for_changed() {
     for mode in modes() {
@@ -328,7 +329,8 @@ fn what_was_rebased_so_often_is_asked_for() {
     assert_eq!(both(&cells, 1), [10, 31]);
 }
 
-/// Of two updates of a row the later is taken back in a repair: what others did meanwhile is in what is left, or that is asked for as well.
+/// Of two updates of a row the later is taken back in a repair: what others did meanwhile is in what is left,
+/// or that is asked for as well.
 #[test]
 fn what_others_did_is_not_lost_with_an_update_that_is_taken_back() {
     for mode in modes() {

@@ -1,4 +1,5 @@
-//! Repairs step by step: which runs are asked for, what stays of those that were dropped, and which locks are given back.
+//! Repairs step by step: which runs are asked for, what stays of those that were dropped, and which locks are
+//! given back.
 
 use seriatim_txn::{Repair, Runs};
 

@@ -1,8 +1,10 @@
-//! Gap locks: a scan holds the gap word of every leaf it looked at, shared; an insert links only where nobody else does.
+//! Gap locks: a scan holds the gap word of every leaf that it read, shared. An insert links only where no
+//! other transaction does.
 //!
-//! Why an insert need not keep a gap lock: the record it links is exclusively locked until the end, so a scan that comes later
-//! meets it. Why the two cannot miss each other: the insert looks at the gap word with the leaf latched; the scan
-//! takes the gap word first and then checks that the leaf's word is unlatched and unchanged.
+//! Why an insert need not keep a gap lock: the record that it links is exclusively locked until the end, so a
+//! later scan finds it locked. Why the two cannot miss each other: the insert checks the gap word with the
+//! leaf latched; the scan takes the gap word first and then checks that the leaf's word is unlatched and
+//! unchanged.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -30,7 +32,8 @@ impl<const WAITS: bool> Gaps<'_, WAITS> {
 
 impl<const WAITS: bool> Observer for Gaps<'_, WAITS> {
     fn admit(&mut self, gap: &AtomicU64, _: &AtomicU64) -> bool {
-        // ORDERING: partner of the fence between a scan's gap lock and its look at the leaf's word: the leaf was latched before.
+        // ORDERING: partner of the fence between a scan's gap lock and its look at the leaf's word: the leaf
+        // was latched before.
         fence(Ordering::SeqCst);
         let admitted = self.locks.admits(gap);
         self.kept_out = (!admitted).then_some(gap);
@@ -50,7 +53,8 @@ impl<const WAITS: bool> Observer for Gaps<'_, WAITS> {
     }
 }
 
-/// Unlinking under the record's lock word. A leaf whose gap a transaction holds keeps its last record until that is let go.
+/// Unlinking under the record's lock word. A leaf whose gap a transaction holds keeps its last record until
+/// the gap is released.
 pub(crate) struct GapClaim;
 
 impl Claim for GapClaim {

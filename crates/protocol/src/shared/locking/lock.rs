@@ -6,15 +6,17 @@
 //! ```
 //! No-wait: a lock that is not free is a reason to abort. `WAITED` and `age` stay zero.
 //!
-//! Wait-die: `age` is at most the rounded priority of every holder and of the waiter (it is not raised when the oldest reader
-//! leaves before others). A request that conflicts waits if it is older than `age`, which it then lowers to its own, and sets
-//! `WAITED`; else it dies. So there is one waiter, the oldest that asked: an older one takes its place, and it dies when it looks
-//! again. A lock that is let go while it is waited for is reserved: no younger request gets it, nor joins its readers.
+//! Wait-die: `age` is at most the rounded priority of every holder and of the waiter (it is not raised when
+//! the oldest reader leaves before others). A conflicting request waits if it is older than `age`, which it
+//! then lowers to its own, and sets `WAITED`; otherwise it dies. So there is one waiter, the oldest request:
+//! an older one replaces it, and it dies when it looks again. A lock that is released while a transaction
+//! waits for it is reserved: no younger request gets it, nor joins its readers.
 //!
-//! Why no cycle of waits forms. A waiter is older than the holder of the lock when it began to wait, and every later holder of the lock
-//! is older than the waiter, which dies. So in a cycle of waits all would be as old as each other, rounded. The last of them that
-//! began to wait found a lock held by another of them, and was not older: it died. (A reader that waits to become the only one
-//! looks for its own `age`; that is why a request as old as `age` does not join readers.)
+//! Why no cycle of waits forms. A waiter is older than the holder of the lock when it began to wait, and every
+//! later holder of the lock is older than the waiter, which dies. So in a cycle of waits all would have the
+//! same rounded age. The last of them that began to wait found a lock held by another of them, and was not
+//! older: it died. (A reader that waits to become the only one compares with its own `age`; that is why a
+//! request as old as `age` does not join readers.)
 
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +38,7 @@ const AGE: u64 = READER - 1;
 /// The garbage collector is younger than every transaction.
 const YOUNGEST: u64 = AGE;
 
-/// What a request for a lock came to.
+/// The outcome of a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Request {
@@ -48,7 +50,7 @@ pub(crate) enum Request {
 
 use Request::{Refused, Taken, Wait};
 
-/// A transaction that asks for a lock: its age, and whether it is the one that waits there as far as it knows.
+/// A transaction that requests a lock: its age, and whether it is, to its knowledge, the one that waits there.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     age: u64,
@@ -123,7 +125,7 @@ impl Asker {
     }
 }
 
-/// What a lock becomes when a holder lets go of it; `held` is what other holders still have.
+/// The value of a lock after a holder's release; `held` is the part that other holders still have.
 fn released(now: u64, held: u64) -> u64 {
     if held != 0 || now & WAITED != 0 { held | now & (WAITED | AGE) } else { 0 }
 }
@@ -161,12 +163,12 @@ pub(crate) fn of<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
     lock_word(&table.record_layout, record)
 }
 
-/// Takes a record that nobody holds and nobody waits for, to unlink it.
+/// Takes a record without holders and waiters, to unlink it.
 pub(super) fn claim(word: &AtomicU64) -> bool {
     word.compare_exchange(0, WRITER | YOUNGEST, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }
 
-/// Lets go of what [`claim`] took.
+/// Releases a lock that [`claim`] took.
 pub(super) fn give(word: &AtomicU64) {
     let _ = turn(word, |now| (released(now, 0), Taken));
 }
@@ -190,8 +192,8 @@ struct Held {
     exclusive: bool,
 }
 
-/// The locks an attempt holds; released together at its end (strict two-phase locking). If it `WAITS`, an older transaction is told
-/// to wait for younger ones; else nobody is.
+/// The locks that an attempt holds; released together at its end (strict two-phase locking). If it `WAITS`, an
+/// older transaction is told to wait for younger ones; otherwise none is.
 #[derive(Debug)]
 pub(super) struct Locks<const WAITS: bool> {
     held: CountedVec<Held>,
@@ -200,13 +202,14 @@ pub(super) struct Locks<const WAITS: bool> {
     htm: Htm,
     /// The upper bits of the transaction's priority; zero if it does not wait.
     age: u64,
-    /// Where it waits, or did when it was last told to.
+    /// The word for which it waits, or for which it was last told to wait.
     waiting: *const AtomicU64,
     /// Canary: every transaction that conflicts is told to wait, however young.
     all_wait: bool,
 }
 
-// SAFETY: the pointers are only followed by the worker that holds the locks; the worker moves between threads as a whole.
+// SAFETY: the pointers are only followed by the worker that holds the locks; the worker moves between threads
+// as a whole.
 unsafe impl<const WAITS: bool> Send for Locks<WAITS> {}
 
 impl<const WAITS: bool> Locks<WAITS> {
@@ -259,13 +262,13 @@ impl<const WAITS: bool> Locks<WAITS> {
         WRITER | self.age
     }
 
-    /// The gap word of a new leaf whose gap the attempt holds alone.
+    /// The gap word of a new leaf whose gap only this attempt holds.
     #[inline]
     pub(super) fn joined(&self) -> u64 {
         READER | self.age
     }
 
-    /// Whether nobody else holds this gap.
+    /// Whether no other transaction holds this gap.
     #[inline]
     pub(super) fn admits(&self, gap: &AtomicU64) -> bool {
         let own = if self.holds(gap) { READER } else { 0 };
@@ -313,7 +316,7 @@ impl<const WAITS: bool> Locks<WAITS> {
         request
     }
 
-    /// Takes a word exclusively, upgrading a shared lock if no other reader is there.
+    /// Takes a word exclusively, upgrading a shared lock if there is no other reader.
     #[inline]
     pub(super) fn exclusive(&mut self, word: &AtomicU64) -> Request {
         let exchange = |readers: u64| {
@@ -338,7 +341,8 @@ impl<const WAITS: bool> Locks<WAITS> {
         }
     }
 
-    /// What becomes of an insert that others keep out of a gap. If they have left meanwhile, it is told to wait as well.
+    /// The outcome of an insert that others exclude from a gap. If they have left meanwhile, it is told to
+    /// wait as well.
     #[cold]
     pub(super) fn kept_out(&mut self, gap: &AtomicU64) -> Request {
         if !WAITS {
@@ -353,10 +357,10 @@ impl<const WAITS: bool> Locks<WAITS> {
         })
     }
 
-    /// The transaction waits no more: what was reserved for it is not.
+    /// The transaction stops waiting, and gives up its reservation.
     pub(super) fn stop_waiting(&mut self) {
         let waiting = std::mem::replace(&mut self.waiting, ptr::null());
-        // SAFETY: a record's or a leaf's, met by this attempt, which is online.
+        // SAFETY: the word of a record or leaf that this attempt found; it is online.
         let Some(word) = (unsafe { waiting.as_ref() }) else { return };
         let asker = Asker { age: self.age, waits: true };
         let step = |now| match asker.has_mark(now) && now != GAP_CLOSED {

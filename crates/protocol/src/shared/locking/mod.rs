@@ -1,8 +1,9 @@
-//! The worker of a protocol that locks: strict two-phase locking of records and gaps. A variant says whether an older transaction
-//! waits for younger ones (wait-die), or nobody for anybody (no-wait); `lock.rs` has what that means for a lock.
+//! The worker of a protocol that locks: strict two-phase locking of records and gaps. A variant decides
+//! whether an older transaction waits for younger ones (wait-die), or none waits (no-wait); `lock.rs` defines
+//! the effect on a lock.
 //!
-//! An operation that is told to wait has changed nothing, and may be called again: a scan stands where it stood, and a staged row
-//! is still the caller's.
+//! An operation that is told to wait has changed nothing, and may be repeated: a scan keeps its position, and
+//! a staged row still belongs to the caller.
 
 mod gap;
 mod lock;
@@ -36,17 +37,17 @@ const LOOKUPS_MAX: u32 = 64;
 pub struct Worker<const WAITS: bool> {
     base: Attempt,
     locks: Locks<WAITS>,
-    /// Scratch of a commit: what each entry replaced.
+    /// Scratch space of a commit: the row version that each entry replaced.
     replaced: CountedVec<usize>,
-    /// How often a record's lock that was refused is asked for again.
+    /// How often a refused lock of a record is requested again.
     steps: u32,
     wait_max: Duration,
-    /// Of the last transaction that came without a priority.
+    /// The priority of the last transaction that came without one.
     drawn: Priority,
 }
 
 /// A record under at least a shared lock, or the proof that there is none.
-enum Found {
+enum Lookup {
     Record(RecordPtr, TidWord),
     /// Its gap is locked.
     Absent,
@@ -98,18 +99,18 @@ impl<const WAITS: bool> Worker<WAITS> {
     }
 
     /// The record at `key`, locked; an absence is locked too.
-    fn find(&mut self, table: &Table, key: Key<'_>, exclusive: bool) -> Result<Found, OpError> {
+    fn find(&mut self, table: &Table, key: Key<'_>, exclusive: bool) -> Result<Lookup, OpError> {
         for _ in 0..LOOKUPS_MAX {
             match self.base.find(table, key) {
                 Ok(record) => {
                     if let Some(header) = self.take(table, record, exclusive)? {
-                        return Ok(Found::Record(record, header));
+                        return Ok(Lookup::Record(record, header));
                     }
                 }
                 Err(_) => {
                     self.base.seen = Seen { absent: true, ..Seen::default() };
                     if self.lock_gap(table, key)? {
-                        return Ok(Found::Absent);
+                        return Ok(Lookup::Absent);
                     }
                 }
             }
@@ -127,7 +128,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         self.note_gap(table, node_version, taken).map(|()| true)
     }
 
-    /// Locks the gap of the leaf a cursor stands on.
+    /// Locks the gap of the cursor's leaf.
     fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), OpError> {
         self.locks.reserve().map_err(record::full)?;
         // SAFETY: online since the cursor moved.
@@ -145,7 +146,8 @@ impl<const WAITS: bool> Worker<WAITS> {
         if !taken {
             return Err(self.refuse_gap(table, Reason::GapLocked));
         }
-        // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock, or we its latch.
+        // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock,
+        // or we its latch.
         fence(Ordering::SeqCst);
         // SAFETY: online since it was taken.
         if unsafe { node_version.still_valid() } {
@@ -156,7 +158,8 @@ impl<const WAITS: bool> Worker<WAITS> {
         }
     }
 
-    /// Links a staged record, exclusively locked. The record that is there already, if one is; the caller then owns `staged`.
+    /// Links a staged record, exclusively locked. Returns the record of the key if there is one already; the
+    /// caller then owns `staged`.
     fn link(&mut self, table: &Table, key: Key<'_>, staged: &Staged) -> Result<Option<RecordPtr>, OpError> {
         let record = staged.record;
         let room = self.locks.reserve().and_then(|()| self.base.writes.reserve()).map_err(record::full);
@@ -192,7 +195,7 @@ impl<const WAITS: bool> Worker<WAITS> {
             }
             Ok(Linked::Refused) | Err(_) => {
                 record::clear_key(&mut self.base.core, table, record);
-                // SAFETY: of a leaf or bucket that this attempt met; it is online.
+                // SAFETY: of a leaf or bucket that this attempt found; it is online.
                 let gap = kept_out.filter(|_| linked.is_ok()).map(|gap| unsafe { &*gap });
                 let request = gap.map_or(Request::Refused, |gap| self.locks.kept_out(gap));
                 let refused = self.refuse_gap(table, Reason::GapLocked);
@@ -241,8 +244,8 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
 
     fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         match self.find(table, key, false)? {
-            Found::Record(record, header) => Ok(self.row(table, record, header)),
-            Found::Absent => Ok(None),
+            Lookup::Record(record, header) => Ok(self.row(table, record, header)),
+            Lookup::Absent => Ok(None),
         }
     }
 
@@ -327,7 +330,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     }
 
     fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnUse) -> Result<Option<Updating>, OpError> {
-        let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
+        let Lookup::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
         self.base.writes.reserve().map_err(record::full)?;
         let row_version = record::copy_row(&mut self.base.core, table, before)?;
@@ -348,7 +351,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
+        let Lookup::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
         self.base.writes.reserve().map_err(record::full)?;
         match self.base.writes.find(record) {
@@ -371,7 +374,8 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         loop {
             while let Some(&record) = scan.cursor.records().get(scan.next) {
                 scan.next += 1;
-                // A record that was removed before we locked it left the leaf, whose gap we hold: it was a tombstone.
+                // A record that was removed before this attempt locked it left the leaf, whose gap the attempt
+                // holds: it was a tombstone.
                 let taken = self.take(table, record, false).inspect_err(|error| {
                     // It is looked at again.
                     scan.next -= usize::from(matches!(error, OpError::Wait));
@@ -411,7 +415,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     }
 
     fn rollback_to(&mut self, savepoint: Savepoint) {
-        // Locks are kept: what was read stays read.
+        // Locks are kept: the read set stays.
         self.base.writes.rollback_to(savepoint);
     }
 
@@ -478,10 +482,11 @@ impl<const WAITS: bool> Worker<WAITS> {
             }
             let header = record_header::tid_word(&table.record_layout, write.record);
             assert!(!self.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
-            // For readers without a lock. ORDERING: a reader that sees the row version in `record_header::peek` sees this, or
-            // what followed.
+            // For readers without a lock. ORDERING: a reader that sees the row version in
+            // `record_header::peek` sees this, or what followed.
             header.store(write.expected.locked().0, Ordering::Relaxed);
-            // ORDERING: pairs with the acquire of the TID word by the next holder of the lock, and with that of the peek.
+            // ORDERING: pairs with the acquire of the TID word by the next holder of the lock, and with that
+            // of the peek.
             crate::step(Touch::Store, row_version);
             row_version.store(write.row_version as u64, Ordering::Release);
             crate::step(Touch::Store, header);
@@ -494,7 +499,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         tid
     }
 
-    /// After a commit: unlinks the placeholders that stand for nothing.
+    /// After a commit: unlinks the placeholders that no row has filled.
     fn drop_placeholders(&mut self) {
         for at in 0..self.base.writes.entries().len() {
             let write = self.base.writes.entries()[at];

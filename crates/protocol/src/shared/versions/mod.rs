@@ -1,13 +1,16 @@
-//! Chains of versions: each row version begins with a header that names its TID, what the protocol keeps with a
-//! version, and the row version before it. The version word of a record (`shared::record_header`) names the newest.
+//! Chains of versions: each row version begins with a header that has its TID, the protocol's data for a
+//! version, and the previous row version. The version word of a record (`shared::record_header`) names the
+//! newest.
 //!
 //! Access rules:
-//! 1. A header is written while its row version is private. Once that is published the TID and the previous row version
-//!    do not change while anybody can reach it; what the protocol keeps does not either, or is made of atomic words.
-//! 2. A version is followed as long as its protocol says that it is reachable for online workers; it is retired, not freed, or its place
-//!    is overwritten once the horizon has passed.
+//! 1. A header is written while its row version is private. Once that is published the TID and the previous
+//!    row version do not change while any thread can reach it. The protocol's data do not change either, or
+//!    consist of atomic words.
+//! 2. A version is followed as long as its protocol says that it is reachable for online workers; it is
+//!    retired, not freed, or its place is overwritten once the horizon has passed.
 //!
-//! A protocol chooses what it keeps ([`Version`]'s parameter) and what a reader is shown ([`View`]). `read.rs` reads what a view shows.
+//! A protocol chooses its data ([`Version`]'s parameter) and the view of a reader ([`View`]). `read.rs` reads
+//! through a view.
 
 pub(crate) mod read;
 
@@ -48,7 +51,7 @@ impl<K> Version<K> {
     /// `row_version` is private to this worker.
     #[inline]
     pub(crate) unsafe fn write(self, row_version: usize) {
-        // SAFETY: the caller says that nobody else can reach it.
+        // SAFETY: the caller promises that no other thread can reach it.
         unsafe { (row_version as *mut Version<K>).write(self) }
     }
 }
@@ -73,9 +76,9 @@ pub(crate) unsafe fn find<'v, K: 'v>(
     None
 }
 
-/// What a read-only transaction is shown.
+/// The view of a read-only transaction.
 pub(crate) trait View: Copy {
-    /// What the protocol keeps with a version.
+    /// The protocol's data for a version.
     type Kept: 'static;
 
     /// Whether it is shown this version, or what came after it.
@@ -84,19 +87,20 @@ pub(crate) trait View: Copy {
     /// Whether this version is a deletion.
     fn is_deletion(version: &Version<Self::Kept>) -> bool;
 
-    /// The TID word of a record, and whether that speaks of a deletion which it is shown. All that it is shown of the record has been
-    /// installed; if it is not shown such a deletion, it begins at the version word, as that is afterwards.
+    /// The TID word of a record, and whether that speaks of a deletion which it is shown. All that it is shown of the
+    /// record has been installed; if it is not shown such a deletion, it begins at the version word, as that is
+    /// afterwards.
     ///
     /// # Errors
     /// [`OpError::Wait`]: what it may be shown is still being decided, and the caller is to look again.
     fn look(self, table: &Table, record: RecordPtr) -> Result<(TidWord, bool), OpError>;
 
-    /// The epoch whose end it is shown, if that is not the present: what was deleted later is looked for among the
-    /// undurable deletions.
+    /// The epoch whose end the view shows, if that is not the present: rows that were deleted later are looked
+    /// up among the undurable deletions.
     fn epoch(self) -> Option<Epoch>;
 
-    /// If it may be shown rows that were deleted before its reader began: those of epochs after this one, which are looked for among the
-    /// deletions kept for such readers.
+    /// If it may be shown rows that were deleted before its reader began: those of epochs after this one,
+    /// which are looked for among the deletions kept for such readers.
     fn whole(self) -> Option<Epoch> {
         None
     }

@@ -1,10 +1,11 @@
 //! Read-only transactions that read what their view shows: they never validate, and never abort unless a wait is given
 //! up.
 //!
-//! What such a transaction saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its view: the TIDs of the
-//! versions seen, and for a key it does not find the newest TID unlinked from the table. A deleted record is unlinked when all
-//! workers that were online at the delete have left, so a transaction that meets its absence began after the delete and is shown
-//! it. (Under an eventual snapshot it may be shown what was there before; then that noted is newer than it need be.)
+//! The versions that such a transaction saw have a bound ([`seriatim_txn::Worker::newest`]) that is no newer
+//! than its view: the TIDs of these versions, and for a key that it does not find the newest TID unlinked from
+//! the table. A deleted record is unlinked when all workers that were online at the delete have left. So a
+//! transaction that finds it gone began after the delete and has the delete in its view. (Under an eventual
+//! snapshot it may see the row from before; then that bound is newer than necessary.)
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ use crate::shared::origin::Origin;
 use crate::shared::record;
 use crate::shared::record_header;
 
-/// What a view shows of a record.
+/// A record as the view shows it.
 enum Shown {
     Row(RowPtr),
     /// The key had no row then.
@@ -51,8 +52,8 @@ pub(crate) fn read<O: Origin, V: View>(
             return Ok(Some(row));
         }
     }
-    // Not linked: deleted before every reader that is still here began, or never committed by one they may see. Or not shown as it was
-    // deleted: then what deleted it is no newer than what is noted.
+    // Not linked: it was deleted before every current reader began, or was never committed in their views. Or
+    // it is not shown because it was deleted: then the deletion is no newer than the noted bound.
     attempt.base.note_unlinked(table);
     Ok(None)
 }
@@ -64,7 +65,8 @@ fn unlinked_since<V: View>(table: &Table, view: V) -> Option<Epoch> {
     view.whole().filter(|&whole| table.unlinked.newest().epoch() > whole)
 }
 
-/// What the view shows of records that had the same key, one after the other: of at most one it shows a row.
+/// The result of the view for records that had the same key, one after the other: at most one of them has a
+/// row in it.
 fn shown_of<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
     table: &Table,
@@ -108,7 +110,8 @@ pub(crate) fn scan_next<O: Origin, V: View>(
             scan.next += 1;
             match shown {
                 Shown::Row(row) => return Ok(Some(row)),
-                // What the key had before, if anything, is unlinked: with its leaf that was noted, or it is shown besides.
+                // Earlier rows of the key, if any, are unlinked: that was noted with the leaf, or they are
+                // merged in.
                 Shown::Before | Shown::Deleted => {}
             }
         }
@@ -125,18 +128,19 @@ fn next_leaf<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, sca
     let core = &attempt.base.core;
     if let Some(epoch) = view.epoch() {
         let epoch = view.whole().map_or(epoch, |whole| whole.min(epoch));
-        // SAFETY: undurable deletions are kept, as it was deleted after the durable epoch; its key is of the table's class.
+        // SAFETY: undurable deletions are kept, as it was deleted after the durable epoch; its key is of the
+        // table's class.
         return unsafe {
             table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.undurable_deletions(table, epoch))
         };
     }
     let more = if view.whole().is_some() {
-        // Asked when the leaf has been read: what it does not show any more is announced by then.
+        // Called when the leaf has been read: records that are no longer in it are announced by then.
         let later = || match unlinked_since(table, view) {
             Some(whole) => core.later_deletions(table, None, whole),
             None => Vec::new(),
         };
-        // SAFETY: what was deleted later than the view shows is kept; its key is of the table's class.
+        // SAFETY: rows that were deleted later than the view are kept; their keys are of the table's class.
         unsafe { table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), later) }
     } else {
         table.index.next_leaf(&mut scan.cursor, core.local.pinned())
@@ -162,7 +166,8 @@ fn shown<O: Origin, V: View>(
         return Ok(Shown::Deleted);
     }
     let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
-    // SAFETY: reachable from the record while we are online; what comes before it is so for the reader that is shown it (rule 2).
+    // SAFETY: reachable from the record while we are online; earlier versions are reachable for a reader whose
+    // view includes them (rule 2).
     let found = unsafe { find(newest, |version| view.shows(version)) };
     if let Some((row_version, version)) = found {
         attempt.base.newest = attempt.base.newest.max(version.tid);

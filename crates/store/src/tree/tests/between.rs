@@ -1,7 +1,8 @@
-//! Whatever another thread does to a leaf between two accesses of an insertion, the insertion comes to the same: its key is linked, or
-//! was linked already, and nothing else has changed. Every access before its first latch is tried, with every change that a removal
-//! and an insertion make. Likewise the removal of a record, most of all of one that is the last of its leaf. And either of them begins
-//! again, with nothing left latched, if another holds a latch that it wants next.
+//! Whatever another thread does to a leaf between two accesses of an insertion, the insertion comes to the
+//! same: its key is linked, or was linked already, and nothing else has changed. Every access before its
+//! first latch is tried, with every change that a removal and an insertion make. Likewise the removal of a
+//! record, most of all of one that is the last of its leaf. And either of them begins again, with nothing
+//! left latched, if another holds a latch that it wants next.
 //!
 //! The trap: a split that read the two keys around its cut from two states of a leaf saw one key twice.
 
@@ -14,7 +15,8 @@ use seriatim_catalog::KeyBuf;
 use seriatim_htm::{Access, HtmMode};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Direct mode in which another takes its turn before one of the accesses, unless something is latched by then: the other would wait.
+/// Direct mode in which another takes its turn before one of the accesses, unless something is latched by
+/// then: the other would wait.
 struct Interrupted<F> {
     /// Accesses before that one.
     left: usize,
@@ -85,7 +87,8 @@ fn every_interruption<K: TestKind>() {
     [9, 33].into_iter().for_each(every_interruption_of::<K>);
 }
 
-/// Keys at odd places are linked, those at even places are not. The other may remove the key that is inserted, or insert it first.
+/// Keys at odd places are linked, those at even places are not. The other may remove the key that is
+/// inserted, or insert it first.
 fn every_interruption_of<K: TestKind>(count: u64) {
     let keys = keys::<K>(count);
     let places = || 0..keys.len();

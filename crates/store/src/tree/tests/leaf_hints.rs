@@ -1,4 +1,5 @@
-//! A leaf hint leads to the leaf where a descent ends, or nowhere; and what is done by it is seen as if it were done by a descent.
+//! A leaf hint leads to the leaf where a descent ends, or nowhere; and what is done by it is seen as if it
+//! were done by a descent.
 
 use super::fixture::{TestKind, World, holds, modes, seeded};
 use crate::node_version::State;
@@ -53,7 +54,8 @@ fn a_leaf_hint_of_another_tree_leads_nowhere() {
     assert!(one.get(3, worker.local.pinned()).is_err());
 }
 
-/// Direct mode in which another takes its turn as soon as the operation has nothing latched any more, before it has ended.
+/// Direct mode in which another takes its turn as soon as the operation has nothing latched any more, before
+/// it has ended.
 struct AtLast<F> {
     latched: Vec<*const AtomicU64>,
     other: Option<F>,

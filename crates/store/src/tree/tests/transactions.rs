@@ -135,7 +135,8 @@ fn a_leaf_that_was_unlinked_stops_all_who_saw_it() {
         let mut nodes = NodeSet::default();
         nodes.0.extend(tree.get(1_000, worker.local.pinned()).err());
         assert_eq!(nodes.0.len(), 1);
-        // The last leaf, where 1000 would be, empties and goes; even the transaction that removed its records must look again.
+        // The last leaf, where 1000 would be, empties and goes; even the transaction that removed its records
+        // must look again.
         for n in (16..32).rev() {
             assert!(tree.remove(&mut worker.cx(), n, records[n as usize], &mut nodes));
         }

@@ -52,8 +52,8 @@ pub fn delivery(tx: &Tx, input: &DeliveryInput) -> Result<DeliveryOutput, Abort>
     for due in &due {
         let Some(due) = *due else { continue };
         let mut total = Money::from_units(0);
-        // The lines of an order are numbered from 1 to O_OL_CNT (condition 3.3.2.6) and never change in number, so they are
-        // reached by key.
+        // The lines of an order are numbered from 1 to O_OL_CNT (condition 3.3.2.6) and never change in
+        // number, so they are reached by key.
         for ol_number in 1..=due.ol_cnt {
             let amount = tx.update::<OrderLine>((w_id, due.d_id, due.o_id, ol_number), |line| {
                 line.ol_delivery_d = Some(input.date);

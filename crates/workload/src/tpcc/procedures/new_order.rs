@@ -69,7 +69,8 @@ impl fmt::Display for UnusedItem {
 
 impl std::error::Error for UnusedItem {}
 
-/// Enters an order. An unused item number aborts with [`UnusedItem`] after all work before it was done (clause 2.4.2.3).
+/// Enters an order. An unused item number aborts with [`UnusedItem`] after all work before it was done
+/// (clause 2.4.2.3).
 #[procedure]
 pub fn new_order(tx: &Tx, input: &NewOrderInput) -> Result<NewOrderOutput, Abort> {
     let warehouse = tx.require::<Warehouse>(input.w_id)?;

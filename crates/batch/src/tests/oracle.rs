@@ -1,15 +1,17 @@
-//! A judge of orders, written on the definition: transactions see a state and change it, and an order is serial if each of them, run
-//! again in its place, sees what it saw. It knows no graph and no resource.
+//! A checker of orders, written from the definition. Transactions see a state and change it; an order is
+//! serial if each transaction, run again at its position, sees what it saw. The checker knows no graph and no
+//! resource.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::Decided;
 
-/// Who wrote each key that is there: the number of a transaction, or one above all of them for what was there before.
+/// The writer of each existing key: the number of a transaction, or a number above all of them for the initial
+/// state.
 pub(super) type State = BTreeMap<u64, usize>;
 
-/// What a transaction does. It looks before it changes.
+/// An operation of a transaction. All reads come before the changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     /// Looks a key up; it may be absent.
@@ -22,7 +24,7 @@ pub(super) enum Op {
     Delete(u64),
 }
 
-/// What a transaction saw.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Saw {
     Key(u64, Option<usize>),
@@ -36,7 +38,7 @@ pub(super) struct Executed {
     pub(super) saw: Vec<Saw>,
 }
 
-/// What a transaction sees in a state.
+/// The reads of a transaction in a state.
 fn look(ops: &[Op], state: &State) -> Vec<Saw> {
     let seen = |op: &Op| match op {
         Op::Read(key) | Op::Delete(key) => Some(Saw::Key(*key, state.get(key).copied())),
@@ -52,7 +54,8 @@ pub(super) fn execute(ops: &[Op], state: &State) -> Executed {
     Executed { ops: ops.to_vec(), saw: look(ops, state) }
 }
 
-/// Runs transactions of a batch one after another. The error says who sees something else.
+/// Runs transactions of a batch one after another. The error names the first transaction that sees something
+/// else.
 pub(super) fn replay(state: &State, batch: &[Executed], order: &[usize]) -> Result<(), String> {
     let mut state = state.clone();
     for &at in order {
@@ -72,7 +75,7 @@ pub(super) fn replay(state: &State, batch: &[Executed], order: &[usize]) -> Resu
     Ok(())
 }
 
-/// Another order that the edges allow: of those that may come next, the one that is last in the order comes first.
+/// Another order that the edges allow: of the candidates, the one that is last in the order comes first.
 fn latest_first(decided: &Decided) -> Vec<usize> {
     let mut left = decided.order.clone();
     let mut order = Vec::new();
@@ -84,9 +87,9 @@ fn latest_first(decided: &Decided) -> Vec<usize> {
     order
 }
 
-/// Whether a decision is one: each transaction once, and those that commit in a serial order; edges that run forward in it, and allow no other
-/// order that is not serial.
-pub(super) fn judge(state: &State, batch: &[Executed], decided: &Decided) -> Result<(), String> {
+/// Checks a decision. Each transaction occurs once; those that commit are in a serial order; the edges run
+/// forward in it and allow no order that is not serial.
+pub(super) fn check(state: &State, batch: &[Executed], decided: &Decided) -> Result<(), String> {
     let mut all = [&decided.order[..], &decided.aborted, &decided.stale].concat();
     replay(state, batch, &decided.order)?;
     let place = |at: usize| decided.order.iter().position(|&other| other == at);
@@ -110,7 +113,7 @@ pub(super) fn most(state: &State, batch: &[Executed]) -> usize {
     let mut most = 0;
     let mut orders = vec![Vec::new()];
     while let Some(order) = orders.pop() {
-        // What does not commit does not with more behind it.
+        // A prefix that fails also fails with more transactions behind it.
         if replay(state, batch, &order).is_ok() {
             most = most.max(order.len());
             let others = (0..batch.len()).filter(|at| !order.contains(at));

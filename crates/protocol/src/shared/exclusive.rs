@@ -1,8 +1,9 @@
-//! What an attempt remembers of whether it runs whole. If it does, nothing is noted of what it reads: nothing that others commit in its
+//! Notes whether an attempt runs whole. If it does, its reads are not noted: no commit of others in its
 //! partitions comes in between, so there is nothing to validate.
 //!
-//! [`Alone`] stands where other protocols have the locks of an attempt, for they, too, say what need not be noted. It locks nothing. Where
-//! there are partitions it looks at each access that an attempt makes which runs whole: whether it keeps to its own.
+//! [`Exclusive`] takes the position of the locks of an attempt in other protocols, because these, too, decide
+//! which reads are noted. It locks nothing. Where there are partitions it checks each access of an attempt
+//! that runs whole: whether it is within the attempt's partitions.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use super::record_header::TidWord;
 
 /// Whether the attempt runs whole, and where; `PARTITIONED`: in some partitions, or in all that there is.
 #[derive(Debug, Default)]
-pub(crate) struct Alone<const PARTITIONED: bool> {
+pub(crate) struct Exclusive<const PARTITIONED: bool> {
     /// None if it does not run whole.
     owned: PartitionSet,
     partitions: Option<Arc<Partitions>>,
 }
 
-impl Alone<true> {
-    pub(crate) fn among(partitions: Arc<Partitions>) -> Alone<true> {
-        Alone { owned: PartitionSet::NONE, partitions: Some(partitions) }
+impl Exclusive<true> {
+    pub(crate) fn among(partitions: Arc<Partitions>) -> Exclusive<true> {
+        Exclusive { owned: PartitionSet::NONE, partitions: Some(partitions) }
     }
 }
 
-impl<const PARTITIONED: bool> Alone<PARTITIONED> {
+impl<const PARTITIONED: bool> Exclusive<PARTITIONED> {
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         !self.owned.is_empty()
@@ -50,7 +51,7 @@ impl<const PARTITIONED: bool> Alone<PARTITIONED> {
 
 const ELSEWHERE: OpError = OpError::execute(Reason::OtherPartition);
 
-impl<const PARTITIONED: bool> AccessLocks for Alone<PARTITIONED> {
+impl<const PARTITIONED: bool> AccessLocks for Exclusive<PARTITIONED> {
     const PARTITIONED: bool = PARTITIONED;
 
     #[inline(always)]
@@ -99,10 +100,10 @@ impl<const PARTITIONED: bool> AccessLocks for Alone<PARTITIONED> {
     }
 }
 
-/// What entries remember: nothing.
+/// Entries remember nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Entry<const PARTITIONED: bool>;
 
 impl<const PARTITIONED: bool> Origin for Entry<PARTITIONED> {
-    type Locks = Alone<PARTITIONED>;
+    type Locks = Exclusive<PARTITIONED>;
 }

@@ -1,19 +1,23 @@
-//! What owners and coordinators keep beside their data: in tables of the same database, so that its log, its checkpoints and its recovery are theirs.
+//! The durable state of owners and coordinators, beside their data: tables of the same database, which share
+//! its log, its checkpoints and its recovery.
 //!
 //! | table | row | written |
 //! |---|---|---|
-//! | [`Identity`] | whose directory it is, and in which life | when it begins, and each time it is opened |
-//! | [`Undecided`] | a fragment that may be taken back, and how | with the fragment, in its transaction; deleted with it when it is taken back |
+//! | [`Identity`] | the owner of the directory, and its incarnation | at initialization, and at each opening |
+//! | [`Undecided`] | a fragment that may be undone, and its undo | with the fragment; deleted at the undo |
 //! | [`Highest`] | the highest number of a client | with the fragment, or the vote |
-//! | [`Decided`] | a commit that a coordinator may have to repeat | before anybody is told |
+//! | [`Decided`] | a commit that a coordinator may have to repeat | before the decision is sent |
 //!
 //! Invariants:
 //!
-//! (a) What a fragment changed and what takes it back are one transaction: whatever is recovered, log or checkpoint, has both or neither.
-//! (b) Votes, and what need not be taken back any more, are written in one transaction after each message, in the order of messages. So what is marked as
-//!     voted did not rest on anything that is not. Where the disk does not take them they wait, and nothing runs before that leaves no row: it would be
-//!     decided, and might rest on what is taken back.
-//! (c) What is not marked has not been told anybody, and is taken back when the database is opened, the latest first.
+//! (a) The changes of a fragment and its undo are written by one transaction: a recovered log or checkpoint has both or
+//!     neither.
+//! (b) Votes, and the ends of fragments that will not be undone, are written by one transaction after each
+//!     message, in the order of messages. So a fragment that is marked as voted depends on marked fragments
+//!     only. If the disk takes no writes, the marks wait. Until then no fragment without a row runs: it would
+//!     be decided at once, and might depend on one that is undone.
+//! (c) An unmarked fragment has not been reported. It is undone when the database is opened, the
+//!     latest first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,32 +33,32 @@ use seriatim_partition::{
 use crate::program::numbers as numbers_of;
 use crate::{Caller, OtherProcedures, Participant, Program, Taken};
 
-/// A fragment that may be taken back.
+/// A fragment that may be undone.
 #[derive(Table, Clone, Debug)]
-#[table(name = "partition books: undecided", key(here, place), ordered)]
+#[table(name = "partition journal: undecided", key(here, place), ordered)]
 pub(crate) struct Undecided {
-    /// A number that names the partition.
+    /// A number that the partition function maps to the partition.
     here: u32,
-    /// Where it stands in the order in which fragments ran.
+    /// Its position in execution order.
     place: u64,
     client: u32,
     number: u64,
-    /// Whether it is all of a transaction.
+    /// Whether it is the whole transaction.
     alone: bool,
-    /// Whether the transaction has voted, or may be answered with what it ran on.
+    /// Whether the transaction has voted, or may be answered once the transactions below it are decided.
     voted: bool,
     coordinator: u32,
-    /// The fragment, if there was work, and what takes it back: bytes, each as a character.
+    /// The fragment, if there was work, and its undo: bytes, each as a character.
     what: String,
 }
 
 /// The highest number of a client.
 #[derive(Table, Clone, Debug)]
-#[table(name = "partition books: numbers", key(here, client, alone), ordered)]
+#[table(name = "partition journal: numbers", key(here, client, alone), ordered)]
 pub(crate) struct Highest {
     here: u32,
     client: u32,
-    /// Whether it is of single-partition transactions.
+    /// Whether it is for single-partition transactions.
     alone: bool,
     number: u64,
     coordinator: u32,
@@ -62,7 +66,7 @@ pub(crate) struct Highest {
 
 /// A commit that not all participants have acknowledged.
 #[derive(Table, Clone, Debug)]
-#[table(name = "partition books: decided", key(here, client, number), ordered)]
+#[table(name = "partition journal: decided", key(here, client, number), ordered)]
 pub(crate) struct Decided {
     here: u32,
     client: u32,
@@ -71,11 +75,11 @@ pub(crate) struct Decided {
     participants: u64,
 }
 
-/// Whose a directory is.
+/// The owner of a directory.
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "partition books: identity", key(only), ordered)]
+#[table(name = "partition journal: identity", key(only), ordered)]
 struct Identity {
-    /// There is one row.
+    /// The key of the only row.
     only: u32,
     is_coordinator: bool,
     number: u32,
@@ -84,23 +88,26 @@ struct Identity {
     deployment: u64,
     is_locking: bool,
     coordinators: u32,
-    /// The number under which the books are kept.
+    /// The number that is the partition column of this table's rows.
     here: u32,
-    life: u64,
+    incarnation: u64,
 }
 
-/// Directories that go together, and how those who have them work. All are begun with the same, and opened with the same.
+/// Directories that belong together, and the settings of their owners. All are initialized and opened with the
+/// same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deployed {
-    /// Drawn at random, once: directories that are begun anew are those of another deployment. [`number_of`] gives it again.
+    /// Drawn at random, once: directories that are initialized again belong to another deployment.
+    /// [`number_of`] returns it.
     pub number: u64,
-    /// How owners work. What is undecided under `locking` is none of the other schemes', nor theirs of `locking`.
+    /// The scheme of the owners. Undecided transactions of `locking` cannot be continued under other schemes,
+    /// nor theirs under `locking`.
     pub scheme: Scheme,
-    /// How many coordinators there are.
+    /// The number of coordinators.
     pub coordinators: u32,
 }
 
-/// Who has a database: a partition, or a coordinator.
+/// The role of a database's process: a partition, or a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The partition of this number.
@@ -118,54 +125,56 @@ impl fmt::Display for Role {
     }
 }
 
-/// Why a database does not go on as that of a partition or coordinator.
+/// Why a database cannot be opened for a partition or coordinator.
 #[derive(Debug)]
 pub enum Refused {
-    /// It is not known to be complete: whoever began it did not come to its end. Delete the directory and begin again.
+    /// It is not known to be complete: its initialization was interrupted. Delete the directory and begin
+    /// again.
     Unfinished(Role),
-    /// It was begun already.
+    /// It is initialized already.
     Begun(Role),
-    /// It is another's.
+    /// It belongs to another role.
     Other {
-        /// Who asks.
+        /// The role for which it was opened.
         asked: Role,
-        /// Whose it is.
+        /// The role to which it belongs.
         found: Role,
     },
-    /// It is of another number of partitions.
+    /// It was divided into another number of partitions.
     Partitions {
-        /// With how many it was opened.
+        /// The number with which it was opened.
         asked: u32,
-        /// As how many it was divided.
+        /// The number into which it was divided.
         found: u32,
     },
-    /// Its procedures or tables are others than when it was begun, or than those of who calls.
+    /// Its procedures or tables differ from those at its initialization, or from the caller's.
     Procedures(OtherProcedures),
-    /// It belongs to other directories: these or it are of another deployment, or were begun anew.
+    /// It belongs to another deployment than the other directories, or they were initialized again.
     Deployment(Role),
-    /// It was begun under `locking` and is opened under another scheme, or (`false`) the other way around.
+    /// It was initialized under `locking` and is opened under another scheme, or (`false`) the other way
+    /// around.
     Scheme {
-        /// Whether it was begun under `locking`.
+        /// Whether it was initialized under `locking`.
         locking: bool,
     },
-    /// It was begun with another number of coordinators.
+    /// It was initialized with another number of coordinators.
     Coordinators {
-        /// With how many it was opened.
+        /// The number with which it was opened.
         asked: u32,
-        /// With how many it was begun.
+        /// The number with which it was initialized.
         found: u32,
     },
-    /// The partition function gives no number up to 65,535 for the partition.
+    /// The partition function maps no number up to 65,535 to the partition.
     NoNumber(Role),
-    /// The partition function is another than when it was begun.
+    /// The partition function differs from the one at its initialization.
     Moved(Role),
     /// It is in memory, and would keep nothing.
     InMemory(Role),
-    /// What it keeps cannot be read.
+    /// Its stored state cannot be read.
     Damaged(String),
-    /// The database fails.
+    /// The database failed.
     Database(TransactError),
-    /// Its tables do.
+    /// Its tables could not be created or opened.
     Schema(SchemaError),
 }
 
@@ -173,24 +182,29 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Unfinished(role) => {
-                write!(f, "this database was never begun as that of {role}: delete its directory and fill it again")
+                write!(
+                    f,
+                    "this database was not completely initialized for {role}: delete its directory and fill it again"
+                )
             }
-            Refused::Begun(role) => write!(f, "this database is that of {role} already: open it"),
-            Refused::Other { asked, found } => write!(f, "this database is that of {found}, not of {asked}"),
+            Refused::Begun(role) => write!(f, "this database already belongs to {role}: open it"),
+            Refused::Other { asked, found } => write!(f, "this database belongs to {found}, not to {asked}"),
             Refused::Partitions { asked, found } => write!(
                 f,
-                "this database was divided by {found} partitions and is opened with {asked}: open it with Builder::partitions({found})"
+                "this database was divided by {found} partitions and is opened with {asked}: \
+                 open it with Builder::partitions({found})"
             ),
             Refused::Procedures(other) => other.fmt(f),
             Refused::NoNumber(role) => {
                 write!(
                     f,
-                    "the partition function puts no number up to 65535 into {role}, where it would keep what is its own"
+                    "the partition function maps no number up to 65535 to {role}, which needs one for its own tables"
                 )
             }
             Refused::Deployment(role) => write!(
                 f,
-                "this database is that of {role} of another deployment: directories are begun together, and none of them alone"
+                "this database belongs to {role} of another deployment: \
+                 the directories of a deployment are initialized together"
             ),
             Refused::Scheme { locking } => {
                 let (found, asked) =
@@ -201,13 +215,13 @@ impl fmt::Display for Refused {
                 write!(f, "this database was begun with {found} coordinators and is opened with {asked}")
             }
             Refused::Moved(role) => {
-                write!(f, "the partition function is another than when this database was begun as that of {role}")
+                write!(f, "the partition function is not the one with which this database was initialized for {role}")
             }
             Refused::InMemory(role) => {
-                write!(f, "{role} would keep what it has to in a database in memory: open that with Builder::path")
+                write!(f, "{role} needs a durable database, and this one is in memory: open it with Builder::path")
             }
             Refused::Damaged(what) => {
-                write!(f, "what the database keeps of undecided transactions cannot be read: {what}")
+                write!(f, "the stored state of undecided transactions cannot be read: {what}")
             }
             Refused::Database(error) => error.fmt(f),
             Refused::Schema(error) => error.fmt(f),
@@ -229,10 +243,10 @@ impl From<SchemaError> for Refused {
     }
 }
 
-/// The database of these procedures, with its rows, is that of a partition or coordinator from here on.
+/// Initializes the database of these procedures, with its rows, for a partition or coordinator.
 ///
 /// # Errors
-/// It is somebody's already, or in memory; the database fails.
+/// If the database has a role already or is in memory, or if it fails.
 pub fn begin(divided: &Divided, role: Role, of: &Deployed) -> Result<(), Refused> {
     let database = divided.database();
     let here = here(divided, role)?;
@@ -249,10 +263,20 @@ pub fn begin(divided: &Divided, role: Role, of: &Deployed) -> Result<(), Refused
     let (partitions, digest) = (divided.partitions() as u32, divided.digest());
     let &Deployed { number: deployment, scheme, coordinators } = of;
     let is_locking = scheme == Scheme::Locking;
-    let (only, life) = (0, 0);
-    let identity =
-        Identity { only, is_coordinator, number, partitions, digest, deployment, is_locking, coordinators, here, life };
-    // Rows that were filled in are durable before it says so.
+    let (only, incarnation) = (0, 0);
+    let identity = Identity {
+        only,
+        is_coordinator,
+        number,
+        partitions,
+        digest,
+        deployment,
+        is_locking,
+        coordinators,
+        here,
+        incarnation,
+    };
+    // The rows of the data are durable before the identity is written.
     database.flush()?;
     match database.session().transact(|tx| tx.try_insert(&identities, &identity))?.value {
         true => Ok(database.flush()?),
@@ -260,7 +284,7 @@ pub fn begin(divided: &Divided, role: Role, of: &Deployed) -> Result<(), Refused
     }
 }
 
-/// The number that names the rows of who has this database.
+/// The number that is the partition column of this role's rows.
 fn here(divided: &Divided, role: Role) -> Result<u32, Refused> {
     if divided.database().durable_epoch().is_none() {
         return Err(Refused::InMemory(role));
@@ -279,19 +303,20 @@ fn identity(divided: &Divided, role: Role) -> Result<(Handle<Identity>, Identity
     Ok((identities, found.ok_or(Refused::Unfinished(role))?))
 }
 
-/// Of which deployment ([`Deployed::number`]) this database is, which was begun as that of a partition or coordinator.
+/// The deployment ([`Deployed::number`]) of a database that was initialized for a partition or coordinator.
 ///
 /// # Errors
-/// It has not begun; the database fails.
+/// If it is not initialized, or if the database fails.
 pub fn number_of(divided: &Divided, role: Role) -> Result<u64, Refused> {
     Ok(identity(divided, role)?.1.deployment)
 }
 
-/// The highest number of a transaction of which this database keeps something, of any client. When a deployment goes on, numbers begin above those of all
-/// its directories: what has the number of one that came before would not run.
+/// The highest number of a transaction in the durable state of this database, of any client. When a deployment
+/// continues, numbers begin above those of all its directories: a transaction with an old number would not
+/// run.
 ///
 /// # Errors
-/// As where it is opened: it has not begun, or is another's; the database fails.
+/// As at its opening: it is not initialized or belongs to another role, or the database fails.
 pub fn highest(divided: &Divided, role: Role, of: &Deployed) -> Result<u64, Refused> {
     fitting(divided, role, of)?;
     let numbers = divided.database().table::<Highest>()?;
@@ -302,7 +327,7 @@ pub fn highest(divided: &Divided, role: Role, of: &Deployed) -> Result<u64, Refu
     Ok(highest?.value)
 }
 
-/// Who has this database, if it is the one that is asked for.
+/// The identity of this database, if it matches.
 fn fitting(divided: &Divided, role: Role, of: &Deployed) -> Result<(Handle<Identity>, Identity), Refused> {
     let here = here(divided, role)?;
     let (identities, identity) = identity(divided, role)?;
@@ -333,20 +358,21 @@ fn fitting(divided: &Divided, role: Role, of: &Deployed) -> Result<(Handle<Ident
     Ok((identities, identity))
 }
 
-/// Begins another life of who has this database, which is durable when this returns; which it is, from 1, and the number that names its rows.
-fn next_life(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
+/// Begins the next incarnation of this role, which is durable when this returns. Returns its number, from 1,
+/// and the number that is the partition column of its rows.
+fn next_incarnation(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
     let (identities, identity) = fitting(divided, role, of)?;
-    let (database, life, here) = (divided.database(), identity.life + 1, identity.here);
-    database.session().transact(|tx| tx.put(&identities, &Identity { life, ..identity.clone() }))?;
+    let (database, incarnation, here) = (divided.database(), identity.incarnation + 1, identity.here);
+    database.session().transact(|tx| tx.put(&identities, &Identity { incarnation, ..identity.clone() }))?;
     database.flush()?;
-    Ok((life, here))
+    Ok((incarnation, here))
 }
 
-/// Deletes a row that must be there: nothing else says that it is done with.
+/// Deletes a row that must exist.
 fn delete<T: Table>(tx: &Tx, from: &Handle<T>, key: &T::Key) -> Result<(), Abort> {
     match tx.delete(from, key)? {
         true => Ok(()),
-        false => Err(tx.abort("a row of the books is not there")),
+        false => Err(tx.abort("a row of the durable state is missing")),
     }
 }
 
@@ -358,18 +384,19 @@ fn to_bytes(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|character| u8::try_from(character).ok()).collect()
 }
 
-/// Notes a number, if it is the highest: those of one client need not run in their order.
+/// Notes a number, if it is the highest: transactions of one client need not run in the order of their
+/// numbers.
 fn note_highest(tx: &Tx, numbers: &Handle<Highest>, row: Highest) -> Result<(), Abort> {
     let before = tx.get(numbers, &(row.here, row.client, row.alone))?.map(|before| before.number());
     if before < Some(row.number) { tx.put(numbers, &row) } else { Ok(()) }
 }
 
-/// Whether this is because a disk takes nothing just now. Nothing was written.
+/// Whether the cause is a disk that takes no writes at the moment. Nothing was written.
 pub(crate) fn is_of_the_disk(error: &TransactError) -> bool {
     matches!(error, TransactError::DiskFull { .. } | TransactError::DiskBehind { .. })
 }
 
-/// Numbers of what waits for the disk, and in which epoch each was written.
+/// Numbers for outputs that wait for the disk, and the epoch in which the state of each was written.
 #[derive(Default)]
 pub(crate) struct Waits {
     given: u64,
@@ -378,13 +405,13 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Another number, for what may not be written yet.
+    /// The next number, for state that may not be written yet.
     pub(crate) fn next(&mut self) -> u64 {
         self.given += 1;
         self.given
     }
 
-    /// All to which numbers were given is written, in epochs up to this one.
+    /// The state of all numbers so far is written, in epochs up to this one.
     pub(crate) fn written(&mut self, newest: Epoch) {
         match self.written.back_mut() {
             Some((given, epoch)) if *epoch == newest => *given = self.given,
@@ -392,7 +419,7 @@ impl Waits {
         }
     }
 
-    /// The highest number of what is durable, as all up to this epoch is.
+    /// The highest number whose state is durable if all epochs up to `durable` are.
     pub(crate) fn reached(&mut self, durable: u64) -> u64 {
         while let Some((given, _)) = self.written.pop_front_if(|(_, epoch)| epoch.0 <= durable) {
             self.reached = given;
@@ -401,38 +428,40 @@ impl Waits {
     }
 }
 
-/// The books of an owner.
-pub(crate) struct OwnerBooks {
+/// The durable state of an owner.
+pub(crate) struct OwnerJournal {
     undecided: Handle<Undecided>,
     numbers: Handle<Highest>,
     here: u32,
-    /// Of the next fragment.
+    /// The position of the next fragment.
     place: u64,
-    /// Of fragments that may be taken back, by transaction and whether they are all of it.
+    /// The positions of fragments that may be undone, by transaction and whether they are the whole
+    /// transaction.
     places: BTreeMap<(TransactionId, bool), Vec<u64>>,
-    /// Of votes of transactions that have had no work here.
+    /// The positions of votes of transactions without work here.
     without_work: BTreeMap<TransactionId, u64>,
     /// Votes that are not written yet.
     votes: Vec<Undecided>,
-    /// Fragments that will not be taken back, whose rows are still there.
+    /// Fragments that will not be undone, whose rows still exist.
     ended: Vec<u64>,
     /// The latest epoch in which something was written.
     pub(crate) newest: Epoch,
     pub(crate) waits: Waits,
 }
 
-impl OwnerBooks {
-    /// Of a database of this partition, what had not voted taken back; what is left there.
+impl OwnerJournal {
+    /// Opens the state of this partition; transactions that had not voted are undone. Returns the undecided
+    /// ones.
     pub(crate) fn open(
         divided: &Divided,
         session: &mut Session,
         at: PartitionId,
         of: &Deployed,
-    ) -> Result<(OwnerBooks, Left<Participant>), Refused> {
-        let (life, here) = next_life(divided, Role::Partition(at.0), of)?;
+    ) -> Result<(OwnerJournal, Left<Participant>), Refused> {
+        let (incarnation, here) = next_incarnation(divided, Role::Partition(at.0), of)?;
         let database = divided.database();
         let (undecided, numbers) = (database.table::<Undecided>()?, database.table::<Highest>()?);
-        let mut books = OwnerBooks {
+        let mut journal = OwnerJournal {
             undecided,
             numbers,
             here,
@@ -444,13 +473,13 @@ impl OwnerBooks {
             newest: Epoch(0),
             waits: Waits::default(),
         };
-        let rows = session.transact(|tx| tx.scan(&books.undecided, ..).map(|row| Ok(row?.to_owned())).collect())?;
+        let rows = session.transact(|tx| tx.scan(&journal.undecided, ..).map(|row| Ok(row?.to_owned())).collect())?;
         let rows: Vec<Undecided> = rows.value;
-        let mut left = Left { life, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() };
+        let mut left = Left { incarnation, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() };
         let of = |row: &Undecided| (TransactionId { client: ClientId(row.client), number: row.number }, row.alone);
         for row in &rows {
-            books.place = books.place.max(row.place + 1);
-            books.places.entry(of(row)).or_default().push(row.place);
+            journal.place = journal.place.max(row.place + 1);
+            journal.places.entry(of(row)).or_default().push(row.place);
         }
         let mut voted: BTreeMap<_, _> =
             rows.iter().filter(|row| row.voted).map(|row| (of(row), row.coordinator)).collect();
@@ -459,27 +488,27 @@ impl OwnerBooks {
         }
         for row in rows.iter().rev().filter(|row| !voted.contains_key(&of(row))) {
             let (_, undo) = read(row)?;
-            let undone = divided.undo(session, at.0 as usize, &undo, &|tx, _| books.undo(tx, row.place))?;
-            books.newest = books.newest.max(undone.epoch());
+            let undone = divided.undo(session, at.0 as usize, &undo, &|tx, _| journal.undo(tx, row.place))?;
+            journal.newest = journal.newest.max(undone.epoch());
         }
-        books.places.retain(|one, _| voted.contains_key(one));
+        journal.places.retain(|one, _| voted.contains_key(one));
         for row in &rows {
             let (one, place) = (of(row), row.place);
             let Some(coordinator) = voted.get(&one) else { continue };
             let (work, undo) = read(row)?;
-            if books.places[&one].first() == Some(&place) {
+            if journal.places[&one].first() == Some(&place) {
                 let coordinator = (!one.1).then_some(CoordinatorId(*coordinator));
                 left.unfinished.push(Unfinished { transaction: one.0, coordinator, done: Vec::new() });
             }
             let is_it = |other: &&mut Unfinished<Participant>| (other.transaction, other.coordinator.is_none()) == one;
             let unfinished = left.unfinished.iter_mut().find(is_it).expect("its first row was met");
             if work.is_none() {
-                books.places.remove(&one);
-                books.without_work.insert(one.0, place);
+                journal.places.remove(&one);
+                journal.without_work.insert(one.0, place);
             }
             unfinished.done.extend(work.map(|work| (work, Taken { undo, kept: Some((one.0, one.1, place)) })));
         }
-        let highest = session.transact(|tx| tx.scan(&books.numbers, ..).map(|row| Ok(row?.to_owned())).collect())?;
+        let highest = session.transact(|tx| tx.scan(&journal.numbers, ..).map(|row| Ok(row?.to_owned())).collect())?;
         let highest: Vec<Highest> = highest.value;
         for Highest { client, alone, number, coordinator, .. } in highest {
             let transaction = TransactionId { client: ClientId(client), number };
@@ -488,10 +517,11 @@ impl OwnerBooks {
                 false => left.fragments.push((transaction, CoordinatorId(coordinator))),
             }
         }
-        Ok((books, left))
+        Ok((journal, left))
     }
 
-    /// Writes, in its transaction, what a fragment leaves here: its number if it is all of a transaction, and how it is taken back if it may be.
+    /// Writes the rows of a fragment in its transaction: its number if it is the whole transaction, and its
+    /// undo if it may be undone.
     pub(crate) fn note(
         &self,
         tx: &Tx,
@@ -524,7 +554,7 @@ impl OwnerBooks {
         Undecided { here: self.here, place, client, number, alone, voted: false, coordinator: 0, what }
     }
 
-    /// The fragment is done that was noted; what its undo has to know.
+    /// The fragment of the last `note` has run. Returns the data that its undo needs.
     pub(crate) fn noted(&mut self, transaction: TransactionId, alone: bool) -> (TransactionId, bool, u64) {
         let place = self.place;
         self.place += 1;
@@ -532,12 +562,12 @@ impl OwnerBooks {
         (transaction, alone, place)
     }
 
-    /// Deletes, in its transaction, the row of a fragment that is taken back.
+    /// Deletes, in its transaction, the row of a fragment that is undone.
     pub(crate) fn undo(&self, tx: &Tx, place: u64) -> Result<(), Abort> {
         delete(tx, &self.undecided, &(self.here, place))
     }
 
-    /// The fragment was taken back, or (`stays`) will not be.
+    /// The fragment was undone, or (`stays`) will not be.
     pub(crate) fn end(&mut self, (transaction, alone, place): (TransactionId, bool, u64), stays: bool) {
         if let Some(places) = self.places.get_mut(&(transaction, alone)) {
             places.retain(|other| *other != place);
@@ -555,12 +585,12 @@ impl OwnerBooks {
     /// Notes a record of the owner.
     pub(crate) fn keep(&mut self, record: &OwnerRecord<Fragment>) {
         let (transaction, alone, coordinator) = match *record {
-            // What ran alone is committed by itself.
+            // A transaction that ran on top of nothing is committed by itself.
             OwnerRecord::Executed { after: None, .. } => return,
             OwnerRecord::Executed { transaction, .. } => (transaction, true, 0),
             OwnerRecord::Prepared { transaction, coordinator, .. } => (transaction, false, coordinator.0),
             OwnerRecord::Decided { transaction, .. } => {
-                // What had no work has no undo by which it would be known to have ended.
+                // A transaction without work has no undo whose end would remove its row.
                 self.ended.extend(self.without_work.remove(&transaction));
                 return;
             }
@@ -580,7 +610,7 @@ impl OwnerBooks {
         !self.votes.is_empty()
     }
 
-    /// Writes what was noted and has not been written; nothing of it is, if that fails.
+    /// Writes all notes that are not written yet; none of them, if that fails.
     pub(crate) fn write(&mut self, divided: &Divided, session: &mut Session, at: usize) -> Result<(), TransactError> {
         if self.votes.is_empty() && self.ended.is_empty() {
             return Ok(());
@@ -609,7 +639,7 @@ impl OwnerBooks {
     }
 }
 
-/// A fragment and what takes it back.
+/// Decodes a fragment and its undo.
 fn read(row: &Undecided) -> Result<(Option<Fragment>, Undo), Refused> {
     let damaged = |what: &str| Refused::Damaged(format!("{}.{}: {what}", row.client, row.number));
     let bytes = to_bytes(&row.what).ok_or_else(|| damaged("it is no bytes"))?;
@@ -617,11 +647,12 @@ fn read(row: &Undecided) -> Result<(Option<Fragment>, Undo), Refused> {
     read.map_err(|error| damaged(&error.to_string()))
 }
 
-/// A coordinator that keeps its decisions in the database of who calls, which was begun as that coordinator's ([`begin`]), in whichever state that was left; and
-/// in which of its lives it is, which is above those before.
+/// A coordinator that keeps its decisions in the caller's database, which was initialized for this coordinator
+/// ([`begin`]), whatever state it was left in. Also returns its incarnation, which is above all earlier ones.
 ///
 /// # Errors
-/// The database is none of this coordinator, of this deployment, of as many partitions and of these procedures; it fails.
+/// If the database was not initialized for this coordinator, deployment, number of partitions and procedures,
+/// or if it fails.
 pub fn coordinator(
     id: CoordinatorId,
     caller: &Arc<Caller>,
@@ -629,7 +660,7 @@ pub fn coordinator(
 ) -> Result<(HoldingCoordinator<Program>, u64), Refused> {
     let divided = caller.divided();
     let mut session = divided.database().session();
-    let (life, here) = next_life(divided, Role::Coordinator(id.0), of)?;
+    let (incarnation, here) = next_incarnation(divided, Role::Coordinator(id.0), of)?;
     let (decided, numbers) = (divided.database().table::<Decided>()?, divided.database().table::<Highest>()?);
     let read = session.transact(|tx| {
         let highest = tx.scan(&numbers, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>()?;
@@ -647,13 +678,13 @@ pub fn coordinator(
         records.push(CoordinatorRecord::Committed { transaction, participants: numbers_of(participants).collect() });
     }
     let (partitions, mut out) = ((0..divided.partitions() as u32).map(PartitionId), Vec::new());
-    let coordinator = Coordinator::recover(id, life, records, partitions, &mut out);
+    let coordinator = Coordinator::recover(id, incarnation, records, partitions, &mut out);
     let (caller, owed, newest, waits) = (Arc::clone(caller), VecDeque::new(), Epoch(0), Waits::default());
     let journal = Decisions { caller, session, decided, numbers, here, owed, newest, waits };
-    Ok((HoldingCoordinator::of(coordinator, Some(Box::new(journal)), out), life))
+    Ok((HoldingCoordinator::of(coordinator, Some(Box::new(journal)), out), incarnation))
 }
 
-/// The books of a coordinator.
+/// The journal of a coordinator.
 struct Decisions {
     caller: Arc<Caller>,
     session: Session,
@@ -687,7 +718,7 @@ impl Decisions {
         Ok(())
     }
 
-    /// Writes what is owed, as far as the disk takes it.
+    /// Writes the owed records, as far as the disk takes them.
     fn write_owed(&mut self) {
         while let Some(record) = self.owed.pop_front() {
             match self.write(&record) {
@@ -715,7 +746,7 @@ impl Journal for Decisions {
     }
 }
 
-/// What was written in this epoch is wanted soon.
+/// Requests a flush of this epoch.
 ///
 /// # Panics
 /// If the log has stopped.
@@ -724,7 +755,7 @@ pub(crate) fn request(database: &Database, newest: Epoch) {
     requested.unwrap_or_else(|error| panic!("a database of partitions fails: {error}"));
 }
 
-/// Up to which epoch a database is durable.
+/// The durable epoch of a database.
 ///
 /// # Panics
 /// If the log has stopped.

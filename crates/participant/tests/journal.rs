@@ -1,4 +1,5 @@
-//! Partitions and coordinators on disk: whose directories are refused, what a restart remembers, what becomes of an owner whose disk is full, or gone.
+//! Partitions and coordinators on disk: which directories are refused, what a restart restores, and how an
+//! owner behaves when its disk is full or gone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -69,7 +70,7 @@ fn open_as(
     Participant::open(divided, PartitionId(at), callers, true, &of)
 }
 
-/// The owner of the only partition, in its next life.
+/// The owner of the only partition, in its next incarnation.
 fn owner(disk: &FaultyDisk) -> HoldingOwner<Participant> {
     owner_of(disk, OF)
 }
@@ -105,14 +106,14 @@ fn multi(number: u64, id: u32, last: bool) -> ToOwner<Fragment> {
     ToOwner::Coordinator(FromCoordinator::Fragment(seriatim_partition::Fragment {
         transaction: transaction(number),
         coordinator: CoordinatorId(0),
-        life: 1,
+        incarnation: 1,
         round: 0,
         work: Some(fragment(id, Some(0))),
         last,
     }))
 }
 
-/// All that leaves, when the disk has it all.
+/// All outputs, once everything is durable.
 fn out(owner: &mut HoldingOwner<Participant>) -> Vec<OwnerOutputOf<Participant>> {
     let mut all = Vec::new();
     while owner.is_holding() {
@@ -126,7 +127,7 @@ fn ids(owner: &HoldingOwner<Participant>) -> Vec<u32> {
     let db = owner.owner().partition().divided().database();
     let counts = db.table::<Count>().expect("it is there");
     let read = db.session().transact(|tx| tx.scan(&counts, ..).map(|row| Ok(row?.id())).collect());
-    read.expect("nobody is about").value
+    read.expect("there is no other transaction").value
 }
 
 #[test]
@@ -136,26 +137,26 @@ fn directories_of_others_are_refused_with_the_reason() {
         Ok(_) => panic!("partition {at} of {partitions} is opened"),
         Err(refused) => refused.to_string(),
     };
-    assert_eq!(refused(1, 2, both()), "this database is that of partition 0, not of partition 1");
+    assert_eq!(refused(1, 2, both()), "this database belongs to partition 0, not to partition 1");
     assert_eq!(
         refused(0, 3, both()),
         "this database was divided by 2 partitions and is opened with 3: open it with Builder::partitions(2)"
     );
     for set in [procedures![count, add], procedures![add]] {
         let refused = refused(0, 2, set);
-        assert!(refused.contains("other procedures than who calls, or in another order"), "{refused}");
+        assert!(refused.contains("other procedures than the caller, or in another order"), "{refused}");
     }
     let caller = Arc::new(Caller::new(divided(&disk, 2, both())));
     let other = coordinator(CoordinatorId(0), &caller, &OF).err().expect("it is a partition's").to_string();
-    assert_eq!(other, "this database is that of partition 0, not of coordinator 0");
+    assert_eq!(other, "this database belongs to partition 0, not to coordinator 0");
     let again = begin(caller.divided(), Role::Partition(0), &OF).expect_err("it is there");
-    assert_eq!(again.to_string(), "this database is that of partition 0 already: open it");
+    assert_eq!(again.to_string(), "this database already belongs to partition 0: open it");
     drop(caller);
     assert!(open(&disk, 0, 2, both()).is_ok());
-    // One that somebody was filling when the power went.
+    // A database whose initialization was cut short.
     let disk = FaultyDisk::new(4);
     let found = open(&disk, 0, 2, both()).err().expect("it has not begun").to_string();
-    assert!(found.starts_with("this database was never begun as that of partition 0"), "{found}");
+    assert!(found.starts_with("this database was not completely initialized for partition 0"), "{found}");
 }
 
 #[test]
@@ -168,7 +169,8 @@ fn directories_of_other_deployments_schemes_and_functions_are_refused() {
     };
     assert_eq!(
         refused(Deployed { number: 8, ..OF }),
-        "this database is that of partition 0 of another deployment: directories are begun together, and none of them alone"
+        "this database belongs to partition 0 of another deployment: \
+         the directories of a deployment are initialized together"
     );
     let locking = Deployed { scheme: Scheme::Locking, ..OF };
     assert_eq!(refused(locking), "this database was begun under another scheme and is opened under locking");
@@ -176,7 +178,7 @@ fn directories_of_other_deployments_schemes_and_functions_are_refused() {
         refused(Deployed { coordinators: 2, ..OF }),
         "this database was begun with 1 coordinators and is opened with 2"
     );
-    // The other schemes have what is undecided in the same order.
+    // The other schemes keep undecided transactions in the same order.
     let speculation = Deployed { scheme: Scheme::Speculation, ..OF };
     let again = Participant::open(divided(&disk, 2, both()), PartitionId(0), digest, true, &speculation);
     drop(again.unwrap_or_else(|refused| panic!("{refused}")));
@@ -187,7 +189,7 @@ fn directories_of_other_deployments_schemes_and_functions_are_refused() {
     let moved = Participant::open(divided_by(&disk, moved, 2, both()), PartitionId(0), digest, true, &OF);
     assert_eq!(
         moved.err().expect("rows are elsewhere").to_string(),
-        "the partition function is another than when this database was begun as that of partition 0"
+        "the partition function is not the one with which this database was initialized for partition 0"
     );
     assert_eq!(number_of(&divided(&disk, 2, both()), Role::Partition(0)).expect("it has begun"), 7);
     let disk = FaultyDisk::new(5);
@@ -201,7 +203,7 @@ fn directories_of_other_deployments_schemes_and_functions_are_refused() {
     let memory = begin(&memory.divide().expect("they can be divided"), Role::Partition(1), &OF);
     assert_eq!(
         memory.expect_err("it keeps nothing").to_string(),
-        "partition 1 would keep what it has to in a database in memory: open that with Builder::path"
+        "partition 1 needs a durable database, and this one is in memory: open it with Builder::path"
     );
 }
 
@@ -217,20 +219,21 @@ fn nothing_leaves_before_it_is_durable_and_numbers_outlive_their_owner() {
     first.handle(multi(7, 2, true));
     let voted = out(&mut first);
     assert!(
-        matches!(&voted[..], [OwnerOutput::Send { message: FromOwner::Response(response), .. }] if response.result.is_ok()),
+        matches!(&voted[..], [OwnerOutput::Send { message: FromOwner::Response(response), .. }]
+            if response.result.is_ok()),
         "{voted:?}"
     );
-    let life = first.life();
+    let incarnation = first.incarnation();
     drop(first);
     disk.crash();
     let mut second = owner(&disk);
-    assert_eq!((second.life(), ids(&second)), (life + 1, vec![1, 2]));
+    assert_eq!((second.incarnation(), ids(&second)), (incarnation + 1, vec![1, 2]));
     let said = out(&mut second);
-    let [OwnerOutput::Send { message: FromOwner::Recovered { in_doubt, life: new, .. }, .. }] = &said[..] else {
+    let [OwnerOutput::Send { message: FromOwner::Recovered { in_doubt, incarnation: new, .. }, .. }] = &said[..] else {
         panic!("{said:?}")
     };
-    assert_eq!((&in_doubt[..], *new), (&[transaction(7)][..], life + 1));
-    // Both came before the restart: none runs again.
+    assert_eq!((&in_doubt[..], *new), (&[transaction(7)][..], incarnation + 1));
+    // Both came before the restart: neither runs again.
     second.handle(multi(7, 3, true));
     second.handle(call(5, 4));
     let said = out(&mut second);
@@ -251,7 +254,7 @@ fn numbers_that_run_in_another_order_leave_the_highest() {
     let disk = begun_as(1, LOCKING);
     let mut first = owner_of(&disk, LOCKING);
     out(&mut first);
-    // What has not voted has row 1, and call 5 waits for it.
+    // A transaction that has not voted has row 1, and call 5 waits for it.
     first.handle(multi(1, 1, false));
     first.handle(call(5, 1));
     first.handle(call(6, 2));
@@ -264,7 +267,7 @@ fn numbers_that_run_in_another_order_leave_the_highest() {
     first.handle(ToOwner::Coordinator(FromCoordinator::Decision(decision)));
     let said = out(&mut first);
     assert!(matches!(&said[..], [OwnerOutput::Reply { transaction: TransactionId { number: 5, .. }, .. }]), "{said:?}");
-    // So with votes.
+    // The same with votes.
     first.handle(multi(10, 3, false));
     first.handle(multi(11, 3, true));
     first.handle(multi(12, 4, true));
@@ -282,7 +285,8 @@ fn numbers_that_run_in_another_order_leave_the_highest() {
     assert!(out(&mut second).is_empty() && ids(&second) == [1, 2, 3, 4], "{:?}", ids(&second));
 }
 
-/// A vote without work, on top of one that is aborted after a restart: it does not run again, and nothing of it stays.
+/// A vote without work, on top of a transaction that is aborted after a restart: it does not run again, and
+/// leaves nothing.
 #[test]
 fn votes_without_work_that_are_void_leave_nothing() {
     let speculation = Deployed { scheme: Scheme::Speculation, ..OF };
@@ -311,14 +315,14 @@ fn votes_without_work_that_are_void_leave_nothing() {
     assert_eq!(in_doubt(&out(&mut owner_of(&disk, speculation))), []);
 }
 
-/// Why the log takes nothing, if it does not.
+/// Why the log takes no writes, if it takes none.
 fn refusal(owner: &HoldingOwner<Participant>) -> Option<String> {
     owner.owner().partition().divided().database().statistics().log.and_then(|log| log.refusal)
 }
 
-/// Under `locking`, with something that is undecided meanwhile, and is to be taken back when there is no space for that.
+/// Under `locking`, with an undecided transaction that is to be undone while there is no space for that.
 #[test]
-fn a_full_disk_refuses_calls_and_what_waits_goes_on_when_there_is_space() {
+fn a_full_disk_refuses_calls_and_waiting_transactions_proceed_when_there_is_space() {
     let disk = begun_as(1, LOCKING);
     let mut running = owner_of(&disk, LOCKING);
     out(&mut running);
@@ -335,7 +339,7 @@ fn a_full_disk_refuses_calls_and_what_waits_goes_on_when_there_is_space() {
         before.extend(std::iter::from_fn(|| running.take_output()));
     }
     assert!(refusal(&running).is_some_and(|why| why.contains("full")) && before.len() > 5, "{before:?}");
-    // A call that writes; the vote of what has run; what is to be taken back, and a call of the same row.
+    // A call that writes; the vote of a transaction that has run; an undo, and a call for the same row.
     let full = id + 1;
     running.handle(call(full.into(), full));
     let ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) = multi(2, 0, true) else { unreachable!() };
@@ -358,7 +362,10 @@ fn a_full_disk_refuses_calls_and_what_waits_goes_on_when_there_is_space() {
     };
     let full = u64::from(full);
     assert!(after.iter().filter_map(refused).eq([full, full + 1]), "{after:?}");
-    let voted = |output: &OwnerOutputOf<Participant>| matches!(output, OwnerOutput::Send { message: FromOwner::Response(response), .. } if response.result.is_ok());
+    let voted = |output: &OwnerOutputOf<Participant>| {
+        let OwnerOutput::Send { message: FromOwner::Response(response), .. } = output else { return false };
+        response.result.is_ok()
+    };
     assert_eq!(after.iter().filter(|output| voted(output)).count(), 1, "{after:?}");
     let committed = |output: OwnerOutputOf<Participant>| match output {
         OwnerOutput::Reply { transaction, outcome: Outcome::Committed(_) } => Some(transaction.number as u32),
@@ -367,7 +374,7 @@ fn a_full_disk_refuses_calls_and_what_waits_goes_on_when_there_is_space() {
     let mut there: Vec<u32> = before.into_iter().chain(after).filter_map(committed).chain([2]).collect();
     there.sort_unstable();
     assert_eq!(ids(&running), there, "what was answered is there, what was in doubt, and nothing else");
-    // It was taken back, and can be there again.
+    // It was undone, and can be inserted again.
     running.handle(call(full + 2, 1));
     assert!(matches!(&out(&mut running)[..], [OwnerOutput::Reply { outcome: Outcome::Committed(_), .. }]));
     there.insert(0, 1);
@@ -382,10 +389,11 @@ fn a_full_disk_refuses_calls_and_what_waits_goes_on_when_there_is_space() {
     assert_eq!(in_doubt[..], [transaction(2)], "its vote was written when there was space");
 }
 
-/// What ran on top of something that was not decided has a mark that the full disk did not take. When there is space again one that runs alone has its changes in
-/// the log: so has the mark, or a restart would take back what it rests on.
+/// A transaction that ran on top of an undecided one has a mark that the full disk did not take. When there is
+/// space again, a transaction that leaves no row has its changes in the log. So the mark must be there too, or
+/// a restart would undo the transactions below.
 #[test]
-fn what_leaves_no_row_does_not_run_before_the_marks_of_what_it_may_rest_on() {
+fn a_fragment_without_a_row_waits_for_the_marks_of_fragments_on_which_it_may_depend() {
     let speculation = Deployed { scheme: Scheme::Speculation, ..OF };
     let disk = begun_as(1, speculation);
     let mut partition = open_as(&disk, 0, 1, both(), speculation).unwrap_or_else(|refused| panic!("{refused}"));

@@ -1,13 +1,14 @@
-//! Read-only transactions (§5.4): each takes and advances S, or takes the newest eventual snapshot ([`seriatim_txn::Snapshots`]), reads the
-//! versions with a number not above its own, never validates and never aborts. `shared/versions` has the chains and the reading.
+//! Read-only transactions (§5.4): each takes and advances S, or takes the newest eventual snapshot
+//! ([`seriatim_txn::Snapshots`]). It reads the versions with a number not above its own, never validates and
+//! never aborts. `shared/versions` has the chains and the reading.
 //!
-//! With a version its local snapshot number is kept, with a deletion mark in bit 0; that never changes. The previous
-//! row version is kept for readers that began before the row version was installed; it is retired then, so it lives
-//! until they have left. A reader that begins later has a number at least as high as the row version's and does not
-//! follow the pointer, unless it shows the durable epoch: then it goes on to the versions of that epoch, which live
-//! until the row version's own epoch is durable and no reader holds an earlier one (dbx's README, "Durability"). A reader of an
-//! eventual snapshot may begin later and go on to the version before: that lives until no snapshot is read that needs it
-//! ([`seriatim_memory::Memory::pass_snapshot`]).
+//! Each version has its local snapshot number, with a deletion mark in bit 0; that never changes. When a row
+//! version is installed, the previous one is retired, so it lives until all readers that began before have
+//! left. A reader that begins later has a number at least as high as the new row version's and does not follow
+//! the pointer, with two exceptions. A reader of the durable epoch continues to the versions of that epoch,
+//! which live until the row version's own epoch is durable and no reader holds an earlier one (dbx's README,
+//! "Durability"). A reader of an eventual snapshot may begin later and continue to the previous version: that
+//! lives until no snapshot that needs it is read ([`seriatim_memory::Memory::pass_snapshot`]).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -55,30 +56,32 @@ impl Version<Number> {
     }
 }
 
-/// What a read-only transaction sees.
+/// The snapshot of a read-only transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     /// Versions of a higher number came later.
     snapshot: u64,
-    /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they are not durable.
+    /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they
+    /// are not durable.
     durable: Option<Epoch>,
-    /// Of an eventual snapshot: it shows everything of epochs up to this one; what was deleted later may be shown too.
+    /// Of an eventual snapshot: it shows everything of epochs up to this one; rows that were deleted later may
+    /// be shown too.
     whole: Option<Epoch>,
 }
 
 impl View {
-    /// The newest committed versions; once the log has stopped, or if the disk is behind, those of the durable epoch. Reads S and advances it, atomically with
-    /// regard to regions that read S.
+    /// The newest committed versions; once the log has stopped, or if the disk is behind, those of the
+    /// durable epoch. Reads S and advances it, atomically with regard to regions that read S.
     pub(crate) fn take(core: &Core, number: &super::SnapshotNumber) -> View {
-        // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
-        // advanced number, or we see its records locked.
+        // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that
+        // commit sees the advanced number, or we see its records locked.
         let snapshot = core.htm.outside(|| number.word().fetch_add(1, Ordering::SeqCst));
         fence(Ordering::SeqCst);
         View { snapshot, durable: core.shown_epoch(), whole: None }
     }
 
-    /// The newest eventual snapshot that is offered, or one that is made now if that lacks something that the caller wants to be shown; where
-    /// none is offered, one of the present.
+    /// The newest eventual snapshot that is offered, or one that is made now if that lacks something that the
+    /// caller wants to be shown; where none is offered, one of the present.
     #[inline]
     pub(crate) fn take_eventual(core: &mut Core, eventual: &Eventual, number: &super::SnapshotNumber) -> View {
         let closes = !core.injects(Fault::SnapshotAmidWindows);
@@ -126,8 +129,9 @@ impl versions::View for View {
                 break word;
             }
         };
-        // Whatever was committed since has a number above ours. So the number loaded is that of the deletion of which the word speaks, or
-        // too high for us; then the version word, loaded later, begins with what followed that deletion.
+        // Every version that was committed since has a number above ours. So the loaded number is that of the
+        // deletion in the TID word, or too high for us. In the latter case the version word, loaded later,
+        // begins with versions that followed that deletion.
         let is_deleted = word.is_absent()
             && word.tid() != Tid::ZERO
             && View::shows(self, deletion(&table.record_layout, record).load(Ordering::Acquire), word.tid());

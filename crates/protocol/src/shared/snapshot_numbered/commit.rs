@@ -1,7 +1,8 @@
-//! Commit: what is added to [the region](crate::shared::region), which are the versions that snapshots read.
+//! Commit: the additions to [the region](crate::shared::region), which are the versions that snapshots read.
 //!
-//! The snapshot number S is read right before E (step 2 there). Headers of row versions are filled with guesses of both before the region
-//! begins; after a wrong guess it fills them again, which is private memory.
+//! The snapshot number S is read right before E (step 2 there). Headers of row versions are filled with
+//! guesses of both before the region begins; after a wrong guess it fills them again, which is private
+//! memory.
 
 use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,18 +21,20 @@ use crate::shared::record_header::{self, TidWord};
 use crate::shared::region::{self, Rules};
 use crate::shared::writes::{Link, Write};
 
-/// What is installed for one write: found out before the region.
+/// The installation of one write, prepared before the region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Install {
     /// The place in the record to which it is copied; zero where it stays where it is.
     place: usize,
-    /// What the version word holds; zero for nothing.
+    /// The current value of the version word; zero for none.
     was: usize,
-    /// Where a row is inserted over a tombstone: the deletion as a version of its own, for readers of older snapshots; else zero.
+    /// Where a row is inserted over a tombstone: the deletion as a version of its own, for readers of older
+    /// snapshots; else zero.
     marker: usize,
     /// The version before the one replaced.
     previous: usize,
-    /// Epoch and snapshot number of the version replaced: if they are E and S, nobody needs that version itself.
+    /// Epoch and snapshot number of the replaced version: if they are E and S, no reader needs that version
+    /// itself.
     made: Guess,
 }
 
@@ -53,17 +56,17 @@ impl Install {
         if self.marker != 0 { self.marker } else { self.was }
     }
 
-    /// Where readers that may not see what is installed in E under S go on. A reader whose number is S - 1 or less needs what is
-    /// replaced unless that is itself of snapshot S (lines 18–23). One of a durable epoch before E, where there is a log, needs it
-    /// unless it is of E.
+    /// The version at which readers continue that may not see one installed in E under S. A reader whose
+    /// number is S - 1 or less needs the replaced version unless that is itself of snapshot S (lines 18–23). A
+    /// reader of a durable epoch before E, where there is a log, needs it unless it is of E.
     ///
-    /// Of a row that goes to a place nobody needs what came before, either way; but the version before the one replaced may have lain in
-    /// that very place, and a chain should not name itself.
+    /// If the row is moved to a place in the record, no reader needs the version before it, in either case.
+    /// But that earlier version may have been in that very place, and a chain must not contain itself.
     fn older(&self, now: Guess, keeps_epochs: bool) -> usize {
         if self.is_needless(now, keeps_epochs) && self.place == 0 { self.previous } else { self.replaced() }
     }
 
-    /// Whether no reader who begins later needs what is replaced.
+    /// Whether no reader that begins later needs the replaced version.
     #[inline(always)]
     fn is_needless(&self, now: Guess, keeps_epochs: bool) -> bool {
         self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || !keeps_epochs)
@@ -104,8 +107,8 @@ pub(super) fn publish(
     Ok(tid)
 }
 
-/// As [`Attempt::settle`], where readers that begin later may still want what was replaced: of all that were made under one snapshot number
-/// only the last. The others they do not get to.
+/// As [`Attempt::settle`], where readers that begin later may still want what was replaced: of all that were
+/// made under one snapshot number only the last. The others they do not get to.
 fn settle_eventual(attempt: &mut Optimistic, installs: &[Install], tid: Tid) {
     let keeps_epochs = keeps_epochs(&attempt.base.core);
     attempt.base.settle_rows(tid, &LockBit, |entry, write| {
@@ -132,8 +135,8 @@ fn decide(attempt: &mut Optimistic, installs: &[Install], number: &AtomicU64) ->
     region::decide(attempt, installs, &numbers, guess).map_err(|conflict| region::why(attempt, conflict))
 }
 
-/// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over. Outside the region:
-/// allocates and touches memory. A transaction that only deletes allocates nothing.
+/// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over.
+/// Outside the region: allocates and touches memory. A transaction that only deletes allocates nothing.
 fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Result<(), OpError> {
     let Attempt { core, writes, .. } = &mut attempt.base;
     let horizon = core.horizon();
@@ -152,7 +155,8 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             cold_path();
             let marker = core.local.allocate(&mut core.outside, VersionHeader::BYTES).map_err(record::full)?;
             install.marker = marker.as_ptr() as usize;
-            // What a tombstone's version word names may be gone: it is handed on, not looked at.
+            // The version that a tombstone's version word names may be gone: its address is passed on, not
+            // followed.
             install.previous = was;
             let (tid, snapshot) = (write.expected.tid(), deletion(record_layout, write.record).load(Ordering::Relaxed));
             install.made = Guess { epoch: tid.epoch().0, snapshot };
@@ -160,7 +164,8 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             // SAFETY: allocated just now.
             unsafe { version.write(install.marker) };
         } else {
-            // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are online: readable until we leave.
+            // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are
+            // online: readable until we leave.
             let version = unsafe { VersionHeader::of(was) };
             install.made = Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() };
             install.previous = version.previous;

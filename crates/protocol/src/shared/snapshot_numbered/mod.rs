@@ -1,5 +1,5 @@
-//! Commits in one region whose row versions have snapshot numbers, for read-only transactions that never abort (Wang et al., EuroSys
-//! 2014, §5.4).
+//! Commits in one region whose row versions have snapshot numbers, for read-only transactions that never abort
+//! (Wang et al., EuroSys 2014, §5.4).
 
 mod commit;
 mod snapshot;
@@ -45,7 +45,7 @@ impl SnapshotNumber {
         }
     }
 
-    /// For who advances it every so often; `None`: whoever ends an epoch does.
+    /// The number, if a helper advances it at intervals; `None`: each end of an epoch does.
     pub(crate) fn own(&self) -> Option<Arc<CacheAligned<AtomicU64>>> {
         match self {
             SnapshotNumber::Own(number) => Some(Arc::clone(number)),
@@ -56,13 +56,13 @@ impl SnapshotNumber {
     /// Describes the version of a row that is being restored.
     pub(crate) fn describe(&self, row_version: usize, tid: Tid) {
         let header = VersionHeader::new(tid, self.word().load(Ordering::Acquire), false, 0);
-        // SAFETY: a row that is being restored is nobody else's.
+        // SAFETY: a row that is being restored is private.
         unsafe { header.write(row_version) };
     }
 }
 
-/// What a worker has of its own for this.
-pub(crate) struct Numbered {
+/// A worker's state for these commits.
+pub(crate) struct SnapshotNumbered {
     pub(crate) snapshot: SnapshotNumber,
     /// The snapshot a read-only transaction reads.
     pub(crate) reading: Option<View>,
@@ -70,9 +70,9 @@ pub(crate) struct Numbered {
     installs: CountedVec<commit::Install>,
 }
 
-impl Numbered {
-    pub(crate) fn new(core: &Core, snapshot: &SnapshotNumber) -> Numbered {
-        Numbered { snapshot: snapshot.clone(), reading: None, installs: core.local.counted(64) }
+impl SnapshotNumbered {
+    pub(crate) fn new(core: &Core, snapshot: &SnapshotNumber) -> SnapshotNumbered {
+        SnapshotNumbered { snapshot: snapshot.clone(), reading: None, installs: core.local.counted(64) }
     }
 
     /// A transaction has begun: one that only reads shows `reading`.
@@ -82,8 +82,8 @@ impl Numbered {
         self.reading = reading;
     }
 
-    /// Decides the attempt. Read-only attempts just validate: their serialization point is the start of validation, when every
-    /// word noted was unchanged; one word alone needs no validation.
+    /// Decides the attempt. Read-only attempts just validate: their serialization point is the start of
+    /// validation, when every word noted was unchanged; one word alone needs no validation.
     #[inline]
     pub(crate) fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         if attempt.base.writes.is_empty() {
