@@ -50,7 +50,7 @@ const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
 /// lines, why).
 const LINES_MAX: &[(&str, usize, &str)] = &[(
     "crates/seriatim/src",
-    6_220,
+    6_390,
     "the public crate is what types add; what needs no row type belongs to engine, which users compile once",
 )];
 

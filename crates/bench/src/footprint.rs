@@ -67,7 +67,7 @@ fn fill(db: &Database, events: &Handle<Event>, rows: u64) -> Result<u64, Transac
         let end = (first + BATCH).min(rows);
         match session.transact(|tx| (first..end).try_for_each(|id| tx.insert(events, &event(id)))) {
             Ok(_) => {}
-            Err(TransactError::OutOfMemory) => return Ok(first),
+            Err(TransactError::OutOfMemory { .. }) => return Ok(first),
             Err(error) => return Err(error),
         }
     }

@@ -1,25 +1,45 @@
-//! Fixed-point numbers, for money: an `i64` counting units of 10^-S. Sums are exact; overflow never passes silently.
+//! Fixed-point numbers, for money: an `i64` counting units of 10^-S. Sums are exact. Overflow neither passes silently
+//! nor panics.
 
 use std::fmt;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign, Mul, Neg, Sub, SubAssign};
+use std::ops::{Add, Mul, Neg, Sub};
 use std::str::FromStr;
 
 /// A number with `S` digits after the point (at most 18), within ±9.2 × 10^(18 - S).
 ///
-/// The operators panic on overflow, in every build; the `checked_` methods return `None`.
+/// The operators `+`, `-`, `*` with an integer, and negation return a `Result` with [`Overflow`]. In the body of a
+/// transaction `?` makes that an abort, as the same arithmetic in a procedure does. Sums and differences chain, as in
+/// `(a + b - c)?`.
 ///
 /// ```
 /// use seriatim_catalog::Decimal;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let price: Decimal<2> = "19.99".parse()?;
 /// let tax: Decimal<4> = "0.0825".parse()?;
-/// assert_eq!((price * 3).to_string(), "59.97");
-/// assert_eq!(price.times(tax).to_string(), "1.65");
-/// assert_eq!((price - Decimal::from_units(2000)).to_string(), "-0.01");
-/// # Ok::<(), seriatim_catalog::DecimalError>(())
+/// assert_eq!((price * 3)?.to_string(), "59.97");
+/// assert_eq!((price + price.times(tax)?)?.to_string(), "21.64");
+/// assert_eq!((price - Decimal::from_units(2000))?.to_string(), "-0.01");
+/// let most = Decimal::<2>::from_units(i64::MAX);
+/// assert!((most + price).is_err());
+/// assert_eq!([price, price].into_iter().sum::<Result<Decimal<2>, _>>()?.to_string(), "39.98");
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Decimal<const S: u32>(i64);
+
+/// A number left the range of its type, or a divisor was zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow;
+
+impl fmt::Display for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number leaves the range of its type")
+    }
+}
+
+impl std::error::Error for Overflow {}
 
 /// Why a text is not a [`Decimal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,12 +105,12 @@ impl<const S: u32> Decimal<S> {
 
     /// A whole number.
     ///
-    /// # Panics
-    /// On overflow.
-    pub const fn whole(number: i64) -> Decimal<S> {
+    /// # Errors
+    /// Overflow.
+    pub const fn whole(number: i64) -> Result<Decimal<S>, Overflow> {
         match number.checked_mul(Self::ONE_UNITS) {
-            Some(units) => Decimal(units),
-            None => panic!("decimal overflow"),
+            Some(units) => Ok(Decimal(units)),
+            None => Err(Overflow),
         }
     }
 
@@ -117,10 +137,10 @@ impl<const S: u32> Decimal<S> {
 
     /// The product with a number of any scale, rounded to `S` digits, halves away from zero.
     ///
-    /// # Panics
-    /// On overflow.
-    pub fn times<const T: u32>(self, factor: Decimal<T>) -> Decimal<S> {
-        self.checked_times(factor).expect("decimal overflow")
+    /// # Errors
+    /// Overflow.
+    pub fn times<const T: u32>(self, factor: Decimal<T>) -> Result<Decimal<S>, Overflow> {
+        self.checked_times(factor).ok_or(Overflow)
     }
 
     /// The same number with `T` digits after the point, rounded, halves away from zero; `None` on overflow.
@@ -191,54 +211,58 @@ impl<const S: u32> FromStr for Decimal<S> {
 }
 
 impl<const S: u32> Add for Decimal<S> {
-    type Output = Decimal<S>;
+    type Output = Result<Decimal<S>, Overflow>;
     #[inline]
-    fn add(self, other: Decimal<S>) -> Decimal<S> {
-        self.checked_add(other).expect("decimal overflow")
+    fn add(self, other: Decimal<S>) -> Self::Output {
+        self.checked_add(other).ok_or(Overflow)
     }
 }
 
 impl<const S: u32> Sub for Decimal<S> {
-    type Output = Decimal<S>;
+    type Output = Result<Decimal<S>, Overflow>;
     #[inline]
-    fn sub(self, other: Decimal<S>) -> Decimal<S> {
-        self.checked_sub(other).expect("decimal overflow")
+    fn sub(self, other: Decimal<S>) -> Self::Output {
+        self.checked_sub(other).ok_or(Overflow)
     }
 }
 
 impl<const S: u32> Mul<i64> for Decimal<S> {
-    type Output = Decimal<S>;
+    type Output = Result<Decimal<S>, Overflow>;
     #[inline]
-    fn mul(self, factor: i64) -> Decimal<S> {
-        self.checked_mul(factor).expect("decimal overflow")
+    fn mul(self, factor: i64) -> Self::Output {
+        self.checked_mul(factor).ok_or(Overflow)
     }
 }
 
 impl<const S: u32> Neg for Decimal<S> {
-    type Output = Decimal<S>;
+    type Output = Result<Decimal<S>, Overflow>;
     #[inline]
-    fn neg(self) -> Decimal<S> {
-        Decimal(self.0.checked_neg().expect("decimal overflow"))
+    fn neg(self) -> Self::Output {
+        self.0.checked_neg().map(Decimal).ok_or(Overflow)
     }
 }
 
-impl<const S: u32> AddAssign for Decimal<S> {
+/// A sum goes on.
+impl<const S: u32> Add<Decimal<S>> for Result<Decimal<S>, Overflow> {
+    type Output = Result<Decimal<S>, Overflow>;
     #[inline]
-    fn add_assign(&mut self, other: Decimal<S>) {
-        *self = *self + other;
+    fn add(self, other: Decimal<S>) -> Self::Output {
+        self? + other
     }
 }
 
-impl<const S: u32> SubAssign for Decimal<S> {
+/// A sum goes on.
+impl<const S: u32> Sub<Decimal<S>> for Result<Decimal<S>, Overflow> {
+    type Output = Result<Decimal<S>, Overflow>;
     #[inline]
-    fn sub_assign(&mut self, other: Decimal<S>) {
-        *self = *self - other;
+    fn sub(self, other: Decimal<S>) -> Self::Output {
+        self? - other
     }
 }
 
-impl<const S: u32> Sum for Decimal<S> {
-    fn sum<I: Iterator<Item = Decimal<S>>>(numbers: I) -> Decimal<S> {
-        numbers.fold(Decimal::ZERO, Add::add)
+impl<const S: u32> Sum<Decimal<S>> for Result<Decimal<S>, Overflow> {
+    fn sum<I: Iterator<Item = Decimal<S>>>(mut numbers: I) -> Self {
+        numbers.try_fold(Decimal::ZERO, Add::add)
     }
 }
 
@@ -269,17 +293,27 @@ mod tests {
     #[test]
     fn products_round_halves_away_from_zero() {
         let rate = Decimal::<1>::from_units(5);
-        assert_eq!(Decimal::<2>::from_units(1).times(rate).units(), 1);
-        assert_eq!(Decimal::<2>::from_units(-1).times(rate).units(), -1);
-        assert_eq!(Decimal::<2>::from_units(-3).times(Decimal::<2>::from_units(33)).units(), -1);
+        assert_eq!(Decimal::<2>::from_units(1).times(rate), Ok(Decimal::from_units(1)));
+        assert_eq!(Decimal::<2>::from_units(-1).times(rate), Ok(Decimal::from_units(-1)));
+        let third = Decimal::<2>::from_units(33);
+        assert_eq!(Decimal::<2>::from_units(-3).times(third), Ok(Decimal::from_units(-1)));
         assert_eq!(Decimal::<4>::from_units(12345).rescale::<2>(), Some(Decimal::from_units(123)));
-        assert_eq!(Decimal::<2>::from_units(i64::MAX).checked_times(Decimal::<0>::whole(2)), None);
-        assert_eq!(Decimal::<0>::whole(10).rescale::<18>(), None);
+        assert_eq!(Decimal::<2>::from_units(i64::MAX).times(Decimal::<0>::from_units(2)), Err(Overflow));
+        assert_eq!(Decimal::<0>::from_units(10).rescale::<18>(), None);
     }
 
     #[test]
-    #[should_panic(expected = "decimal overflow")]
-    fn overflow_panics() {
-        let _ = Decimal::<2>::from_units(i64::MAX) + Decimal::from_units(1);
+    fn what_leaves_the_range_is_an_error_and_not_a_panic() {
+        let (most, least) = (Decimal::<2>::from_units(i64::MAX), Decimal::<2>::from_units(i64::MIN));
+        let cent = Decimal::from_units(1);
+        assert_eq!(most + cent, Err(Overflow));
+        assert_eq!(least - cent, Err(Overflow));
+        assert_eq!(most * 2, Err(Overflow));
+        assert_eq!(-least, Err(Overflow));
+        assert_eq!(Decimal::<2>::whole(i64::MAX), Err(Overflow));
+        assert_eq!(most.times(Decimal::<1>::from_units(11)), Err(Overflow));
+        assert_eq!([most, cent].into_iter().sum::<Result<Decimal<2>, Overflow>>(), Err(Overflow));
+        assert_eq!(most - cent + cent, Ok(most));
+        assert_eq!(most + cent - cent, Err(Overflow), "a sum that has left the range does not come back");
     }
 }

@@ -70,7 +70,7 @@ pub use bytes::{Bytes, TooLong};
 pub use codec::{KeyCodec, KeyPlace, PartitionValue, RowWord};
 pub use column::Column;
 pub use column_set::{ColumnSet, ColumnUse};
-pub use decimal::{Decimal, DecimalError};
+pub use decimal::{Decimal, DecimalError, Overflow};
 pub use error::{OutOfMemory, SchemaError};
 pub use kept::KeptRow;
 pub use key::{Key, KeyBuf, KeyClass, KeyFormat};

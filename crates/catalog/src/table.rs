@@ -162,6 +162,9 @@ impl<T> TableColumns<T> {
     /// No column: only the existence of the row is requested.
     pub const EMPTY: TableColumns<T> = TableColumns { set: ColumnSet::EMPTY, rows: PhantomData };
 
+    /// All columns.
+    pub const ALL: TableColumns<T> = TableColumns { set: ColumnSet::ALL, rows: PhantomData };
+
     /// The columns.
     #[inline]
     pub const fn set(self) -> ColumnSet {

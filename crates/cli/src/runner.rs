@@ -174,14 +174,14 @@ impl Part {
 
     /// Looks at a transaction that does not count.
     pub(crate) fn look(&mut self, outcome: &Outcome) {
-        self.is_full |= matches!(outcome.ending, Ending::Failed(TransactError::OutOfMemory));
+        self.is_full |= matches!(outcome.ending, Ending::Failed(TransactError::OutOfMemory { .. }));
     }
 
     /// Looks at a transaction that ended after the run: it does not count, but it must not have failed.
     pub(crate) fn look_after(&mut self, outcome: Outcome) {
         self.look(&outcome);
         if let Ending::Failed(error) = outcome.ending
-            && !matches!(error, TransactError::OutOfMemory)
+            && !matches!(error, TransactError::OutOfMemory { .. })
         {
             self.failed += 1;
             self.failure = Some(error);
@@ -190,7 +190,7 @@ impl Part {
 
     /// Counts a transaction that was decided after this time.
     pub(crate) fn count(&mut self, outcome: Outcome, decided: Duration) {
-        if let Ending::Failed(TransactError::OutOfMemory) = outcome.ending {
+        if let Ending::Failed(TransactError::OutOfMemory { .. }) = outcome.ending {
             self.is_full = true;
             return;
         }

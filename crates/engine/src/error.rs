@@ -6,6 +6,7 @@ use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::process::FORKED;
 use seriatim_procedure::checked::Overflow;
@@ -39,7 +40,16 @@ pub enum OpenError {
     Htm(seriatim_htm::Unavailable),
     /// The operating system did not give the memory.
     Memory(String),
-    /// A limit is out of range.
+    /// A setting is out of its range.
+    Setting {
+        /// The method of `Builder` that sets it, with the field if it takes a struct.
+        setting: &'static str,
+        /// What was given.
+        value: String,
+        /// What is permitted, in words.
+        permitted: String,
+    },
+    /// Settings contradict each other, or the database.
     Invalid(String),
     /// A helper thread could not be started.
     Thread(std::io::Error),
@@ -89,6 +99,9 @@ impl fmt::Display for OpenError {
             }
             OpenError::Htm(error) => error.fmt(f),
             OpenError::Memory(error) => write!(f, "no memory: {error}"),
+            OpenError::Setting { setting, value, permitted } => {
+                write!(f, "the setting {setting} is {value}; it can be {permitted}")
+            }
             OpenError::Invalid(what) => f.write_str(what),
             OpenError::Thread(error) => write!(f, "a helper thread could not be started: {error}"),
             OpenError::NoDatabase { directory } => write!(f, "there is no database in {}", directory.display()),
@@ -289,11 +302,11 @@ impl Abort {
 /// # let db = Database::in_memory()?;
 /// # let notes = db.create::<Note>()?;
 /// # let mut session = db.session();
-/// let there = session.transact(|tx| {
-///     let set = tx.update(&notes, &7, |note| note.set_text("a long text"))?;
-///     Ok(set.transpose()?.is_some())
+/// # session.transact(|tx| tx.insert(&notes, &Note { id: 7, text: String::new() }))?;
+/// session.transact(|tx| {
+///     tx.update(&notes, &7, |note| note.set_text("a long text"))??;
+///     Ok(())
 /// })?;
-/// assert!(!*there);
 /// # Ok(())
 /// # }
 /// ```
@@ -395,8 +408,8 @@ impl fmt::Display for Conflict {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransactError {
-    /// The body asked for it with `Tx::abort`. What it read held together at that moment.
-    /// [`TransactError::user`] gives it with its type.
+    /// The body asked for it with `Tx::abort`. What it read held together at that moment. It is shown as the body's
+    /// error shows itself; [`TransactError::user`] gives that error with its type.
     User(Box<dyn Error + Send + Sync>),
     /// An insert met its key. What it read held together at that moment.
     Duplicate {
@@ -442,7 +455,11 @@ pub enum TransactError {
         attempts: u32,
     },
     /// The memory limit is reached. Reads and deletes still work.
-    OutOfMemory,
+    OutOfMemory {
+        /// A transaction that has been open for more than a second, and since: what others replaced and deleted
+        /// meanwhile cannot be used again.
+        held: Option<MemoryHeld>,
+    },
     /// The transaction stayed open for longer than the configured age.
     TooOld,
     /// Another thread cancelled it: [`Canceller::cancel`](crate::Canceller::cancel).
@@ -533,7 +550,7 @@ pub enum TransactError {
     /// be there after the database is opened again, or may not.
     NotDurableYet {
         /// How long that was.
-        waited: std::time::Duration,
+        waited: Duration,
         /// Whether the transaction wrote something. If not, it may be run again.
         wrote: bool,
         /// What is known to be wrong with the disk: that it is full, say.
@@ -606,7 +623,7 @@ impl TransactError {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
-                Reason::OutOfMemory => TransactError::OutOfMemory,
+                Reason::OutOfMemory => TransactError::OutOfMemory { held: None },
                 Reason::TooOld => TransactError::TooOld,
                 Reason::Cancelled => TransactError::Cancelled,
                 Reason::OtherPartition | Reason::NoPartition => {
@@ -646,7 +663,7 @@ impl TransactError {
             TransactError::NoPartition { table, key } => {
                 TransactError::NoPartition { table: table.clone(), key: key.clone() }
             }
-            TransactError::OutOfMemory => TransactError::OutOfMemory,
+            TransactError::OutOfMemory { held } => TransactError::OutOfMemory { held: *held },
             TransactError::TooOld => TransactError::TooOld,
             TransactError::Cancelled => TransactError::Cancelled,
             TransactError::Forked => TransactError::Forked,
@@ -702,7 +719,7 @@ impl Error for Shared {
 impl fmt::Display for TransactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TransactError::User(error) => write!(f, "aborted by its body: {error}"),
+            TransactError::User(error) => error.fmt(f),
             TransactError::Duplicate { table, key } => write!(f, "duplicate key {key} in {table}"),
             TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
             TransactError::Overflow { procedure, place } => {
@@ -721,10 +738,16 @@ impl fmt::Display for TransactError {
             TransactError::Arguments { procedure, problem } => {
                 write!(f, "wrong arguments for procedure {procedure}: {problem}")
             }
+            TransactError::Conflict { last, attempts: 0 | 1 } => {
+                write!(f, "the transaction stopped {last}; run it again")
+            }
             TransactError::Conflict { last, attempts } => {
                 write!(f, "gave up after {attempts} attempts; the last stopped {last}")
             }
-            TransactError::OutOfMemory => f.write_str("the memory limit is reached; delete rows or raise the limit"),
+            TransactError::OutOfMemory { held: None } => {
+                f.write_str("the memory limit is reached; delete rows or raise the limit")
+            }
+            TransactError::OutOfMemory { held: Some(held) } => write!(f, "the memory limit is reached, and {held}"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
             TransactError::Cancelled => f.write_str("the transaction was cancelled"),
             TransactError::Closed => f.write_str("nothing was written: the database was closed; open it again"),
@@ -805,8 +828,40 @@ impl fmt::Display for TransactError {
 impl Error for TransactError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            TransactError::User(error) => Some(error.as_ref()),
+            // It shows itself as the error does.
+            TransactError::User(error) => error.source(),
             _ => None,
         }
+    }
+}
+
+/// A transaction that keeps memory from being used again, as it may still read what was replaced and deleted since it
+/// began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryHeld {
+    /// Whether it is an explicit snapshot (`Session::begin_snapshot`).
+    pub snapshot: bool,
+    /// The number of its worker, from 0.
+    pub worker: usize,
+    /// How long it has been open, at least.
+    pub age: Duration,
+}
+
+impl MemoryHeld {
+    /// A transaction that is younger is not told of: the memory limit is not reached because of it.
+    pub(crate) const AGE_MIN: Duration = Duration::from_secs(1);
+}
+
+impl fmt::Display for MemoryHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryHeld { snapshot, worker, age } = self;
+        let (what, setting) =
+            if *snapshot { ("snapshot", "snapshot_age_max") } else { ("transaction", "transaction_age_max") };
+        write!(
+            f,
+            "the {what} of worker {worker} has been open for {age:.1?}: what was replaced and deleted since cannot be \
+             used again; end it, or set `{setting}` so that it is ended"
+        )
     }
 }

@@ -53,7 +53,7 @@ pub use durability::{
     Checkpoint, Durability, Listener, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked,
 };
 pub use engine::Engine;
-pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
+pub use error::{Abort, CloseError, Conflict, MemoryHeld, OpenError, SchemaError, StorageError, TransactError};
 pub use executor::{Executor, ExecutorBody, ExecutorSession, PredictedAccess, QueueFull, Running};
 pub use lean::{Body, Operations};
 pub use options::TransactionOptions;

@@ -87,8 +87,10 @@ impl TransactionOptions {
             None => database.wait_max,
             wait => wait.filter(|wait| *wait < Duration::MAX),
         };
+        let nanoseconds = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         Bounds {
-            age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX),
+            age: nanoseconds(age),
+            snapshot_age: nanoseconds(age.min(database.snapshot_age_max)),
             wait,
             own_commits: self.own_commits.unwrap_or(true),
             weight: self.weight.unwrap_or(1),
@@ -101,6 +103,8 @@ impl TransactionOptions {
 pub(crate) struct Bounds {
     /// Nanoseconds that an attempt may be open.
     pub(crate) age: u64,
+    /// Nanoseconds that an attempt may be open that only reads.
+    pub(crate) snapshot_age: u64,
     /// How long a result waits until it is durable.
     pub(crate) wait: Option<Duration>,
     /// Whether snapshots show what the session did before.

@@ -38,6 +38,8 @@ pub(crate) struct Parking {
     state: AtomicU32,
     /// When it is too old, in the time that ages are counted in.
     deadline: u64,
+    /// Whether it is a snapshot.
+    pub(crate) snapshot: bool,
     /// Whether it keeps chains of pieces away.
     pub(crate) gated: bool,
     /// A canary: the reaper does not look whether the transaction is in a call.
@@ -47,8 +49,15 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
-    pub(crate) fn new(deadline: u64, gated: bool, hold: Option<Hold>, reaped_in_calls: bool) -> Arc<Parking> {
-        Arc::new(Parking { state: AtomicU32::new(CALLING), deadline, gated, reaped_in_calls, hold: Mutex::new(hold) })
+    pub(crate) fn new(
+        deadline: u64,
+        snapshot: bool,
+        gated: bool,
+        hold: Option<Hold>,
+        reaped_in_calls: bool,
+    ) -> Arc<Parking> {
+        let (state, hold) = (AtomicU32::new(CALLING), Mutex::new(hold));
+        Arc::new(Parking { state, deadline, snapshot, gated, reaped_in_calls, hold })
     }
 
     /// The worker is offline and reads nothing more.
@@ -111,7 +120,7 @@ mod tests {
 
     #[test]
     fn only_a_parked_transaction_that_is_too_old_is_ended() {
-        let parking = Parking::new(50, false, None, false);
+        let parking = Parking::new(50, false, false, None, false);
         assert!(parking.seize(51).is_none(), "it is in a call");
         parking.leave();
         assert!(parking.seize(50).is_none(), "it is not too old");
@@ -126,7 +135,7 @@ mod tests {
     #[test]
     fn a_call_that_meets_the_reaper_waits_for_it() {
         for _ in 0..200 {
-            let parking = Parking::new(0, false, None, false);
+            let parking = Parking::new(0, false, false, None, false);
             parking.leave();
             let (entered, seized) = std::thread::scope(|scope| {
                 let reaper = scope.spawn(|| parking.seize(1).is_some());

@@ -14,6 +14,7 @@ use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
 
+use crate::error::MemoryHeld;
 use crate::parking::{Parking, TOO_OLD};
 use crate::protocol::OpenProtocol;
 use crate::statistics::{Counters, Statistics};
@@ -148,6 +149,23 @@ impl Pool {
             overdue += usize::from(now.saturating_sub(watched.since) > age);
         }
         self.overdue.store(overdue, Ordering::Relaxed);
+    }
+
+    /// The transaction that has been open for longest, as far as the ticker has seen, if that is for long. Not the one
+    /// of slot `own`.
+    #[cold]
+    pub(crate) fn holds_memory(&self, now: u64, own: Option<usize>) -> Option<MemoryHeld> {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |&(slot, watched): &(usize, &Watched)| {
+            let Slot { busy, leases, .. } = &*self.slots[slot];
+            Some(slot) != own && busy.load(Ordering::Relaxed) && leases.load(Ordering::Relaxed) == watched.leases
+        };
+        let (worker, oldest) = watched.iter().enumerate().filter(is_open).min_by_key(|(_, watched)| watched.since)?;
+        let age = Duration::from_nanos(now.saturating_sub(oldest.since));
+        drop(watched);
+        let snapshot =
+            self.parked[worker].lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.snapshot);
+        (age >= MemoryHeld::AGE_MIN).then(|| MemoryHeld { snapshot: snapshot.unwrap_or(false), worker, age })
     }
 
     pub(crate) fn counters(&self, slot: usize) -> &Counters {

@@ -11,9 +11,9 @@ pub struct RetryPolicy {
     pub attempts_max: u32,
     /// Attempts that follow each other at once, before any pause. Default 3.
     pub immediate: u32,
-    /// The first pause; it doubles with each further attempt. Default 2 µs.
+    /// The first pause; it doubles with each further attempt. At most [`RetryPolicy::PAUSE_MAX`]. Default 2 µs.
     pub pause_first: Duration,
-    /// The longest pause. Default 1 ms.
+    /// The longest pause. At most [`RetryPolicy::PAUSE_MAX`]. Default 1 ms.
     pub pause_max: Duration,
 }
 
@@ -29,6 +29,10 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// The longest pause that can be asked for. A transaction that pauses is not ended meanwhile, neither by its age
+    /// nor by a cancellation.
+    pub const PAUSE_MAX: Duration = Duration::from_secs(60);
+
     /// No retry: the first conflict is reported.
     pub fn never() -> RetryPolicy {
         RetryPolicy { attempts_max: 1, ..RetryPolicy::default() }
@@ -42,11 +46,11 @@ pub fn pause(policy: &RetryPolicy, next: u32, rng: &mut Rng) {
 
 /// The pause before attempt `next`: between half and all of the backoff so far; zero before the first ones.
 pub(crate) fn pause_before(policy: &RetryPolicy, next: u32, rng: &mut Rng) -> Duration {
-    let Some(doublings) = next.checked_sub(policy.immediate + 2) else {
+    let Some(doublings) = next.checked_sub(policy.immediate.saturating_add(2)) else {
         return Duration::ZERO;
     };
     let pause = policy.pause_first.saturating_mul(1 << doublings.min(16)).min(policy.pause_max);
-    let nanoseconds = pause.as_nanos() as u64;
+    let nanoseconds = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(rng.range(nanoseconds / 2, nanoseconds.max(1)))
 }
 

@@ -250,6 +250,15 @@ impl TxCore {
         })
     }
 
+    /// An abort that says that there is no row with these key values, of the types of the table's key.
+    ///
+    /// # Errors
+    /// Values that are not of the key's types; a handle of another database.
+    pub fn missing_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<Abort, Abort> {
+        let set = self.own(&table.set)?;
+        Ok(self.missing_at(&set.primary, self.key_of(set, key)?.as_key()))
+    }
+
     /// Deletes the row with these key values; whether there was one.
     ///
     /// # Errors

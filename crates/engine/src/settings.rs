@@ -1,6 +1,7 @@
 //! How a database is opened: the options that a builder collects.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use seriatim_batch::Placement;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_redo::checkpoint::is_reserved;
+use seriatim_redo::segment::SEGMENT_BYTES_MAX;
 use seriatim_txn::{Environment, Eventual, PartitionFunction, Partitions, Priority, ProtocolInfo, Snapshots};
 
 use crate::durability::Listener;
@@ -54,6 +56,8 @@ pub struct Settings {
     pub retry: RetryPolicy,
     /// How long an attempt may be open.
     pub transaction_age_max: Duration,
+    /// How long an attempt may be open that only reads, if that is less.
+    pub snapshot_age_max: Duration,
     /// How often the epoch advances, if that was said.
     pub epoch_interval: Option<Duration>,
     /// No helper threads.
@@ -124,6 +128,28 @@ const MEMORY_PERCENT: u64 = 80;
 
 /// How often the epoch advances, unless something else is said.
 const EPOCH_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The longest interval between two epochs: what is deleted can be used again only as epochs pass.
+const EPOCH_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The largest buffer of a worker's log: each worker has one.
+const BUFFER_BYTES_MAX: usize = 64 << 20;
+
+/// Most bytes that are mapped beforehand where no limit is known: more than any machine has.
+const PREFAULT_BYTES_MAX: usize = 1 << 47;
+
+/// An error that names the setting, unless its value is in the range.
+fn within<T: PartialOrd + fmt::Debug>(
+    setting: &'static str,
+    value: T,
+    permitted: RangeInclusive<T>,
+) -> Result<(), OpenError> {
+    if permitted.contains(&value) {
+        return Ok(());
+    }
+    let permitted = format!("{:?} to {:?}", permitted.start(), permitted.end());
+    Err(OpenError::Setting { setting, value: format!("{value:?}"), permitted })
+}
 
 /// Most threads that recover, take a checkpoint, or make or check indexes.
 const HELPERS_MAX: usize = 8;
@@ -250,6 +276,7 @@ impl Default for Settings {
             retry: RetryPolicy::default(),
             regulate_pauses: None,
             transaction_age_max: Duration::from_secs(60),
+            snapshot_age_max: Duration::MAX,
             epoch_interval: None,
             step_helpers: false,
             helper_threads: None,
@@ -320,9 +347,6 @@ impl Settings {
 
     /// Checks that the partitions can be, under the protocol of this name.
     fn check_partitions(&self, protocol: &str) -> Result<(), OpenError> {
-        if self.partitions.is_some_and(|partitions| !(1..=Partitions::MAX).contains(&partitions)) {
-            return Err(OpenError::Invalid(format!("a database has 1 to {} partitions", Partitions::MAX)));
-        }
         let is_for = |info: &ProtocolInfo| info.name == protocol && !info.capabilities.partitions;
         match protocols().iter().find(|info| is_for(info)) {
             Some(info) if self.partitions.is_some() || self.partition_by.0.is_some() => {
@@ -350,14 +374,29 @@ impl Settings {
     pub(crate) fn settle_epoch_interval(&mut self, snapshots: &Snapshots) -> Result<(), OpenError> {
         let of_snapshots = snapshots.eventual().filter(|_| snapshots.end_epochs()).map(Eventual::interval);
         self.epoch_interval = self.epoch_interval.or(of_snapshots);
-        let interval = self.epoch_interval();
-        match interval.is_zero() || self.transaction_age_max < interval {
-            true => {
-                let what = "the epoch interval must be above zero and at most the transaction age";
-                Err(OpenError::Invalid(what.to_owned()))
-            }
-            false => Ok(()),
+        let most = self.transaction_age_max.min(EPOCH_INTERVAL_MAX);
+        within("epoch_interval", self.epoch_interval(), Duration::from_nanos(1)..=most)
+    }
+
+    /// Checks each setting by itself.
+    fn check_ranges(&self) -> Result<(), OpenError> {
+        let RetryPolicy { attempts_max, pause_first, pause_max, .. } = self.retry;
+        within("workers", self.workers, 1..=Priority::WORKERS_MAX)?;
+        within("partitions", self.partitions.unwrap_or(1), 1..=Partitions::MAX)?;
+        within("retry.attempts_max", attempts_max, 1..=u32::MAX)?;
+        within("retry.pause_first", pause_first, Duration::ZERO..=RetryPolicy::PAUSE_MAX)?;
+        within("retry.pause_max", pause_max, Duration::ZERO..=RetryPolicy::PAUSE_MAX)?;
+        within("operations_max", self.operations_max, 1..=u32::MAX)?;
+        within("executor_queue_max", self.executor_queue_max, 1..=usize::MAX)?;
+        within("queue_decisions.batch_max", self.queue.map_or(1, |queue| queue.batch_max), 1..=usize::MAX)?;
+        if let Batch::Size(calls) = self.batch {
+            within("batch", calls, 1..=BATCH_CALLS_MAX)?;
         }
+        within("checkpoint_share", self.checkpoint_share, 1..=100)?;
+        within("checkpoint_rate", self.checkpoint_bytes_per_second.unwrap_or(1), 1..=u64::MAX)?;
+        within("segment_bytes", self.log.segment_bytes, 1..=SEGMENT_BYTES_MAX)?;
+        within("log_buffer_bytes", self.log.buffer_bytes, 1..=BUFFER_BYTES_MAX)?;
+        within("prefault", self.prefault_bytes, 0..=self.limit_bytes().unwrap_or(PREFAULT_BYTES_MAX))
     }
 
     /// Opens a database with these options.
@@ -365,29 +404,10 @@ impl Settings {
     /// # Errors
     /// An unknown protocol or option, a back end that does not work here, limits out of range, no memory.
     pub fn open(mut self) -> Result<Engine, OpenError> {
+        self.check_ranges()?;
         self.protocol = self.protocol_name();
         self.check_partitions(&self.protocol)?;
         let invalid = |what: &str| Err(OpenError::Invalid(what.to_owned()));
-        if self.workers == 0 || self.workers > Priority::WORKERS_MAX {
-            return invalid("workers must be between 1 and 4096");
-        }
-        if self.retry.attempts_max == 0 || self.operations_max == 0 {
-            return invalid("attempts_max and operations_max must be at least 1");
-        }
-        if self.executor_queue_max == 0 {
-            return invalid("the queue of an executor holds at least 1 call: executor_queue_max is 0");
-        }
-        if self.queue.is_some_and(|queue| queue.batch_max == 0) {
-            return invalid("a batch of decisions has at least 1");
-        }
-        if let Batch::Size(calls) = self.batch
-            && !(1..=BATCH_CALLS_MAX).contains(&calls)
-        {
-            return invalid("a batch has 1 to 4096 calls");
-        }
-        if !(1..=100).contains(&self.checkpoint_share) {
-            return invalid("the share of checkpoints must be 1 to 100 percent");
-        }
         let home = self.place.iter().map(|place| &place.directory);
         if home.chain(&self.log.directories).any(|path| path.as_os_str().is_empty()) {
             return invalid("the path of a directory is empty: name one, `.` for the one that the process is in");

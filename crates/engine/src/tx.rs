@@ -373,7 +373,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Err(self.stop(self.deadline.cause()));
         }
         let stride = self.stride();
-        let operations = self.operations.get() + stride + 1;
+        let operations = self.operations.get().saturating_add(stride + 1);
         self.operations.set(operations);
         if operations >= inner.options.operations_max {
             self.operations.set(0);

@@ -87,11 +87,11 @@ fn execute(tx: &Tx, lines: &Handle<Line>, program: &[Operation], model: &mut Mod
                 model.insert(key, color);
             }
             5..=7 => {
-                let now = tx.update(lines, &key, |row| row.set_color((row.color() + color) % COLORS))?;
+                let now = tx.update_if(lines, &key, |row| row.set_color((row.color() + color) % COLORS))?;
                 let wanted = model.get_mut(&key).map(|before| *before = (*before + color) % COLORS);
-                assert_eq!(now, wanted, "{key:?}");
+                assert_eq!(now.ok(), wanted, "{key:?}");
             }
-            8 | 9 => assert_eq!(tx.delete(lines, &key)?, model.remove(&key).is_some(), "{key:?}"),
+            8 | 9 => assert_eq!(tx.delete_if(lines, &key)?.is_ok(), model.remove(&key).is_some(), "{key:?}"),
             10 | 11 => {
                 let row = tx.get(lines, &key)?;
                 assert_eq!(row.map(|row| row.color()), model.get(&key).copied(), "{key:?}");

@@ -32,9 +32,9 @@ pub(crate) const SPAN: Size = small(64 << 10, 4 << 10);
 pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
 /// Bytes mapped in one step at most.
 const STEP_MAX: usize = 64 << 20;
-/// The least that lists of transactions may take above the limit; an eighth of the limit if that is more. So
-/// reads and deletes continue where no row fits any more: 16 MiB are some 600,000 reads, or 100,000 deletes,
-/// of one transaction.
+/// What lists of transactions may take above the limit, or above what rows take if that is more, at least; an eighth
+/// of the limit if that is more. So reads and deletes go on where no row fits any more: 16 MiB are some 600,000 reads,
+/// or 100,000 deletes, of one transaction.
 const NOTES_MIN: usize = 16 << 20;
 /// The rest of a span returns to the heap if it has at least this many bytes; smaller rests become blocks.
 const LEFTOVER_MIN: usize = 1 << 10;
@@ -198,8 +198,10 @@ impl Heap {
     /// As [`Heap::note`], if the bound for lists allows it.
     pub(crate) fn try_note(&self, before: usize, after: usize) -> Result<(), OutOfMemory> {
         let limit = self.limit.load(Ordering::Relaxed);
-        let bound = limit.saturating_add((limit / 8).max(NOTES_MIN));
         let mut state = lock(&self.state);
+        // More than the limit is taken only where the limit came later, as after a recovery: lists have the same room
+        // above it.
+        let bound = limit.max(state.taken).saturating_add((limit / 8).max(NOTES_MIN));
         let noted = state.noted + after - before;
         if after > before && state.taken.saturating_add(noted) > bound {
             return Err(self.refuse(&state));

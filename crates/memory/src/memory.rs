@@ -19,11 +19,12 @@ pub struct Options {
     pub huge_pages: bool,
     /// Bytes mapped and touched by [`Memory::new`], at most `limit_bytes`. Default: 0.
     pub prefault_bytes: usize,
-    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB. Released memory can be reused
-    /// by allocations of its size class, at the limit by smaller ones too, and by all once a whole span is
-    /// free ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count too: they leave
-    /// less for allocations. They may themselves exceed the limit by an eighth of it, or by 16 MiB if that is
-    /// more. Default: no limit.
+    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB; what is released
+    /// can be used again, by allocations of its size class, at the limit by smaller ones too, and by all once a whole
+    /// span is free ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count too: they leave
+    /// less for allocations, and may themselves go on above the limit by an eighth of it, or by 16 MiB if that is
+    /// more; and so above what allocations have taken, if that is more than the limit ([`Memory::set_limit`]).
+    /// Default: no limit.
     ///
     /// [`CountedVec`]: crate::CountedVec
     pub limit_bytes: Option<usize>,

@@ -368,14 +368,6 @@ fn next_incarnation(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64
     Ok((incarnation, here))
 }
 
-/// Deletes a row that must exist.
-fn delete<T: Table>(tx: &Tx, from: &Handle<T>, key: &T::Key) -> Result<(), Abort> {
-    match tx.delete(from, key)? {
-        true => Ok(()),
-        false => Err(tx.abort("a row of the durable state is missing")),
-    }
-}
-
 fn to_text(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
@@ -564,7 +556,7 @@ impl OwnerJournal {
 
     /// Deletes, in its transaction, the row of a fragment that is undone.
     pub(crate) fn undo(&self, tx: &Tx, place: u64) -> Result<(), Abort> {
-        delete(tx, &self.undecided, &(self.here, place))
+        tx.delete(&self.undecided, &(self.here, place))
     }
 
     /// The fragment was undone, or (`stays`) will not be.
@@ -617,11 +609,11 @@ impl OwnerJournal {
         }
         let then: &Then<'_> = &|tx, _| {
             for vote in &self.votes {
-                let marked = tx.update(&self.undecided, &(vote.here, vote.place), |row| {
+                let marked = tx.update_if(&self.undecided, &(vote.here, vote.place), |row| {
                     row.set_voted(true);
                     row.set_coordinator(vote.coordinator);
                 });
-                if marked?.is_none() {
+                if marked?.is_err() {
                     tx.insert(&self.undecided, vote)?;
                 }
                 let &Undecided { here, client, alone, number, coordinator, .. } = vote;
@@ -710,7 +702,7 @@ impl Decisions {
                 note_highest(tx, &self.numbers, Highest { here, client, alone: false, number, coordinator: 0 })
             }
             CoordinatorRecord::Ended { transaction } => {
-                delete(tx, &self.decided, &(here, transaction.client.0, transaction.number))
+                tx.delete(&self.decided, &(here, transaction.client.0, transaction.number))
             }
         };
         let receipt = self.caller.divided().undo(&mut self.session, 0, &Undo::default(), then)?;

@@ -99,7 +99,7 @@ fn is_of_the_work(error: &TransactError) -> bool {
                 | TransactError::OtherPartition { .. }
                 | TransactError::NoPartition { .. }
                 | TransactError::TooLarge { .. }
-                | TransactError::OutOfMemory
+                | TransactError::OutOfMemory { .. }
         )
 }
 

@@ -135,7 +135,7 @@ fn failures_of_the_procedure_are_errors_and_those_of_the_database_end_the_owner(
     assert!(matches!(run(&mut full, 0, 1), Err(TransactError::Duplicate { .. })));
     let failed = (2..).find_map(|id| run(&mut full, 0, id).err().map(|error| (id, error)));
     let (fits, failed) = failed.expect("the limit is met");
-    assert!(matches!(failed, TransactError::OutOfMemory) && fits > 1000, "{fits}: {failed}");
+    assert!(matches!(failed, TransactError::OutOfMemory { .. }) && fits > 1000, "{fits}: {failed}");
     assert!(matches!(run(&mut full, 1, fits), Err(TransactError::MissingRow { .. })), "nothing of it stays");
     run(&mut full, 1, fits - 1).expect("reads go on");
 

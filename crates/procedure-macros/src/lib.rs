@@ -61,15 +61,17 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 /// | `tx.require::<T>(key)?` | the row; an abort if there is none |
 /// | `tx.get_by::<T>(T::INDEX, key)?`, `tx.require_by::<T>(T::INDEX, key)?` | the same by a unique index |
 /// | `tx.update::<T>(key, \|row\| ..)?` | the closure's value; an abort if there is no row |
-/// | `tx.update_if::<T>(key, \|row\| ..)?` | the closure's value, if there is a row |
+/// | `tx.update_if::<T>(key, \|row\| ..)?` | the closure's value, if there is a row; not as a statement |
 /// | `tx.insert(T { column: value, .. })?` | |
 /// | `tx.delete::<T>(key)?` | an abort if there is no row |
-/// | `tx.delete_if::<T>(key)?` | whether there was a row |
+/// | `tx.delete_if::<T>(key)?` | whether there was a row; not as a statement |
 /// | `tx.scan::<T>(low..high)`, `tx.prefix::<T>(first columns)` | rows, see below |
 /// | `tx.scan_by::<T>(T::INDEX, low..high)`, `tx.find_by::<T>(T::INDEX, first columns)` | rows by an index |
 ///
-/// After a scan come `.rev()` and `.limit(n)` if wanted; then `for row in ..? {}`, or `.first()?`, `.all()?`
-/// or `.count()?`.
+/// A range of an index with one bound has no row whose first indexed column is NULL, as in SQL; `..` has all rows.
+///
+/// After a scan come `.rev()` and `.limit(n)` if wanted; then `for row in ..? {}`, or `.first()?`, `.all()?` or
+/// `.count()?`.
 ///
 /// Rows are used column by column: `row.column`. In an update's closure columns are assigned (`=`, `+=`, …)
 /// by name; it only computes. An increment (`+=`, `-=`) of a column that is not otherwise read commutes with

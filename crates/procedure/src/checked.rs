@@ -6,23 +6,10 @@
 //! Floats follow IEEE 754 and never fail. Decimals have what [`Decimal`] has: sum, difference, negation, and
 //! the product with an `i64`.
 
-use std::fmt;
-
 use seriatim_catalog::Decimal;
+pub use seriatim_catalog::Overflow;
 
 use crate::EvaluationError;
-
-/// A number leaves the range of its type, or a division is by zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overflow;
-
-impl fmt::Display for Overflow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        EvaluationError::from(*self).fmt(f)
-    }
-}
-
-impl std::error::Error for Overflow {}
 
 impl From<Overflow> for EvaluationError {
     fn from(_: Overflow) -> EvaluationError {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use seriatim::{Database, Decimal, Handle, Rng, Session, Table, TransactError, clock, thread};
+use seriatim::{Abort, Database, Decimal, Handle, Rng, Session, Table, TransactError, clock, thread};
 
 type Money = Decimal<2>;
 
@@ -60,14 +60,17 @@ fn transfer(
     let &Transfer { from, to, amount, .. } = wanted;
     let done = session.transact(|tx| {
         tx.insert(transfers, wanted)?;
-        tx.update(accounts, &to, |account| account.set_balance(account.balance() + amount))?;
-        let left = tx.update(accounts, &from, |account| {
-            account.set_balance(account.balance() - amount);
-            account.balance()
-        })?;
-        match left {
-            Some(left) if left < Money::ZERO => Err(tx.abort(Insufficient { balance: left + amount })),
-            _ => Ok(()),
+        let move_to = |account: &u32, amount: Money| {
+            tx.update(accounts, account, |account| -> Result<Money, Abort> {
+                account.set_balance((account.balance() + amount)?);
+                Ok(account.balance())
+            })?
+        };
+        move_to(&to, amount)?;
+        let left = move_to(&from, (-amount)?)?;
+        match left < Money::ZERO {
+            true => Err(tx.abort(Insufficient { balance: (left + amount)? })),
+            false => Ok(()),
         }
     })?;
     Ok(done.attempts)
@@ -98,7 +101,7 @@ fn audit(session: &mut Session, accounts: &Handle<Account>) -> Result<Money, Tra
     let total = session.snapshot(|tx| {
         let mut total = Money::ZERO;
         for account in tx.scan(accounts, ..) {
-            total += account?.balance();
+            total = (total + account?.balance())?;
         }
         Ok(total)
     })?;
@@ -112,7 +115,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.transact(|tx| {
         (0..ACCOUNTS).try_for_each(|number| {
             let owner = format!("owner {}", number / 2);
-            tx.insert(&accounts, &Account { number, owner, balance: Money::whole(500) })
+            tx.insert(&accounts, &Account { number, owner, balance: Money::from_units(500_00) })
         })
     })?;
     let funds = audit(&mut session, &accounts)?;

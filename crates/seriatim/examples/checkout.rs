@@ -108,7 +108,7 @@ fn checkout(tx: &Tx, basket: &Basket) -> Result<Money, Abort> {
             return Err(tx.abort(Refused::SoldOut(line.product)));
         }
         // It is there, so this cannot fail, and may be published after the rest.
-        tx.update_if::<Product>(line.product, |product| product.sold += line.count)?;
+        let _ = tx.update_if::<Product>(line.product, |product| product.sold += line.count)?;
     }
     tx.insert(Order { buyer: basket.buyer, number: basket.number, total, coupon: basket.coupon })?;
     Ok(total)

@@ -73,7 +73,7 @@ fn follow(tx: &Tx, follower: u32, author: u32) -> Result<bool, Abort> {
         return Ok(false);
     }
     tx.insert(Follows { follower, author })?;
-    tx.update_if::<User>(author, |user| user.followers += 1)?;
+    let _ = tx.update_if::<User>(author, |user| user.followers += 1)?;
     Ok(true)
 }
 

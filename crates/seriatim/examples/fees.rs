@@ -81,7 +81,7 @@ fn pay(tx: &Tx, payment: &Payment) -> Result<Money, Abort> {
     tx.update::<Account>(payment.from, |account| account.balance -= payment.amount + fee)?;
     tx.update::<Account>(payment.to, |account| account.balance += payment.amount)?;
     // It is there, so this cannot fail, and may be published after the rest.
-    tx.update_if::<Day>(payment.day, |day| {
+    let _ = tx.update_if::<Day>(payment.day, |day| {
         day.fees += fee;
         day.payments += 1;
     })?;

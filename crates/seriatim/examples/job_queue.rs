@@ -75,7 +75,7 @@ fn take(tx: &Tx, queue: u16, worker: u32) -> Result<Option<Job>, Abort> {
 #[procedure]
 fn finish(tx: &Tx, queue: u16, number: u64) -> Result<(), Abort> {
     tx.delete::<Running>((queue, number))?;
-    tx.update_if::<Queue>(queue, |queue| queue.done += 1)?;
+    let _ = tx.update_if::<Queue>(queue, |queue| queue.done += 1)?;
     Ok(())
 }
 

@@ -59,7 +59,7 @@ fn reserve(tx: &Tx, show: u32, row: u8, seats: &[u8], customer: u32) -> Result<(
         }
         count += 1;
     }
-    tx.update_if::<Show>(show, |show| show.free -= count)?;
+    let _ = tx.update_if::<Show>(show, |show| show.free -= count)?;
     Ok(())
 }
 
@@ -77,7 +77,7 @@ fn cancel(tx: &Tx, show: u32, row: u8, customer: u32) -> Result<i64, Abort> {
         tx.update::<Seat>((show, row, *number), |seat| seat.holder = None)?;
         count += 1;
     }
-    tx.update_if::<Show>(show, |show| show.free += count)?;
+    let _ = tx.update_if::<Show>(show, |show| show.free += count)?;
     Ok(count)
 }
 

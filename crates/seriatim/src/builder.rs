@@ -130,13 +130,14 @@ impl Builder {
         self
     }
 
-    /// Transactions that can be open at the same time. Default 64.
+    /// Transactions that can be open at the same time, 1 to 4096. Default 64.
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.workers = workers;
         self
     }
 
-    /// Bytes to map and touch now, so that no transaction waits for fresh pages. Default 0.
+    /// Bytes to map and touch now, so that no transaction waits for fresh pages; at most [`Builder::memory_limit`].
+    /// Default 0.
     pub fn prefault(mut self, bytes: usize) -> Builder {
         self.settings.prefault_bytes = bytes;
         self
@@ -172,8 +173,8 @@ impl Builder {
     ///
     /// Opening a database is not held to the limit: what was acknowledged comes back, also where recovery needs more for it than the
     /// database had in use, say for rows that the log inserts and deletes again. The limit counts from then on, with what recovery took:
-    /// if that is above it, what is free of it is used, and nothing more is taken. A fifth of the memory is left for that, for
-    /// checkpoints and for all else by the default.
+    /// if that is above it, what is free of it is used, and nothing more is taken; what transactions note has its room
+    /// above that. A fifth of the memory is left for that, for checkpoints and for all else by the default.
     ///
     /// [`TransactError::OutOfMemory`]: crate::TransactError::OutOfMemory
     /// [`SchemaError::OutOfMemory`]: crate::SchemaError::OutOfMemory
@@ -223,7 +224,20 @@ impl Builder {
         self
     }
 
-    /// How often the epoch advances. Default 10 ms; where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), how often a snapshot is
+    /// How long a read-only transaction may be open, where that is less than [`Builder::transaction_age_max`] or than
+    /// the transaction's own [`TransactionOptions::age_max`](crate::TransactionOptions::age_max): as long as it is
+    /// open, rows that are replaced or deleted meanwhile keep their memory, which counts against
+    /// [`Builder::memory_limit`]. One that is older is ended as described there: its holder gets
+    /// [`TransactError::TooOld`] at its next call. Default: [`Duration::MAX`], the age of any transaction.
+    ///
+    /// [`TransactError::TooOld`]: crate::TransactError::TooOld
+    pub fn snapshot_age_max(mut self, age: Duration) -> Builder {
+        self.settings.snapshot_age_max = age;
+        self
+    }
+
+    /// How often the epoch advances, at most once a day and not less often than [`Builder::transaction_age_max`] says.
+    /// Default 10 ms; where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), how often a snapshot is
     /// made, as each ends an epoch: then it may not be said otherwise by `snapshot_interval_ms`.
     pub fn epoch_interval(mut self, interval: Duration) -> Builder {
         self.settings.epoch_interval = Some(interval);
@@ -237,7 +251,7 @@ impl Builder {
     }
 
     /// Operations of one attempt after which its read set is validated, and again after as many more; so that a body that
-    /// loops over values that never existed together ends. Default 65,536.
+    /// loops over values that never existed together ends. At least 1. Default 65,536.
     pub fn operations_max(mut self, operations: u32) -> Builder {
         self.settings.operations_max = operations;
         self
@@ -406,13 +420,14 @@ impl Builder {
         self
     }
 
-    /// Bytes of a log segment, a file that is written with zeros beforehand; at most 8 GiB. Default 64 MiB.
+    /// Bytes of a log segment, a file that is written with zeros beforehand; 1 to 8 GiB, rounded up to whole pages.
+    /// Default 64 MiB.
     pub fn segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log.segment_bytes = bytes;
         self
     }
 
-    /// Bytes of a worker's log buffer, of which it takes as many as it needs. Default 64 KiB.
+    /// Bytes of a worker's log buffer, 1 to 64 MiB, of which it takes as many as it needs. Default 64 KiB.
     pub fn log_buffer_bytes(mut self, bytes: usize) -> Builder {
         self.settings.log.buffer_bytes = bytes;
         self
@@ -432,8 +447,9 @@ impl Builder {
         self
     }
 
-    /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound. Under
-    /// [`Builder::step_helpers`] neither this nor [`Builder::checkpoint_share`] counts: nobody waits.
+    /// Bytes a second that a checkpoint writes at most, at least 1, so that it leaves some of the disk to the log.
+    /// Default: no bound. Under [`Builder::step_helpers`] neither this nor [`Builder::checkpoint_share`] counts: nobody
+    /// waits.
     pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
         self.settings.checkpoint_bytes_per_second = bytes_per_second;
         self
@@ -488,7 +504,8 @@ impl Builder {
     /// Opens the database.
     ///
     /// # Errors
-    /// An unknown protocol or option, a back end that does not work here, limits out of range, no memory.
+    /// An unknown protocol or option, a back end that does not work here, no memory; a setting that is out of its range
+    /// ([`OpenError::Setting`]), or settings that contradict each other ([`OpenError::Invalid`]).
     pub fn open(self) -> Result<Database, OpenError> {
         self.settings.open().map(Database::of)
     }

@@ -4,7 +4,7 @@
 //! as if they had run one after another. A closure may run several times; conflicts are retried, within bounds.
 //!
 //! ```
-//! use seriatim::{Database, Decimal, Table};
+//! use seriatim::{Abort, Database, Decimal, Table};
 //!
 //! #[derive(Table)]
 //! #[table(name = "account", key(id))]
@@ -19,12 +19,12 @@
 //! let mut session = db.session();
 //! session.transact(|tx| tx.insert(&accounts, &Account { id: 1, balance: Decimal::from_units(10_00) }))?;
 //! let balance = session.transact(|tx| {
-//!     tx.update(&accounts, &1, |account| {
-//!         account.set_balance(account.balance() + Decimal::from_units(5_00));
-//!         account.balance()
-//!     })
+//!     tx.update(&accounts, &1, |account| -> Result<_, Abort> {
+//!         account.set_balance((account.balance() + Decimal::from_units(5_00))?);
+//!         Ok(account.balance())
+//!     })?
 //! })?;
-//! assert_eq!(*balance, Some(Decimal::from_units(15_00)));
+//! assert_eq!(*balance, Decimal::from_units(15_00));
 //! # Ok(())
 //! # }
 //! ```
@@ -58,7 +58,7 @@ pub use seriatim_history as history;
 pub use seriatim_htm as htm;
 
 pub use builder::Builder;
-pub use catalog::{Bytes, Decimal, PartitionValue, Text, Timestamp};
+pub use catalog::{Bytes, Decimal, Overflow, PartitionValue, Text, Timestamp};
 pub use database::Database;
 pub use executor::{Executor, Reserved};
 pub use handle::{Handle, IndexHandle};
@@ -67,17 +67,17 @@ pub use scan::Scan;
 pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Batch, BatchPlacement, BatchStatistics, Canceller, Checkpoint, CloseError, Committed, Conflict, Contended,
-    Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, OpenError, Pending,
-    QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Running,
-    Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics, TransactError,
-    TransactionOptions, available_protocols, backup, protocols,
+    Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, MemoryHeld, OpenError,
+    Pending, QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy,
+    Running, Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics,
+    TransactError, TransactionOptions, available_protocols, backup, protocols,
 };
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Capabilities, Cause, Freshness, Knob, OptionError, Phase, ProtocolInfo, Reason, Requirements};
 pub use session::{AtPartition, Session};
 pub use transaction::{SnapshotTransaction, Transaction};
-pub use tx::{ReadTx, Tx};
+pub use tx::{MissingRow, ReadTx, Tx};
 
 /// Former names, for programs written with them.
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 use seriatim_catalog::Value;
 use seriatim_engine::{DynHandle, DynRow, DynScan};
 
-use crate::{Abort, ReadTx, Tx};
+use crate::{Abort, MissingRow, ReadTx, Tx};
 
 impl ReadTx {
     /// The row with these key values, if there is one.
@@ -49,19 +49,40 @@ impl Tx {
         self.core.put_dyn(table, values)
     }
 
-    /// Sets columns of the row with these key values; whether there is such a row.
+    /// Sets columns of the row with these key values, which must exist. Where it may be missing: [`Tx::update_if_dyn`].
     ///
     /// # Errors
-    /// A conflict; a column that does not exist or may not change; values that do not fit.
-    pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<bool, Abort> {
-        self.core.update_dyn(table, key, changes)
+    /// A conflict; a missing row; a column that does not exist or may not change; values that do not fit.
+    pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<(), Abort> {
+        self.update_if_dyn(table, key, changes)?.or_else(|MissingRow| Err(self.core.missing_dyn(table, key)?))
     }
 
-    /// Deletes the row with these key values; whether there was one.
+    /// As [`Tx::update_dyn`], of a row that may be missing: see [`Tx::update_if`].
+    ///
+    /// # Errors
+    /// As [`Tx::update_dyn`], except for a missing row.
+    pub fn update_if_dyn(
+        &self,
+        table: &DynHandle,
+        key: &[Value],
+        changes: &[(&str, Value)],
+    ) -> Result<Result<(), MissingRow>, Abort> {
+        self.core.update_dyn(table, key, changes).map(MissingRow::unless)
+    }
+
+    /// Deletes the row with these key values, which must exist. Where it may be missing: [`Tx::delete_if_dyn`].
+    ///
+    /// # Errors
+    /// A conflict; a missing row; values that are not of the key's types.
+    pub fn delete_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<(), Abort> {
+        self.delete_if_dyn(table, key)?.or_else(|MissingRow| Err(self.core.missing_dyn(table, key)?))
+    }
+
+    /// Deletes the row with these key values, if there is one: see [`Tx::delete_if`].
     ///
     /// # Errors
     /// A conflict, or values that are not of the key's types.
-    pub fn delete_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<bool, Abort> {
-        self.core.delete_dyn(table, key)
+    pub fn delete_if_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<Result<(), MissingRow>, Abort> {
+        self.core.delete_dyn(table, key).map(MissingRow::unless)
     }
 }

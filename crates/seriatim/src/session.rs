@@ -50,7 +50,7 @@ impl Session {
     ///         counter.n()
     ///     })
     /// })?;
-    /// assert_eq!((*n, n.attempts), (Some(42), 1));
+    /// assert_eq!((*n, n.attempts), (42, 1));
     /// # Ok(())
     /// # }
     /// ```

@@ -6,6 +6,7 @@
 //! Access rule: rows borrow the `ReadTx` they are read by. Ending its transaction needs it mutably or has the sole owner, so no row
 //! outlives the time during which the engine keeps it readable and unchanged.
 
+use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::panic::Location;
 
@@ -283,7 +284,8 @@ impl ReadTx {
         self.scan(table, range).try_count()
     }
 
-    /// How many rows there are with index keys in `range`. Ordered indexes only.
+    /// How many rows there are with index keys in `range`, of which NULL is no part: see [`ReadTx::scan_by`]. Ordered
+    /// indexes only.
     ///
     /// # Errors
     /// A conflict.
@@ -352,6 +354,38 @@ impl ReadTx {
     }
 
     /// The rows whose index keys lie in `range`, in index order. Ordered indexes only.
+    ///
+    /// As in SQL, NULL is neither above nor below a value: a range with one bound, as `Some(10)..` or `..Some(10)`,
+    /// leaves out the rows whose first indexed column is NULL. `..` gives all rows, and [`ReadTx::find_by`] those with
+    /// NULL. A bound may be NULL itself: in an index NULL comes after all values, so `Some(10)..=None` gives the rows
+    /// with NULL too. Between two bounds, rows with equal first columns are in index order, where a later column that
+    /// is NULL comes last.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// #[derive(Table)]
+    /// #[table(name = "offer", key(id), ordered)]
+    /// #[table(index(name = "by_price", columns(price), ordered))]
+    /// struct Offer {
+    ///     id: u32,
+    ///     price: Option<i64>,
+    /// }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let offers = db.create::<Offer>()?;
+    /// let by_price = offers.index(Offer::BY_PRICE);
+    /// # let mut session = db.session();
+    /// session.transact(|tx| {
+    ///     let prices = [None, Some(5), Some(10), Some(20)];
+    ///     (0..).zip(prices).try_for_each(|(id, price)| tx.insert(&offers, &Offer { id, price }))
+    /// })?;
+    /// let counts = session.transact(|tx| {
+    ///     Ok([tx.count_by(&by_price, Some(10)..)?, tx.count_by(&by_price, ..)?, tx.find_by(&by_price,
+    /// &None).try_count()?]) })?;
+    /// assert_eq!(*counts, [2, 4, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn scan_by<'t, T: Table, K: TableKey, I: kind::Ranged>(
         &'t self,
         index: &'t IndexHandle<T, K, I>,
@@ -361,7 +395,7 @@ impl ReadTx {
         Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
-    /// As [`ReadTx::scan_by`], in descending index order.
+    /// As [`ReadTx::scan_by`], in descending index order; of NULL the same is true.
     pub fn scan_by_rev<'t, T: Table, K: TableKey, I: kind::Ranged>(
         &'t self,
         index: &'t IndexHandle<T, K, I>,
@@ -389,6 +423,26 @@ pub(crate) fn encode_bounds<K: TableKey>(range: &impl RangeBounds<K>) -> (Bound<
     let encode = |key: &K| key.encode(|key| key.to_buf());
     (range.start_bound().map(encode), range.end_bound().map(encode))
 }
+
+/// There was no row to update, add to or delete, and the operation is one whose row may be missing: nothing was done.
+/// Another answer than [`TransactError::MissingRow`](crate::TransactError::MissingRow), with which a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingRow;
+
+impl MissingRow {
+    /// What an operation that says whether there was a row comes to.
+    pub(crate) fn unless(found: bool) -> Result<(), MissingRow> {
+        if found { Ok(()) } else { Err(MissingRow) }
+    }
+}
+
+impl fmt::Display for MissingRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no row with this key")
+    }
+}
+
+impl std::error::Error for MissingRow {}
 
 /// Writing.
 impl Tx {
@@ -420,20 +474,74 @@ impl Tx {
         row.key().encode(insert).map(|_| ())
     }
 
-    /// Updates the row at `key` in `change`, which reads and sets its columns; what `change` returned, or `None` if there is
-    /// no such row. The transaction cannot be used inside `change`.
+    /// Updates the row at `key`, which must exist, in `change`, which reads and sets its columns; what `change`
+    /// returned. The transaction cannot be used inside `change`. Where the row may be missing: [`Tx::update_if`].
+    ///
+    /// A `change` that can fail returns a `Result`, which the body passes on with a second `?`. A body that commits in
+    /// spite of it keeps the columns that were set before.
+    ///
+    /// ```
+    /// # use seriatim::{Abort, Database, Decimal, Table, TransactError};
+    /// # #[derive(Table)] #[table(name = "account", key(id), hash)] struct Account { id: u32, balance: Decimal<2> }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let accounts = db.create::<Account>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&accounts, &Account { id: 7, balance: Decimal::ZERO }))?;
+    /// let mut credit = |id, amount: Decimal<2>| {
+    ///     session.transact(|tx| {
+    ///         tx.update(&accounts, &id, |account| -> Result<(), Abort> {
+    ///             account.set_balance((account.balance() + amount)?);
+    ///             Ok(())
+    ///         })?
+    ///     })
+    /// };
+    /// credit(7, Decimal::from_units(i64::MAX))?;
+    /// assert!(matches!(credit(7, Decimal::ONE), Err(TransactError::Overflow { .. })));
+    /// assert!(matches!(credit(8, Decimal::ONE), Err(TransactError::MissingRow { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// A conflict; or, if an updated column makes a unique index's key that exists, an abort that is reported as
-    /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
+    /// A conflict; if there is no such row, an abort that the session reports as
+    /// [`TransactError::MissingRow`](crate::TransactError::MissingRow); or, if an updated column makes a unique index's
+    /// key that exists, one that is reported as [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     #[inline]
     pub fn update<T: Table, R>(
         &self,
         table: &Handle<T>,
         key: &T::Key,
         change: impl FnOnce(&mut T::Update<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        self.update_named(table, key, ColumnSet::ALL, change)
+    ) -> Result<R, Abort> {
+        self.update_columns(table, key, TableColumns::ALL, change)
+    }
+
+    /// As [`Tx::update`], of a row that may be missing: then `change` is not called.
+    ///
+    /// ```
+    /// # use seriatim::{Database, MissingRow, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id), hash)] struct Stock { id: u32, quantity: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// let updated = session.transact(|tx| tx.update_if(&stock, &7, |row| row.set_quantity(1)))?;
+    /// assert_eq!(*updated, Err(MissingRow));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tx::update`], except for a missing row.
+    #[inline]
+    pub fn update_if<T: Table, R>(
+        &self,
+        table: &Handle<T>,
+        key: &T::Key,
+        change: impl FnOnce(&mut T::Update<'_>) -> R,
+    ) -> Result<Result<R, MissingRow>, Abort> {
+        self.update_columns_if(table, key, TableColumns::ALL, change)
     }
 
     /// As [`Tx::update`], for a `change` that reads or sets these columns only: see [`ReadTx::get_columns`].
@@ -447,8 +555,7 @@ impl Tx {
     /// # let mut session = db.session();
     /// # session.transact(|tx| tx.insert(&stock, &Stock { id: 7, quantity: 2, price: 3 }))?;
     /// session.transact(|tx| {
-    ///     tx.update_columns(&stock, &7, StockRow::QUANTITY, |row| row.set_quantity(row.quantity() + 1))?;
-    ///     Ok(())
+    ///     tx.update_columns(&stock, &7, StockRow::QUANTITY, |row| row.set_quantity(row.quantity() + 1))
     /// })?;
     /// # assert_eq!(*session.transact(|tx| Ok(tx.require(&stock, &7)?.quantity()))?, 3);
     /// # Ok(())
@@ -464,28 +571,32 @@ impl Tx {
         key: &T::Key,
         columns: impl Into<TableColumns<T>>,
         change: impl FnOnce(&mut T::Update<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        self.update_named(table, key, columns.into().set(), change)
+    ) -> Result<R, Abort> {
+        self.update_columns_if(table, key, columns, change)?.map_err(|MissingRow| self.missing(table, key))
     }
 
+    /// As [`Tx::update_columns`], of a row that may be missing: see [`Tx::update_if`].
+    ///
+    /// # Errors
+    /// As there.
     #[inline]
-    fn update_named<T: Table, R>(
+    pub fn update_columns_if<T: Table, R>(
         &self,
         table: &Handle<T>,
         key: &T::Key,
-        columns: ColumnSet,
+        columns: impl Into<TableColumns<T>>,
         change: impl FnOnce(&mut T::Update<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
+    ) -> Result<Result<R, MissingRow>, Abort> {
         let mut value = None;
-        support::update(&self.core, table, key, columns.into(), |update| {
+        support::update(&self.core, table, key, columns.into().set().into(), |update| {
             value = Some(change(update));
             Ok(())
         })?;
-        Ok(value)
+        Ok(value.ok_or(MissingRow))
     }
 
-    /// Adds `delta` to a column of the row at `key` without reading the row; whether there is one. Under some
-    /// protocols (those that keep column groups apart, see `seriatim protocols`) additions to one column do not conflict.
+    /// Adds `delta` to a column of the row at `key`, which must exist, without reading the row. Under some protocols
+    /// (those that keep column groups apart, see `seriatim protocols`) additions to one column do not conflict.
     ///
     /// ```
     /// # use seriatim::{Database, Table, TransactError};
@@ -495,18 +606,21 @@ impl Tx {
     /// # let stock = db.create::<Stock>()?;
     /// # let mut session = db.session();
     /// # session.transact(|tx| tx.insert(&stock, &Stock { id: 7, sold: 2 }))?;
-    /// assert!(*session.transact(|tx| tx.add(&stock, &7, StockRow::SOLD, 3))?);
+    /// session.transact(|tx| tx.add(&stock, &7, StockRow::SOLD, 3))?;
     /// assert_eq!(*session.transact(|tx| Ok(tx.require(&stock, &7)?.sold()))?, 5);
     /// let overflow = session.transact(|tx| tx.add(&stock, &7, StockRow::SOLD, u32::MAX));
     /// assert!(matches!(overflow, Err(TransactError::Overflow { .. })));
+    /// let missing = session.transact(|tx| tx.add(&stock, &8, StockRow::SOLD, 1));
+    /// assert!(matches!(missing, Err(TransactError::MissingRow { .. })));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// A conflict; a sum that leaves the range of the column, which the session reports as
-    /// [`TransactError::Overflow`](crate::TransactError::Overflow) at the place of the call; or, if a unique index has the column, an
-    /// abort that is reported as [`TransactError::Duplicate`](crate::TransactError::Duplicate).
+    /// A conflict; a missing row, as in [`Tx::update`]; a sum that leaves the range of the column, which the session
+    /// reports as [`TransactError::Overflow`](crate::TransactError::Overflow) at the place of the call; or, if a unique
+    /// index has the column, an abort that is reported as
+    /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     #[track_caller]
     pub fn add<T: Table, C: Addend>(
         &self,
@@ -514,19 +628,64 @@ impl Tx {
         key: &T::Key,
         column: TableColumn<T, C>,
         delta: C,
-    ) -> Result<bool, Abort> {
+    ) -> Result<(), Abort> {
+        // No closures: the place is that of the caller.
+        match self.add_if(table, key, column, delta)? {
+            Ok(()) => Ok(()),
+            Err(MissingRow) => Err(self.missing(table, key)),
+        }
+    }
+
+    /// As [`Tx::add`], to a row that may be missing: then nothing is added.
+    ///
+    /// # Errors
+    /// As [`Tx::add`], except for a missing row.
+    #[track_caller]
+    pub fn add_if<T: Table, C: Addend>(
+        &self,
+        table: &Handle<T>,
+        key: &T::Key,
+        column: TableColumn<T, C>,
+        delta: C,
+    ) -> Result<Result<(), MissingRow>, Abort> {
         let place = Location::caller();
         // SAFETY: the derive made the constant of a column of this type; those of columns that cannot be updated have another type.
         let addition = unsafe { Addition::new(column.id(), C::TYPE, delta.units()) };
-        key.encode(|key| self.core.add_at(&table.set, key, addition, place))
+        key.encode(|key| self.core.add_at(&table.set, key, addition, place)).map(MissingRow::unless)
     }
 
-    /// Deletes the row at `key`; whether there was one.
+    /// Deletes the row at `key`, which must exist. Where it may be missing: [`Tx::delete_if`].
+    ///
+    /// # Errors
+    /// A conflict; or, if there is no such row, an abort that the session reports as
+    /// [`TransactError::MissingRow`](crate::TransactError::MissingRow).
+    pub fn delete<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Result<(), Abort> {
+        self.delete_if(table, key)?.map_err(|MissingRow| self.missing(table, key))
+    }
+
+    /// Deletes the row at `key`, if there is one.
+    ///
+    /// ```
+    /// # use seriatim::{Database, MissingRow, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id), hash)] struct Stock { id: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// session.transact(|tx| {
+    ///     let _ = tx.delete_if(&stock, &7)?; // whether it was there or not
+    ///     tx.insert(&stock, &Stock { id: 7 })
+    /// })?;
+    /// assert_eq!(*session.transact(|tx| tx.delete_if(&stock, &7))?, Ok(()));
+    /// assert_eq!(*session.transact(|tx| tx.delete_if(&stock, &7))?, Err(MissingRow));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A conflict.
-    pub fn delete<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Result<bool, Abort> {
-        key.encode(|key| self.core.delete_at(&table.set, key))
+    pub fn delete_if<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Result<Result<(), MissingRow>, Abort> {
+        key.encode(|key| self.core.delete_at(&table.set, key)).map(MissingRow::unless)
     }
 
     /// A position to roll back to.

@@ -187,10 +187,10 @@ fn fill_memory(db: &Database) -> Result<(), String> {
     let mut session = db.session();
     let rows = (0..).find_map(|id| {
         let refused = session.transact(|tx| tx.insert(&ballast, &Ballast { id, weight: Bytes::default() })).err()?;
-        Some(if matches!(refused, TransactError::OutOfMemory) { Ok(id) } else { Err(said(refused)) })
+        Some(if matches!(refused, TransactError::OutOfMemory { .. }) { Ok(id) } else { Err(said(refused)) })
     });
     let rows = rows.unwrap_or(Ok(0))?;
-    let less = |tx: &Tx| (rows - ROOM.min(rows)..rows).try_for_each(|id| tx.delete(&ballast, &id).map(drop));
+    let less = |tx: &Tx| (rows - ROOM.min(rows)..rows).try_for_each(|id| tx.delete_if(&ballast, &id).map(drop));
     session.transact(less).map_err(said)?;
     (0..100).for_each(|_| db.step());
     Ok(())

@@ -221,7 +221,7 @@ impl Auditor<'_> {
             5 => {
                 let sets = |tx: &Tx| {
                     let seen = look(tx, tables, branch)?;
-                    tx.update(&tables.branches, &branch, |row| {
+                    let _ = tx.update_if(&tables.branches, &branch, |row| {
                         row.set_total(seen.1 - i64::from(row.tight()));
                         row.set_fee(row.fee() + 1);
                     })?;

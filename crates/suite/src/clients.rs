@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use seriatim::history::{Promises, check};
 use seriatim::{
-    Abort, Batch, BatchStatistics, Builder, Database, Executor, Handle, ReadTx, Receipt, RetryPolicy, Rng, Session,
-    Table, TransactError, Tx, thread,
+    Abort, Batch, BatchStatistics, Builder, Database, Executor, Handle, MissingRow, ReadTx, Receipt, RetryPolicy, Rng,
+    Session, Table, TransactError, Tx, thread,
 };
 
 use crate::Setting;
@@ -84,12 +84,14 @@ impl TwoLists {
         to: impl FnOnce(&str) -> String,
     ) -> Result<Option<String>, Abort> {
         let (id, is_right) = TwoLists::place(key);
-        let changed = tx.update_columns(lists, &id, TwoLists::column(is_right), |row| {
+        let changed = tx.update_columns_if(lists, &id, TwoLists::column(is_right), |row| {
             let old = if is_right { row.right() } else { row.left() }.to_owned();
             let new = to(&old);
             (old, if is_right { row.set_right(&new) } else { row.set_left(&new) })
         })?;
-        Ok(changed.map(|(old, _)| old))
+        let Ok((old, set)) = changed else { return Ok(None) };
+        set?;
+        Ok(Some(old))
     }
 }
 
@@ -355,18 +357,23 @@ impl Cells {
                     register.set_value(JUNK);
                     saw
                 };
-                let saw = tx.update(registers, &key, look)?;
-                if saw.is_none() {
-                    tx.insert(registers, &Register { id: key, value: JUNK })?;
+                match tx.update_if(registers, &key, look)? {
+                    Ok(saw) => vec![saw],
+                    Err(MissingRow) => {
+                        tx.insert(registers, &Register { id: key, value: JUNK })?;
+                        Vec::new()
+                    }
                 }
-                saw.into_iter().collect()
             }
             Cells::Lists(lists) => {
                 let junk = format!("{JUNK} ");
                 let look = |list: &mut ListUpdate<'_>| (elements_of(list.elements()), list.set_elements(&junk));
-                match tx.update(lists, &key, look)? {
-                    Some((saw, _)) => saw.map_err(|error| tx.abort(error))?,
-                    None => {
+                match tx.update_if(lists, &key, look)? {
+                    Ok((saw, set)) => {
+                        set?;
+                        saw.map_err(|error| tx.abort(error))?
+                    }
+                    Err(MissingRow) => {
                         tx.insert(lists, &List { id: key, elements: junk })?;
                         Vec::new()
                     }
@@ -398,9 +405,9 @@ impl Cells {
                     let longer = format!("{}{value} ", list.elements());
                     list.set_elements(&longer)
                 };
-                match tx.update(lists, &key, append)? {
-                    Some(_) => Ok(true),
-                    None => tx.try_insert(lists, &List { id: key, elements: format!("{value} ") }),
+                match tx.update_if(lists, &key, append)? {
+                    Ok(set) => Ok(set.map(|()| true)?),
+                    Err(MissingRow) => tx.try_insert(lists, &List { id: key, elements: format!("{value} ") }),
                 }
             }
             Cells::ListsInColumns(lists) => match TwoLists::change(tx, lists, key, |list| format!("{list}{value} "))? {

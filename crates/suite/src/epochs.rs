@@ -11,12 +11,12 @@ type Write = fn(&Tx, &Handle<Cell>, &Handle<BucketCell>) -> Result<(), Abort>;
 
 /// Each kind of write, in a tree, in a hash table, and with a read before it.
 const WRITES: [Write; 6] = [
-    |tx, cells, _| tx.update(cells, &1, |cell| cell.set_value(2)).map(drop),
+    |tx, cells, _| tx.update_if(cells, &1, |cell| cell.set_value(2)).map(drop),
     |tx, cells, _| tx.insert(cells, &Cell { id: 9, value: 0 }),
-    |tx, cells, _| tx.delete(cells, &2).map(drop),
-    |tx, _, buckets| tx.update(buckets, &1, |cell| cell.set_value(2)).map(drop),
+    |tx, cells, _| tx.delete_if(cells, &2).map(drop),
+    |tx, _, buckets| tx.update_if(buckets, &1, |cell| cell.set_value(2)).map(drop),
     |tx, _, buckets| tx.insert(buckets, &BucketCell { id: 9, value: 0 }),
-    |tx, cells, buckets| tx.get(cells, &3).and_then(|_| tx.delete(buckets, &2)).map(drop),
+    |tx, cells, buckets| tx.get(cells, &3).and_then(|_| tx.delete_if(buckets, &2)).map(drop),
 ];
 
 fn epoch(receipt: Receipt) -> u64 {
@@ -74,7 +74,7 @@ pub fn belong_to_their_commits(setting: &Setting, configure: impl Fn(Builder) ->
             let undo = |tx: &Tx| {
                 tx.put(&cells, &Cell { id: 2, value: 1 })?;
                 tx.put(&buckets, &BucketCell { id: 2, value: 1 })?;
-                tx.delete(&cells, &9).and_then(|_| tx.delete(&buckets, &9)).map(drop)
+                tx.delete_if(&cells, &9).and_then(|_| tx.delete_if(&buckets, &9)).map(drop)
             };
             db.session().transact(undo).expect("alone");
         }
@@ -97,7 +97,7 @@ pub fn follow_what_was_read(setting: &Setting, configure: impl Fn(Builder) -> Bu
     (0..2).for_each(|_| db.step());
     let reads = |tx: &Tx| {
         let value = tx.get(&cells, &1)?.map_or(0, |cell| cell.value());
-        tx.update(&cells, &2, |cell| cell.set_value(value + 1)).map(drop)
+        tx.update_if(&cells, &2, |cell| cell.set_value(value + 1)).map(drop)
     };
     early.transact(reads).expect("alone");
     stalled.update(&cells, &1, |cell| cell.set_value(5)).expect("alone");

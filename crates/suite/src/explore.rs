@@ -565,14 +565,14 @@ fn write<C: Cells>(
         Op::Put(key, value) => tx.put(cells.handle, &cells.cell(key, value(observed))).map(|()| Observed::Done(true)),
         Op::Add(key, amount) => {
             let add = |cell: &mut C::Update<'_>| saw = Some(C::add(cell, amount));
-            tx.update(cells.handle, &cells.key(key), add).map(|_| Observed::Cell(saw))
+            tx.update_if(cells.handle, &cells.key(key), add).map(|_| Observed::Cell(saw))
         }
         Op::Change(key, value) => {
             let change = |cell: &mut C::Update<'_>| saw = Some(C::change(cell, |before| value(observed, before)));
-            tx.update(cells.handle, &cells.key(key), change).map(|_| Observed::Cell(saw))
+            tx.update_if(cells.handle, &cells.key(key), change).map(|_| Observed::Cell(saw))
         }
         Op::Insert(key, value) => tx.insert(cells.handle, &cells.cell(key, value)).map(|()| Observed::Done(true)),
-        Op::Delete(key) => tx.delete(cells.handle, &cells.key(key)).map(Observed::Done),
+        Op::Delete(key) => tx.delete_if(cells.handle, &cells.key(key)).map(|deleted| Observed::Done(deleted.is_ok())),
         Op::Savepoint => tx.savepoint().map(|savepoint| {
             savepoints.push(savepoint);
             Observed::Done(true)

@@ -456,9 +456,9 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
                 tx.update(&accounts, &from, |account| account.set_balance(account.balance() - amount))?;
                 tx.update(&accounts, &to, |account| account.set_balance(account.balance() + amount))?;
                 tx.insert(&entries, &Entry { thread, number, account: from })?;
-                tx.update(&lines, &(thread, number - 1), |line| line.set_is_last(false))?;
+                let _ = tx.update_if(&lines, &(thread, number - 1), |line| line.set_is_last(false))?;
                 tx.insert(&lines, &Line { thread, number, account: from, is_last: true })?;
-                tx.delete(&lines, &(thread, number.saturating_sub(LINES))).map(drop)
+                tx.delete_if(&lines, &(thread, number.saturating_sub(LINES))).map(drop)
             };
             outstanding.push_back((number, session.submit(transfer)));
             if mode == Durability::Sync || outstanding.len() > OUTSTANDING {

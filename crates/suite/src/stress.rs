@@ -228,7 +228,7 @@ fn take_a_tag(tx: &Tx, tables: &Tables, id: u32, rng: &mut Rng) -> Result<(), Ab
     let other = (id + 1) % tables.keys as u32;
     let savepoint = tx.savepoint()?;
     let taken = match rng.below(2) {
-        0 => tx.update(&tables.items, &id, |item| item.set_tag(&tag(other))).map(drop),
+        0 => tx.update_if(&tables.items, &id, |item| item.set_tag(&tag(other))).map(drop),
         _ => tx.try_insert(&tables.items, &Item { tag: tag(other), ..item(id, rng) }).map(drop),
     };
     match taken {
@@ -248,11 +248,11 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
         match rng.below(18) {
             0 | 1 => drop(tx.get(&tables.items, &id)?),
             2 | 3 => drop(tx.try_insert(&tables.items, &item(id, &mut rng))?),
-            4 | 5 => drop(tx.delete(&tables.items, &id)?),
+            4 | 5 => drop(tx.delete_if(&tables.items, &id)?),
             6 => tx.put(&tables.items, &item(id, &mut rng))?,
             7 => {
                 let (owner, color) = (rng.below(4) as u16, rng.below(COLORS) as u8);
-                tx.update(&tables.items, &id, |item| {
+                let _ = tx.update_if(&tables.items, &id, |item| {
                     item.set_owner(owner);
                     item.set_color(color);
                 })?;

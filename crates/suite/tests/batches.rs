@@ -51,7 +51,7 @@ fn hashed(id: u32) -> Hashed {
 }
 
 fn add(tx: &Tx, tables: &Tables, id: u32) -> Result<(), Abort> {
-    tx.update(&tables.rows, &id, |row| row.set_value(row.value() + 1)).map(drop)
+    tx.update_if(&tables.rows, &id, |row| row.set_value(row.value() + 1)).map(drop)
 }
 
 fn sum(tx: &Tx, tables: &Tables) -> Result<i64, Abort> {

@@ -529,7 +529,7 @@ fn ended_in_a_call() {
     let mut session = db.session();
     session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 1 })).expect("alone");
     let tx = session.begin().expect("a worker");
-    drop(tx.update(&cells, &1, |_| (0..30).for_each(|_| db.step())));
+    drop(tx.update_if(&cells, &1, |_| (0..30).for_each(|_| db.step())));
 }
 
 #[test]

@@ -91,8 +91,8 @@ fn recorded_reads_and_writes_name_their_columns() {
     run(&|tx| tx.get_columns(&cells, &1, PairRow::RIGHT).map(drop));
     run(&|tx| tx.scan(&cells, ..).columns(PairRow::RIGHT).next().transpose().map(drop));
     // Nothing changed, of all that may have.
-    run(&|tx| tx.update(&cells, &1, |pair| pair.set_left(5)).map(drop));
-    run(&|tx| tx.delete(&cells, &1).map(drop));
+    run(&|tx| tx.update_if(&cells, &1, |pair| pair.set_left(5)).map(drop));
+    run(&|tx| tx.delete_if(&cells, &1).map(drop));
     let history = db.take_history().expect("it records");
     let column = |number| Columns::of(&[number]);
     assert_eq!(history.groups, [[column(1), column(2)]]);

@@ -67,7 +67,7 @@ macro_rules! test_table {
                 row.to_owned()
             }
             fn bump(tx: &Tx, table: &Handle<Self>, id: u64, number: u64) -> Result<bool, Abort> {
-                Ok(tx.update(table, &id, |row| row.set_number(number))?.is_some())
+                Ok(tx.update_if(table, &id, |row| row.set_number(number))?.is_ok())
             }
             fn found(tx: &ReadTx, table: &Handle<Self>, id: u64) -> Result<([usize; 2], [Option<Self>; 2]), Abort> {
                 let row = Self::new(id, 0);
@@ -114,7 +114,7 @@ impl<T: TestTable> World<'_, T> {
                     refused = 0;
                 }
                 Err(error) => {
-                    assert!(matches!(error, TransactError::OutOfMemory), "{}: {error}", self.setting);
+                    assert!(matches!(error, TransactError::OutOfMemory { .. }), "{}: {error}", self.setting);
                     (most, refused) = (1, refused + 1);
                 }
             }
@@ -153,7 +153,7 @@ impl<T: TestTable> World<'_, T> {
                     assert!(*updated);
                     self.rows.insert(id, number);
                 }
-                Err(TransactError::OutOfMemory) => {}
+                Err(TransactError::OutOfMemory { .. }) => {}
                 Err(other) => panic!("{}: {other}", self.setting),
             }
         }
@@ -163,12 +163,7 @@ impl<T: TestTable> World<'_, T> {
         let mut ids: Vec<u64> = std::mem::take(&mut self.rows).into_keys().collect();
         rng.shuffle(&mut ids);
         let delete = |session: &mut Session, ids: &[u64]| {
-            let deleted = session.transact(|tx| {
-                ids.iter().try_for_each(|id| {
-                    assert!(tx.delete(&self.table, id)?, "row {id} is there");
-                    Ok(())
-                })
-            });
+            let deleted = session.transact(|tx| ids.iter().try_for_each(|id| tx.delete(&self.table, id)));
             deleted.unwrap_or_else(|error| panic!("{}, {how:?}: deletes go on: {error}", self.setting));
         };
         match how {
@@ -293,7 +288,7 @@ fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
             let mut session = world.db.session();
             for &id in world.rows.keys() {
                 let deleted = session.transact(|tx| tx.delete(&world.table, &id));
-                assert!(*deleted.unwrap_or_else(|error| panic!("{setting}: deletes go on: {error}")));
+                deleted.unwrap_or_else(|error| panic!("{setting}: deletes go on: {error}"));
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -312,7 +307,7 @@ fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
         while !done.load(Ordering::Relaxed) && !deleter.is_finished() {
             match session.transact(|tx| tx.insert(&world.table, &T::new(next, world.sizes))) {
                 Ok(_) => inserted.push(next),
-                Err(TransactError::OutOfMemory) => {
+                Err(TransactError::OutOfMemory { .. }) => {
                     refused += 1;
                     // On few cores the transactions that are not refused get their turn.
                     std::thread::sleep(Duration::from_micros(50));
@@ -421,7 +416,7 @@ fn what_a_large_transaction_notes_counts_and_is_given_back() {
         }
         rest();
         let scan = |tx: &Tx| tx.scan(&table, ..).try_for_each(|row| row.map(drop));
-        let delete = |tx: &Tx| (0..ROWS).try_for_each(|id| tx.delete(&table, &id).map(drop));
+        let delete = |tx: &Tx| (0..ROWS).try_for_each(|id| tx.delete_if(&table, &id).map(drop));
         let insert = |tx: &Tx| (0..ROWS).try_for_each(|id| tx.insert(&table, &Narrow { id }));
         type Body<'b> = &'b dyn Fn(&Tx) -> Result<(), Abort>;
         let large: [(&str, Body<'_>); 3] = [("scan", &scan), ("delete", &delete), ("insert", &insert)];
@@ -479,7 +474,7 @@ fn a_transaction_that_only_reads_is_bounded_too() {
             "nowait" | "wait-die" => drop(read.expect("one lock")),
             "hto" => drop(read.expect("one timestamp")),
             _ if setting.hot => drop(read.expect("one lock")),
-            _ => assert!(matches!(read, Err(TransactError::OutOfMemory)), "{setting}: {read:?}"),
+            _ => assert!(matches!(read, Err(TransactError::OutOfMemory { .. })), "{setting}: {read:?}"),
         }
         session.transact(|tx| tx.insert(&table, &Narrow { id: 2 })).expect("it was given back");
     }

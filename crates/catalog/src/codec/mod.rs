@@ -209,10 +209,36 @@ impl KeyCodec {
         KeyRange::of_parts(prefix, self.format)
     }
 
-    /// The range of keys between two bounds on their first columns: an included bound takes in every key that
-    /// begins with it, an excluded one none.
+    /// The range of keys between two bounds on their first columns: an included bound takes in every key that begins
+    /// with it, an excluded one none. With one bound, of a value, there is no NULL in the range: see
+    /// [`KeyCodec::leave_out_nulls`].
     #[inline]
     pub fn range_between<P: KeyParts>(&self, low: Bound<&P>, high: Bound<&P>) -> KeyRange {
-        KeyRange::between(low, high, self.format)
+        let range = KeyRange::between(low, high, self.format);
+        match (low, high) {
+            (Bound::Included(bound) | Bound::Excluded(bound), Bound::Unbounded)
+            | (Bound::Unbounded, Bound::Included(bound) | Bound::Excluded(bound)) => {
+                self.leave_out_nulls(range, &KeyRange::of_parts(bound, self.format).low)
+            }
+            _ => range,
+        }
+    }
+
+    /// A range with one bound, without the keys whose first column is NULL: NULL is neither above nor below a value. A
+    /// bound that is NULL there itself leaves the range as it is. `bound`: the least key that begins with it.
+    pub fn leave_out_nulls(&self, range: KeyRange, bound: &Bound<KeyBuf>) -> KeyRange {
+        let Some((_, descending)) = self.parts.first().filter(|(column, _)| column.nullable) else { return range };
+        // The first byte of a value that is not NULL.
+        let values = KeyRange::of_prefix(&[if *descending { 0xFF } else { 0 }], self.format);
+        match bound {
+            Bound::Included(bound) if values.contains(bound.as_key()) => {}
+            _ => return range,
+        }
+        match range {
+            KeyRange { low: Bound::Unbounded, high } => KeyRange { low: values.low, high },
+            KeyRange { low, high: Bound::Unbounded } => KeyRange { low, high: values.high },
+            // Nothing lies beyond an excluded bound.
+            empty => empty,
+        }
     }
 }

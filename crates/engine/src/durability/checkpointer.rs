@@ -79,7 +79,8 @@ impl Checkpoints {
 
     /// Whether one is to be taken, now that so many bytes are written to the log.
     fn is_due(&mut self, log_bytes: u64, checkpoint_bytes: u64) -> bool {
-        let due = log_bytes - self.bytes_before + self.recovered_bytes >= checkpoint_bytes;
+        let since = log_bytes.saturating_sub(self.bytes_before).saturating_add(self.recovered_bytes);
+        let due = since >= checkpoint_bytes;
         if due && self.left_out > 0 {
             self.left_out -= 1;
             return false;

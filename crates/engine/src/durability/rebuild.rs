@@ -88,7 +88,7 @@ fn work(
         match more {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(Failed::Transact(TransactError::OutOfMemory)) => {
+            Err(Failed::Transact(TransactError::OutOfMemory { .. })) => {
                 return Err(OpenError::Memory(format!("for the indexes of table {:?}", set.definition.name)));
             }
             Err(Failed::Transact(error)) => {

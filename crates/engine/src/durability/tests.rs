@@ -177,7 +177,10 @@ fn a_disk_is_behind_while_the_durable_point_has_stood_still_for_long() {
 fn a_share_that_is_none_is_refused() {
     for percent in [0, 101] {
         let error = Settings { checkpoint_share: percent, ..Settings::default() }.open().expect_err("it is no share");
-        assert!(matches!(&error, OpenError::Invalid(what) if what.contains("1 to 100 percent")), "{error}");
+        assert!(
+            matches!(&error, OpenError::Setting { setting: "checkpoint_share", permitted, .. } if permitted == "1 to 100"),
+            "{error}"
+        );
     }
 }
 

@@ -253,15 +253,22 @@ impl Operate for Reference<'_> {
                 RawScan::new(self.tx, &table.set, target, low, high, direction)
             }
             (_, Keys::Between { low, high, inclusive }) => {
-                let low = low.map_or(Ok(Bound::Unbounded), |low| range(&low).map(|range| range.low))?;
-                let high = match high {
+                let above = low.map(|low| range(&low)).transpose()?;
+                let below = high.map(|high| range(&high)).transpose()?;
+                let low = above.as_ref().map_or(Bound::Unbounded, |above| above.low.clone());
+                let high = match &below {
                     None => Bound::Unbounded,
-                    Some(high) if inclusive => range(&high)?.high,
+                    Some(below) if inclusive => below.high.clone(),
                     // Below the first key that begins with it.
-                    Some(high) => match range(&high)?.low {
+                    Some(below) => match below.low.clone() {
                         Bound::Included(key) => Bound::Excluded(key),
                         other => other,
                     },
+                };
+                let between = KeyRange { low, high };
+                let KeyRange { low, high } = match (&above, &below) {
+                    (Some(bound), None) | (None, Some(bound)) => codec.leave_out_nulls(between, &bound.low),
+                    _ => between,
                 };
                 RawScan::new(self.tx, &table.set, target, low, high, direction)
             }

@@ -303,10 +303,7 @@ mod tests {
             Settings { step_helpers: true, record_history: true, ..Settings::default() }.open().expect("memory");
         let mut runner = engine.runner();
         let failed = runner.run_alone("odd", PartitionSet::NONE, true, &mut |_| panic!("users' code"), &|_, _| Ok(()));
-        assert_eq!(
-            failed.expect_err("it panics").to_string(),
-            "aborted by its body: procedure odd panicked: users' code"
-        );
+        assert_eq!(failed.expect_err("it panics").to_string(), "procedure odd panicked: users' code");
         assert!(runner.tx.undo.borrow().is_none() && !runner.tx.watching.get(), "nothing is noted after it");
         // The commit finds its recorder in use.
         let mut body = |tx: &mut TxCore| {

@@ -14,7 +14,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub(crate) fn no_room(&self) -> TransactError {
         match self.too_large.borrow().clone() {
             Some((table, bytes, most)) => TransactError::TooLarge { table, bytes, most },
-            None => TransactError::OutOfMemory,
+            None => {
+                let own = self.lease.get().map(|lease| lease.slot);
+                TransactError::OutOfMemory { held: self.inner.pool.holds_memory(self.clock.now(), own) }
+            }
         }
     }
 

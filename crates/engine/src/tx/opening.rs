@@ -142,7 +142,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.operations.set(0);
         self.wait_max.set(self.bounds.get().wait);
         self.weight.set(self.bounds.get().weight);
-        let last = self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution);
+        let bounds = self.bounds.get();
+        let age = if mode == Mode::ReadOnly { bounds.snapshot_age } else { bounds.age };
+        let last = self.clock.now().saturating_add(age).saturating_add(inner.clock_resolution);
         self.deadline.set(last, attempt == 1);
         self.left.set(self.stride());
         if let Some(log) = &self.log {
@@ -217,7 +219,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn park(&self, slot: usize) {
         self.drop_kept();
         let reaped_in_calls = self.worker().core().injects(Fault::ReapInCall);
-        let parking = Parking::new(self.deadline.last(), self.gated.get(), self.hold.take(), reaped_in_calls);
+        let (last, snapshot) = (self.deadline.last(), self.mode.get() == Mode::ReadOnly);
+        let parking = Parking::new(last, snapshot, self.gated.get(), self.hold.take(), reaped_in_calls);
         self.explicit.set(true);
         self.inner.pool.park(slot, Arc::clone(&parking));
         parking.leave();

@@ -69,6 +69,21 @@ fn a_list_is_refused_above_the_limit_and_leaves_less_for_rows() {
     list.try_push([0; 128]).expect("room for lists");
 }
 
+/// As after a recovery: what it took stays, and reads and deletes go on all the same.
+#[test]
+fn a_list_has_its_room_above_what_was_taken_before_the_limit_came() {
+    const LIMIT: usize = 1 << 20;
+    let memory = Memory::new(Options { workers_max: 1, limit_bytes: Some(LIMIT), ..Options::default() }).expect("sane");
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    memory.set_limit(None);
+    local.allocate(&mut outside, 40 << 20).expect("no limit");
+    memory.set_limit(Some(LIMIT));
+    assert_eq!(local.allocate(&mut outside, 100_000), Err(OutOfMemory), "rows have no room");
+    let mut list = local.counted::<[u64; 128]>(0);
+    let pushed = (0..1 << 20).take_while(|_| list.try_push([0; 128]).is_ok()).count();
+    assert!((8 << 20..17 << 20).contains(&(pushed << 10)), "{pushed} KiB");
+}
+
 fn fill_anyway(list: &mut crate::CountedVec<u64>) {
     (0..MANY as u64).for_each(|item| list.push(item));
     assert_eq!(list.len(), MANY);

@@ -7,7 +7,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use seriatim_procedure::{methods, visit};
 
-use super::{library, own, slot};
+use super::{checked_call, library, own, slot};
 use crate::known::Known;
 use crate::tree::{Called, Expression, ExpressionKind, Field, Operator, Pattern, Procedure, UnaryOperator, Written};
 
@@ -90,7 +90,6 @@ impl<'p> Code<'p> {
 
     /// An expression as code, where it is only looked at.
     fn place(&self, expression: &Expression) -> TokenStream {
-        let library = library();
         let at = expression.span.at;
         match &*expression.kind {
             ExpressionKind::Literal(constant) => constant.tokens.clone(),
@@ -120,14 +119,10 @@ impl<'p> Code<'p> {
             }
             ExpressionKind::Unary(UnaryOperator::Negate, inner) => {
                 let inner = self.expression(inner);
-                quote_spanned!(at=> #library::checked::negate(#inner)?)
+                checked_call(at, "negate", &[inner])
             }
             ExpressionKind::Binary(operator, left, right) => match checked(*operator) {
-                Some(function) => {
-                    let (left, right) = (self.expression(left), self.expression(right));
-                    let function = syn::Ident::new(function, at);
-                    quote_spanned!(at=> #library::checked::#function(#left, #right)?)
-                }
+                Some(function) => checked_call(at, function, &[self.expression(left), self.expression(right)]),
                 None => {
                     let (left, right) = (self.place(left), self.place(right));
                     let operator = plain(*operator);
@@ -159,7 +154,7 @@ impl<'p> Code<'p> {
                 let (receiver, arguments) = (&values[0], &values[1..]);
                 let receiver = if lends { self.place(receiver) } else { self.expression(receiver) };
                 if method == "abs" {
-                    return quote_spanned!(at=> #library::checked::absolute(#receiver)?);
+                    return checked_call(at, "absolute", &[receiver]);
                 }
                 let arguments = arguments.iter().map(|value| self.expression(value));
                 quote!(#receiver.#method(#(#arguments),*))

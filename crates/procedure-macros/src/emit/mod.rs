@@ -13,7 +13,7 @@ mod slice;
 mod straight;
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::Path;
 use syn::spanned::Spanned;
 
@@ -24,6 +24,14 @@ use crate::tree::{Passing, Procedure, VariableId};
 /// Where generated code finds the library.
 pub(crate) fn library() -> TokenStream {
     quote!(::seriatim::procedure)
+}
+
+/// A call of checked arithmetic, with `?`, at the place of the user's operator. All its tokens have that place: the
+/// compiler takes a span that begins with tokens of the macro's own for one of the attribute, and an overflow would be
+/// reported there.
+fn checked_call(at: Span, function: &str, arguments: &[TokenStream]) -> TokenStream {
+    let function = Ident::new(function, at);
+    quote_spanned!(at=> ::seriatim::procedure::checked::#function(#(#arguments),*)?)
 }
 
 /// A name of the macro's own.

@@ -15,7 +15,7 @@ use seriatim_procedure::visit;
 
 use super::expressions::{Code, checked, typed};
 use super::straight::Emitter as Straight;
-use super::{bind_arguments, footprint, library, own, slot};
+use super::{bind_arguments, checked_call, footprint, library, own, slot};
 use crate::escape;
 use crate::known::Known;
 use crate::tree::{
@@ -450,27 +450,33 @@ impl<'p> Emitter<'p> {
         if place.path.is_empty() && !is_slot {
             return self.straight.assign(mark, place, operator, value);
         }
-        let (library, new, part, at) = (library(), own("new"), own("part"), mark.at);
-        let function = operator.and_then(checked).map(|name| Ident::new(name, at));
+        let (new, part, at) = (own("new"), own("part"), mark.at);
+        let function = operator.and_then(checked);
         let value = self.expression(value);
         if place.path.is_empty() {
             let slot = slot(place.variable);
             return match function {
-                Some(function) => quote_spanned! {at=>
-                    let #new = #library::checked::#function(#slot.value(), #value)?;
-                    #slot.set(#new);
-                },
+                Some(function) => {
+                    let computed = checked_call(at, function, &[quote!(#slot.value()), value]);
+                    quote! {
+                        let #new = #computed;
+                        #slot.set(#new);
+                    }
+                }
                 None => quote!(#slot.set(#value);),
             };
         }
         let (indexes, place) = self.place(mark, place);
         match function {
-            Some(function) => quote_spanned! {at=>
-                let #new = #value;
-                #indexes
-                let #part = &mut #place;
-                *#part = #library::checked::#function(*#part, #new)?;
-            },
+            Some(function) => {
+                let computed = checked_call(at, function, &[quote!(*#part), quote!(#new)]);
+                quote! {
+                    let #new = #value;
+                    #indexes
+                    let #part = &mut #place;
+                    *#part = #computed;
+                }
+            }
             None => quote!(let #new = #value; #indexes #place = #new;),
         }
     }

@@ -7,7 +7,7 @@ use seriatim_procedure::analysis::Flow;
 use super::expressions::{Code, checked, typed};
 use super::prefetch::Plan;
 use super::slice::iteration;
-use super::{bind_arguments, index_field, library, own, table_field};
+use super::{bind_arguments, checked_call, index_field, library, own, table_field};
 use crate::escape;
 use crate::options::Options;
 use crate::tree::{
@@ -195,16 +195,13 @@ impl<'p> Emitter<'p> {
         value: &Expression,
     ) -> TokenStream {
         let (library, at, name) = (library(), mark.at, &mark.name);
-        let function = operator.and_then(checked).map(|name| syn::Ident::new(name, at));
+        let function = operator.and_then(checked);
         if let [Selector::Field(Field::Column(column))] = &place.path[..] {
             let (row, tx) = (name, &self.procedure.tx);
             let setter = format_ident!("set_{}", crate::name_of(column), span = column.span());
             let new = own("new");
             let computed = match &function {
-                Some(function) => {
-                    let value = self.code.expression(value);
-                    quote_spanned!(at=> #library::checked::#function(#row.#column(), #value)?)
-                }
+                Some(function) => checked_call(at, function, &[quote!(#row.#column()), self.code.expression(value)]),
                 None => self.code.expression(value),
             };
             let borrowed = match &*value.kind {
@@ -223,15 +220,17 @@ impl<'p> Emitter<'p> {
         match function {
             // A variable alone may be read and assigned; the way to a part of one is gone once.
             Some(function) if place.path.is_empty() => {
-                quote_spanned!(at=> #name = #library::checked::#function(#name, #value)?;)
+                let computed = checked_call(at, function, &[quote!(#name), value]);
+                quote!(#name = #computed;)
             }
             Some(function) => {
                 let (part, new, place) = (own("part"), own("new"), self.place(mark, place));
-                quote_spanned! {at=>
+                let computed = checked_call(at, function, &[quote!(*#part), quote!(#new)]);
+                quote! {
                     {
                         let #new = #value;
                         let #part = &mut #place;
-                        *#part = #library::checked::#function(*#part, #new)?;
+                        *#part = #computed;
                     }
                 }
             }
@@ -304,8 +303,8 @@ impl<'p> Emitter<'p> {
             OperationKind::Delete { key, required } => {
                 let key = self.code.expression(&key.value);
                 match required {
-                    true => quote_spanned!(at=> #library::support::delete(#tx, #table, &#key)?),
-                    false => quote_spanned!(at=> #tx.delete(#table, &#key)?),
+                    true => quote_spanned!(at=> #tx.delete(#table, &#key)?),
+                    false => quote_spanned!(at=> #tx.delete_if(#table, &#key)?.is_ok()),
                 }
             }
             OperationKind::Scan { take: Take::First, .. } => {

@@ -364,7 +364,15 @@ impl Lowering {
         let span = expression.span();
         let tx = self.tx();
         if let Some(call) = surface::operation(expression, &tx, false) {
-            let (operation, _) = self.operation_here(expression, call?)?;
+            let call = call?;
+            if let surface::Kind::Update { required: false, .. } | surface::Kind::Delete { required: false, .. } =
+                call.kind
+            {
+                let message =
+                    "the row may be missing: use the answer, or write `let _ =` before this if it makes no difference";
+                return Err(Error::new(call.span, message));
+            }
+            let (operation, _) = self.operation_here(expression, call)?;
             let kind = StepKind::Operation { operation: Box::new(operation), bind: None };
             block.0.push(tree::step(span, kind));
             return Ok(());

@@ -109,7 +109,7 @@ fn an_update_of_an_indexed_column_asks_for_the_others_of_its_index() {
     let (_db, parts, mut session) = open(PLAIN);
     let asked = asked(|| {
         let update = session.transact(|tx| tx.update_columns(&parts, &1, PartRow::SHELF, |part| part.set_shelf(7)));
-        assert!(update.expect("nobody is about").is_some());
+        update.expect("nobody is about");
     });
     assert_eq!(rows(asked), [(Kind::Update, set(&[SHELF, WEIGHT]))]);
     let moved = session.transact(|tx| tx.find_by(&parts.index(Part::BY_SHELF), &(7,)).try_count());

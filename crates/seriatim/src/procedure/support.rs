@@ -184,18 +184,6 @@ pub fn steps<T: Table, L: Limit>(scan: Scan<'_, T>, columns: ColumnSet, limit: L
     Steps::new(scan, columns, limit)
 }
 
-/// Deletes a row that must exist.
-///
-/// # Errors
-/// As [`Tx::delete`]; a missing row.
-#[inline]
-pub fn delete<T: Table>(tx: &Tx, table: &Handle<T>, key: &T::Key) -> Result<(), Abort> {
-    match tx.delete(table, key)? {
-        true => Ok(()),
-        false => Err(tx.missing(table, key)),
-    }
-}
-
 /// What a setter of an update gives: nothing, or, for long text, whether there was memory.
 pub trait Stored {
     /// The outcome as an abort.

@@ -445,7 +445,8 @@ fn a_lone_caller_is_answered_without_company() {
 fn the_size_of_a_batch_has_bounds_and_one_thread_batches_nothing() {
     for (size, is_valid) in [(0, false), (1, true), (4096, true), (4097, false)] {
         let opened = Database::builder().batch(Batch::Size(size)).open();
-        let refused = matches!(&opened, Err(OpenError::Invalid(what)) if what.contains("1 to 4096"));
+        let refused =
+            matches!(&opened, Err(OpenError::Setting { setting: "batch", permitted, .. }) if permitted == "1 to 4096");
         assert_eq!((opened.is_ok(), refused), (is_valid, !is_valid), "{size}");
     }
     each(|setting| {

@@ -1,5 +1,7 @@
 //! The memory limit: writes are refused, reads and deletes go on, and what is deleted can be used again.
 
+use std::time::Duration;
+
 use seriatim::{Abort, Database, Handle, Session, Table, TableStatistics, TransactError};
 
 use crate::common::each;
@@ -49,7 +51,7 @@ fn hashed(id: u64) -> Hashed {
 fn delete_all<T: Table>(db: &Database, session: &mut Session, table: &Handle<T>, keys: impl Iterator<Item = T::Key>) {
     for (at, key) in keys.enumerate() {
         let deleted = session.transact(|tx| tx.delete(table, &key));
-        assert!(*deleted.unwrap_or_else(|error| panic!("deletes go on, the one at {at} too: {error}")));
+        deleted.unwrap_or_else(|error| panic!("deletes go on, the one at {at} too: {error}"));
         if at % 100 == 99 {
             settle(db);
         }
@@ -62,7 +64,7 @@ fn fill<T: Table>(session: &mut Session, table: &Handle<T>, row: impl Fn(u64) ->
     for id in 0.. {
         match session.transact(|tx| tx.insert(table, &row(id))) {
             Ok(_) => {}
-            Err(TransactError::OutOfMemory) => return id,
+            Err(TransactError::OutOfMemory { .. }) => return id,
             Err(other) => panic!("{other}"),
         }
         assert!(id < 100_000, "the limit must be met");
@@ -88,7 +90,7 @@ fn at_the_limit_reads_and_deletes_go_on_and_space_comes_back() {
             let _ = (fits..fits + 1000).try_for_each(|id| tx.insert(&table, &bulky(id)));
             Ok(())
         });
-        assert!(matches!(error, Err(TransactError::OutOfMemory)), "{error:?}");
+        assert!(matches!(error, Err(TransactError::OutOfMemory { .. })), "{error:?}");
 
         let read = session.transact(|tx| {
             let ids: Result<Vec<u32>, Abort> = tx.scan(&table, ..).map(|row| Ok(row?.id())).collect();
@@ -144,7 +146,7 @@ fn a_long_text_that_does_not_fit_stops_its_transaction() {
         session.transact(|tx| tx.insert(&table, &bulky(1))).expect("space");
         let huge = "x".repeat(2 * LIMIT);
         let error = session.transact(|tx| tx.insert(&table, &Bulky { text: huge.clone(), ..bulky(2) }));
-        assert!(matches!(error, Err(TransactError::OutOfMemory)), "{error:?}");
+        assert!(matches!(error, Err(TransactError::OutOfMemory { .. })), "{error:?}");
         let mut ran = 0;
         let set = session.transact(|tx| {
             ran += 1;
@@ -152,15 +154,15 @@ fn a_long_text_that_does_not_fit_stops_its_transaction() {
                 row.set_half(77);
                 row.set_text(&huge)
             })?;
-            Ok(set.transpose()?)
+            Ok(set?)
         });
         let error = set.expect_err("the setter's error, passed on");
-        assert!(matches!(error, TransactError::OutOfMemory) && !error.is_retryable(), "{error:?}");
+        assert!(matches!(error, TransactError::OutOfMemory { .. }) && !error.is_retryable(), "{error:?}");
         assert_eq!(ran, 1, "running it again cannot help");
         let open = session.begin().expect("a worker");
         let abort = open.update(&table, &1, |row| row.set_text(&huge)).expect_err("the limit");
         assert_eq!(abort.to_string(), "the memory limit is reached; delete rows or raise the limit");
-        assert!(matches!(open.explain(&abort), TransactError::OutOfMemory) && !abort.is_retryable());
+        assert!(matches!(open.explain(&abort), TransactError::OutOfMemory { .. }) && !abort.is_retryable());
         drop(open);
         let settled = session.transact(|tx| {
             let _ = tx.update(&table, &1, |row| {
@@ -169,7 +171,7 @@ fn a_long_text_that_does_not_fit_stops_its_transaction() {
             });
             Ok(())
         });
-        assert!(matches!(settled, Err(TransactError::OutOfMemory)), "a row may be half written: {settled:?}");
+        assert!(matches!(settled, Err(TransactError::OutOfMemory { .. })), "a row may be half written: {settled:?}");
         let row = session.transact(|tx| Ok(tx.get(&table, &1)?.map(|row| row.to_owned())));
         assert_eq!(row.expect("no conflict").value, Some(bulky(1)));
     });
@@ -199,7 +201,7 @@ fn a_burst_of_deletes_empties_a_table_at_the_limit() {
         let fits = fill(&mut session, &table, hashed);
         for id in 0..fits {
             let deleted = session.transact(|tx| tx.delete(&table, &id));
-            assert!(*deleted.unwrap_or_else(|error| panic!("deletes go on, the one at {id} too: {error}")));
+            deleted.unwrap_or_else(|error| panic!("deletes go on, the one at {id} too: {error}"));
         }
     });
 }
@@ -272,7 +274,7 @@ fn rows_that_an_explicit_transaction_gave_out_count_against_the_limit() {
         assert!(noted() > before + LIMIT / 2, "{} bytes after {before}", noted());
         assert!(rows.iter().all(|read| read.text() == row.text));
         let refused = tx.get(&table, &1).map(drop).expect_err("the limit is reached");
-        assert!(matches!(tx.explain(&refused), TransactError::OutOfMemory), "{refused}");
+        assert!(matches!(tx.explain(&refused), TransactError::OutOfMemory { .. }), "{refused}");
     }
     assert!(noted() < before + (64 << 10), "{} bytes after {before}", noted());
     session.transact(|tx| tx.get(&table, &1).map(drop)).expect("the session goes on");
@@ -318,7 +320,7 @@ fn a_row_that_stays_in_its_record_takes_no_more_memory() {
                 row.set_text(&noted(number).text).expect("no limit");
             };
             let changed = session.transact(|tx| tx.update(&rows, &1, change));
-            assert!(changed.is_ok_and(|changed| changed.is_some()));
+            changed.expect("it is there");
             assert_eq!(bytes(&db), inserted, "after {number} updates");
             let found = session.transact(|tx| Ok(tx.get(&rows, &1)?.map(|row| row.to_owned())));
             assert_eq!(found.expect("alone").value, Some(noted(number)));
@@ -345,4 +347,53 @@ fn a_row_that_stays_in_its_record_takes_no_more_memory() {
         assert!(after <= before, "{before} bytes grew to {after}");
         assert_eq!(db.check_structure(), Ok(()));
     });
+}
+
+/// Updates rows until the limit is met; the error, if that happens.
+fn exhaust(session: &mut Session, table: &Handle<Bulky>, rows: u32) -> Option<TransactError> {
+    for round in 0..200u32 {
+        for id in 0..rows {
+            // A new version each time.
+            let update = session.transact(|tx| tx.update(table, &id, |row| row.set_half(round)));
+            if let Err(error) = update {
+                return Some(error);
+            }
+        }
+    }
+    None
+}
+
+/// A snapshot that nobody ends keeps what was replaced since: whoever runs into the limit is told of it, and it can be
+/// given an end.
+#[test]
+fn the_limit_names_a_snapshot_that_holds_memory_and_a_setting_ends_it() {
+    let old = Duration::from_secs(2);
+    for ends in [false, true] {
+        let builder = Database::builder().protocol("dbx").memory_limit(LIMIT).step_helpers(true);
+        let builder = if ends { builder.snapshot_age_max(old / 4) } else { builder };
+        let db = builder.open().expect("valid");
+        let table = db.create::<Bulky>().expect("valid");
+        let (mut writer, mut reader) = (db.session(), db.session());
+        writer.transact(|tx| (0..500).try_for_each(|id| tx.insert(&table, &bulky(id)))).expect("they fit");
+        let snapshot = reader.begin_snapshot().expect("a worker");
+        assert!(snapshot.get(&table, &7).expect("nobody ended it").is_some());
+        // The clock goes on by an epoch's interval with each step.
+        (0..old.as_millis() / 10 + 10).for_each(|_| db.step());
+        if ends {
+            assert!(snapshot.get(&table, &7).expect_err("it is too old").to_string().contains("longer"));
+            drop(snapshot);
+            settle(&db);
+            assert!(exhaust(&mut writer, &table, 50).is_none(), "what is replaced is used again");
+            continue;
+        }
+        let error = exhaust(&mut writer, &table, 500).expect("nothing is used again");
+        let TransactError::OutOfMemory { held: Some(held) } = &error else { panic!("{error:?}") };
+        assert!(held.snapshot && held.age >= old, "{held:?}");
+        let words = error.to_string();
+        assert!(words.contains("the snapshot of worker") && words.contains("snapshot_age_max"), "{words}");
+        drop(snapshot);
+        settle(&db);
+        let error = exhaust(&mut writer, &table, 50);
+        assert!(error.is_none(), "{error:?}");
+    }
 }

@@ -48,7 +48,7 @@ where
         for key in keys {
             let key = if rng.below(4) == 0 { rng.below(KEYS) } else { key };
             match rng.below(5) {
-                0 => assert_eq!(tx.delete(table, &key)?, model.remove(&key).is_some()),
+                0 => assert_eq!(tx.delete_if(table, &key)?.is_ok(), model.remove(&key).is_some()),
                 1 => {
                     let value = rng.below(1000);
                     let inserted = tx.try_insert(table, &make(key, value))?;
@@ -57,8 +57,8 @@ where
                 }
                 2 => {
                     let by = rng.below(10);
-                    let updated = tx.update(table, &key, |row| add(row, by))?;
-                    assert_eq!(updated.is_some(), model.contains_key(&key));
+                    let updated = tx.update_if(table, &key, |row| add(row, by))?;
+                    assert_eq!(updated.is_ok(), model.contains_key(&key));
                     model.entry(key).and_modify(|value| *value += by);
                 }
                 _ => {

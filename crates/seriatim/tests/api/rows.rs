@@ -1,7 +1,7 @@
 //! Rows go in and come out: every column type, every way to write, and rows that stay as they were read.
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Decimal, Handle, Table, Text, Timestamp, TransactError, Tx};
+use seriatim::{Abort, Decimal, Handle, MissingRow, Table, Text, Timestamp, TransactError, Tx};
 
 use crate::common::{Person, each, person, text};
 
@@ -83,7 +83,7 @@ fn every_column_type_comes_back_as_it_went_in() {
                 (row.set_long("short now"), row.set_no_long(None), row.long().len(), row.i8())
             })
         });
-        assert_eq!(*updated.expect("no conflict"), Some((Ok(()), Ok(()), 9, i8::MIN)));
+        assert_eq!(*updated.expect("no conflict"), (Ok(()), Ok(()), 9, i8::MIN));
         let wanted = Wide {
             no_bool: Some(false),
             no_number: None,
@@ -128,25 +128,20 @@ fn each_way_to_write_does_what_it_says() {
         );
 
         let seen = session.transact(|tx| {
-            tx.update(&people, &key(2), |row| {
-                row.set_balance(row.balance() + Decimal::whole(20));
+            tx.update(&people, &key(2), |row| -> Result<_, Abort> {
+                row.set_balance((row.balance() + Decimal::whole(20)?)?);
                 row.set_nickname(Some("Countess"))?;
-                Ok::<_, seriatim::catalog::OutOfMemory>((
-                    row.number(),
-                    row.born(),
-                    row.origin().to_owned(),
-                    row.balance(),
-                ))
-            })
+                Ok((row.number(), row.born(), row.origin().to_owned(), row.balance()))
+            })?
         });
-        let (number, born, origin, balance) = seen.expect("no conflict").value.expect("the row").expect("memory");
+        let (number, born, origin, balance) = seen.expect("no conflict").value;
         assert_eq!((number, born), (2, Timestamp::from_microseconds(-5)));
         assert_eq!((origin.as_str(), balance.to_string().as_str()), ("born in region 1", "7.66"));
-        let missing = session.transact(|tx| tx.update(&people, &key(9), |_| ()));
-        assert_eq!(*missing.expect("no conflict"), None);
+        let missing = session.transact(|tx| tx.update_if(&people, &key(9), |_| ()));
+        assert_eq!(*missing.expect("no conflict"), Err(MissingRow));
 
-        let deleted = session.transact(|tx| Ok((tx.delete(&people, &key(2))?, tx.delete(&people, &key(2))?)));
-        assert_eq!(*deleted.expect("no conflict"), (true, false));
+        let deleted = session.transact(|tx| Ok([tx.delete_if(&people, &key(2))?, tx.delete_if(&people, &key(2))?]));
+        assert_eq!(*deleted.expect("no conflict"), [Ok(()), Err(MissingRow)]);
         assert_eq!(session.transact(|tx| read(tx, &people, 1, 2)).expect("no conflict").value, None);
         session.transact(|tx| tx.insert(&people, &person(1, 2))).expect("a key that is free again");
         assert_eq!(session.transact(|tx| read(tx, &people, 1, 2)).expect("no conflict").value, Some(person(1, 2)));
@@ -164,18 +159,18 @@ fn a_transaction_sees_its_own_writes() {
             assert_eq!(tx.get(&people, &key)?.map(|row| row.badge()), Some(7));
             tx.update(&people, &key, |row| row.set_badge(row.badge() + 1))?;
             assert_eq!(tx.get(&people, &key)?.map(|row| row.badge()), Some(8));
-            assert!(tx.delete(&people, &key)?);
+            tx.delete(&people, &key)?;
             assert!(tx.get(&people, &key)?.is_none());
-            assert!(!tx.delete(&people, &key)?);
-            assert!(tx.update(&people, &key, |_| ())?.is_none());
+            assert_eq!(tx.delete_if(&people, &key)?, Err(MissingRow));
+            assert_eq!(tx.update_if(&people, &key, |_| ())?, Err(MissingRow));
             tx.insert(&people, &Person { badge: 9, ..person(1, 1) })?;
             assert_eq!(tx.get(&people, &key)?.map(|row| row.badge()), Some(9));
             tx.insert(&people, &person(1, 2))?;
-            assert!(tx.delete(&people, &(1, Reverse(2)))?);
+            tx.delete(&people, &(1, Reverse(2)))?;
             tx.put(&people, &person(1, 2))?;
             tx.delete(&people, &(1, Reverse(2)))
         });
-        assert!(*done.expect("no conflict"));
+        done.expect("no conflict");
         let after = session.transact(|tx| Ok((read(tx, &people, 1, 1)?, read(tx, &people, 1, 2)?)));
         assert_eq!(after.expect("no conflict").value, (Some(Person { badge: 9, ..person(1, 1) }), None));
     });
@@ -233,9 +228,9 @@ fn rows_stay_as_they_were_read() {
             let first = tx.get(&people, &key)?.expect("there");
             let scanned = tx.scan(&people, ..).collect::<Result<Vec<_>, _>>()?;
             let texts = (first.note(), first.origin());
-            tx.update(&people, &key, |row| row.set_note("changed"))?.expect("there").expect("memory");
+            tx.update(&people, &key, |row| row.set_note("changed"))?.expect("memory");
             let second = tx.get(&people, &key)?.expect("there");
-            tx.update(&people, &key, |row| row.set_note("changed again, to something longer"))?;
+            tx.update(&people, &key, |row| row.set_note("changed again, to something longer"))?.expect("memory");
             let third = tx.get(&people, &key)?.expect("there");
             tx.put(&people, &Person { note: "put".to_owned(), origin: "put".to_owned(), ..person(1, 5) })?;
             let fourth = tx.get(&people, &key)?.expect("there");

@@ -5,6 +5,7 @@ mod by_snapshot;
 mod checkpoints;
 mod converted;
 mod deltas;
+mod extremes;
 mod faults;
 mod forked;
 mod format;

@@ -391,7 +391,7 @@ fn change(
             3 | 4 => {
                 let new = random(rng, id);
                 let what = rng.below(4);
-                let done = tx.update(accounts, &id, |row| -> Result<(), Abort> {
+                let done = tx.update_if(accounts, &id, |row| -> Result<(), Abort> {
                     match what {
                         0 => row.set_balance(new.balance),
                         1 => row.set_note(&new.note)?,
@@ -400,7 +400,7 @@ fn change(
                     }
                     Ok(())
                 })?;
-                if let (Some(done), Some(row)) = (done, state.get_mut(&id)) {
+                if let (Ok(done), Some(row)) = (done, state.get_mut(&id)) {
                     done?;
                     match what {
                         0 => row.balance = new.balance,
@@ -410,7 +410,7 @@ fn change(
                     }
                 }
             }
-            5 => assert_eq!(tx.delete(accounts, &id)?, state.remove(&id).is_some()),
+            5 => assert_eq!(tx.delete_if(accounts, &id)?.is_ok(), state.remove(&id).is_some()),
             _ if deep > 0 => {
                 let savepoint = tx.savepoint()?;
                 let mut inner = state.clone();

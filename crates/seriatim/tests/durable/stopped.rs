@@ -83,7 +83,7 @@ fn snapshots_show_what_was_durable_whatever_came_after() {
             write(&|tx| {
                 // Moved to another owner: in its index a deletion and an insertion.
                 tx.update(&accounts, &5, |row| row.set_owner(round % 7))?;
-                tx.update(&accounts, &6, |row| row.set_note(&"long ".repeat(100 + round as usize)))?;
+                tx.update(&accounts, &6, |row| row.set_note(&"long ".repeat(100 + round as usize)))??;
                 tx.delete(&accounts, &7).map(drop)
             });
             write(&|tx| tx.insert(&accounts, &account(7)));
@@ -247,7 +247,7 @@ fn snapshots_that_begin_while_the_log_stops_are_whole() {
                         tx.update(&accounts, &from, |row| {
                             row.set_balance(row.balance() - 5);
                             row.set_note(&note)
-                        })?;
+                        })??;
                     }
                     tx.update(&accounts, &to, |row| row.set_balance(row.balance() + 5)).map(drop)
                 });

@@ -155,11 +155,11 @@ fn add(db: &Database, place: Place) -> bool {
         }
         let (is_entry, id) = place;
         match is_entry {
-            false => tx.update(&cells, &id, |cell| cell.set_n(cell.n() + 1)),
-            true => tx.update(&entries, &id, |entry| entry.set_n(entry.n() + 1)),
+            false => tx.update_if(&cells, &id, |cell| cell.set_n(cell.n() + 1)),
+            true => tx.update_if(&entries, &id, |entry| entry.set_n(entry.n() + 1)),
         }
     });
-    added.is_ok_and(|added| added.into_value().is_some())
+    added.is_ok_and(|added| added.into_value().is_ok())
 }
 
 /// Lets a transaction fail at a row, to which another adds one; whether that did.

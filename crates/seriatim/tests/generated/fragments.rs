@@ -196,8 +196,8 @@ fn mark_down(tx: &Tx, shop: u32, number: u32, at: u8, by: i64) -> Result<Option<
         line.price -= by;
         line.price
     })?;
-    tx.delete_if::<Line>((shop, number, at + 1))?;
-    tx.update_if::<Line>((shop, number, at + 2), |line| line.price += by)?;
+    let _ = tx.delete_if::<Line>((shop, number, at + 1))?;
+    let _ = tx.update_if::<Line>((shop, number, at + 2), |line| line.price += by)?;
     Ok(left)
 }
 
@@ -208,7 +208,7 @@ fn hand_on(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
     for line in wanted {
         let shop = tx.require::<Shop>(line.shop)?;
         let sold = shop.sold;
-        tx.update_if::<Line>((line.shop, line.ware, 0), |line| line.price += before)?;
+        let _ = tx.update_if::<Line>((line.shop, line.ware, 0), |line| line.price += before)?;
         before = sold;
     }
     Ok(before)
@@ -232,7 +232,7 @@ fn hand_on_here(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
 fn reprice(tx: &Tx, shop: u32, other: u32, ware: u32) -> Result<i64, Abort> {
     let shelf = tx.get::<Shelf>((shop, ware))?;
     let Some(shelf) = shelf else {
-        tx.delete_if::<Price>(ware)?;
+        let _ = tx.delete_if::<Price>(ware)?;
         return Ok(0);
     };
     let more = i64::from(shelf.left);
@@ -263,7 +263,7 @@ fn refill(tx: &Tx, shop: u32, other: u32) -> Result<i32, Abort> {
     let mut sum = 0i32;
     for shelf in tx.prefix::<Shelf>((shop,))? {
         sum += shelf.left;
-        tx.update_if::<Shelf>((other, shelf.ware + 1), |next| next.left += 1)?;
+        let _ = tx.update_if::<Shelf>((other, shelf.ware + 1), |next| next.left += 1)?;
     }
     Ok(sum)
 }
@@ -656,7 +656,7 @@ fn raise(tx: &Tx, shop: u32, by: u32) -> Result<bool, Abort> {
 fn copy_price(tx: &Tx, from: u32, to: u32, number: u32) -> Result<i64, Abort> {
     let line = tx.require::<Line>((from, number, 0))?;
     let price = line.price;
-    tx.update_if::<Line>((to, number, 0), |line| line.price = price)?;
+    let _ = tx.update_if::<Line>((to, number, 0), |line| line.price = price)?;
     Ok(price)
 }
 
@@ -674,7 +674,7 @@ fn skip(tx: &Tx, shop: u32, wanted: &[Wanted], number: u32) -> Result<u32, Abort
             count += 1;
         }
     }
-    tx.update_if::<Line>((shop, number, 0), |line| line.price += 1)?;
+    let _ = tx.update_if::<Line>((shop, number, 0), |line| line.price += 1)?;
     Ok(count)
 }
 
@@ -703,7 +703,7 @@ fn price_of(tx: &Tx, shop: u32, ware: u32) -> Result<i64, Abort> {
 /// Changes it, in all of them.
 #[procedure]
 fn set_price(tx: &Tx, ware: u32, price: i64) -> Result<(), Abort> {
-    tx.delete_if::<Price>(ware)?;
+    let _ = tx.delete_if::<Price>(ware)?;
     tx.insert(Price { ware, price })?;
     Ok(())
 }

@@ -342,7 +342,7 @@ pub(crate) fn disturb(db: &Database, table: &str, mut rng: Rng) {
                 }
                 _ => {
                     let (number, line) = (1 + rng.below(3) as u32, 1 + rng.below(3) as u8);
-                    if !tx.delete(&sales, &(id, number, line))? {
+                    if tx.delete_if(&sales, &(id, number, line))?.is_err() {
                         let (amount, item) = (Money::from_units(rng.below(900) as i64), 1 + rng.below(5) as u32);
                         let entered = AT;
                         tx.insert(&sales, &Sale { buyer: id, number, line, item, amount, entered, delivered: None })?;

@@ -207,7 +207,7 @@ fn wander(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
             })?;
             if let Some(n) = found {
                 all.push(n);
-                tx.update_if::<Cells>(place, |cell| cell.n = n)?;
+                let _ = tx.update_if::<Cells>(place, |cell| cell.n = n)?;
             } else {
                 tx.insert(Entry { id: place, n: carried % 50 })?;
             }
@@ -269,7 +269,7 @@ fn carry(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
         for id in ids {
             let link = tx.require::<Link>(*id)?;
             sum += u64::from(link.to);
-            tx.update_if::<Cells>((*id + *round) % 6, |cell| cell.n = (cell.n + carried) % 1000)?;
+            let _ = tx.update_if::<Cells>((*id + *round) % 6, |cell| cell.n = (cell.n + carried) % 1000)?;
         }
         all.push(carried);
         carried = sum;
@@ -321,7 +321,7 @@ fn push_on(tx: &Tx, from: u32) -> Result<Vec<u64>, Abort> {
     for cell in tx.scan::<Cells>(from..6)? {
         let link = tx.require::<Link>(cell.id)?;
         let to = u64::from(link.to);
-        tx.update_if::<Cells>(cell.id + 1, |next| next.n = (next.n + to) % 1000)?;
+        let _ = tx.update_if::<Cells>(cell.id + 1, |next| next.n = (next.n + to) % 1000)?;
         all.push(cell.n);
     }
     Ok(all)

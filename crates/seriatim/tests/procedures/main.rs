@@ -14,3 +14,4 @@ mod runs;
 mod shop;
 mod soundness;
 mod total;
+mod worlds;

@@ -276,8 +276,8 @@ fn a_closure_at_a_partition_keeps_to_it() {
 #[test]
 fn what_cannot_be_is_not_opened() {
     let refused = |builder: seriatim::Builder| builder.open().expect_err("it cannot be").to_string();
-    assert_eq!(refused(Database::builder().partitions(0)), "a database has 1 to 64 partitions");
-    assert_eq!(refused(Database::builder().partitions(65)), "a database has 1 to 64 partitions");
+    assert_eq!(refused(Database::builder().partitions(0)), "the setting partitions is 0; it can be 1 to 64");
+    assert_eq!(refused(Database::builder().partitions(65)), "the setting partitions is 65; it can be 1 to 64");
     let silo = "protocol silo has no partitions: choose partitioned, or leave out what is said of partitions";
     assert_eq!(refused(Database::builder().protocol("silo").partitions(2)), silo);
     assert_eq!(refused(Database::builder().protocol("silo").partition_by(|_, _| 0)), silo);

@@ -46,14 +46,14 @@ macro_rules! twin {
                 let mut before = 0;
                 for number in numbers {
                     let line = tx.get::<Line>((order, *number))?;
-                    tx.update_if::<Line>((order, *number), |line| line.amount += 1000)?;
+                    let _ = tx.update_if::<Line>((order, *number), |line| line.amount += 1000)?;
                     if let Some(line) = line {
                         before += line.amount;
                     }
                 }
-                tx.delete_if::<Line>((order, gone))?;
+                let _ = tx.delete_if::<Line>((order, gone))?;
                 for number in numbers {
-                    tx.update_if::<Line>((order, *number), |line| line.amount += 1000)?;
+                    let _ = tx.update_if::<Line>((order, *number), |line| line.amount += 1000)?;
                 }
                 tx.insert(Line { order, number: gone, amount: 7 })?;
                 Ok(before)

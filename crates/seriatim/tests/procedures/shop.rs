@@ -140,7 +140,7 @@ fn deliver(tx: &Tx, buyer: u16, most: u8, at: Timestamp) -> Result<Vec<u32>, Abo
         lines.push((sale.number, sale.line));
     }
     for (number, line) in &lines {
-        tx.update_if::<Sale>((buyer, *number, *line), |sale| sale.delivered = Some(at))?;
+        let _ = tx.update_if::<Sale>((buyer, *number, *line), |sale| sale.delivered = Some(at))?;
     }
     goods.sort();
     goods.dedup();

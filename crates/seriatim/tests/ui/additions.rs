@@ -11,7 +11,7 @@ struct Stock {
     name: String,
 }
 
-fn additions(tx: &Tx, stock: &Handle<Stock>) -> Result<bool, Abort> {
+fn additions(tx: &Tx, stock: &Handle<Stock>) -> Result<(), Abort> {
     tx.add(stock, &7, StockRow::ID, 1)?;
     tx.add(stock, &7, StockRow::NAME, String::new())?;
     // This is right.

@@ -11,7 +11,7 @@ struct Stock {
     sold: u32,
 }
 
-fn additions(tx: &Tx, stock: &Handle<Stock>) -> Result<bool, Abort> {
+fn additions(tx: &Tx, stock: &Handle<Stock>) -> Result<(), Abort> {
     tx.add(stock, &7, StockRow::WEIGHT, 1)?;
     // This is right.
     tx.add(stock, &7, StockRow::SOLD, 1)

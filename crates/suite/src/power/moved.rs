@@ -38,18 +38,18 @@ struct Till {
 /// exist. To the latter it only adds.
 #[procedure]
 pub(crate) fn move_amount(tx: &Tx, from: u64, group: u16, to: u64, amount: i64) -> Result<(), Abort> {
-    tx.update_if::<Ledger>(from, |row| {
+    let _ = tx.update_if::<Ledger>(from, |row| {
         row.amount -= amount;
         row.group = group;
     })?;
-    tx.update_if::<Till>(to, |row| row.amount += amount)?;
+    let _ = tx.update_if::<Till>(to, |row| row.amount += amount)?;
     Ok(())
 }
 
 /// Sets what [`move_amount`] adds to, so that this may be published later.
 #[procedure]
 pub(crate) fn set_amount(tx: &Tx, to: u64, amount: i64) -> Result<(), Abort> {
-    tx.update_if::<Till>(to, |row| row.amount = amount)?;
+    let _ = tx.update_if::<Till>(to, |row| row.amount = amount)?;
     Ok(())
 }
 

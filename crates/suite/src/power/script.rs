@@ -259,7 +259,8 @@ impl Runner<'_> {
                 Ok(Seen::Row(Some(row)))
             }
             Op::Delete(table, key) => {
-                Ok(Seen::Done(tx.delete_dyn(self.handle(*table), &KINDS[*table].key_values(*key))?))
+                let deleted = tx.delete_if_dyn(self.handle(*table), &KINDS[*table].key_values(*key))?;
+                Ok(Seen::Done(deleted.is_ok()))
             }
             Op::Savepoint => {
                 savepoints.push(tx.savepoint()?);

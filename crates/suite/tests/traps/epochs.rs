@@ -81,10 +81,12 @@ fn epochs_up_to_any_one_are_a_prefix() {
                                 .and_then(|_| tx.put(cells, &Cell { id: written, value: 1 }))
                                 .map(|()| true),
                             2 => tx.scan(cells, read..read + 2).try_for_each(|row| row.map(drop)).and_then(|()| {
-                                let update = tx.update(buckets, &written, |cell| cell.set_value(cell.value() + 1));
-                                update.map(|updated| updated.is_some())
+                                let update = tx.update_if(buckets, &written, |cell| cell.set_value(cell.value() + 1));
+                                update.map(|updated| updated.is_ok())
                             }),
-                            _ => tx.delete(cells, &written).and_then(|gone| Ok(tx.delete(buckets, &read)? || gone)),
+                            _ => tx
+                                .delete_if(cells, &written)
+                                .and_then(|gone| Ok(tx.delete_if(buckets, &read)?.is_ok() || gone.is_ok())),
                         };
                         match rng.below(12) {
                             0 => thread::sleep(Duration::from_micros(1200)),

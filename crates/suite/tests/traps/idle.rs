@@ -47,7 +47,7 @@ impl World {
                 session.transact(put).expect("nobody is in the way");
                 if (id + round) % 3 == 0 {
                     let delete =
-                        |tx: &Tx| tx.delete(&self.cells, &id).and_then(|_| tx.delete(&self.pages, &id)).map(drop);
+                        |tx: &Tx| tx.delete_if(&self.cells, &id).and_then(|_| tx.delete_if(&self.pages, &id)).map(drop);
                     session.transact(delete).expect("nobody is in the way");
                 }
             }
@@ -143,7 +143,7 @@ fn a_parked_transaction_keeps_its_rows() {
         let tx = parked.begin().expect("a worker");
         let row = tx.get(&world.pages, &7000).expect("nobody is in the way").expect("there");
         let mut other = world.db.session();
-        let gone = crate::try_once(&world.db, |tx| tx.delete(&world.pages, &7000).map(drop));
+        let gone = crate::try_once(&world.db, |tx| tx.delete_if(&world.pages, &7000).map(drop));
         world.churn(&mut other, 12);
         assert_eq!(row.text(), text, "{setting}: a row changed under its reader, deleted {}", gone.is_some());
     }
@@ -271,7 +271,7 @@ fn a_transaction_in_a_call_is_not_ended_but_counted() {
             row.set_value(8);
             overdue
         });
-        assert_eq!(unless_conflict(overdue).flatten(), Some(1), "{setting}");
+        assert_eq!(unless_conflict(overdue), Some(1), "{setting}");
         assert!(too_old(tx.get(&world.cells, &1)), "{setting}");
         drop(tx);
         let mut counted = 0;
@@ -321,7 +321,7 @@ fn what_an_idle_worker_deleted_is_cleared_away() {
         let fill = |tx: &Tx| (0..MANY).try_for_each(|id| tx.insert(&pages, &Page { id, text: String::new() }));
         idle.transact(fill).expect("alone");
         let full = db.statistics().memory_bytes - before;
-        idle.transact(|tx| (0..MANY).try_for_each(|id| tx.delete(&pages, &id).map(drop))).expect("alone");
+        idle.transact(|tx| (0..MANY).try_for_each(|id| tx.delete_if(&pages, &id).map(drop))).expect("alone");
         let mut left = full;
         // For long, should the machine be busy; some rests are enough otherwise.
         let began = clock::Instant::now();

@@ -59,14 +59,15 @@ impl World {
 
     fn move_some(&self, tx: &Tx, amount: i64) -> Result<(), Abort> {
         tx.update(&self.cells, &1, |cell| cell.set_value(cell.value() - amount))?;
-        tx.update(&self.buckets, &2, |cell| cell.set_value(cell.value() + amount)).map(drop)
+        tx.update_if(&self.buckets, &2, |cell| cell.set_value(cell.value() + amount)).map(drop)
     }
 
     fn toggle(&self, tx: &Tx) -> Result<(), Abort> {
         let set = self.flag(tx)?;
         tx.update(&self.buckets, &3, |cell| cell.set_value(i64::from(!set)))?;
         match set {
-            true => assert!(tx.delete(&self.cells, &9)?, "the flag was set, so the cell was there"),
+            // The flag was set, so the cell is there.
+            true => tx.delete(&self.cells, &9)?,
             false => tx.insert(&self.cells, &Cell { id: 9, value: 0 })?,
         }
         Ok(())
@@ -108,9 +109,7 @@ fn react(world: &World, tx: &Tx, how: Reaction, sum: i64) -> Result<i64, Abort> 
         Reaction::LoopsWriting => loop {
             tx.update(&world.cells, &1, |cell| cell.set_value(cell.value() + 1))?;
         },
-        Reaction::PanicsInUpdate => {
-            tx.update(&world.cells, &1, |_| panic!("the sum is {sum}")).map(|_: Option<()>| sum)
-        }
+        Reaction::PanicsInUpdate => tx.update(&world.cells, &1, |_| panic!("the sum is {sum}")).map(|()| sum),
     }
 }
 
@@ -171,7 +170,7 @@ fn what_did_happen_is_reported() {
     for setting in matrix(seed("what did happen")) {
         let world = World::new(&setting);
         let mut session = world.db.session();
-        let write = |tx: &Tx| tx.update(&world.cells, &1, |cell| cell.set_value(0)).map(drop);
+        let write = |tx: &Tx| tx.update_if(&world.cells, &1, |cell| cell.set_value(0)).map(drop);
         let aborted = session.transact(|tx| {
             write(tx)?;
             Err::<(), _>(tx.abort(Wrong(1)))

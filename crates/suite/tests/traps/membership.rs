@@ -103,7 +103,7 @@ fn a_delete_from_a_scanned_range_refutes_the_scan_and_is_unlinked_when_that_has_
                 let mut session = db.session();
                 let reader = session.begin().expect("a worker");
                 assert_eq!(ids(&reader, &cells, ScanDirection::Up).map(|ids| ids.len() as u32), Ok(n));
-                let gone = try_once(&db, |tx| tx.delete(&cells, &(2 * (n / 2 + 1).min(n))).map(drop));
+                let gone = try_once(&db, |tx| tx.delete(&cells, &(2 * (n / 2 + 1).min(n))));
                 let (_, [unlinked]) = counting([RarePath::RecordUnlinked], || (0..steps).for_each(|_| db.step()));
                 assert_eq!(unlinked, 0, "{setting}, {n} rows: a record is unlinked that a transaction may hold");
                 let wrote = unless_conflict(reader.insert(&cells, &cell(RESULTS)));
@@ -354,7 +354,7 @@ fn an_entry_that_appears_in_an_index_refutes_the_search() {
                 assert_eq!(found as u32, (n + 1) / 3);
                 assert!(reader.get_by(&by_tag, &777).expect("alone").is_none());
                 let other = try_once(&db, |tx| match by_update {
-                    true => tx.update(&things, &900, |thing| thing.set_color(1)).map(drop),
+                    true => tx.update_if(&things, &900, |thing| thing.set_color(1)).map(drop),
                     false => tx.insert(&things, &Thing { id: 901, color: 4, tag: 777 }),
                 });
                 let wrote = unless_conflict(reader.insert(&things, &Thing { id: 950, color: 7, tag: 950 }));

@@ -29,10 +29,10 @@ fn versions_rise<C: Cells<Key = u32>>(setting: &Setting, rng: &mut Rng) {
         let what = rng.below(4);
         let done = session.transact(|tx| {
             Ok(match what {
-                0 => tx.delete(&cells, &id)?,
+                0 => tx.delete_if(&cells, &id)?.is_ok(),
                 1 => tx.try_insert(&cells, &C::new(id, 1))?,
                 2 => tx.put(&cells, &C::new(id, 1)).map(|()| true)?,
-                _ => tx.update(&cells, &id, |cell| C::add(cell, 0))?.is_some(),
+                _ => tx.update_if(&cells, &id, |cell| C::add(cell, 0))?.is_ok(),
             })
         });
         let done = done.expect("alone");
@@ -81,8 +81,8 @@ fn versions_rise_under_threads_that_delete_and_reinsert() {
                             for _ in 0..2 {
                                 let id = rng.below(3) as u32;
                                 match rng.below(6) {
-                                    0 => drop(tx.delete(cells, &id)?),
-                                    1 => drop(tx.delete(buckets, &id)?),
+                                    0 => drop(tx.delete_if(cells, &id)?),
+                                    1 => drop(tx.delete_if(buckets, &id)?),
                                     2 => drop(tx.try_insert(cells, &Cell { id, value: 1 })?),
                                     3 => drop(tx.try_insert(buckets, &BucketCell { id, value: 1 })?),
                                     4 => drop(tx.get(cells, &id)?),
@@ -198,7 +198,7 @@ fn same_again<C: Cells<Key = u32>>(setting: &Setting, steps: u32, scanned: bool)
         true => assert_eq!(C::scan(&reader, &cells, 1..=1, false).try_count(), Ok(1)),
         false => assert!(reader.get(&cells, &1).expect("alone").is_some()),
     }
-    let gone = try_once(&db, |tx| tx.delete(&cells, &1).and_then(|_| tx.put(&cells, &C::new(2, 8))));
+    let gone = try_once(&db, |tx| tx.delete_if(&cells, &1).and_then(|_| tx.put(&cells, &C::new(2, 8))));
     (0..steps).for_each(|_| db.step());
     let back = gone.and_then(|_| try_once(&db, |tx| tx.insert(&cells, &C::new(1, 7))));
     (0..steps).for_each(|_| db.step());

@@ -60,7 +60,7 @@ fn no_region_begins_under_a_held_lock() {
                             let body = |tx: &Tx| {
                                 tx.insert(buckets, &BucketCell { id, value: 0 })?;
                                 tx.put(cells, &Cell { id: round % 4, value: 0 })?;
-                                tx.delete(buckets, &id.wrapping_sub(2)).map(drop)
+                                tx.delete_if(buckets, &id.wrapping_sub(2)).map(drop)
                             };
                             session.transact(body).expect("attempts enough");
                         }
@@ -119,13 +119,15 @@ fn program(db: &Database, seed: u64) -> Outcome {
                 };
                 seen.push(match rng.below(8) {
                     0..3 => Some(u64::from(tx.try_insert(&things, &thing)?)),
-                    3 => Some(u64::from(tx.delete(&things, &id)?)),
+                    3 => Some(u64::from(tx.delete_if(&things, &id)?.is_ok())),
                     4 => tx.put(&things, &thing).map(|()| None)?,
-                    5 => tx.update(&things, &id, |row| {
-                        row.set_color(thing.color);
-                        row.set_text(&thing.text).expect("no memory limit");
-                        u64::from(thing.color)
-                    })?,
+                    5 => tx
+                        .update_if(&things, &id, |row| {
+                            row.set_color(thing.color);
+                            row.set_text(&thing.text).expect("no memory limit");
+                            u64::from(thing.color)
+                        })?
+                        .ok(),
                     6 => Some(tx.find_by(&by_color, &thing.color).count() as u64),
                     _ => tx.get_by(&by_name, &(round << 8))?.map(|row| u64::from(row.id())),
                 });

@@ -29,8 +29,8 @@ impl Pair {
     }
 
     fn unset(&self, tx: &Tx, id: u32) -> Result<(), Abort> {
-        tx.delete(&self.cells, &id)?;
-        tx.delete(&self.buckets, &id).map(drop)
+        let _ = tx.delete_if(&self.cells, &id)?;
+        tx.delete_if(&self.buckets, &id).map(drop)
     }
 
     /// Both halves, the one by a point read or a scan.

@@ -19,8 +19,8 @@ enum Same {
 fn again<C: Cells<Key = u32>>(tx: &Tx, cells: &Handle<C>, how: Same) -> Result<(), Abort> {
     match how {
         Same::Put => tx.put(cells, &C::new(1, 7)),
-        Same::Update => tx.update(cells, &1, |cell| C::add(cell, 0)).map(drop),
-        Same::DeleteAndInsert => tx.delete(cells, &1).and_then(|_| tx.insert(cells, &C::new(1, 7))),
+        Same::Update => tx.update_if(cells, &1, |cell| C::add(cell, 0)).map(drop),
+        Same::DeleteAndInsert => tx.delete_if(cells, &1).and_then(|_| tx.insert(cells, &C::new(1, 7))),
         Same::PutTwice => tx.put(cells, &C::new(1, 8)).and_then(|()| tx.put(cells, &C::new(1, 7))),
     }
 }

@@ -66,6 +66,7 @@ pub struct SendPaymentInput {
 const DEPOSIT: Money = Money::from_units(1_30);
 /// Amount by which TransactSavings changes savings, up or down.
 const SAVING: Money = Money::from_units(20_20);
+const DRAWING: Money = Money::from_units(-20_20);
 /// Amount of a check.
 const CHECK: Money = Money::from_units(5_00);
 /// Amount of a payment.
@@ -148,7 +149,7 @@ impl Inputs {
 
     /// An input of TransactSavings.
     pub fn transact_savings(&mut self) -> TransactSavingsInput {
-        let amount = if self.rng.percent(50) { SAVING } else { -SAVING };
+        let amount = if self.rng.percent(50) { SAVING } else { DRAWING };
         TransactSavingsInput { name: self.one(), amount }
     }
 

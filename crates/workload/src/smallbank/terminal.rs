@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use super::input::Inputs;
-use super::schema::Money;
 use super::transactions::{
     InsufficientFunds, amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check,
 };
@@ -31,43 +30,44 @@ impl SmallBankTerminal {
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {
             0 => W::call(caller, kind, balance, &inputs.balance(), ledger, |ledger, result| {
-                ending(ledger, result, |_| (Money::ZERO, Money::ZERO))
+                ending(ledger, result, |_| (0, 0))
             }),
             1 => {
                 let input = inputs.deposit_checking();
-                let amount = input.amount;
+                let amount = input.amount.units();
                 W::call(caller, kind, deposit_checking, &input, ledger, move |ledger, result| {
-                    ending(ledger, result, |_| (Money::ZERO, amount))
+                    ending(ledger, result, |_| (0, amount))
                 })
             }
             2 => {
                 let input = inputs.transact_savings();
-                let amount = input.amount;
+                let amount = input.amount.units();
                 W::call(caller, kind, transact_savings, &input, ledger, move |ledger, result| {
-                    ending(ledger, result, |_| (amount, Money::ZERO))
+                    ending(ledger, result, |_| (amount, 0))
                 })
             }
             3 => W::call(caller, kind, amalgamate, &inputs.amalgamate(), ledger, |ledger, result| {
-                ending(ledger, result, |moved| (-moved.savings, moved.savings))
+                ending(ledger, result, |moved| (-moved.savings.units(), moved.savings.units()))
             }),
             4 => W::call(caller, kind, write_check, &inputs.write_check(), ledger, |ledger, result| {
-                ending(ledger, result, |taken| (Money::ZERO, -taken.value))
+                ending(ledger, result, |taken| (0, -taken.value.units()))
             }),
             _ => W::call(caller, kind, send_payment, &inputs.send_payment(), ledger, |ledger, result| {
-                ending(ledger, result, |_| (Money::ZERO, Money::ZERO))
+                ending(ledger, result, |_| (0, 0))
             }),
         }
     }
 }
 
-/// How a transaction ended; if it committed, `added` says what it added to all savings and to all checking accounts.
+/// How a transaction ended; if it committed, `added` says how many cents it added to all savings and to all checking
+/// accounts.
 #[inline]
-fn ending<R>(ledger: &Ledger, result: Result<R, TransactError>, added: impl Fn(&R) -> (Money, Money)) -> Ending {
+fn ending<R>(ledger: &Ledger, result: Result<R, TransactError>, added: impl Fn(&R) -> (i64, i64)) -> Ending {
     match result {
         Ok(output) => {
             let (savings, checking) = added(black_box(&output));
-            ledger.savings.add_signed(savings.units());
-            ledger.checking.add_signed(checking.units());
+            ledger.savings.add_signed(savings);
+            ledger.checking.add_signed(checking);
             Ending::Committed
         }
         Err(error) => Ending::of::<InsufficientFunds>(error),

@@ -97,7 +97,7 @@ impl Loader<'_, '_> {
             w_state: a_text(&mut loader.rng, 2, 2),
             w_zip: loader.zip(),
             w_tax: loader.rate(2000),
-            w_ytd: FIRST_PAYMENT * customers,
+            w_ytd: Money::from_units(FIRST_PAYMENT.units() * customers),
         })?;
         self.insert(&self.tables.stock, self.scale.items, |loader, n| loader.stock(w_id, n + 1))?;
         district_ids().try_for_each(|d_id| self.district(w_id, d_id))
@@ -137,7 +137,7 @@ impl Loader<'_, '_> {
             d_state: a_text(&mut loader.rng, 2, 2),
             d_zip: loader.zip(),
             d_tax: loader.rate(2000),
-            d_ytd: FIRST_PAYMENT * i64::from(customers),
+            d_ytd: Money::from_units(FIRST_PAYMENT.units() * i64::from(customers)),
             d_next_o_id: customers + 1,
         })?;
         self.insert(&self.tables.customer, customers, |loader, n| loader.customer(w_id, d_id, n + 1))?;
@@ -180,9 +180,9 @@ impl Loader<'_, '_> {
             c_phone: n_text(&mut self.rng),
             c_since: self.now,
             c_credit: Text::literal(if self.rng.percent(10) { "BC" } else { "GC" }),
-            c_credit_lim: Money::whole(50_000),
+            c_credit_lim: Money::from_units(50_000_00),
             c_discount: self.rate(5000),
-            c_balance: -FIRST_PAYMENT,
+            c_balance: Money::from_units(-FIRST_PAYMENT.units()),
             c_ytd_payment: FIRST_PAYMENT,
             c_payment_cnt: 1,
             c_delivery_cnt: 0,
@@ -247,9 +247,9 @@ impl Loader<'_, '_> {
     }
 }
 
-/// H_AMOUNT, C_YTD_PAYMENT and -C_BALANCE of every customer: 10.00. The year-to-date sums of districts and
-/// warehouses add up to it: 30,000.00 and 300,000.00 at the specification's scale.
-const FIRST_PAYMENT: Money = Money::whole(10);
+/// H_AMOUNT, C_YTD_PAYMENT and -C_BALANCE of every customer: 10.00. The year-to-date sums of districts and warehouses
+/// add up to it: 30,000.00 and 300,000.00 at the specification's scale.
+const FIRST_PAYMENT: Money = Money::from_units(10_00);
 
 fn text<const N: usize>(text: &str) -> Text<N> {
     Text::new(text).expect("the specification's texts fit its columns")

@@ -11,12 +11,6 @@ use seriatim_workload::tpcc::{
     Payer, PaymentInput, PaymentOutput, Tables, UnusedItem,
 };
 
-/// `row`, or an abort that names the table.
-#[inline]
-fn present<R>(tx: &ReadTx, row: Option<R>, table: &'static str) -> Result<R, Abort> {
-    row.ok_or_else(|| missing(tx, table))
-}
-
 #[cold]
 fn missing(tx: &ReadTx, table: &'static str) -> Abort {
     tx.abort(Missing(table))
@@ -32,13 +26,12 @@ pub(super) fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Resu
         tx.begin_prefetch(&tables.item, input.lines().iter().map(|line| line.i_id));
         tx.begin_prefetch(&tables.stock, input.lines().iter().map(|line| (line.supply_w_id, line.i_id)));
     }
-    let w_tax = present(tx, tx.get(&tables.warehouse, &w_id)?, "warehouse")?.w_tax();
-    let district = tx.update(&tables.district, &(w_id, d_id), |district| {
+    let w_tax = tx.require(&tables.warehouse, &w_id)?.w_tax();
+    let (o_id, d_tax) = tx.update(&tables.district, &(w_id, d_id), |district| {
         let o_id = district.d_next_o_id();
         district.set_d_next_o_id(o_id + 1);
         (o_id, district.d_tax())
     })?;
-    let (o_id, d_tax) = present(tx, district, "district")?;
     if prefetches {
         tx.advance_prefetch();
     }
@@ -60,7 +53,7 @@ pub(super) fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Resu
     if prefetches {
         tx.advance_prefetch();
     }
-    let customer = present(tx, tx.get(&tables.customer, &(w_id, d_id, c_id))?, "customer")?;
+    let customer = tx.require(&tables.customer, &(w_id, d_id, c_id))?;
     let c_discount = customer.c_discount();
 
     let mut output = NewOrderOutput {
@@ -77,20 +70,20 @@ pub(super) fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Resu
     let mut sum = Money::from_units(0);
     for ((line, shown), ol_number) in input.lines().iter().zip(&mut output.lines).zip(1..) {
         let Some(item) = tx.get(&tables.item, &line.i_id)? else { return Err(tx.abort(UnusedItem)) };
-        let stock = tx.update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
-            let left = replenished(stock.s_quantity(), line.quantity);
-            stock.set_s_quantity(left);
-            stock.set_s_ytd(stock.s_ytd() + u32::from(line.quantity));
-            stock.set_s_order_cnt(stock.s_order_cnt() + 1);
-            if line.supply_w_id != w_id {
-                stock.set_s_remote_cnt(stock.s_remote_cnt() + 1);
-            }
-            (left, Text::truncated(stock.dist(d_id)), is_original(item.i_data()) && is_original(stock.s_data()))
-        })?;
-        let (s_quantity, ol_dist_info, is_brand) = present(tx, stock, "stock")?;
+        let (s_quantity, ol_dist_info, is_brand) =
+            tx.update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
+                let left = replenished(stock.s_quantity(), line.quantity);
+                stock.set_s_quantity(left);
+                stock.set_s_ytd(stock.s_ytd() + u32::from(line.quantity));
+                stock.set_s_order_cnt(stock.s_order_cnt() + 1);
+                if line.supply_w_id != w_id {
+                    stock.set_s_remote_cnt(stock.s_remote_cnt() + 1);
+                }
+                (left, Text::truncated(stock.dist(d_id)), is_original(item.i_data()) && is_original(stock.s_data()))
+            })?;
         let i_price = item.i_price();
-        let amount = i_price * i64::from(line.quantity);
-        sum += amount;
+        let amount = (i_price * i64::from(line.quantity))?;
+        sum = (sum + amount)?;
         tx.insert(
             &tables.order_line,
             &OrderLine {
@@ -148,23 +141,23 @@ fn customer(tx: &ReadTx, tables: &Tables, input: &PaymentInput) -> Result<u32, A
 /// Takes a payment.
 pub(super) fn payment(tx: &Tx, tables: &Tables, input: &PaymentInput) -> Result<PaymentOutput, Abort> {
     let PaymentInput { w_id, d_id, c_w_id, c_d_id, amount, .. } = *input;
-    let warehouse = tx.update(&tables.warehouse, &w_id, |row| {
-        row.set_w_ytd(row.w_ytd() + amount);
+    let (w_name, warehouse) = tx.update(&tables.warehouse, &w_id, |row| {
+        row.set_w_ytd((row.w_ytd() + amount)?);
         let name = Text::truncated(row.w_name());
-        (name, address(row.w_street_1(), row.w_street_2(), row.w_city(), row.w_state(), row.w_zip()))
-    })?;
-    let (w_name, warehouse) = present(tx, warehouse, "warehouse")?;
-    let district = tx.update(&tables.district, &(w_id, d_id), |row| {
-        row.set_d_ytd(row.d_ytd() + amount);
+        let at = address(row.w_street_1(), row.w_street_2(), row.w_city(), row.w_state(), row.w_zip());
+        Ok::<_, Abort>((name, at))
+    })??;
+    let (d_name, district) = tx.update(&tables.district, &(w_id, d_id), |row| {
+        row.set_d_ytd((row.d_ytd() + amount)?);
         let name = Text::truncated(row.d_name());
-        (name, address(row.d_street_1(), row.d_street_2(), row.d_city(), row.d_state(), row.d_zip()))
-    })?;
-    let (d_name, district) = present(tx, district, "district")?;
+        let at = address(row.d_street_1(), row.d_street_2(), row.d_city(), row.d_state(), row.d_zip());
+        Ok::<_, Abort>((name, at))
+    })??;
     let c_id = customer(tx, tables, input)?;
-    let payer = tx.update(&tables.customer, &(c_w_id, c_d_id, c_id), |row| {
-        let c_balance = row.c_balance() - amount;
+    let customer = tx.update(&tables.customer, &(c_w_id, c_d_id, c_id), |row| {
+        let c_balance = (row.c_balance() - amount)?;
         row.set_c_balance(c_balance);
-        row.set_c_ytd_payment(row.c_ytd_payment() + amount);
+        row.set_c_ytd_payment((row.c_ytd_payment() + amount)?);
         row.set_c_payment_cnt(row.c_payment_cnt() + 1);
         let mut c_data = None;
         if row.c_credit() == "BC" {
@@ -186,8 +179,7 @@ pub(super) fn payment(tx: &Tx, tables: &Tables, input: &PaymentInput) -> Result<
             c_balance,
             c_data,
         })
-    })?;
-    let customer = present(tx, payer, "customer")??;
+    })??;
     tx.insert(
         &tables.history,
         &History {

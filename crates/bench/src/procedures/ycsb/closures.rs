@@ -46,10 +46,7 @@ pub(super) fn operations<T: OneField>(tx: &Tx, table: &Handle<T>, input: &Operat
     let mut sum = 0u64;
     for operation in &input.operations {
         let key = operation.key;
-        let write = || match tx.update(table, &key, |row| T::write(row, operation, input.value_bytes))? {
-            Some(()) => Ok(()),
-            None => Err(tx.missing(table, &key)),
-        };
+        let write = || tx.update(table, &key, |row| T::write(row, operation, input.value_bytes));
         match operation.kind {
             READ if key < input.records => sum = sum.wrapping_add(ends(T::field(&tx.require(table, &key)?, 0))),
             READ => {

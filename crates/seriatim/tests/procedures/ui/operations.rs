@@ -35,6 +35,16 @@ fn without_key(tx: &Tx) -> Result<(), Abort> {
 }
 
 #[procedure]
+fn whether_there_was_a_row_is_dropped(tx: &Tx) -> Result<(), Abort> {
+    tx.update_if::<Item>(1, |item| item.price += 1)?;
+    if true {
+        tx.delete_if::<Item>(1)?;
+    }
+    let _ = tx.delete_if::<Item>(1)?;
+    Ok(())
+}
+
+#[procedure]
 fn unknown(tx: &Tx) -> Result<(), Abort> {
     tx.upsert(Item { id: 1, price: 1 })?;
     Ok(())
