@@ -1,5 +1,6 @@
 //! Whether a transaction is an instance of a template: token by token, with values where the template has parameters.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seriatim_wire::messages::extendedquery::{Bind, Describe, Execute, Parse};
@@ -97,6 +98,41 @@ impl Template {
             }
         }
         given.next().is_none()
+    }
+
+    /// Whether every transaction that fits another template fits this one, too.
+    pub(super) fn covers(&self, other: &Template) -> bool {
+        if self.statements.len() != other.statements.len() {
+            return false;
+        }
+        // What the other template has in place of each parameter of this one.
+        let mut values: BTreeMap<&str, &[Token]> = BTreeMap::new();
+        self.statements.iter().zip(&other.statements).all(|(expected, given)| {
+            let mut rest = &given[..];
+            let is_covered = expected.iter().all(|token| {
+                let Token::Name(name) = token else {
+                    return rest.split_off_first() == Some(token);
+                };
+                let length = match rest {
+                    [Token::Name(_) | Token::Number(_) | Token::Text(_), ..] => 1,
+                    [Token::Word(word), ..] if matches!(&**word, "null" | "true" | "false") => 1,
+                    [Token::Sign('-'), Token::Number(_), ..] => 2,
+                    _ => return false,
+                };
+                let Some(value) = rest.split_off(..length) else { return false };
+                let has_kind = match value {
+                    [Token::Name(given)] => self.kind(name) == other.kind(given),
+                    _ => true,
+                };
+                has_kind && *values.entry(name).or_insert(value) == value
+            });
+            is_covered && rest.is_empty()
+        })
+    }
+
+    /// The kind of one of its parameters.
+    fn kind(&self, name: &str) -> Option<Kind> {
+        self.parameters.iter().find(|(known, _)| known == name).map(|(_, kind)| *kind)
     }
 
     fn instance(&self, values: &[Option<Value>]) -> Instance {

@@ -1,8 +1,8 @@
 //! Templates: which transactions are batched, and which rows they are going to use.
 //!
-//! A template has a name, statements with parameters, and keys: names of what it reads and writes, made of the parameters' values. A
-//! transaction is an instance if it is serializable, has these statements between `BEGIN` and `COMMIT`, and nothing else
-//! (`instance`).
+//! A template has a name, statements with parameters, and keys: names of what it reads and writes, made of the
+//! parameters' values. A transaction is an instance if it is serializable, has these statements between `BEGIN` and
+//! `COMMIT`, and nothing else (`instance`). It is an instance of the first template of the file that fits.
 
 mod instance;
 mod lex;
@@ -130,11 +130,15 @@ impl Templates {
             let at = entry.name.span().start;
             let template =
                 Template::new(entry).map_err(|(at, message)| format!("line {}: {message}", line_of(text, at)))?;
-            if list.iter().any(|known| known.name == template.name) {
-                let line = line_of(text, at);
+            let (line, name) = (line_of(text, at), &template.name);
+            if list.iter().any(|known| known.name == *name) {
+                return Err(format!("line {line}: there is another template `{name}`: give it its own name"));
+            }
+            if let Some(known) = list.iter().find(|known| known.covers(&template)) {
                 return Err(format!(
-                    "line {line}: there is another template `{}`: give it its own name",
-                    template.name
+                    "line {line}: template `{name}` would never be used: all its transactions are instances of `{}`, \
+                     which comes before it. Move `{name}` before `{}`, or leave it out",
+                    known.name, known.name
                 ));
             }
             list.push(template);
@@ -161,6 +165,9 @@ impl Template {
     fn new(entry: Entry) -> Result<Template, (usize, String)> {
         let Entry { name, parameters, statements, reads, writes, retry, weight } = entry;
         let (start, name) = (name.span().start, name.into_inner());
+        if name.trim().is_empty() {
+            return Err((start, "a template's name is empty: give it one".into()));
+        }
         let whole = |message: String| Err((start, format!("template `{name}` {message}")));
         let parameters: Vec<_> = parameters.into_iter().collect();
         let mut is_used = vec![false; parameters.len()];
@@ -192,6 +199,13 @@ impl Template {
                 }
                 _ => return fail(format!("a statement begins with one of {}", STATEMENTS.join(", "))),
             }
+            if changes_isolation(&tokens) {
+                return fail(
+                    "a statement would change the isolation level: leave it out, or write SET TRANSACTION ISOLATION \
+                     LEVEL SERIALIZABLE"
+                        .into(),
+                );
+            }
             for token in &tokens {
                 if let Token::Name(name) = token {
                     let Some(place) = place(name) else {
@@ -208,7 +222,14 @@ impl Template {
             let key = |key: &Spanned<String>| {
                 KeyPattern::new(key.get_ref(), &place).map_err(|message| (key.span().start, message))
             };
-            keys.iter().map(key).collect::<Result<Vec<_>, _>>()
+            let patterns = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+            match (1..patterns.len()).find(|&at| patterns[..at].contains(&patterns[at])) {
+                Some(at) => Err((
+                    keys[at].span().start,
+                    format!("the key `{}` occurs twice: leave one out", keys[at].get_ref()),
+                )),
+                None => Ok(patterns),
+            }
         };
         let (reads, writes) = (keys(&reads)?, keys(&writes)?);
         if lists.is_empty() {
@@ -227,6 +248,30 @@ impl Template {
     }
 }
 
+/// Settings that decide the isolation level of this transaction, or of those that begin with `BEGIN` alone.
+const ISOLATION_SETTINGS: [&str; 2] = ["transaction_isolation", "default_transaction_isolation"];
+
+/// Whether a statement changes the isolation level in any way but `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`.
+fn changes_isolation(statement: &[Token]) -> bool {
+    let is_word = |token: Option<&Token>, word: &str| matches!(token, Some(Token::Word(known)) if **known == *word);
+    let names = |names: &[&str]| {
+        statement.iter().any(|token| match token {
+            Token::Word(text) | Token::Quoted(text) | Token::Text(text) => {
+                names.iter().any(|name| name.eq_ignore_ascii_case(text))
+            }
+            _ => false,
+        })
+    };
+    let sets_level = |at: usize| {
+        is_word(statement.get(at), "isolation")
+            && is_word(statement.get(at + 1), "level")
+            && !is_word(statement.get(at + 2), "serializable")
+    };
+    // `UPDATE pg_settings SET setting = …` changes a setting, too.
+    is_word(statement.first(), "set") && (0..statement.len()).any(sets_level)
+        || names(&ISOLATION_SETTINGS) && names(&["set", "set_config"])
+}
+
 fn is_name(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic()) && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -234,6 +279,9 @@ fn is_name(name: &str) -> bool {
 
 impl KeyPattern {
     fn new(text: &str, place: &impl Fn(&str) -> Option<usize>) -> Result<KeyPattern, String> {
+        if text.trim().is_empty() {
+            return Err("a key is empty: let it name a row or a table, as \"accounts/:from\"".into());
+        }
         let mut parts = text.split(':');
         let mut list = vec![Part::Text(parts.next().unwrap_or_default().to_owned())];
         for part in parts {

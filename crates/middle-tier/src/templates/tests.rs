@@ -185,5 +185,78 @@ fn what_cannot_be_is_refused_with_its_line_and_what_would_be_right() {
     }
     let twice = format!("{EXAMPLE}{}", &EXAMPLE[EXAMPLE.find("[[").expect("it has one")..]);
     assert!(Templates::parse(&twice).is_err_and(|error| error.contains("another template `transfer`")));
+    for (from, to, words) in [
+        ("name = \"transfer\"", "name = \" \"", ["line 6:", "name is empty"]),
+        ("reads = []", "reads = [\" \"]", ["line 14:", "a key is empty"]),
+        ("\"accounts/:to\"]", "\"accounts/:from\"]", ["line 15:", "`accounts/:from` occurs twice"]),
+    ] {
+        let error = changed(from, to);
+        assert!(words.iter().all(|word| error.contains(word)), "{to}: {error}");
+    }
+    let with = |statement: &str| {
+        Templates::parse(&EXAMPLE.replace("statements = [", &format!("statements = ['''{statement}''',")))
+    };
+    for weak in [
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "set transaction read only, isolation level repeatable read",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL :amount",
+        "SET transaction_isolation = 'read committed'",
+        "SET LOCAL \"Default_Transaction_Isolation\" TO DEFAULT",
+        "SELECT set_config('Transaction_Isolation', 'read committed', true)",
+        "UPDATE pg_settings SET setting = 'read committed' WHERE name = 'default_transaction_isolation'",
+    ] {
+        let error = with(weak).expect_err(weak);
+        assert!(error.contains("line 9:") && error.contains("LEVEL SERIALIZABLE"), "{weak}: {error}");
+    }
+    for strong in [
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        "SET LOCAL lock_timeout = 100",
+        "SELECT current_setting('transaction_isolation')",
+        "SELECT isolation level FROM t",
+    ] {
+        assert!(with(strong).is_ok(), "{strong}");
+    }
     assert!(Templates::parse("").is_err_and(|error| error.contains("no [[template]]")));
+}
+
+#[test]
+fn a_template_that_an_earlier_one_covers_is_refused() {
+    type Case = (&'static str, &'static str);
+    let template = |name: &str, (parameters, statements): Case| {
+        format!(
+            "[[template]]\nname = \"{name}\"\nparameters = {{ {parameters} }}\nstatements = [{statements}]\n\
+             writes = [\"t\"]\n"
+        )
+    };
+    let both = |first: Case, second: Case| Templates::parse(&(template("first", first) + &template("second", second)));
+    let two: Case = ("a = \"integer\", b = \"integer\"", "\"UPDATE t SET n = :a WHERE id = :b\"");
+    let renamed = ("x = \"integer\", y = \"integer\"", "\"update t set n=:x where id=:y\"");
+    let same = ("a = \"integer\"", "\"UPDATE t SET n = :a WHERE id = :a\"");
+    let negative = ("b = \"integer\"", "\"UPDATE t SET n = -5 WHERE id = :b\"");
+    let constants = ("", "\"UPDATE t SET n = null WHERE id = '7'\"");
+    for covered in [two, renamed, same, negative, constants] {
+        let error = both(two, covered).expect_err(covered.1);
+        let words = ["line 7:", "`second` would never be used", "Move `second` before `first`"];
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+    let equal = ("", "\"UPDATE t SET n = -5 WHERE id = -5\"");
+    assert!(both(same, equal).is_err(), "a value of two tokens may occur twice");
+    let column = ("b = \"integer\"", "\"UPDATE t SET n = m WHERE id = :b\"");
+    let opposite = ("a = \"integer\", b = \"integer\"", "\"UPDATE t SET n = -:a WHERE id = :b\"");
+    let longer = ("a = \"integer\", b = \"integer\"", "\"UPDATE t SET n = :a WHERE id = :b AND true\"");
+    let table = ("a = \"integer\", b = \"integer\"", "\"UPDATE u SET n = :a WHERE id = :b\"");
+    let text = ("a = \"text\", b = \"integer\"", "\"UPDATE t SET n = :a WHERE id = :b\"");
+    let statements = ("", "\"UPDATE t SET n = 1 WHERE id = 1\", \"UPDATE t SET n = 1 WHERE id = 1\"");
+    for other in [column, opposite, longer, table, text, statements] {
+        both(two, other).expect(other.1);
+        both(other, two).expect(other.1);
+    }
+    // The special one comes first.
+    for special in [same, negative, constants] {
+        both(special, two).expect(special.1);
+    }
+    both(same, negative).expect("their transactions differ");
+    let across = ("a = \"integer\"", "\"DELETE FROM t WHERE id = :a\", \"DELETE FROM u WHERE id = :a\"");
+    let values = ("", "\"DELETE FROM t WHERE id = 1\", \"DELETE FROM u WHERE id = 2\"");
+    both(across, values).expect("a parameter has one value in all statements");
 }
