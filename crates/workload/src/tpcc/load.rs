@@ -180,7 +180,7 @@ impl Loader<'_, '_> {
             c_phone: n_text(&mut self.rng),
             c_since: self.now,
             c_credit: Text::literal(if self.rng.percent(10) { "BC" } else { "GC" }),
-            c_credit_lim: Money::from_units(50_000_00),
+            c_credit_lim: Money::from_units(5_000_000),
             c_discount: self.rate(5000),
             c_balance: Money::from_units(-FIRST_PAYMENT.units()),
             c_ytd_payment: FIRST_PAYMENT,
