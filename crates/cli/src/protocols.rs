@@ -92,7 +92,7 @@ fn details(protocol: &ProtocolInfo, default: &str, columns: usize) -> String {
 
 fn requirements(protocol: &ProtocolInfo) -> Vec<String> {
     let wanted = [(protocol.requirements.plan, "plan"), (protocol.requirements.regions, "regions")];
-    wanted.into_iter().filter_map(|(needed, name)| needed.then(|| name.to_owned())).collect()
+    wanted.into_iter().filter(|(needed, _)| *needed).map(|(_, name)| name.to_owned()).collect()
 }
 
 fn capabilities(protocol: &ProtocolInfo) -> Vec<String> {
@@ -112,7 +112,7 @@ fn capabilities(protocol: &ProtocolInfo) -> Vec<String> {
         (capabilities.repair, "repair"),
         (capabilities.partitions, "partitions"),
     ];
-    given.into_iter().filter_map(|(given, name)| given.then(|| name.to_owned())).collect()
+    given.into_iter().filter(|(given, _)| *given).map(|(_, name)| name.to_owned()).collect()
 }
 
 fn as_json(protocol: &ProtocolInfo, default: &str) -> Value {
