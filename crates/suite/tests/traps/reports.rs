@@ -146,8 +146,14 @@ fn report(setting: &Setting, kind: &Kind, way: Way, writes_first: bool) -> bool 
             false
         }
         Ok(Err(TransactError::Conflict { .. })) => false,
-        Ok(Err(error)) => (kind.is_it)(Some(error)) || panic!("{setting}, {}: {error}", kind.name),
-        Err(_) => (kind.is_it)(None) || panic!("{setting}, {}: it panicked", kind.name),
+        Ok(Err(error)) => {
+            assert!((kind.is_it)(Some(error)), "{setting}, {}: {error}", kind.name);
+            true
+        }
+        Err(_) => {
+            assert!((kind.is_it)(None), "{setting}, {}: it panicked", kind.name);
+            true
+        }
     };
     executed &= writes_first || reported && write();
     if executed && committed(first.commit()).is_some() {
