@@ -115,7 +115,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.transact(|tx| {
         (0..ACCOUNTS).try_for_each(|number| {
             let owner = format!("owner {}", number / 2);
-            tx.insert(&accounts, &Account { number, owner, balance: Money::from_units(500_00) })
+            tx.insert(&accounts, &Account { number, owner, balance: Money::from_units(50_000) })
         })
     })?;
     let funds = audit(&mut session, &accounts)?;
