@@ -232,7 +232,7 @@ fn the_bounds_of_a_transaction_may_be_as_small_and_as_large_as_can_be() {
             let options = TransactionOptions::new().age_max(time).wait_max(time).weight(weight);
             let pending = session.submit_with(&options, |tx| tx.put(&accounts, &account(1)));
             db.step();
-            pending.poll().ok().expect("the log was written").expect("it is young enough");
+            pending.poll().unwrap_or_else(|_| panic!("the log was written")).expect("it is young enough");
         }
     }
 }
