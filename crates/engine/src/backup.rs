@@ -161,6 +161,10 @@ impl Engine {
         }
         // Until it is done nothing that it copies is deleted.
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        // A database that was closed while this waited has given its directory back.
+        if persistence.is_closing() {
+            return Err(StorageError::Closed);
+        }
         let (home, manifest) = (persistence.home(), persistence.manifest_now());
         let copied = copies::backup_open(home.disk.as_ref(), &home.directory, &manifest, to.as_ref(), &|_, _| {});
         copied.map(|copied| Some(copied.into()))

@@ -361,7 +361,10 @@ impl<S> Queue<S> {
     /// Wakes a thread that has something to begin.
     fn wake_one(&mut self) {
         let work = &self.work;
-        if let Some(found) = self.idle.iter().rposition(|idle| work.has_next(idle.at, idle.holds)) {
+        // One that watches goes on watching, if there is another.
+        let can = |idle: &Idle| work.has_next(idle.at, idle.holds);
+        let found = self.idle.iter().rposition(|idle| !idle.watches && can(idle));
+        if let Some(found) = found.or_else(|| self.idle.iter().rposition(can)) {
             self.idle.remove(found).thread.unpark();
         }
     }
@@ -556,6 +559,8 @@ struct Desk<S> {
     looked: Instant,
     /// What it saw of each then: how often that had looked for work, and since when it has not done so again.
     others: Vec<(u64, Instant)>,
+    /// Whether it watched while it slept last: if it begins work now, another thread is to watch.
+    watched: bool,
 }
 
 impl<S: ExecutorSession> Desk<S> {
@@ -586,14 +591,14 @@ impl<S: ExecutorSession> Desk<S> {
                 && let Some(work) = self.stalled.pop_front()
             {
                 worked = true;
-                if self.has_untold() {
+                if self.has_untold() || self.watched {
                     self.shared.have_watched();
                 }
                 self.begin(work);
             }
             let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld < WITHHELD_MAX;
             if takes {
-                let [holds, untold] = [self.held > 0, self.has_untold()];
+                let [holds, untold] = [self.held > 0, self.has_untold() || self.watched];
                 let next = self.shared.next(self.at, [holds, untold], &mut self.tally, &mut self.seen);
                 worked |= !matches!(next, Next::Nothing);
                 match next {
@@ -683,7 +688,8 @@ impl<S: ExecutorSession> Desk<S> {
         for (other, inbox) in shared.inboxes.iter().enumerate().filter(|(other, _)| *other != own) {
             let inbox = lock(inbox);
             let (turns, since) = &mut self.others[other];
-            if inbox.is_asleep || *turns != inbox.turns {
+            // A sleeping thread may have results that another took and gave back, since they were not durable.
+            if inbox.is_asleep && !inbox.has_untold() || *turns != inbox.turns {
                 (*turns, *since) = (inbox.turns, now);
             } else if now.since(*since) >= HELD_UP {
                 held_up.push(other);
@@ -730,12 +736,19 @@ impl<S: ExecutorSession> Desk<S> {
     }
 
     /// As [`Shared::sleep`], for `most`; a thread that holds nothing looks after the others meanwhile.
-    fn sleep(&self, takes: bool, holds: bool, most: Option<Duration>) -> bool {
+    fn sleep(&mut self, takes: bool, holds: bool, most: Option<Duration>) -> bool {
         lock(&self.shared.inboxes[self.at]).is_asleep = true;
-        self.shared.sleep(self.at, takes, holds, || match holds {
+        let mut watches = false;
+        let goes_on = self.shared.sleep(self.at, takes, holds, || match holds {
             true => most,
-            false => self.shared.look_again(self.at, self.engine.look_at_queue_again(HELD_UP)),
-        })
+            false => {
+                let most = self.shared.look_again(self.at, self.engine.look_at_queue_again(HELD_UP));
+                watches = most.is_some();
+                most
+            }
+        });
+        self.watched = watches;
+        goes_on
     }
 
     fn session(&mut self) -> Box<S> {
@@ -813,6 +826,7 @@ impl<S: ExecutorSession> Executor<S> {
                     seen,
                     looked: Instant::now(),
                     others: vec![(0, Instant::now()); threads],
+                    watched: false,
                 };
                 desk.run();
                 EXECUTOR.set(std::ptr::null());
@@ -823,10 +837,13 @@ impl<S: ExecutorSession> Executor<S> {
         Ok((Executor { permits, shared, partitions, threads: Vec::with_capacity(threads) }, bodies))
     }
 
-    /// A permit to give work, when there is room in the queue. A body of this executor gets one beyond the bound: the
+    /// A permit to give work, when there is room in the queue. A body of an executor gets one beyond the bound: the
     /// thread that would make room may be its own.
     pub fn reserve(&self) -> Permit {
-        match EXECUTOR.get() == Arc::as_ptr(&self.permits) {
+        // Bodies of two executors that wait for room in each other's queues would wait for ever. In a fork there is no
+        // thread that would make room, and the call is refused.
+        let has_no_bound = !EXECUTOR.get().is_null() || !self.shared.process.is_current();
+        match has_no_bound {
             true => self.permits.take_beyond(),
             false => self.permits.take(),
         }
@@ -970,6 +987,8 @@ impl std::error::Error for QueueFull {}
 #[must_use = "the answer of what was run says whether it committed"]
 pub struct Running<R> {
     slot: Arc<AnswerSlot<R>>,
+    /// Where the threads are that run it.
+    process: Process,
 }
 
 /// Where an answer is left, and how far its call has come.
@@ -1082,19 +1101,20 @@ impl<R> Answer<R> {
 impl<R> Running<R> {
     fn new(permit: Permit) -> (Running<R>, Arc<AnswerSlot<R>>) {
         let slot = Arc::new(AnswerSlot::new(permit));
-        (Running { slot: Arc::clone(&slot) }, slot)
+        (Running { slot: Arc::clone(&slot), process: Process::current() }, slot)
     }
 
     /// Waits until the work has been done: what it gave.
     ///
     /// # Panics
-    /// If the work did; if it was polled as a future until it was ready.
+    /// If the work did; if it was polled as a future until it was ready; in a fork, unless the answer was there before.
     pub fn wait(self) -> R {
         let result = loop {
             let mut answer = lock(&self.slot.answer);
             if let Some(result) = answer.take() {
                 break result;
             }
+            assert!(self.process.is_current(), "{FORKED}");
             *answer = Answer::Awaited(Awaiting::Thread(thread::current()));
             drop(answer);
             thread::park();
@@ -1111,7 +1131,7 @@ impl<R> Running<R> {
 /// What the work gave, when it has been done.
 ///
 /// # Panics
-/// If the work did; if it is polled again after it was ready.
+/// If the work did; if it is polled again after it was ready; in a fork, unless the answer was there before.
 impl<R> Future for Running<R> {
     type Output = R;
 
@@ -1123,6 +1143,7 @@ impl<R> Future for Running<R> {
                 Poll::Ready(result.unwrap_or_else(|panic| resume_unwind(panic)))
             }
             None => {
+                assert!(self.process.is_current(), "{FORKED}");
                 *answer = Answer::Awaited(Awaiting::Task(context.waker().clone()));
                 Poll::Pending
             }

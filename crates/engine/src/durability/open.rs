@@ -204,7 +204,11 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     // Snapshots were read, and told of, that are not on the disk.
     let are_told = foundation.environment.epochs.snapshots().end_epochs() && recovery.is_some();
     let first_epoch = Epoch(ends.newest.0 + 1 + if are_told { UNSAID_MAX } else { 0 });
-    let start = begin_incarnation(options, [&absolute, directory], &mut manifest, (ends, first_epoch), is_clean);
+    // By their canonical paths: a symbolic link to one may be turned while the database is open, and the next opening
+    // reads the directories that were written.
+    let logs: Result<Vec<PathBuf>, OpenError> =
+        options.log.directories.iter().map(|at| created(disk.as_ref(), &directory.join(at))).collect();
+    let start = begin_incarnation(&logs?, directory, &mut manifest, (ends, first_epoch), is_clean);
     if is_at_limit(start.first_epoch) {
         return Err(OpenError::Invalid(format!(
             "the epochs of the database in {} are used up: load its rows into a new one",
@@ -331,10 +335,10 @@ fn is_not_ours_to_sync(error: &Error) -> bool {
 }
 
 /// Ends the incarnations before and begins one, and forgets those that were not needed before if `is_clean`; in the manifest only.
-/// `names` are the paths of the directory, as it was asked for and canonical.
+/// `logs` and `directory` are canonical paths.
 fn begin_incarnation(
-    options: &Settings,
-    names: [&Path; 2],
+    logs: &[PathBuf],
+    directory: &Path,
     manifest: &mut Manifest,
     (ends, first_epoch): (Ends, Epoch),
     is_clean: bool,
@@ -346,19 +350,23 @@ fn begin_incarnation(
     let left: BTreeSet<u64> = manifest.incarnations.iter().map(|incarnation| incarnation.number).collect();
     manifest.incarnations = ends.incarnations;
     manifest.incarnations.retain(|ended| left.contains(&ended.number));
-    let directories = &options.log.directories;
     // Those inside move with the database.
-    let inside = |at: &PathBuf| match names.iter().find_map(|name| at.strip_prefix(name).ok()) {
-        Some(rest) if rest.as_os_str().is_empty() => PathBuf::from("."),
-        Some(rest) => rest.to_owned(),
-        None => at.clone(),
+    let inside = |at: &PathBuf| match at.strip_prefix(directory) {
+        Ok(rest) if rest.as_os_str().is_empty() => PathBuf::from("."),
+        Ok(rest) => rest.to_owned(),
+        Err(_) => at.clone(),
     };
-    let loggers =
-        if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.iter().map(inside).collect() };
+    let loggers = if logs.is_empty() { vec![PathBuf::from(".")] } else { logs.iter().map(inside).collect() };
     let logs = vec![LogEnd::FIRST; loggers.len()];
     manifest.incarnations.push(Incarnation { number, first_epoch, durable_epoch: None, loggers, ends: logs });
     let (database, nonce_seed) = (manifest.database.0, rng::entropy());
     LogStart { database, incarnation: number, first_epoch, durable: ends.durable, nonce_seed }
+}
+
+/// Creates a directory if it is missing. Returns its canonical path.
+fn created(disk: &dyn Disk, directory: &Path) -> Result<PathBuf, OpenError> {
+    create_directory(disk, directory)?;
+    disk.canonical(directory).map_err(StorageError::io("finding a directory of the log")).map_err(OpenError::from)
 }
 
 impl Opened {

@@ -266,7 +266,7 @@ impl Persistence {
     }
 
     /// Whether a checkpoint under way is of no use any more.
-    pub(super) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 

@@ -232,6 +232,23 @@ fn a_database_opened_by_a_link_is_the_same_when_the_link_is_turned() {
     assert_eq!(ids(&on_this_machine(&v2).open().expect("it is a database")), [100, 101]);
 }
 
+#[test]
+fn a_log_named_by_a_link_is_found_when_the_link_is_turned() {
+    let home = Home::new("turned-log");
+    let [at, vol1, vol2, log] = ["db", "vol1", "vol2", "log"].map(|name| home.0.join(name));
+    for volume in [&vol1, &vol2] {
+        std::fs::create_dir_all(volume).expect("there is room");
+    }
+    std::os::unix::fs::symlink(&vol1, &log).expect("its name is free");
+    let open = || on_this_machine(&at).log_directories(&[log.clone()]).open();
+    let db = with_account(open().expect("a new database opens"), 1);
+    std::fs::remove_file(&log).expect("it is there");
+    std::os::unix::fs::symlink(&vol2, &log).expect("its name is free");
+    insert(&db, 2).expect("the link does not matter");
+    db.close().expect("all is durable");
+    assert_eq!(ids(&open().expect("it is a database")), [1, 2]);
+}
+
 /// The directory for the process below, in its environment.
 const DIRECTORY: &str = "SERIATIM_TEST_MOVED_DIRECTORY";
 
