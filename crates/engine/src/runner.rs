@@ -183,13 +183,13 @@ impl Runner {
         self.reach = Some(partitions);
     }
 
-    /// Whether the protocol takes a transaction without a plan.
-    #[inline]
     /// Whether the database was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.tx.inner().is_closed()
     }
 
+    /// Whether the protocol takes a transaction without a plan.
+    #[inline]
     pub(crate) fn admit(&self, mode: Mode) -> Result<(), TransactError> {
         match self.tx.takes_unplanned(mode) {
             true => Ok(()),
