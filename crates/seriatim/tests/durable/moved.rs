@@ -240,7 +240,7 @@ fn a_log_named_by_a_link_is_found_when_the_link_is_turned() {
         std::fs::create_dir_all(volume).expect("there is room");
     }
     std::os::unix::fs::symlink(&vol1, &log).expect("its name is free");
-    let open = || on_this_machine(&at).log_directories(&[log.clone()]).open();
+    let open = || on_this_machine(&at).log_directories(std::slice::from_ref(&log)).open();
     let db = with_account(open().expect("a new database opens"), 1);
     std::fs::remove_file(&log).expect("it is there");
     std::os::unix::fs::symlink(&vol2, &log).expect("its name is free");
