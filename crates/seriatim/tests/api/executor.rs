@@ -719,7 +719,7 @@ fn a_body_gives_its_own_executor_work_although_the_queue_is_full() {
 #[test]
 fn a_queue_without_room_is_refused_and_one_without_bound_works() {
     let refused = Database::builder().executor_queue_max(0).open().expect_err("nothing would run");
-    assert!(refused.to_string().contains("at least 1 call"), "{refused}");
+    assert!(refused.to_string().contains("executor_queue_max is 0; it can be 1 to"), "{refused}");
     let db = Database::builder().executor_queue_max(usize::MAX).open().expect("valid settings");
     let executor = db.executor(1).expect("a thread");
     assert_eq!(wait_for(executor.run(|_| 7)), 7);

@@ -117,8 +117,8 @@ fn an_abort_stands_for_its_own_cause_whatever_came_after_it() {
         let wanted = [
             "there is no row with key region 9, number 42 in person",
             "duplicate key region 1, number 1 in person",
-            "aborted by its body: 1 missing",
-            "aborted by its body: 2 missing",
+            "1 missing",
+            "2 missing",
             "there is no row with key region 8, number 8 in person",
         ];
         for (at, wanted) in wanted.into_iter().enumerate() {

@@ -384,7 +384,7 @@ fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
         assert_eq!(missing, "there is no row with key badge 7 in person.by_badge");
         let own = boxed(&|tx| Err(tx.abort(std::fmt::Error))).expect_err("its own");
         assert_eq!(own.to_string(), format!("{}", std::fmt::Error));
-        assert!(own.source().is_some(), "the body's own error is behind it");
+        assert!(own.source().is_none(), "the body's own error stands for itself, and has none behind it");
 
         let mut typed = |body: &dyn Fn(&Tx) -> Result<(), Abort>| -> Result<(), TransactError> {
             let tx = session.begin()?;

@@ -328,13 +328,14 @@ pub(crate) fn disturb(db: &Database, table: &str, mut rng: Rng) {
             let id = 1 + rng.below(5) as u32;
             match table {
                 "item" => {
-                    tx.update(&items, &id, |item| item.set_price(Money::from_units(rng.below(500) as i64)))?;
+                    let _ =
+                        tx.update_if(&items, &id, |item| item.set_price(Money::from_units(rng.below(500) as i64)))?;
                 }
                 "stock" => {
-                    tx.update(&stock, &(1, id), |stock| stock.set_quantity(rng.below(60) as i16))?;
+                    let _ = tx.update_if(&stock, &(1, id), |stock| stock.set_quantity(rng.below(60) as i16))?;
                 }
                 "buyer" => {
-                    tx.update(&buyers, &id, |buyer| {
+                    let _ = tx.update_if(&buyers, &id, |buyer| {
                         buyer.set_name(&Text::literal(if rng.below(2) == 0 { "ann" } else { "bob" }));
                         buyer.set_rebate((rng.below(2) == 0).then_some(rng.below(70) as u8));
                         buyer.set_next_order(buyer.next_order() + 1);
