@@ -35,7 +35,7 @@ use crate::{Caller, OtherProcedures, Participant, Program, Taken};
 
 /// A fragment that may be undone.
 #[derive(Table, Clone, Debug)]
-#[table(name = "partition journal: undecided", key(here, place), ordered)]
+#[table(name = "partition books: undecided", key(here, place), ordered)]
 pub(crate) struct Undecided {
     /// A number that the partition function maps to the partition.
     here: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Undecided {
 
 /// The highest number of a client.
 #[derive(Table, Clone, Debug)]
-#[table(name = "partition journal: numbers", key(here, client, alone), ordered)]
+#[table(name = "partition books: numbers", key(here, client, alone), ordered)]
 pub(crate) struct Highest {
     here: u32,
     client: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Highest {
 
 /// A commit that not all participants have acknowledged.
 #[derive(Table, Clone, Debug)]
-#[table(name = "partition journal: decided", key(here, client, number), ordered)]
+#[table(name = "partition books: decided", key(here, client, number), ordered)]
 pub(crate) struct Decided {
     here: u32,
     client: u32,
@@ -77,7 +77,7 @@ pub(crate) struct Decided {
 
 /// The owner of a directory.
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "partition journal: identity", key(only), ordered)]
+#[table(name = "partition books: identity", key(only), ordered)]
 struct Identity {
     /// The key of the only row.
     only: u32,
@@ -90,7 +90,8 @@ struct Identity {
     coordinators: u32,
     /// The number that is the partition column of this table's rows.
     here: u32,
-    incarnation: u64,
+    /// The incarnation; directories have the column by this name.
+    life: u64,
 }
 
 /// Directories that belong together, and the settings of their owners. All are initialized and opened with the
@@ -263,19 +264,9 @@ pub fn begin(divided: &Divided, role: Role, of: &Deployed) -> Result<(), Refused
     let (partitions, digest) = (divided.partitions() as u32, divided.digest());
     let &Deployed { number: deployment, scheme, coordinators } = of;
     let is_locking = scheme == Scheme::Locking;
-    let (only, incarnation) = (0, 0);
-    let identity = Identity {
-        only,
-        is_coordinator,
-        number,
-        partitions,
-        digest,
-        deployment,
-        is_locking,
-        coordinators,
-        here,
-        incarnation,
-    };
+    let (only, life) = (0, 0);
+    let identity =
+        Identity { only, is_coordinator, number, partitions, digest, deployment, is_locking, coordinators, here, life };
     // The rows of the data are durable before the identity is written.
     database.flush()?;
     match database.session().transact(|tx| tx.try_insert(&identities, &identity))?.value {
@@ -362,8 +353,8 @@ fn fitting(divided: &Divided, role: Role, of: &Deployed) -> Result<(Handle<Ident
 /// and the number that is the partition column of its rows.
 fn next_incarnation(divided: &Divided, role: Role, of: &Deployed) -> Result<(u64, u32), Refused> {
     let (identities, identity) = fitting(divided, role, of)?;
-    let (database, incarnation, here) = (divided.database(), identity.incarnation + 1, identity.here);
-    database.session().transact(|tx| tx.put(&identities, &Identity { incarnation, ..identity.clone() }))?;
+    let (database, incarnation, here) = (divided.database(), identity.life + 1, identity.here);
+    database.session().transact(|tx| tx.put(&identities, &Identity { life: incarnation, ..identity.clone() }))?;
     database.flush()?;
     Ok((incarnation, here))
 }

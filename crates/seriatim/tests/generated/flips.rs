@@ -114,8 +114,8 @@ fn reset(db: &Database) {
     let entries = db.table::<Entry>().expect("it is there");
     let load = db.session().transact(|tx| {
         for id in [20, 21] {
-            tx.delete(&cells, &id)?;
-            tx.delete(&entries, &id)?;
+            let _ = tx.delete_if(&cells, &id)?;
+            let _ = tx.delete_if(&entries, &id)?;
         }
         (0..CELLS).try_for_each(|id| tx.put(&cells, &Cells { id, n: 10 + u64::from(id) }))?;
         (0..ENTRIES).try_for_each(|id| tx.put(&entries, &Entry { id, n: u64::from(id) }))
