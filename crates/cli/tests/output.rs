@@ -144,16 +144,21 @@ fn copies_from_nowhere_and_to_what_is_not_empty_say_what_would_be_right() {
         assert_eq!((output.status.code(), line.lines().count()), (Some(2), 1), "{line}");
         line
     };
-    let (db, nowhere, empty) = (home.at("db"), home.at("nowhere"), home.at("empty"));
+    let (db, nowhere, empty, taken) = (home.at("db"), home.at("nowhere"), home.at("empty"), home.at("taken"));
     std::fs::create_dir(&empty).expect("a directory");
+    std::fs::create_dir_all(format!("{taken}/by-others")).expect("a directory");
     for command in ["backup", "restore"] {
         let from_nowhere = refused(&[command, &nowhere, &db]);
         assert!(from_nowhere.contains(&format!("{nowhere}: there is no such directory")), "{from_nowhere}");
-        let full = refused(&[command, &db, &db]);
+        let full = refused(&[command, &db, &taken]);
         assert!(
-            full.contains(&format!("cannot use {db}: it is not empty")) && full.contains("name a new or empty"),
+            full.contains(&format!("cannot use {taken}: it is not empty")) && full.contains("name a new or empty"),
             "{full}"
         );
+        for inside in [db.clone(), format!("{db}/copy")] {
+            let own = refused(&[command, &db, &inside]);
+            assert!(own.contains(&format!("cannot use {inside}: it is in the database's own directory")), "{own}");
+        }
         let hollow = refused(&[command, &empty, &home.at("copy")]);
         assert!(hollow.contains(&format!("cannot use {empty}: it holds no database")), "{hollow}");
     }
