@@ -145,6 +145,7 @@ fn partitions_are_reported_with_the_share_of_calls_in_several() {
 }
 
 #[test]
+#[ignore = "nightly: a minute"]
 fn parts_of_htcc_are_switched_off_for_comparisons() {
     let entry = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
     let run = |more: &[&str]| bench(entry, &[&["--protocol", "htcc", "--format", "json"], more].concat());
@@ -318,6 +319,7 @@ fn every_workload_runs_through_an_executor_with_batches_and_is_consistent() {
 
 /// Regions are emulated, since one protocol needs them.
 #[test]
+#[ignore = "nightly: a minute"]
 fn batches_come_before_every_protocol_however_they_are_placed() {
     let entry = Entry::find("smallbank").expect("it is registered");
     for protocol in seriatim::protocols() {

@@ -36,6 +36,7 @@ fn summary(output: &Output) -> Value {
 }
 
 #[test]
+#[ignore = "nightly: a minute"]
 fn the_figures_of_each_paper_are_drawn_with_their_page() {
     let home = Home::new();
     for paper in Paper::ALL {

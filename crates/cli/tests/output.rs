@@ -83,6 +83,7 @@ fn commands(test: &str) -> (Home, Vec<Vec<String>>) {
 }
 
 #[test]
+#[ignore = "nightly: every command runs"]
 fn a_reader_that_goes_away_ends_every_command_quietly() {
     let (_home, commands) = commands("closed");
     for arguments in commands {
@@ -101,6 +102,7 @@ fn a_reader_that_goes_away_ends_every_command_quietly() {
 }
 
 #[test]
+#[ignore = "nightly: every command runs"]
 fn output_that_cannot_be_written_is_a_failed_run_in_one_line() {
     let (_home, commands) = commands("full");
     for arguments in commands {
