@@ -446,7 +446,7 @@ type DurableOwner = HoldingOwner<Participant>;
 
 /// The rows of a table of the durable state; none if there is no such table, or the disk fails.
 fn stored_rows(database: &Database, table: &str) -> Vec<Vec<Value>> {
-    let Ok(table) = database.open_dyn(&format!("partition durable state: {table}")) else { return Vec::new() };
+    let Ok(table) = database.open_dyn(&format!("partition books: {table}")) else { return Vec::new() };
     let read = database
         .session()
         .transact(|tx| tx.scan_dyn(&table, &[])?.map(|row| Ok(row?.values())).collect::<Result<Vec<_>, Abort>>());
