@@ -126,7 +126,8 @@ impl Somebody {
 
 /// Whether the database is closed.
 fn refused(error: &TransactError) -> bool {
-    matches!(error, TransactError::LogStopped { .. } | TransactError::NotDurable { .. })
+    use TransactError::{Closed, LogStopped, NotDurable};
+    matches!(error, Closed | LogStopped { .. } | NotDurable { .. })
 }
 
 /// Stalls a call of [`ledger`] that pays in this amount, before one step after the other, for this long each
