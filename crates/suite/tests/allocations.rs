@@ -5,25 +5,34 @@ use seriatim::{Database, ProtocolInfo};
 use seriatim_base::allocation::{Watching, watch};
 use seriatim_base::size::as_shipped;
 use seriatim_workload::tpcc::{Mix, Options, Scale, Tpcc};
-use seriatim_workload::{Loading, Workload, articles, five_five, multi_key, smallbank, tatp, twelve_key, ycsb};
+use seriatim_workload::{Ending, Loading, Workload, articles, five_five, multi_key, smallbank, tatp, twelve_key, ycsb};
 
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
 const TRANSACTIONS: u64 = 2000;
 
+/// Allocations of a transaction whose body rolls it back.
+const OF_A_ROLLBACK: u64 = 3;
+
 /// So many are of one epoch: what is kept for readers of the past comes in waves of one size.
 const WAVE: u64 = 100;
 
-/// Allocations of this many transactions after as many to warm up.
+/// Allocations of this many transactions after as many to warm up. One that is rolled back because its body says so may
+/// make [`OF_A_ROLLBACK`], which do not count: its error, and what carries it.
 fn allocations(protocol: &str, workload: &dyn Workload) -> u64 {
     let db = Database::builder().protocol(protocol).step_helpers(true).open().expect("a database opens");
     workload.load(&db, &Loading::default()).expect("loading succeeds");
     let (mut session, mut terminal) = (db.session(), workload.terminal(&db, 0, 1).expect("it is loaded"));
     let mut wave = |_| {
-        let ((), made, _) = watch(|| (0..WAVE).for_each(|_| drop(terminal.run_one(&mut session))));
+        let mut rollbacks = 0;
+        let ((), made, _) = watch(|| {
+            for _ in 0..WAVE {
+                rollbacks += u64::from(matches!(terminal.run_one(&mut session).ending, Ending::UserAborted));
+            }
+        });
         db.advance_epoch();
-        made
+        made.saturating_sub(OF_A_ROLLBACK * rollbacks)
     };
     (0..TRANSACTIONS / WAVE).map(&mut wave).for_each(drop);
     (0..TRANSACTIONS / WAVE).map(wave).sum()
