@@ -46,6 +46,7 @@ fn growth(protocol: &ProtocolInfo) -> u64 {
 }
 
 #[test]
+#[ignore = "nightly: half a minute"]
 fn transactions_do_not_allocate() {
     // Small sizes, which the tests of other crates ask for, would have lists of free blocks and hash tables
     // grow all the time.
