@@ -19,10 +19,10 @@ fn arranged(is_active: bool) -> (Database, Tables) {
     let (db, _, tables) = loaded("auto", 2);
     let arrange = |tx: &Tx| {
         for kind in 1..=TYPES {
-            tx.delete(&tables.access_info, &(1, kind))?;
-            tx.delete(&tables.special_facility, &(1, kind))?;
+            let _ = tx.delete_if(&tables.access_info, &(1, kind))?;
+            let _ = tx.delete_if(&tables.special_facility, &(1, kind))?;
             for start_time in START_TIMES {
-                tx.delete(&tables.call_forwarding, &(1, kind, start_time))?;
+                let _ = tx.delete_if(&tables.call_forwarding, &(1, kind, start_time))?;
             }
         }
         let (data3, data4, data_b) = (Text::literal("ABC"), Text::literal("DEFGH"), Text::literal("IJKLM"));
