@@ -659,9 +659,6 @@ pub struct Ordered {
     pub edges: Option<Vec<(usize, usize)>>,
     /// Those that are in conflict with others of the batch in every order.
     pub left_out: Vec<usize>,
-    /// Vertices and edges of the graph that the order is chosen by, as often as one was looked at: on
-    /// simulated cores they take time.
-    pub looked: u64,
 }
 
 /// Holds executed transactions until the caller, which orders them, decides them. Between [`Detach::prepare`]
