@@ -96,10 +96,15 @@ pub fn seed(test: &str) -> u64 {
     seed
 }
 
-/// Whether tests run in all their settings, as often as a night allows: `SERIATIM_TIER=nightly`, as `cargo xtask nightly` sets. Else they
-/// run in fewer settings, so that all of them take minutes.
+/// Whether tests run in all their settings, as often as a night allows: `SERIATIM_TIER=nightly`, as `cargo xtask nightly`
+/// sets. Otherwise they run in fewer settings, so that all of them take minutes.
 pub fn is_nightly() -> bool {
     std::env::var("SERIATIM_TIER").is_ok_and(|tier| tier == "nightly")
+}
+
+/// How often a random test tries: with each change, or in a nightly run ([`is_nightly`]).
+pub fn tries(with_each_change: u64, nightly: u64) -> u64 {
+    if is_nightly() { nightly } else { with_each_change }
 }
 
 #[cfg(test)]

@@ -125,6 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "nightly: ten seconds"]
     fn every_measurement_runs_on_every_back_end_and_is_reported() {
         let rtm = detect().probe_commits.then_some(HtmMode::Rtm);
         for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation::default())].into_iter().chain(rtm) {

@@ -5,7 +5,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use seriatim::catalog::{ColumnDef, ColumnType, Reverse, TableDef, Value};
-use seriatim::rng::seed;
+use seriatim::rng::{seed, tries};
 use seriatim::{
     Abort, Database, Handle, MissingRow, ReadTx, Rng, Savepoint, SchemaError, Session, Table, Text, Transaction,
 };
@@ -264,8 +264,8 @@ twins!(pairs, u64, key => |group, number| (group, Reverse(number)), [group, desc
 fn random_programs_on_runs_agree_with_records() {
     let seed = seed("clusters");
     each(|setting| {
-        words::program(setting, seed, 40);
-        pairs::program(setting, seed, 40);
+        words::program(setting, seed, tries(12, 40) as usize);
+        pairs::program(setting, seed, tries(12, 40) as usize);
     });
 }
 
