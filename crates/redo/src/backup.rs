@@ -1,14 +1,15 @@
 //! Backup, verification and restoring of database directories, closed or in use, by this process or another.
 //!
-//! A backup is a database directory: the manifest, its checkpoint, and of each logger's log the batches up to some point. Invariant: it
-//! is what a power cut during the backup could have left, and its manifest is written last, so a copy that was cut short is no
-//! database.
+//! A backup is a database directory: the manifest, its checkpoint, and of each logger's log the batches up to
+//! some point. Invariant: it is what a power cut during the backup could have left, and its manifest is written
+//! last, so a copy that was cut short is no database.
 //!
-//! **What was acknowledged before the backup began is in it.** It had been flushed, and every logger had recorded its epoch as closed
-//! on disk; the logs are looked at after that, so all of these batches are seen. Logs are looked at one after the other while they are
-//! written, so a later one may know of a durable epoch that the part seen of an earlier one does not reach. Such batches are left
-//! out, from the ends: each was written after the epoch it knows of became durable, which was after the backup began, because the epoch
-//! that was durable then is reached by all.
+//! **What was acknowledged before the backup began is in it.** It had been flushed, and every logger had
+//! recorded its epoch as closed on disk; the logs are looked at after that, so all of these batches are seen.
+//! Logs are looked at one after the other while they are written, so a later one may know of a durable epoch
+//! that the part seen of an earlier one does not reach. Such batches are left out, from the ends: each was
+//! written after the epoch it knows of became durable, which was after the backup began, because the epoch that
+//! was durable then is reached by all.
 //!
 //! **The process that has the database open** ([`backup_open`]) says where the logs end, reads up to there, and takes
 //! and deletes no checkpoint meanwhile. Tables that are created meanwhile are not in the copy, nor is anything in them:
@@ -402,7 +403,8 @@ fn copy_log(
     Ok(())
 }
 
-/// Reads a whole database directory that nobody writes to: manifest, checkpoint, and every batch that a recovery would look at.
+/// Reads a whole database directory that nobody writes to: manifest, checkpoint, and every batch that a
+/// recovery would look at.
 ///
 /// # Errors
 /// The first fault found, as [`LogError::Corrupt`]; [`LogError::NotADatabase`], [`LogError::Format`], [`LogError::Io`].

@@ -1,7 +1,8 @@
 //! Batches: the unit in which a logger writes and flushes.
 //!
-//! Invariant: a batch begins at a multiple of [`PAGE`] and nothing else is ever written to its pages, so a flushed batch cannot
-//! be damaged by the write of another. The header alone says whether header and payload are what was written.
+//! Invariant: a batch begins at a multiple of [`PAGE`] and nothing else is ever written to its pages, so a
+//! flushed batch cannot be damaged by the write of another. The header alone says whether header and payload
+//! are what was written.
 //!
 //! ```text
 //! header, 64 bytes, little-endian
@@ -16,9 +17,10 @@
 //!    0  magic u32                   8  incarnation u64            24  sequence of the next segment u64
 //!    4  checksum of bytes 8..32 u32 16 number of the next batch u64
 //! ```
-//! A batch is written only after the one before it is flushed. So a batch that does not check out is a torn tail if no batch of a
-//! higher number is there, and damage otherwise. The checksums of headers and links begin with the nonce of their segment
-//! ([`Salt`]): bytes of a row, which may stand where a batch could begin, are not taken for a header.
+//! A batch is written only after the one before it is flushed. So a batch that does not check out is a torn
+//! tail if no batch of a higher number is there, and damage otherwise. The checksums of headers and links begin
+//! with the nonce of their segment ([`Salt`]): bytes of a row, which may stand where a batch could begin, are
+//! not taken for a header.
 
 use seriatim_base::Epoch;
 
@@ -54,8 +56,8 @@ impl Salt {
     }
 }
 
-/// Stands behind the last batch of a filled segment, and is flushed before the first batch of the next one is written: so a next
-/// segment that is missing is noticed.
+/// Stands behind the last batch of a filled segment, and is flushed before the first batch of the next one is
+/// written: so a next segment that is missing is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The incarnation that wrote it.
@@ -104,8 +106,8 @@ pub struct Header {
     pub durable: Epoch,
     /// The newest epoch of a group in it; zero if there is none.
     pub newest: Epoch,
-    /// The newest epoch of a group in the batches before it, of this logger and incarnation: says whether a log may begin here, when
-    /// those before it were deleted.
+    /// The newest epoch of a group in the batches before it, of this logger and incarnation: says whether a log
+    /// may begin here, when those before it were deleted.
     pub newest_before: Epoch,
     /// Groups in the payload.
     pub groups: u32,
@@ -134,8 +136,8 @@ impl Header {
         bytes
     }
 
-    /// The header at the front of `bytes`, if it checks out in a segment with this salt. Says nothing about the payload: see
-    /// [`Header::holds`].
+    /// The header at the front of `bytes`, if it checks out in a segment with this salt. Says nothing about the
+    /// payload: see [`Header::holds`].
     pub fn decode(bytes: &[u8], salt: Salt) -> Option<Header> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let checks_out = u32_at(bytes, 0) == MAGIC && u32_at(bytes, 4) == salt.checksum(&bytes[8..]);

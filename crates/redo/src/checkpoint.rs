@@ -9,23 +9,26 @@
 //! footer    magic "DONE" | crc32 of footer bytes 8..40 u32 | blocks u64 | rows u64 | raw bytes u64 | bytes of the part u64
 //! row       TID u64 | varint layout | key | row        as in entries of the log
 //! ```
-//! Invariant: a checkpoint counts when the manifest names it, and then it is complete and durable: it is written in
-//! `checkpoint-<epoch>.new`, its parts synced and then the directory, renamed, and the directory above synced, all before the manifest
-//! is replaced; nothing is deleted before that is durable. A power cut at any moment leaves the old checkpoint with its log, or the new
-//! one.
+//! Invariant: a checkpoint counts when the manifest names it, and then it is complete and durable: it is
+//! written in `checkpoint-<epoch>.new`, its parts synced and then the directory, renamed, and the directory
+//! above synced, all before the manifest is replaced; nothing is deleted before that is durable. A power cut at
+//! any moment leaves the old checkpoint with its log, or the new one.
 //!
 //! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own TID, and only with the log from
 //! `begin_epoch` on do they make a state. It may leave out rows of `begin_epoch` and later if the log from there on has
 //! them as a whole. The order of a checkpoint, and who takes each step:
-//! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory. If rows are to be left out, it begins
-//!    B, after it has told commits to log first changes as whole rows; it tells them to stop after step 3.
+//! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory. If rows are
+//!    to be left out, it begins B, after it has told commits to log first changes as whole rows; it tells them
+//!    to stop after step 3.
 //! 2. It walks its tables into [`PartWriter`]s, and flushes them where nothing waits for it.
-//! 3. It reads the epoch e, and waits until e is durable **on disk**: a row of an epoch that a crash takes back must not count.
+//! 3. It reads the epoch e, and waits until e is durable **on disk**: a row of an epoch that a crash takes back
+//!    must not count.
 //! 4. [`CheckpointWriter::finish`], then the manifest. The checkpoint counts.
-//! 5. What is superfluous then is deleted: [`delete_unnamed`], [`delete_superfluous_logs`], and the log's own segments below B.
+//! 5. What is superfluous then is deleted: [`delete_unnamed`], [`delete_superfluous_logs`], and the log's own
+//!    segments below B.
 //!
-//! One that is given up on the way is of no use, and may be large: [`delete_unnamed`] then, too, and before the next, and when the
-//! database is opened.
+//! One that is given up on the way is of no use, and may be large: [`delete_unnamed`] then, too, and before the
+//! next, and when the database is opened.
 
 mod clean;
 mod name;
@@ -45,7 +48,8 @@ pub use self::write::{CheckpointWriter, PartTotals, PartWriter};
 
 /// Bytes of rows that make a block, before compression.
 const BLOCK_BYTES: usize = if cfg!(test) { 512 } else { 256 << 10 };
-/// Of compression: the work is done beside transactions, and rows are short of repetitions that a higher one would find.
+/// Of compression: the work is done beside transactions, and rows are short of repetitions that a higher one
+/// would find.
 const LEVEL: i32 = -5;
 
 const PART_MAGIC: &[u8; 8] = b"SRTMCKP1";

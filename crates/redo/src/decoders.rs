@@ -1,5 +1,5 @@
-//! Every decoder of what is on disk, given damaged images of what was written, bytes from anywhere, and lengths that no file has: there
-//! is an answer, and no allocation that is much larger than what was read.
+//! Every decoder of what is on disk, given damaged images of what was written, bytes from anywhere, and lengths
+//! that no file has: there is an answer, and no allocation that is much larger than what was read.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,8 @@ fn canary_an_allocation_of_what_a_length_says_is_noticed() {
     within(10, || std::hint::black_box(vec![0_u8; length]));
 }
 
-/// Random cases, `SERIATIM_ROUNDS` times as many if that is set; the seed is printed first. `cargo xtask fuzz` is the long run.
+/// Random cases, `SERIATIM_ROUNDS` times as many if that is set; the seed is printed first. `cargo xtask fuzz`
+/// is the long run.
 fn each(cases: u64, mut case: impl FnMut(&mut Rng)) {
     let seed = rng::seed("each");
     let rounds = std::env::var("SERIATIM_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);

@@ -4,8 +4,9 @@
 //! group    body bytes u32 | TID u64 | body: entries            little-endian
 //! entry    varint(layout << 2 | kind) | key | row (0), nothing (1, delete), patch (2), delta (3)
 //! ```
-//! Key, row, patch and delta are those of [`seriatim_catalog::wire`]. A commit that is larger than [`CUT_BYTES`] is several groups
-//! of one TID; its epoch makes it atomic. Entries have no length of their own: a reader knows the layouts.
+//! Key, row, patch and delta are those of [`seriatim_catalog::wire`]. A commit that is larger than
+//! [`CUT_BYTES`] is several groups of one TID; its epoch makes it atomic. Entries have no length of their own:
+//! a reader knows the layouts.
 //!
 //! Invariant: a group is never empty, and reading checks every byte before an entry is handed out.
 
@@ -65,8 +66,8 @@ impl<'b> GroupWriter<'b> {
         wire.encode_row(row, self.out);
     }
 
-    /// The row of `key` became `after` from `before`, the version just below this TID: a patch or a delta, the whole row where
-    /// neither can say it, nothing where they are equal.
+    /// The row of `key` became `after` from `before`, the version just below this TID: a patch or a delta, the
+    /// whole row where neither can say it, nothing where they are equal.
     pub fn update(
         &mut self,
         layout: LayoutId,

@@ -1,5 +1,5 @@
-//! Deliberate faults for canaries: a log that breaks its promise, built only in tests and with the feature `canary`, that must
-//! be caught. Without the feature nothing asks for them.
+//! Deliberate faults for canaries: a log that breaks its promise, built only in tests and with the feature
+//! `canary`, that must be caught. Without the feature nothing asks for them.
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! What is acknowledged survives: the redo log, checkpoints and recovery.
 //!
-//! Invariant: this crate knows bytes, keys and TIDs, and no protocol; the durable point never moves back. It reaches files
-//! through the platform interface `seriatim_base::disk` only, so a test that replaces it owns every power cut.
+//! Invariant: this crate knows bytes, keys and TIDs, and no protocol; the durable point never moves back. It
+//! reaches files through the platform interface `seriatim_base::disk` only, so a test that replaces it owns
+//! every power cut.
 //!
 //! ```text
 //! DIR/LOCK                                 held while a process has the database open
@@ -9,10 +10,11 @@
 //! DIR/checkpoint-<epoch>/part-<n>          rows with their TIDs, compressed
 //! DIR/log-<incarnation>-<logger>-<n>       segments of batches; perhaps in directories of their own
 //! ```
-//! The path of a commit, top to bottom: a worker encodes its writes ([`entry`]) and appends them to its own [`stream`] between
-//! `begin` and `end` of its [`writer`]; a [`logger`] collects the streams of its workers, writes one [`batch`] into its
-//! [`segment`], flushes, and moves the [`durable`] point. Recovery reads the [`manifest`], loads the [`checkpoint`] and
-//! [`replay`]s the log tail, epoch by epoch. `FORMAT.md`, beside this crate's `Cargo.toml`, has every byte.
+//! The path of a commit, top to bottom: a worker encodes its writes ([`entry`]) and appends them to its own
+//! [`stream`] between `begin` and `end` of its [`writer`]; a [`logger`] collects the streams of its workers,
+//! writes one [`batch`] into its [`segment`], flushes, and moves the [`durable`] point. Recovery reads the
+//! [`manifest`], loads the [`checkpoint`] and [`replay`]s the log tail, epoch by epoch. `FORMAT.md`, beside
+//! this crate's `Cargo.toml`, has every byte.
 
 pub mod backup;
 pub mod batch;

@@ -1,14 +1,17 @@
 //! The log as its database sees it: opened, woken, asked how far it is, closed.
 //!
-//! Invariant: the durable point D is never above what a recovery would keep, but for epochs in which nothing was logged.
+//! Invariant: the durable point D is never above what a recovery would keep, but for epochs in which nothing
+//! was logged.
 //!
-//! Each logger tells two epochs: what it has *recorded* as closed, in a flushed batch, and what it has *closed*: flushed all of,
-//! whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If nothing was ever logged above R, then D
-//! is the smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have
-//! closed. So an idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
+//! Each logger tells two epochs: what it has *recorded* as closed, in a flushed batch, and what it has
+//! *closed*: flushed all of, whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If
+//! nothing was ever logged above R, then D is the smallest closed epoch, otherwise R; and while something was,
+//! loggers with nothing to write record what they have closed. So an idle database writes nothing, an idle
+//! logger holds nobody up, and D moves on in both.
 //!
-//! A failure is final unless it says that the disk is full: the log stops, D stays, waiting callers are told, commits are refused.
-//! While the disk is full commits are refused and the batch that found no space is kept and tried again.
+//! A failure is final unless it says that the disk is full: the log stops, D stays, waiting callers are told,
+//! commits are refused. While the disk is full commits are refused and the batch that found no space is kept
+//! and tried again.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -38,7 +41,8 @@ pub struct LogOptions {
     pub directories: Vec<PathBuf>,
     /// The directory of the database, if it has one: what was flushed is lost without its manifest.
     pub database: Option<PathBuf>,
-    /// Size of a segment, in bytes, at most [`SEGMENT_BYTES_MAX`](segment::SEGMENT_BYTES_MAX). Larger ones are made for larger batches.
+    /// Size of a segment, in bytes, at most [`SEGMENT_BYTES_MAX`](segment::SEGMENT_BYTES_MAX). Larger ones are
+    /// made for larger batches.
     pub segment_bytes: u64,
     /// What a worker's stream grows by, in bytes.
     pub chunk_bytes: usize,
@@ -46,7 +50,8 @@ pub struct LogOptions {
     pub batch_bytes: usize,
     /// Bytes that one writer may have appended and not flushed when it begins another commit.
     pub backlog_bytes_max: u64,
-    /// How long a transaction may wait, before it begins, for the disk to get below that. Zero where one thread steps everything.
+    /// How long a transaction may wait, before it begins, for the disk to get below that. Zero where one thread
+    /// steps everything.
     pub backlog_wait_max: Duration,
     /// What is broken.
     #[cfg(any(test, feature = "canary"))]
@@ -72,8 +77,8 @@ impl LogOptions {
         }
     }
 
-    /// Size of a segment where there is no space for one of the usual size, in bytes: 256 KiB for one of 64 MiB, and never below 64 KiB,
-    /// which are 15 flushes.
+    /// Size of a segment where there is no space for one of the usual size, in bytes: 256 KiB for one of 64
+    /// MiB, and never below 64 KiB, which are 15 flushes.
     pub fn small_segment_bytes(&self) -> u64 {
         (self.segment_bytes / 256).max(LEAST_SEGMENT_BYTES).min(self.segment_bytes)
     }
@@ -131,10 +136,10 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log for writing: makes the first segment of each logger, durably, which none of this incarnation may be there for
-    /// ([`segment::delete_unnamed`]). The manifest names the incarnation after that, and before anything is committed; so an
-    /// incarnation that it names has segments. Answers the log, a writer for each worker slot, and the
-    /// loggers, which somebody has to step: [`Log::spawn`], or the caller.
+    /// Opens a log for writing: makes the first segment of each logger, durably, which none of this incarnation
+    /// may be there for ([`segment::delete_unnamed`]). The manifest names the incarnation after that, and
+    /// before anything is committed; so an incarnation that it names has segments. Answers the log, a writer
+    /// for each worker slot, and the loggers, which somebody has to step: [`Log::spawn`], or the caller.
     ///
     /// # Errors
     /// When the options make no sense, and when a segment cannot be made, also because the disk is full.
@@ -185,10 +190,10 @@ impl Log {
         Ok((Log { shared }, handles, loggers))
     }
 
-    /// Steps each logger on a thread of its own, every `interval`, when woken, and soon again while somebody waits for what the step
-    /// could not flush. `epoch` ends the epoch that it is given, if that is not over, and answers the current one: it is given the
-    /// newest that somebody waits for ([`Log::request`]). As a logger does this only between two flushes, epochs end no faster than
-    /// the disk flushes them.
+    /// Steps each logger on a thread of its own, every `interval`, when woken, and soon again while somebody
+    /// waits for what the step could not flush. `epoch` ends the epoch that it is given, if that is not over,
+    /// and answers the current one: it is given the newest that somebody waits for ([`Log::request`]). As a
+    /// logger does this only between two flushes, epochs end no faster than the disk flushes them.
     ///
     /// # Errors
     /// When the operating system refuses another thread.
@@ -220,7 +225,8 @@ impl Log {
         self.shared.wake();
     }
 
-    /// Somebody waits until `epoch` is durable: the loggers end it and flush it as soon as they have flushed what they are at. Never waits.
+    /// Somebody waits until `epoch` is durable: the loggers end it and flush it as soon as they have flushed
+    /// what they are at. Never waits.
     pub fn request(&self, epoch: Epoch) {
         // ORDERING: before the wake-up, whose lock has a logger that wakes for it see this.
         self.shared.requested.fetch_max(epoch.0, Ordering::AcqRel);
@@ -248,13 +254,14 @@ impl Log {
         self.shared.refuses().then(|| self.shared.refusal())
     }
 
-    /// Has the loggers record `epoch` as closed although nothing was logged in it. The durable point may have reached it unrecorded
-    /// before. But when it reaches an epoch that was the current one after this call, a recovery would find `epoch`. For a
-    /// checkpoint, whose last epoch the manifest tells.
+    /// Has the loggers record `epoch` as closed although nothing was logged in it. The durable point may have
+    /// reached it unrecorded before. But when it reaches an epoch that was the current one after this call, a
+    /// recovery would find `epoch`. For a checkpoint, whose last epoch the manifest tells.
     pub fn record(&self, epoch: Epoch) {
         self.shared.newest_logged.fetch_max(epoch.0, Ordering::AcqRel);
-        // ORDERING: pairs with the fence in `Slot::closed`: a logger that closes an epoch which the caller reads from here on has
-        // read a later one before its fence, so that came after this one, and it finds the request.
+        // ORDERING: pairs with the fence in `Slot::closed`: a logger that closes an epoch which the caller
+        // reads from here on has read a later one before its fence, so that came after this one, and it finds
+        // the request.
         fence(Ordering::SeqCst);
     }
 
@@ -265,8 +272,9 @@ impl Log {
         Epoch(recorded.max().unwrap_or(0))
     }
 
-    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one
-    /// being written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
+    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first,
+    /// and never the one being written. For when a checkpoint that begins at `epoch` is durable. Answers how
+    /// many.
     ///
     /// # Errors
     /// When one cannot be deleted; it and the later ones of its logger are kept for the next time.
@@ -333,12 +341,14 @@ impl Log {
         self.shared.loggers.iter().map(end).collect()
     }
 
-    /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
-    /// stops. No commit is under way. `note` is told the epoch that a recovery finds, which the durable point may be above, and where
-    /// the logs end, and has the manifest say so; then the space is given back that the segments have left.
+    /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the
+    /// current epoch, and stops. No commit is under way. `note` is told the epoch that a recovery finds, which
+    /// the durable point may be above, and where the logs end, and has the manifest say so; then the space is
+    /// given back that the segments have left.
     ///
     /// # Errors
-    /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost. Those of `note`.
+    /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost.
+    /// Those of `note`.
     pub fn close(
         &self,
         mut loggers: Vec<Logger>,
@@ -473,7 +483,8 @@ impl Shared {
         Epoch(self.requested.load(Ordering::Acquire))
     }
 
-    /// Whether somebody waits for what is not durable and could be: a commit was in the way, or another logger is not so far.
+    /// Whether somebody waits for what is not durable and could be: a commit was in the way, or another logger
+    /// is not so far.
     fn is_behind_request(&self) -> bool {
         self.requested() > self.durable.epoch() && !self.refuses()
     }
@@ -518,7 +529,8 @@ impl Shared {
     /// Logger `index` has flushed up to `closed`, and says so on disk up to `recorded`: moves the durable point.
     pub(crate) fn advance(&self, index: usize, recorded: Epoch, closed: Epoch) {
         let own = &self.loggers[index];
-        // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees what was logged in it.
+        // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees
+        // what was logged in it.
         own.recorded.store(recorded.0, Ordering::Release);
         own.closed.store(closed.0, Ordering::Release);
         if self.injects_own_log_only() {

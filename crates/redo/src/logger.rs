@@ -8,8 +8,9 @@
 //! (4) it looks whether the segment and its directory are where a recovery would find them, which takes two or three
 //! calls of the system beside the flush.
 //!
-//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish
-//! the smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
+//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10
+//! has loggers publish the smallest epoch over their workers, minus one. Here the streams are read when the
+//! logger comes by.
 
 use std::sync::{Arc, PoisonError};
 
@@ -25,7 +26,8 @@ use crate::segment::{self, Failure, Name, SEGMENT_BYTES_MAX, Segment};
 use crate::stream::Consumer;
 use crate::writer::Slot;
 
-/// A buffer for batches that is larger is given back when its batch is flushed: beside a flush of so many bytes a new one costs little.
+/// A buffer for batches that is larger is given back when its batch is flushed: beside a flush of so many bytes
+/// a new one costs little.
 const BATCH_BYTES_KEPT: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 
 /// Writes the log of some of the writers.
@@ -110,8 +112,8 @@ impl Logger {
         })
     }
 
-    /// Takes a step; `current` is the current epoch, which the caller has read just before. Answers whether anything was flushed.
-    /// A failure stops the log or refuses commits; this has nobody to tell.
+    /// Takes a step; `current` is the current epoch, which the caller has read just before. Answers whether
+    /// anything was flushed. A failure stops the log or refuses commits; this has nobody to tell.
     pub fn step(&mut self, current: Epoch) -> bool {
         if self.shared.is_stopped() {
             return false;
@@ -161,7 +163,8 @@ impl Logger {
         }
         self.closed = closed;
         self.tell();
-        // What was logged is durable when all have recorded it. Recording alone wakes nobody: each epoch costs a step of each.
+        // What was logged is durable when all have recorded it. Recording alone wakes nobody: each epoch costs
+        // a step of each.
         if has_groups {
             self.shared.wake_behind(self.recorded);
         }
@@ -275,7 +278,8 @@ impl Logger {
         self.shared.advance(self.index, self.recorded, self.closed);
     }
 
-    /// Makes a part of the next segment, if it will be needed soon. That there is no space for it matters when it is needed.
+    /// Makes a part of the next segment, if it will be needed soon. That there is no space for it matters when
+    /// it is needed.
     fn look_ahead(&mut self, flushed_bytes: u64) -> Result<(), Failure> {
         if !self.segment.is_half_full() {
             return Ok(());
@@ -291,7 +295,8 @@ impl Logger {
         }
     }
 
-    /// There was no space for the next segment: what it took is given back, if it was of the usual size, and a small one is tried.
+    /// There was no space for the next segment: what it took is given back, if it was of the usual size, and a
+    /// small one is tried.
     fn give_up_next(&mut self) -> bool {
         let options = &self.shared.options;
         if self.low || options.small_segment_bytes() >= options.segment_bytes {

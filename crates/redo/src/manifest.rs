@@ -7,12 +7,12 @@
 //! }
 //! crc32 0a1b2c3d           of everything above this line
 //! ```
-//! Invariant: it is replaced as a whole, so a power cut leaves the old one or the new one; and nothing in the directory counts
-//! that the manifest does not list.
+//! Invariant: it is replaced as a whole, so a power cut leaves the old one or the new one; and nothing in the
+//! directory counts that the manifest does not list.
 //!
-//! Versions: `format` is raised by every change that an older program would misread, also of segments and entries. A newer
-//! format is refused; an older one is upgraded, one function a step. The last line and the place of `format` never change.
-//! `FORMAT.md` has the rules.
+//! Versions: `format` is raised by every change that an older program would misread, also of segments and
+//! entries. A newer format is refused; an older one is upgraded, one function a step. The last line and the
+//! place of `format` never change. `FORMAT.md` has the rules.
 
 mod mirror;
 
@@ -104,8 +104,8 @@ pub struct Incarnation {
     pub durable_epoch: Option<Epoch>,
     /// Where each logger's segments are; relative to the database directory, or absolute.
     pub loggers: Vec<PathBuf>,
-    /// Where each logger's log ends: all of it if there is a durable epoch, else at least that. Empty where that is not known, as in
-    /// manifests of format 1.
+    /// Where each logger's log ends: all of it if there is a durable epoch, else at least that. Empty where
+    /// that is not known, as in manifests of format 1.
     pub ends: Vec<LogEnd>,
 }
 
@@ -154,9 +154,10 @@ pub struct Checkpoint {
 pub struct NotWritten {
     /// What the file system said.
     pub error: LogError,
-    /// A sync or the rename failed, so it is not known which manifest is in place, or what else the disk has lost: nothing more may be
-    /// written or acknowledged. Otherwise the old one is in place, untouched, and another may be tried: so where space was short for
-    /// the new one, whenever before the sync of the directory that was said.
+    /// A sync or the rename failed, so it is not known which manifest is in place, or what else the disk has
+    /// lost: nothing more may be written or acknowledged. Otherwise the old one is in place, untouched, and
+    /// another may be tried: so where space was short for the new one, whenever before the sync of the
+    /// directory that was said.
     pub is_final: bool,
 }
 
@@ -175,8 +176,8 @@ pub struct TableEntry {
     pub definition: TableDef,
     /// The ids of its indexes, in order of declaration.
     pub indexes: Vec<TableId>,
-    /// Its rows do not count: it was replaced, or it is to replace another and is not complete. Its declaration says how to skip what
-    /// the log and the checkpoint have of it.
+    /// Its rows do not count: it was replaced, or it is to replace another and is not complete. Its declaration
+    /// says how to skip what the log and the checkpoint have of it.
     pub is_void: bool,
 }
 
@@ -201,12 +202,13 @@ impl Manifest {
         self.tables.swap(old, new);
     }
 
-    /// The manifest of a database directory; `None` where no database was ever created: a directory that does not exist, or that
-    /// has nothing a database would have. Another one's manifest is written before its first segment and checkpoint.
+    /// The manifest of a database directory; `None` where no database was ever created: a directory that does
+    /// not exist, or that has nothing a database would have. Another one's manifest is written before its first
+    /// segment and checkpoint.
     ///
     /// # Errors
-    /// [`LogError::Format`] for a newer format; [`LogError::Corrupt`] where it is damaged, or missing beside segments or a
-    /// checkpoint; [`LogError::Io`].
+    /// [`LogError::Format`] for a newer format; [`LogError::Corrupt`] where it is damaged, or missing beside
+    /// segments or a checkpoint; [`LogError::Io`].
     pub fn find(disk: &dyn Disk, directory: &Path) -> Result<Option<Manifest>, LogError> {
         let path = directory.join(MANIFEST);
         let looking = || format!("looking for a database in {}", directory.display());
@@ -245,8 +247,8 @@ impl Manifest {
             .ok_or_else(|| LogError::NotADatabase { directory: directory.to_owned(), problem: problem() })
     }
 
-    /// Replaces the manifest of a directory, or writes its first: durable when this returns, and on an error the old one is in
-    /// place or the new one.
+    /// Replaces the manifest of a directory, or writes its first: durable when this returns, and on an error
+    /// the old one is in place or the new one.
     ///
     /// # Errors
     /// [`NotWritten`], also where the manifest contradicts itself (see [`Manifest::check`]) and nothing is written.
@@ -266,8 +268,9 @@ impl Manifest {
         };
         let file = prepare().map_err(untouched)?;
         let lost = |source| NotWritten { error: LogError::io(what)(source), is_final: true };
-        // File systems that find space only when they write back say so at the sync. Nothing relies on this file, and the next attempt
-        // writes another, so the sync is not repeated for what the kernel has dropped.
+        // File systems that find space only when they write back say so at the sync. Nothing relies on this
+        // file, and the next attempt writes another, so the sync is not repeated for what the kernel has
+        // dropped.
         let unless_full = |source: Error| match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => untouched(source),
             _ => lost(source),

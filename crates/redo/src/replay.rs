@@ -1,31 +1,38 @@
 //! Replay: the log of a directory, read for recovery.
 //!
-//! [`Replay::open`] walks the batches' headers and decides how far the log reaches; [`Replay::run`] reads the batches and hands every
-//! version that counts to an [`Apply`], the versions of a key by one thread and in the order of their TIDs.
+//! [`Replay::open`] walks the batches' headers and decides how far the log reaches; [`Replay::run`] reads the
+//! batches and hands every version that counts to an [`Apply`], the versions of a key by one thread and in the
+//! order of their TIDs.
 //!
-//! **What counts.** An incarnation's durable epoch D is the smallest closed epoch that its loggers have recorded. Its entries with
-//! epochs up to D count: each logger has closed D, so they are all there, from all loggers, and epochs are consistent cuts. What is
-//! above D is void, now and in every later recovery, whose manifest records D. Nothing below the checkpoint's begin counts either: a row
-//! that was deleted before the checkpoint began is not in it, and must not come back from a batch that outlived its deletion's.
+//! **What counts.** An incarnation's durable epoch D is the smallest closed epoch that its loggers have
+//! recorded. Its entries with epochs up to D count: each logger has closed D, so they are all there, from all
+//! loggers, and epochs are consistent cuts. What is above D is void, now and in every later recovery, whose
+//! manifest records D. Nothing below the checkpoint's begin counts either: a row that was deleted before the
+//! checkpoint began is not in it, and must not come back from a batch that outlived its deletion's.
 //!
-//! **Patches without a row.** Let a fuzzy checkpoint begin in epoch B and end in e. The pass began when all commits below B were in
-//! memory, so of each key it holds the newest version below B, or one from B to e, or no row where it saw none. Replay meets a patch
-//! of TID s, from B on, in one of these states:
-//! - *An older version*: the one that was patched. All versions of the key between the checkpoint's and s are replayed before s.
+//! **Patches without a row.** Let a fuzzy checkpoint begin in epoch B and end in e. The pass began when all
+//! commits below B were in memory, so of each key it holds the newest version below B, or one from B to e, or
+//! no row where it saw none. Replay meets a patch of TID s, from B on, in one of these states:
+//! - *An older version*: the one that was patched. All versions of the key between the checkpoint's and s are
+//!   replayed before s.
 //! - *A version of TID s or above*, from the checkpoint: it says what the patch says, and more.
-//! - *No row.* Something was there to be patched, so what was there has been deleted again when the pass came by, and that deletion is
-//!   of an epoch up to e. A checkpoint counts only if e is durable; so the deletion is replayed, with a TID above s.
+//! - *No row.* Something was there to be patched, so what was there has been deleted again when the pass came
+//!   by, and that deletion is of an epoch up to e. A checkpoint counts only if e is durable; so the deletion is
+//!   replayed, with a TID above s.
 //!
-//! A checkpoint that leaves out rows of B and later ([`crate::checkpoint`]) adds no state: their first entry from B on is a row or a
-//! deletion.
+//! A checkpoint that leaves out rows of B and later ([`crate::checkpoint`]) adds no state: their first entry
+//! from B on is a row or a deletion.
 //!
-//! So a patch without a row is lawful at first. It is noted by its key; the next row or deletion of that key strikes it out, and what is
-//! left at the end is damage. Deltas likewise.
+//! So a patch without a row is lawful at first. It is noted by its key; the next row or deletion of that key
+//! strikes it out, and what is left at the end is damage. Deltas likewise.
 //!
-//! **Patches and deltas need the version before theirs**: a patch for the columns that it does not name, a delta for the one that it
-//! does. A patch applied twice would be one; a delta would not. Each is applied once, and to the version just below its TID:
-//! - TIDs rise from one version of a key to the next, in every log, incarnation and life of the key, so a TID names a version.
-//! - A row in a checkpoint and its TID were read together: it has all that was added up to that TID, and nothing above it.
+//! **Patches and deltas need the version before theirs**: a patch for the columns that it does not name, a
+//! delta for the one that it does. A patch applied twice would be one; a delta would not. Each is applied once,
+//! and to the version just below its TID:
+//! - TIDs rise from one version of a key to the next, in every log, incarnation and life of the key, so a TID
+//!   names a version.
+//! - A row in a checkpoint and its TID were read together: it has all that was added up to that TID, and
+//!   nothing above it.
 //! - Versions of a key are handed on in the order of their TIDs, all that count above the row's, none left out: an
 //!   epoch is applied
 //!   when every log has told all of it. [`Apply`] passes over TIDs that are not above the row's, so what came with the
@@ -34,7 +41,8 @@
 //!   ones of one
 //!   commit, made one version, and each is applied.
 //!
-//! Reading order: `log_scan` finds the log's end, `partitioned` divides the work, `apply` is what the caller implements.
+//! Reading order: `log_scan` finds the log's end, `partitioned` divides the work, `apply` is what the caller
+//! implements.
 
 mod apply;
 pub(crate) mod log_scan;
@@ -60,7 +68,8 @@ pub use self::apply::{Apply, Outcome, Version};
 /// Bytes of batches that are read before they are applied, or one batch if it is larger.
 const ROUND_BYTES: u64 = if cfg!(test) { 8 << 10 } else { 8 << 20 };
 
-/// The end of a logger's log was torn by a power cut: what was being written then, and was never acknowledged, is ignored.
+/// The end of a logger's log was torn by a power cut: what was being written then, and was never acknowledged,
+/// is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The segment.
@@ -98,21 +107,22 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Looks at the log of a directory: at every batch's header, and at the last batch of each logger. Keeps some 100 bytes for each
-    /// batch.
+    /// Looks at the log of a directory: at every batch's header, and at the last batch of each logger. Keeps
+    /// some 100 bytes for each batch.
     ///
     /// # Errors
-    /// [`LogError::Corrupt`] if something is missing or damaged in front of something that is there, or something that was durable is
-    /// not there; [`LogError::Format`] for segments of a newer format; [`LogError::Io`].
+    /// [`LogError::Corrupt`] if something is missing or damaged in front of something that is there, or
+    /// something that was durable is not there; [`LogError::Format`] for segments of a newer format;
+    /// [`LogError::Io`].
     pub fn open(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
         let scan = LogScan::of(disk, directory, manifest)?;
         scan.check(manifest)?;
         Ok(Replay::new(scan, manifest))
     }
 
-    /// As [`Replay::open`], for a database that may be in use: finds what a power cut could have left meanwhile. It counts only if the
-    /// manifest is still the same when all was read; otherwise segments may have been deleted under the look, the oldest first, which
-    /// nothing else would tell.
+    /// As [`Replay::open`], for a database that may be in use: finds what a power cut could have left
+    /// meanwhile. It counts only if the manifest is still the same when all was read; otherwise segments may
+    /// have been deleted under the look, the oldest first, which nothing else would tell.
     ///
     /// # Errors
     /// As [`Replay::open`]. A batch that is being written may look like damage: that has to be found again.
@@ -140,8 +150,9 @@ impl Replay {
         self.scan.incarnations.iter().map(|incarnation| (incarnation.number, incarnation.durable))
     }
 
-    /// The incarnations of the manifest as the next one should have them: each says up to which epoch and batch it counts. For when
-    /// what counts is secured ([`Replay::secure`]), and nothing is written to their logs any more.
+    /// The incarnations of the manifest as the next one should have them: each says up to which epoch and batch
+    /// it counts. For when what counts is secured ([`Replay::secure`]), and nothing is written to their logs
+    /// any more.
     pub fn ended_incarnations(&self, manifest: &Manifest) -> Vec<manifest::Incarnation> {
         let mut ended = manifest.incarnations.clone();
         for incarnation in &mut ended {
@@ -161,9 +172,10 @@ impl Replay {
         &self.scan.torn
     }
 
-    /// Makes sure that what counts is on the disk, and not only in the memory of the machine, as it may be where the process that
-    /// wrote the log has ended and the machine has not, or where a flush had failed. Before anything says that it counts: the
-    /// manifest, or an answer. What is there is written again, and nothing else.
+    /// Makes sure that what counts is on the disk, and not only in the memory of the machine, as it may be
+    /// where the process that wrote the log has ended and the machine has not, or where a flush had failed.
+    /// Before anything says that it counts: the manifest, or an answer. What is there is written again, and
+    /// nothing else.
     ///
     /// # Errors
     /// [`LogError::Io`]; then the database is not opened. [`LogError::Corrupt`] if it cannot be read any more.
@@ -197,13 +209,13 @@ impl Replay {
         })
     }
 
-    /// Reads the log and applies what counts, by `threads` threads, which is at least one. With one, nothing is spawned and the order
-    /// is always the same. `progress` is told the bytes read so far. Nothing is written: it can be done again at any time, and applying
-    /// everything twice is applying it once.
+    /// Reads the log and applies what counts, by `threads` threads, which is at least one. With one, nothing is
+    /// spawned and the order is always the same. `progress` is told the bytes read so far. Nothing is written:
+    /// it can be done again at any time, and applying everything twice is applying it once.
     ///
     /// # Errors
-    /// [`LogError::Corrupt`] for a batch that is damaged, or a change of a row that there never was; [`LogError::Io`]; those of `apply`.
-    /// Some of the log may have been applied by then.
+    /// [`LogError::Corrupt`] for a batch that is damaged, or a change of a row that there never was;
+    /// [`LogError::Io`]; those of `apply`. Some of the log may have been applied by then.
     pub fn run(
         &self,
         disk: &dyn Disk,
@@ -242,8 +254,8 @@ impl Log<'_> {
 }
 
 impl Source for Log<'_> {
-    /// Takes batches from the logger that lags most. When all loggers have closed an epoch in what was taken, all of its entries have
-    /// been read: it and those before it can be applied.
+    /// Takes batches from the logger that lags most. When all loggers have closed an epoch in what was taken,
+    /// all of its entries have been read: it and those before it can be applied.
     fn next(&self) -> Option<Round> {
         let scan = &self.replay.scan;
         let mut planner = self.planner.lock().unwrap_or_else(PoisonError::into_inner);

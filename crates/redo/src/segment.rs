@@ -1,9 +1,10 @@
 //! Segments: pre-zeroed files that hold batches.
 //!
-//! Invariant: every byte of a segment was written and synced, as a zero, before a batch is written over it. Then flushing a batch
-//! changes neither the file's length nor its place on the disk, so it is one write, and a full disk is noticed ahead of need.
-//! A segment's name is synced before its first batch is written. The next segment is made in pieces, of twice the bytes that were
-//! just flushed, from when the current one is half full: so it is there when it is needed, and no flush waits for all of it.
+//! Invariant: every byte of a segment was written and synced, as a zero, before a batch is written over it.
+//! Then flushing a batch changes neither the file's length nor its place on the disk, so it is one write, and a
+//! full disk is noticed ahead of need. A segment's name is synced before its first batch is written. The next
+//! segment is made in pieces, of twice the bytes that were just flushed, from when the current one is half
+//! full: so it is there when it is needed, and no flush waits for all of it.
 //!
 //! ```text
 //! log-<incarnation>-<logger>-<sequence>     decimal, padded so that names sort
@@ -11,8 +12,8 @@
 //!                                         sequence u64 | nonce u64 | bytes u64 | crc32 of the bytes before it u32 | zeros
 //! batches, each at a multiple of 4096, the last page kept for a link
 //! ```
-//! Segments of format 1 have neither nonce nor bytes. The header is written last, so a segment with one is as long as that says; it
-//! is cut only when the manifest says where its log ends.
+//! Segments of format 1 have neither nonce nor bytes. The header is written last, so a segment with one is as
+//! long as that says; it is cut only when the manifest says where its log ends.
 
 use std::fmt;
 use std::io;
@@ -171,8 +172,9 @@ pub fn delete_before(disk: &dyn Disk, directory: &Path, incarnation: u64) -> Res
     Ok(segments.len())
 }
 
-/// Deletes the segments that an opening left which did not come to be: those of this database from `incarnation` on, which no manifest
-/// names. Databases do not share a directory for their logs, since their segments have the same names: looks at all of them.
+/// Deletes the segments that an opening left which did not come to be: those of this database from
+/// `incarnation` on, which no manifest names. Databases do not share a directory for their logs, since their
+/// segments have the same names: looks at all of them.
 ///
 /// # Errors
 /// [`LogError::NotADatabase`] if a segment is of another database; [`LogError::Io`].
@@ -197,8 +199,8 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarna
     Ok(())
 }
 
-/// Deletes one segment, durably before the next is deleted: after a crash no segment is missing between two that are there, unless a
-/// sync failed. One that is gone was deleted by an attempt whose sync failed.
+/// Deletes one segment, durably before the next is deleted: after a crash no segment is missing between two
+/// that are there, unless a sync failed. One that is gone was deleted by an attempt whose sync failed.
 pub(crate) fn delete(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     let failed = || LogError::io("deleting a segment of the log that is no longer needed");
     match disk.remove_file(path) {
@@ -259,13 +261,14 @@ impl Segment {
         Ok(Segment { path, file, header, bytes: bytes_for(room), zeroed: 0, named: false, at: PAGE as u64 })
     }
 
-    /// Makes sure that there is room for `room` bytes of batches, once it is prepared. For segments that hold nothing yet.
+    /// Makes sure that there is room for `room` bytes of batches, once it is prepared. For segments that hold
+    /// nothing yet.
     pub(crate) fn enlarge(&mut self, room: u64) {
         self.bytes = self.bytes.max(bytes_for(room));
     }
 
-    /// Writes and syncs at most `piece` more bytes of zeros, the last time also its header and its name. Where it ended it goes on
-    /// when called again. Answers whether it is ready.
+    /// Writes and syncs at most `piece` more bytes of zeros, the last time also its header and its name. Where
+    /// it ended it goes on when called again. Answers whether it is ready.
     pub(crate) fn prepare(&mut self, disk: &dyn Disk, piece: u64) -> Result<bool, Failure> {
         let what = "making a segment of the log";
         let until = self.bytes.min(self.zeroed + piece.max(PAGE as u64));
@@ -306,7 +309,8 @@ impl Segment {
         self.at
     }
 
-    /// Says, durably, that batch `number` is in the segment after this one, which is there. Nothing else is written here any more.
+    /// Says, durably, that batch `number` is in the segment after this one, which is there. Nothing else is
+    /// written here any more.
     pub(crate) fn link(&self, number: u64) -> Result<(), Failure> {
         let Name { incarnation, sequence, .. } = self.header.name;
         let link = Link { incarnation, number, sequence: sequence + 1 }.encode(self.salt());
@@ -355,8 +359,8 @@ fn bytes_for(room: u64) -> u64 {
     (2 * PAGE as u64).saturating_add(room).next_multiple_of(PAGE as u64)
 }
 
-/// What is zeroed after a batch of `batch_bytes` was flushed, in bytes: twice as much, so that a segment begun when the one
-/// before is half full is ready when that one is full.
+/// What is zeroed after a batch of `batch_bytes` was flushed, in bytes: twice as much, so that a segment begun
+/// when the one before is half full is ready when that one is full.
 pub(crate) fn piece_after(batch_bytes: u64) -> u64 {
     PIECE_MIN.max(2 * batch_bytes)
 }

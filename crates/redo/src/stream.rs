@@ -1,8 +1,9 @@
 //! Streams: bytes from one worker to its logger, without a lock.
 //!
-//! One producer, one consumer, a chain of chunks. The producer fills its chunk, links another when it is full, and never waits;
-//! the consumer reads up to the published point. Chunks that the consumer has left are used again.
-//! (Vyukov's unbounded queue for one producer and one consumer with its cache of nodes, with chunks of bytes for nodes.)
+//! One producer, one consumer, a chain of chunks. The producer fills its chunk, links another when it is full,
+//! and never waits; the consumer reads up to the published point. Chunks that the consumer has left are used
+//! again. (Vyukov's unbounded queue for one producer and one consumer with its cache of nodes, with chunks of
+//! bytes for nodes.)
 //!
 //! ```text
 //!  first ──► … ──► tail ──► … ──► head
@@ -10,8 +11,8 @@
 //! ```
 //! Which side may touch what:
 //! 1. A chunk's bytes below the published point are the consumer's to read, those above it the producer's to write.
-//! 2. A chunk's `next` is written by the producer, before it publishes anything beyond the chunk, and when it takes the chunk
-//!    from the front of the chain, which it does only with chunks before `tail`.
+//! 2. A chunk's `next` is written by the producer, before it publishes anything beyond the chunk, and when it
+//!    takes the chunk from the front of the chain, which it does only with chunks before `tail`.
 //! 3. `tail` is moved by the consumer, after its last read of the chunk that it leaves.
 //! 4. `first` is the producer's; shared only so that the last of the two can free the chain.
 
@@ -19,8 +20,9 @@ use crate::sync::{Arc, AtomicPtr, AtomicU64, Bytes, Ordering};
 use seriatim_base::CacheAligned;
 use std::ptr;
 
-/// Chunks that a stream keeps for reuse once it needed as many, whether or not it needs them now. More are given back one at a
-/// time: 4 MiB of chunks of 64 KiB stay, which is what a worker logs in about 10 ms at full speed.
+/// Chunks that a stream keeps for reuse once it needed as many, whether or not it needs them now. More are
+/// given back one at a time: 4 MiB of chunks of 64 KiB stay, which is what a worker logs in about 10 ms at full
+/// speed.
 const CHUNKS_KEPT: usize = 64;
 
 #[derive(Debug)]
@@ -66,8 +68,8 @@ pub struct Consumer {
     read: u64,
 }
 
-// SAFETY: the pointers are to chunks of the chain, which lives as long as either end; rules 1 to 4 say who touches what,
-// whichever threads the two ends are on.
+// SAFETY: the pointers are to chunks of the chain, which lives as long as either end; rules 1 to 4 say who
+// touches what, whichever threads the two ends are on.
 unsafe impl Send for Producer {}
 // SAFETY: as for `Producer`.
 unsafe impl Send for Consumer {}
@@ -183,8 +185,8 @@ impl Consumer {
         let mut missing = bytes;
         while missing > 0 {
             if self.left == self.chunk_bytes {
-                // SAFETY: `tail` is a chunk of the chain, and something beyond it is published, so that its `next` is there
-                // (rule 2).
+                // SAFETY: `tail` is a chunk of the chain, and something beyond it is published, so that its
+                // `next` is there (rule 2).
                 self.tail = unsafe { (*self.tail).next.load(Ordering::Relaxed) };
                 self.left = 0;
                 // ORDERING: pairs with the acquire in `Producer::unlink_free`.

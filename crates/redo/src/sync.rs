@@ -1,5 +1,5 @@
-//! What writers and loggers share memory through: the standard atomics and cells, or those of loom when they are model-checked
-//! (`--cfg loom`).
+//! What writers and loggers share memory through: the standard atomics and cells, or those of loom when they
+//! are model-checked (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -33,8 +33,8 @@ impl Bytes {
     pub(crate) unsafe fn write(&self, at: usize, from: &[u8]) {
         let cells = &self.0[at..][..from.len()];
         #[cfg(not(loom))]
-        // SAFETY: the cells are as many as the bytes, an `UnsafeCell<u8>` is laid out as its byte, and by the caller's promise
-        // nobody else reaches them.
+        // SAFETY: the cells are as many as the bytes, an `UnsafeCell<u8>` is laid out as its byte, and by the
+        // caller's promise nobody else reaches them.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), cells.as_ptr().cast_mut().cast::<u8>(), from.len());
         }

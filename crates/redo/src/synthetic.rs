@@ -1,5 +1,6 @@
-//! Logs and rows made by hand, for the tests of replay, checkpoints and backups: a table of accounts on a simulated disk, a writer of
-//! batches that does as it is told, and a keeper of rows that does what protocols promise of `restore`.
+//! Logs and rows made by hand, for the tests of replay, checkpoints and backups: a table of accounts on a
+//! simulated disk, a writer of batches that does as it is told, and a keeper of rows that does what protocols
+//! promise of `restore`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! What a database directory no longer needs.
 //!
-//! Invariant: only what the manifest on disk does not need is deleted, so the caller has made that manifest durable; but an unfinished
-//! checkpoint is named by none. A power cut in between leaves some of it, which is found again. One thing that cannot be deleted keeps
-//! none of the others.
+//! Invariant: only what the manifest on disk does not need is deleted, so the caller has made that manifest
+//! durable; but an unfinished checkpoint is named by none. A power cut in between leaves some of it, which is
+//! found again. One thing that cannot be deleted keeps none of the others.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -18,15 +18,16 @@ use crate::segment::{self, FoundSegment, Name as Segment};
 
 const WHAT: &str = "deleting what a checkpoint made superfluous";
 
-/// Whether a recovery needs the log of an incarnation: not if the checkpoint has all of it, or if nothing in it counts. One that it does
-/// not need may be left out of the next manifest, when [`delete_superfluous_logs`] has deleted its segments.
+/// Whether a recovery needs the log of an incarnation: not if the checkpoint has all of it, or if nothing in it
+/// counts. One that it does not need may be left out of the next manifest, when [`delete_superfluous_logs`] has
+/// deleted its segments.
 pub fn is_needed(manifest: &Manifest, incarnation: &Incarnation) -> bool {
     let begin = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.begin_epoch);
     !incarnation.is_void() && incarnation.durable_epoch.zip(begin).is_none_or(|(durable, begin)| durable >= begin)
 }
 
-/// Deletes the checkpoints that do not count: all but the manifest's, unfinished ones too. Answers how many. No checkpoint is being
-/// written, and `manifest` is the durable one.
+/// Deletes the checkpoints that do not count: all but the manifest's, unfinished ones too. Answers how many. No
+/// checkpoint is being written, and `manifest` is the durable one.
 ///
 /// # Errors
 /// The first [`LogError::Io`]; what is left is superfluous still.
@@ -34,8 +35,8 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, manifest: &Manifest) ->
     delete_checkpoints(disk, directory, manifest, |_| true)
 }
 
-/// As [`delete_unnamed`], but only those that were not finished: also where it is not known which manifest is the durable one, since none
-/// names them.
+/// As [`delete_unnamed`], but only those that were not finished: also where it is not known which manifest is
+/// the durable one, since none names them.
 ///
 /// # Errors
 /// As [`delete_unnamed`].
@@ -72,9 +73,9 @@ fn delete_checkpoints(
     deleting.end()
 }
 
-/// Deletes the segments of incarnations that no recovery needs ([`is_needed`]), and what those that have ended have behind their last
-/// batches. Answers how many segments. `manifest` is the durable one. The log itself deletes segments of the present incarnation
-/// ([`Log::delete_before`](crate::Log::delete_before)).
+/// Deletes the segments of incarnations that no recovery needs ([`is_needed`]), and what those that have ended
+/// have behind their last batches. Answers how many segments. `manifest` is the durable one. The log itself
+/// deletes segments of the present incarnation ([`Log::delete_before`](crate::Log::delete_before)).
 ///
 /// # Errors
 /// As [`delete_unnamed`].
@@ -88,7 +89,8 @@ pub fn delete_superfluous_logs(disk: &dyn Disk, directory: &Path, manifest: &Man
     deleting.end()
 }
 
-/// Has a manifest forget the incarnations that no recovery needs, once [`delete_superfluous_logs`] has deleted their segments.
+/// Has a manifest forget the incarnations that no recovery needs, once [`delete_superfluous_logs`] has deleted
+/// their segments.
 pub fn forget_superfluous_logs(manifest: &mut Manifest) {
     let before = manifest.clone();
     manifest.incarnations.retain(|incarnation| is_needed(&before, incarnation));
@@ -142,7 +144,8 @@ fn delete_superfluous_segments(disk: &dyn Disk, loggers: &Path, manifest: &Manif
     Ok(deleted)
 }
 
-/// Whether a segment is of this database, or never said of which. Opening refuses a directory that has another's, but nothing locks it.
+/// Whether a segment is of this database, or never said of which. Opening refuses a directory that has
+/// another's, but nothing locks it.
 fn is_of(disk: &dyn Disk, path: &Path, manifest: &Manifest) -> Result<bool, LogError> {
     let read = || {
         let file = disk.open(path, Opening::Read)?;

@@ -1,7 +1,7 @@
 //! What checkpoints' directories are called.
 //!
-//! Invariant: a name is a checkpoint's only if it is exactly as it is written here. Whatever else people keep beside a database is
-//! theirs.
+//! Invariant: a name is a checkpoint's only if it is exactly as it is written here. Whatever else people keep
+//! beside a database is theirs.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -42,7 +42,8 @@ impl Name {
     }
 }
 
-/// Whether a directory of this name in a database's would be taken for a checkpoint, and deleted if it is not the newest.
+/// Whether a directory of this name in a database's would be taken for a checkpoint, and deleted if it is not
+/// the newest.
 pub fn is_reserved(directory: &OsStr) -> bool {
     Name::parse(directory).is_some()
 }

@@ -1,4 +1,5 @@
-//! Reading a checkpoint: its blocks' headers first, so that a part that was cut off is recognized before a row is handed on.
+//! Reading a checkpoint: its blocks' headers first, so that a part that was cut off is recognized before a row
+//! is handed on.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -37,8 +38,8 @@ pub struct Loaded {
 /// [`Replay::run`](crate::replay::Replay::run). Without a checkpoint there is nothing to do.
 ///
 /// # Errors
-/// [`LogError::Corrupt`] where a part is missing, cut off or damaged; [`LogError::Format`], [`LogError::Io`], and those of `apply`.
-/// Some rows may have been applied by then.
+/// [`LogError::Corrupt`] where a part is missing, cut off or damaged; [`LogError::Format`], [`LogError::Io`],
+/// and those of `apply`. Some rows may have been applied by then.
 pub fn load(
     disk: &dyn Disk,
     directory: &Path,
@@ -55,7 +56,8 @@ pub fn load(
     Ok(Loaded { rows: checkpoint.rows, bytes: counts.bytes })
 }
 
-/// Bytes of the files in the directory of the manifest's checkpoint, whatever they hold; zero where they cannot be seen.
+/// Bytes of the files in the directory of the manifest's checkpoint, whatever they hold; zero where they cannot
+/// be seen.
 pub fn bytes_found(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> u64 {
     let Some(checkpoint) = &manifest.checkpoint else { return 0 };
     let found = disk.list(&directory.join(&checkpoint.directory)).unwrap_or_default();

@@ -38,8 +38,9 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`; what an earlier attempt left there is deleted. All parts together
-    /// write at most `bytes_per_second` if their writers wait for as long as [`PartWriter::flush`] answers.
+    /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`; what an earlier attempt left there is
+    /// deleted. All parts together write at most `bytes_per_second` if their writers wait for as long as
+    /// [`PartWriter::flush`] answers.
     ///
     /// # Errors
     /// [`LogError::Io`].
@@ -87,10 +88,12 @@ impl CheckpointWriter {
         Ok(PartWriter { part, file, compressor, raw: Vec::new(), rows: 0, out: Vec::new(), totals, unsynced: 0, pace })
     }
 
-    /// Gives the checkpoint its name, durably, and says what the manifest should. `end` is the epoch after the pass, and durable.
+    /// Gives the checkpoint its name, durably, and says what the manifest should. `end` is the epoch after the
+    /// pass, and durable.
     ///
     /// # Errors
-    /// [`LogError::Io`], when it may have its name all the same ([`delete_unnamed`](super::delete_unnamed)); also where `parts` are not all that were begun, or the checkpoint ends before it begins.
+    /// [`LogError::Io`], when it may have its name all the same ([`delete_unnamed`](super::delete_unnamed));
+    /// also where `parts` are not all that were begun, or the checkpoint ends before it begins.
     pub fn finish(self, mut parts: Vec<PartTotals>, end: Epoch) -> Result<Checkpoint, LogError> {
         parts.sort_unstable_by_key(|part| part.part);
         let finish = || {

@@ -178,8 +178,9 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
     found
 }
 
-/// A random run of writers, ticker and loggers until the power is cut, at operation `crash_at` after the log was opened, or for
-/// `steps` steps. Answers how many operations there were and how many groups were durable, or what was wrong.
+/// A random run of writers, ticker and loggers until the power is cut, at operation `crash_at` after the log
+/// was opened, or for `steps` steps. Answers how many operations there were and how many groups were durable,
+/// or what was wrong.
 fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Result<(u64, usize), String> {
     let mut rng = Rng::from_seed(seed);
     let (loggers, writers) = (rng.range(1, 4) as usize, rng.range(1, 6) as usize);
@@ -257,8 +258,8 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
     Ok((operations, durable))
 }
 
-/// A run, and the same run with a power cut at each of its operations. Answers the sums over all of operations and durable
-/// groups.
+/// A run, and the same run with a power cut at each of its operations. Answers the sums over all of operations
+/// and durable groups.
 fn run_with_cuts(seed: u64, fault: LogFault, steps: usize) -> Result<(u64, usize), String> {
     let (operations, mut durable) = run(seed, fault, None, steps)?;
     for n in 1..=operations {
@@ -318,7 +319,8 @@ fn an_idle_database_writes_nothing_and_its_durable_point_moves() {
         assert_eq!(run.durable().0, run.epoch.0 - 1);
     }
     assert_eq!(run.disk.operations(), operations);
-    // What is recorded is behind the durable point by epochs in which nothing was logged; a commit after them finds that sound.
+    // What is recorded is behind the durable point by epochs in which nothing was logged; a commit after them
+    // finds that sound.
     run.commit(2, 10);
     run.step_all();
     run.disk.crash();

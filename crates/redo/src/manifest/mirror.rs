@@ -1,6 +1,7 @@
-//! The manifest as JSON has it: the same fields, some by other names, so that the manifest's types do not depend on how they are
-//! written down. Columns and their types are the catalog's own. A field that is not known, or is missing, is an error: a new field raises the format,
-//! unless what it says when it is left out is what was meant before.
+//! The manifest as JSON has it: the same fields, some by other names, so that the manifest's types do not
+//! depend on how they are written down. Columns and their types are the catalog's own. A field that is not
+//! known, or is missing, is an error: a new field raises the format, unless what it says when it is left out is
+//! what was meant before.
 
 use std::path::{Path, PathBuf};
 
@@ -118,8 +119,8 @@ struct Index {
     name: String,
     key: Vec<KeyPart>,
     unique: bool,
-    /// Written down only where it is so: a program from before this field refuses such a manifest instead of misreading it, and a
-    /// manifest from before it means what it meant.
+    /// Written down only where it is so: a program from before this field refuses such a manifest instead of
+    /// misreading it, and a manifest from before it means what it meant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     nulls_distinct: bool,
     organization: Organization,

@@ -417,7 +417,8 @@ fn where_there_is_none_it_is_said_why() {
     assert_eq!(find(), Ok(Some(small())));
 }
 
-/// A power cut at every operation of replacing a manifest: the old one is there or the new one, and the next write works.
+/// A power cut at every operation of replacing a manifest: the old one is there or the new one, and the next
+/// write works.
 #[test]
 fn a_power_cut_leaves_the_old_one_or_the_new_one() {
     let (seed, directory) = (rng::seed("a_power_cut_leaves_the_old_one_or_the_new_one"), Path::new("db"));

@@ -9,16 +9,16 @@ use crate::entry::Change;
 
 /// Takes versions of rows, from several threads. All versions of a key come from one thread.
 pub trait Apply: Sync {
-    /// Makes a version the newest of its key, if its TID is above the TID of the one that is there, which is then the one just
-    /// below it; otherwise applies nothing of it, as no amount may be added twice. `thread` is below the number of threads and names
-    /// the one that calls.
+    /// Makes a version the newest of its key, if its TID is above the TID of the one that is there, which is
+    /// then the one just below it; otherwise applies nothing of it, as no amount may be added twice. `thread`
+    /// is below the number of threads and names the one that calls.
     ///
     /// # Errors
     /// Whatever ends the recovery.
     fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, LogError>;
 
-    /// As [`Apply::apply`] for each of some versions, in this order: `outcomes`, which is empty, becomes what became of each. An
-    /// implementation that keeps the rows in memory can wait for all of them at once.
+    /// As [`Apply::apply`] for each of some versions, in this order: `outcomes`, which is empty, becomes what
+    /// became of each. An implementation that keeps the rows in memory can wait for all of them at once.
     ///
     /// # Errors
     /// As there.
@@ -44,9 +44,9 @@ pub struct Version<'a> {
     /// The TID of the commit.
     pub tid: Tid,
     /// What the commit did to the row, in its order, all under the one TID: one [`Change::Delete`]; or a
-    /// [`Change::Row`], any number of patches and deltas behind it; or patches and deltas alone, which need a row that
-    /// is there. All of them are one version: if they were applied one by one, the second would be taken for a repetition of the
-    /// first.
+    /// [`Change::Row`], any number of patches and deltas behind it; or patches and deltas alone, which need a
+    /// row that is there. All of them are one version: if they were applied one by one, the second would be
+    /// taken for a repetition of the first.
     pub changes: &'a [Change<'a>],
 }
 

@@ -1,25 +1,27 @@
 //! How far the log of each logger reaches, by its batches' headers.
 //!
-//! A batch is written only after the one before it was flushed. So a batch that does not check out is a **torn tail** if no batch of a
-//! higher number has a sound header in the rest of its segment or in later ones: it was never acknowledged, and the log ends there.
-//! Otherwise it had been flushed, and is **damaged**. For this a header is evidence enough, as one sector holds it. The payload of the
-//! last batch is read here; those before it are read when they are needed, and then have to be sound.
+//! A batch is written only after the one before it was flushed. So a batch that does not check out is a **torn
+//! tail** if no batch of a higher number has a sound header in the rest of its segment or in later ones: it was
+//! never acknowledged, and the log ends there. Otherwise it had been flushed, and is **damaged**. For this a
+//! header is evidence enough, as one sector holds it. The payload of the last batch is read here; those before
+//! it are read when they are needed, and then have to be sound.
 //!
-//! **A file that was cut, and a segment that is missing**, are damage too, whatever was in them: a segment is whole before its first batch
-//! is written, and says how long it is; a segment that was filled ends in a link to the next; the first is there before the manifest
-//! names its incarnation. The manifest says how many batches there were when it was written, and, of a log that has ended, where: what
-//! is behind that is nothing.
+//! **A file that was cut, and a segment that is missing**, are damage too, whatever was in them: a segment is
+//! whole before its first batch is written, and says how long it is; a segment that was filled ends in a link
+//! to the next; the first is there before the manifest names its incarnation. The manifest says how many
+//! batches there were when it was written, and, of a log that has ended, where: what is behind that is nothing.
 //!
-//! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it) or of which
-//! something is durable, a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
-//! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
-//! there a log may begin late: with a batch that says that no entry before it is of an epoch from the checkpoint's begin on. What is
-//! left of a log before such a batch does not matter, with segments missing or not: a deletion whose sync failed may come undone when
-//! later ones have lasted.
+//! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the
+//! manifest named it) or of which something is durable, a missing segment, a missing number, a closed epoch
+//! that moves back, and a durable epoch below what a batch of any logger, the manifest, or the checkpoint says
+//! was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so there a log may begin
+//! late: with a batch that says that no entry before it is of an epoch from the checkpoint's begin on. What is
+//! left of a log before such a batch does not matter, with segments missing or not: a deletion whose sync
+//! failed may come undone when later ones have lasted.
 //!
-//! Not told apart: the last batches of a log that were overwritten after they were flushed, and one that was torn or never written, if
-//! nothing was written after them that tells what was durable. A checkpoint, an orderly close and the next opening do: they have the
-//! manifest say how far the log is.
+//! Not told apart: the last batches of a log that were overwritten after they were flushed, and one that was
+//! torn or never written, if nothing was written after them that tells what was durable. A checkpoint, an
+//! orderly close and the next opening do: they have the manifest say how far the log is.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -185,8 +187,9 @@ impl LogScan {
         Ok(())
     }
 
-    /// Walks the logs of a database that may be in use, and checks them: what a power cut meanwhile could have left. They are looked at
-    /// twice: what a batch of the first look knows to be durable had been flushed by all loggers then, so the second must see it.
+    /// Walks the logs of a database that may be in use, and checks them: what a power cut meanwhile could have
+    /// left. They are looked at twice: what a batch of the first look knows to be durable had been flushed by
+    /// all loggers then, so the second must see it.
     pub(crate) fn while_written(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
         let known = LogScan::of(disk, directory, manifest)?.known_durable();
         let mut scan = LogScan::of(disk, directory, manifest)?;
@@ -211,8 +214,9 @@ impl LogScan {
         self.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(Epoch(0))
     }
 
-    /// Forgets the batches at the ends of the last incarnation's logs that know of a durable epoch which the others do not reach: a
-    /// log that is still written was looked at, one logger after the other. What is left is what a power cut could have left.
+    /// Forgets the batches at the ends of the last incarnation's logs that know of a durable epoch which the
+    /// others do not reach: a log that is still written was looked at, one logger after the other. What is left
+    /// is what a power cut could have left.
     fn trim(&mut self) {
         let Some(incarnation) = self.incarnations.last_mut() else { return };
         let logs = &mut self.logs[incarnation.logs.clone()];
@@ -243,8 +247,8 @@ impl LogScan {
         self.headers[batch.segment as usize].map_or(Salt::NONE, |header| header.salt())
     }
 
-    /// Where the logs of an incarnation end that counts up to `durable`: behind the batches that close that epoch. Nothing behind is
-    /// needed any more.
+    /// Where the logs of an incarnation end that counts up to `durable`: behind the batches that close that
+    /// epoch. Nothing behind is needed any more.
     pub(crate) fn ends(&self, incarnation: &Incarnation) -> Vec<LogEnd> {
         let end = |log: &LoggerLog| self.end_of(log.batches.start..self.void_after(log, incarnation.durable));
         self.logs_of(incarnation).map(end).collect()
@@ -309,8 +313,9 @@ impl LogScan {
         Err(LogError::corrupt(path, batch.offset, problem, ADVICE))
     }
 
-    /// Writes the last batch of each log of the last incarnation again, where it is and as it is, and flushes it. The process that wrote
-    /// it may have ended before it was flushed, or its flush may have failed: then it is read here, and a power cut takes it back.
+    /// Writes the last batch of each log of the last incarnation again, where it is and as it is, and flushes
+    /// it. The process that wrote it may have ended before it was flushed, or its flush may have failed: then
+    /// it is read here, and a power cut takes it back.
     pub(crate) fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
         let Some(incarnation) = self.incarnations.last() else { return Ok(()) };
         let (mut payload, mut bytes) = (Vec::new(), Vec::new());
@@ -409,7 +414,8 @@ impl Walk<'_> {
         scan.segments.extend(found);
         let mut next = (!begins_late).then_some(1);
         let mut end: Option<Rest> = None;
-        // The first was there before the manifest named the incarnation, or has been linked by one that was deleted since.
+        // The first was there before the manifest named the incarnation, or has been linked by one that was
+        // deleted since.
         let mut linked = true;
         for at in first_segment..scan.segments.len() {
             let rest = self.segment(scan, first_batch, at, linked, &mut next, end.as_ref())?;
@@ -456,8 +462,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Leaves the segments without one missing in between, up to the newest. If others were there, answers with the one that is missing
-    /// before these, which is an error only if it is needed.
+    /// Leaves the segments without one missing in between, up to the newest. If others were there, answers with
+    /// the one that is missing before these, which is an error only if it is needed.
     fn skip_to_last_gap(&self, directory: &Path, found: &mut Vec<FoundSegment>) -> Result<Option<LogError>, LogError> {
         let mut expected = match found.first() {
             Some(first) if self.may_begin_late => first.name.sequence,
@@ -522,8 +528,8 @@ impl Walk<'_> {
                 let problem = "the segment's header is damaged, or was cut off";
                 return Err(LogError::corrupt(&found.path, 0, problem, ADVICE));
             }
-            // In format 1 the header is on disk before the first batch is written, and nothing else tells: the next one itself is
-            // evidence, too.
+            // In format 1 the header is on disk before the first batch is written, and nothing else tells: the
+            // next one itself is evidence, too.
             let expected = next.map_or(0, |next| next.saturating_sub(1));
             let (later, last) = self.search(file, offset, length.min(SEGMENT_BYTES_MAX), expected, Salt::NONE)?;
             if let Some((place, _)) = later {
@@ -534,7 +540,8 @@ impl Walk<'_> {
         };
         let salt = header.salt();
         let trimmed = self.end.filter(|end| self.has_ended && end.segment == found.name.sequence).map(|end| end.bytes);
-        // One that nothing says is there may have been in the making when the power was cut: its header on the disk, not yet its end.
+        // One that nothing says is there may have been in the making when the power was cut: its header on the
+        // disk, not yet its end.
         let whole = trimmed.or(header.whole_bytes().filter(|_| linked));
         if let Some(whole) = whole.filter(|whole| length < *whole) {
             let problem = format!("the file is cut off: it had {whole} bytes");
@@ -622,7 +629,8 @@ impl Walk<'_> {
             && HEADER_BYTES as u64 + u64::from(header.payload_bytes) <= room
     }
 
-    /// The first batch at or above a number with a sound header from `offset` on, and where the last byte ends that is not zero.
+    /// The first batch at or above a number with a sound header from `offset` on, and where the last byte ends
+    /// that is not zero.
     fn search(
         &self,
         file: &dyn DiskFile,

@@ -1,10 +1,11 @@
 //! Versions from many blocks, spread over threads: all versions of a key to one thread, in the order of their TIDs.
 //!
-//! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, each thread
-//! the next one when it is free, and copy each entry into the part of the thread that its key's hash names; each sorts its part
-//! by TID and applies what the round completed, some dozens of versions at a time. What it did not complete stays for the next
-//! round. There is no allocation per entry, and memory is bounded by a round and what is not complete. One thread runs
-//! the same steps without a barrier to wait at, and nothing is spawned.
+//! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its
+//! blocks, each thread the next one when it is free, and copy each entry into the part of the thread that its
+//! key's hash names; each sorts its part by TID and applies what the round completed, some dozens of versions
+//! at a time. What it did not complete stays for the next round. There is no allocation per entry, and memory
+//! is bounded by a round and what is not complete. One thread runs the same steps without a barrier to wait at,
+//! and nothing is spawned.
 //!
 //! Invariant: a part is touched by one thread in the last step, and entries of one TID and key are applied together, in
 //! the order in which they were written.
@@ -177,7 +178,8 @@ struct Part {
     counts: Counts,
 }
 
-/// Versions that are applied together: as many as there are lines on their way to a cache that do not drive each other out.
+/// Versions that are applied together: as many as there are lines on their way to a cache that do not drive
+/// each other out.
 const RUN_VERSIONS: usize = 32;
 
 /// Versions in the order to be applied.

@@ -244,7 +244,8 @@ fn a_missing_segment_or_batch_is_missed() {
 
 #[test]
 fn a_missing_segment_that_the_checkpoint_makes_superfluous_is_not_missed() {
-    // A deletion whose sync failed came undone, when the next had lasted: the first of three is there, the second is not.
+    // A deletion whose sync failed came undone, when the next had lasted: the first of three is there, the
+    // second is not.
     for (begin, needed) in [(11, true), (13, true), (14, false)] {
         let (mut database, _) = two_loggers();
         database.roll(1, 0);
@@ -280,7 +281,8 @@ fn a_segment_that_was_never_finished_is_no_damage() {
         assert_eq!(recovered(&database, 1).unwrap(), sound);
         database.disk.remove_file(&path).unwrap();
     }
-    // The page of its header came to the disk before the power was cut, and its last pages did not: nothing says yet that it is there.
+    // The page of its header came to the disk before the power was cut, and its last pages did not: nothing
+    // says yet that it is there.
     for pages in [1, 2, 63] {
         let mut bytes = header(Name { incarnation: 1, logger: 0, sequence: 3 }).encode().to_vec();
         bytes.resize(pages * PAGE, 0);
@@ -380,8 +382,8 @@ fn an_ended_log_is_read_up_to_where_the_manifest_says_that_it_ends() {
     assert_eq!(recovered(&database, 1).unwrap(), sound);
 }
 
-/// A row may hold any bytes: also those of a header with a higher number, where a batch could begin. The segment of format 1 is what
-/// would fall for it.
+/// A row may hold any bytes: also those of a header with a higher number, where a batch could begin. The
+/// segment of format 1 is what would fall for it.
 #[test]
 fn bytes_of_a_row_are_not_taken_for_a_batch_behind_a_torn_one() {
     for format in [1, 2] {

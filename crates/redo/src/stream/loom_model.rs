@@ -1,5 +1,5 @@
-//! The stream in every interleaving and under every reordering that the memory model allows, by loom: chunks of one and two
-//! bytes.
+//! The stream in every interleaving and under every reordering that the memory model allows, by loom: chunks of
+//! one and two bytes.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-redo --release --lib loom`.
 
@@ -22,7 +22,8 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// The producer publishes `pieces` one after the other; the consumer looks `looks` times, and once more after the producer's end.
+/// The producer publishes `pieces` one after the other; the consumer looks `looks` times, and once more after
+/// the producer's end.
 fn passes(
     broken: Broken,
     chunk_bytes: usize,

@@ -1,5 +1,5 @@
-//! The slot's word against ticker and logger in every interleaving and under every reordering that the memory model allows, by
-//! loom: what a logger closes, nobody writes into any more.
+//! The slot's word against ticker and logger in every interleaving and under every reordering that the memory
+//! model allows, by loom: what a logger closes, nobody writes into any more.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-redo --release --lib loom`.
 
@@ -19,8 +19,8 @@ enum Broken {
     EpochAtBegin,
 }
 
-/// A writer commits twice while a ticker advances the epoch; a logger steps once. The stream is the newest epoch committed:
-/// what the logger does not find in it is above what it closes.
+/// A writer commits twice while a ticker advances the epoch; a logger steps once. The stream is the newest
+/// epoch committed: what the logger does not find in it is above what it closes.
 fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
     move || {
         let slot = Arc::new(Slot::new());
