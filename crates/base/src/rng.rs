@@ -89,7 +89,8 @@ pub fn given_seed() -> Option<u64> {
     std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok())
 }
 
-/// The seed of a random test: the one given, else one nobody can predict. Prints it, with the test's name, before it is used.
+/// The seed of a random test: the one given, else one nobody can predict. Prints it, with the test's name,
+/// before it is used.
 pub fn seed(test: &str) -> u64 {
     let seed = given_seed().unwrap_or_else(entropy);
     eprintln!("{test}: SERIATIM_SEED={seed}");

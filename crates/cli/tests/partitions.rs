@@ -22,7 +22,8 @@ fn report(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("one object of JSON")
 }
 
-/// What a run of this command printed that was enough: each is longer than the one before, since on a busy machine little is done in a short time.
+/// What a run of this command printed that was enough: each is longer than the one before, since on a busy
+/// machine little is done in a short time.
 #[track_caller]
 pub(crate) fn enough(command: &[&str], arguments: &[&str], is_enough: impl Fn(&Value) -> bool) -> (Value, Output) {
     let mut seconds = 0.1;

@@ -1,4 +1,4 @@
-//! The tables of a manifest as recovery needs them: which table a layout is of, and how its rows are encoded.
+//! The tables of a manifest, as recovery needs them: the table of each layout, and the encoding of its rows.
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::Layout;
@@ -15,7 +15,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The layouts of a manifest that [`Manifest::check`] finds sound, as one that was read is.
+    /// The layouts of a manifest that has passed [`Manifest::check`], as every manifest does that was read.
     pub fn new(manifest: &Manifest) -> Tables {
         let layouts = manifest.layouts.iter().filter_map(|layout| {
             let table = manifest.tables.iter().find(|table| table.id == layout.table)?;
@@ -30,7 +30,7 @@ impl Tables {
     /// The table of a layout and the encoding of its rows.
     #[inline]
     pub fn get(&self, layout: LayoutId) -> Option<(TableId, &RowWire)> {
-        // Ids are mostly dense.
+        // Most ids are equal to their index.
         let guess = self.layouts.get(layout.index()).filter(|(id, ..)| *id == layout);
         let search = || {
             let at = self.layouts.binary_search_by_key(&layout, |(id, ..)| *id).ok()?;

@@ -21,7 +21,8 @@ fn plan(scheme: Scheme, workload: &str, knobs: &[(&str, &str)], partitions: u32,
     Plan::of(&of, workload, 1).expect("it can be loaded and divided")
 }
 
-/// Runs a plan, made anew for each time since terminals count what they were told, for a short time or for longer until it is enough.
+/// Runs a plan, made anew for each time since terminals count what they were told, for a short time or for
+/// longer until it is enough.
 fn run(plan: impl Fn() -> Plan, is_enough: impl Fn(&Measured) -> bool) -> Result<Measured, String> {
     let run = |length| on_threads(&Plan { length, ..plan() });
     enough(Duration::from_millis(120), run, is_enough)
