@@ -25,7 +25,7 @@ use support::toy::{Tables, Toy, ToyError};
 /// What execution in pieces assumes.
 const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEFAULT };
 
-/// Runs a property on `count` seeds in a nightly run, and on a fifth of them with each change. Prints a seed that fails.
+/// Runs a property on `count` seeds in a nightly run, and on a fifth of them with each change. Prints a failing seed.
 fn cases(count: u64, property: impl Fn(&mut Rng)) {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = rng::given_seed().unwrap_or_else(|| rng::entropy() >> 1);
