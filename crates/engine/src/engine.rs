@@ -18,6 +18,7 @@ use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
+use crate::held_back::Bound;
 use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
@@ -114,6 +115,9 @@ fn regulate(regulation: &Regulation, pool: &Pool, now: Instant) {
 /// Epochs between two looks at idle workers.
 const TICKS_A_COLLECTION: u32 = 8;
 
+/// Epochs between two looks at what snapshots keep in memory: the tables' sizes are summed up if one is open.
+const TICKS_A_LOOK: u32 = 4;
+
 /// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
 /// while the ticker was late is not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
@@ -188,11 +192,15 @@ impl Engine {
             let undurable_deletions = Arc::clone(&environment.undurable_deletions);
             let regulation = regulation.clone();
             let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
+            let (bound, limit) = (Bound::new(&options), options.limit_bytes());
             let tick = move || {
                 let now = Instant::now();
                 time.advance(now.since(last).min(most));
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
+                if ticks.is_multiple_of(TICKS_A_LOOK) {
+                    end_holders(&idle, bound, &environment, limit);
+                }
                 environment.end_epoch();
                 if let Some(regulation) = &regulation {
                     regulate(regulation, &idle, now);
@@ -652,6 +660,7 @@ impl Engine {
         }
         let age = nanoseconds(self.inner.options.transaction_age_max);
         reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
+        end_holders(&self.inner.pool, Bound::new(&self.inner.options), environment, self.inner.memory_limit);
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
@@ -713,6 +722,16 @@ impl Engine {
         self.inner.check_process().map_err(|error| error.to_string())?;
         durability::check_indexes(&self.inner, &self.open)
     }
+}
+
+/// Ends snapshots that keep too much memory from being used again.
+fn end_holders(pool: &Pool, bound: Bound, environment: &Environment, limit: Option<usize>) {
+    pool.end_holders(bound, || {
+        let memory = &environment.memory;
+        let (in_use, noted) = (memory.in_use_bytes(), memory.noted_bytes());
+        let needed = usize::try_from(environment.census.bytes()).unwrap_or(0);
+        (in_use.saturating_sub(needed + noted), limit.unwrap_or(usize::MAX).saturating_sub(in_use))
+    });
 }
 
 /// Ends what is parked and too old.

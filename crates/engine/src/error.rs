@@ -462,6 +462,9 @@ pub enum TransactError {
     },
     /// The transaction stayed open for longer than the configured age.
     TooOld,
+    /// The snapshot was ended: it kept more replaced and deleted rows in memory than the settings permit
+    /// ([`Settings::snapshot_bytes_max`](crate::Settings::snapshot_bytes_max)).
+    HoldsMemory,
     /// Another thread cancelled it: [`Canceller::cancel`](crate::Canceller::cancel).
     Cancelled,
     /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
@@ -581,6 +584,7 @@ impl TransactError {
                 | TransactError::DiskFull { .. }
                 | TransactError::DiskBehind { .. }
                 | TransactError::TooOld
+                | TransactError::HoldsMemory
                 | TransactError::Excluded { .. }
                 | TransactError::NotDurableYet { wrote: false, .. }
         )
@@ -625,6 +629,7 @@ impl TransactError {
                 Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::OutOfMemory => TransactError::OutOfMemory { held: None },
                 Reason::TooOld => TransactError::TooOld,
+                Reason::HoldsMemory => TransactError::HoldsMemory,
                 Reason::Cancelled => TransactError::Cancelled,
                 Reason::OtherPartition | Reason::NoPartition => {
                     TransactError::partition(Conflict { cause, table: None, key: None })
@@ -665,6 +670,7 @@ impl TransactError {
             }
             TransactError::OutOfMemory { held } => TransactError::OutOfMemory { held: *held },
             TransactError::TooOld => TransactError::TooOld,
+            TransactError::HoldsMemory => TransactError::HoldsMemory,
             TransactError::Cancelled => TransactError::Cancelled,
             TransactError::Forked => TransactError::Forked,
             TransactError::Closed => TransactError::Closed,
@@ -749,6 +755,10 @@ impl fmt::Display for TransactError {
             }
             TransactError::OutOfMemory { held: Some(held) } => write!(f, "the memory limit is reached, and {held}"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
+            TransactError::HoldsMemory => f.write_str(
+                "the snapshot was ended: it kept more replaced and deleted rows in memory than `snapshot_bytes_max` \
+                 permits; read in shorter snapshots, or permit more",
+            ),
             TransactError::Cancelled => f.write_str("the transaction was cancelled"),
             TransactError::Closed => f.write_str("nothing was written: the database was closed; open it again"),
             TransactError::Unsupported(cause) => cause.fmt(f),
