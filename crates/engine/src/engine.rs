@@ -1,5 +1,6 @@
 //! An open database without row types: memory, regions, epoch, protocol, tables, workers.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -372,6 +373,14 @@ impl Engine {
         self.create(definition).map(DynHandle::new)
     }
 
+    /// Creates tables declared at run time, all of them or none: durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Engine::create`].
+    pub fn declare_all(&self, definitions: Vec<TableDef>) -> Result<Vec<DynHandle>, SchemaError> {
+        Ok(self.create_all(definitions)?.into_iter().map(DynHandle::new).collect())
+    }
+
     /// An existing table, by name, for access by values known at run time.
     ///
     /// # Errors
@@ -391,20 +400,39 @@ impl Engine {
     /// # Errors
     /// A declaration that contradicts itself, a name that is taken, no memory, what the file system says.
     pub fn create(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
-        definition.validate().map_err(SchemaError::Invalid)?;
+        Ok(self.create_all(vec![definition])?.remove(0))
+    }
+
+    /// Creates tables, all of them or none. The manifest, which lists every table, is written once.
+    fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        definitions.iter().try_for_each(|definition| definition.validate().map_err(SchemaError::Invalid))?;
+        if definitions.is_empty() {
+            return Ok(Vec::new());
+        }
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        if tables.sets.iter().any(|set| set.definition.name == definition.name) {
-            return Err(SchemaError::Exists(definition.name.to_string()));
+        let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
+        if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
+            return Err(SchemaError::Exists(twin.name.to_string()));
         }
-        let set = inner.make_table(definition, tables.ids)?;
+        let ids = definitions.iter().map(|definition| 1 + definition.indexes.len()).sum::<usize>();
+        if tables.ids as usize + ids > TABLES_MAX {
+            return Err(SchemaError::TooMany { most: TABLES_MAX });
+        }
+        let mut ids = tables.ids;
+        let make = |definition| {
+            let set = inner.make_table(definition, ids)?;
+            ids += 1 + set.indexes.len() as u32;
+            Ok(set)
+        };
+        let sets = definitions.into_iter().map(make).collect::<Result<Vec<_>, SchemaError>>()?;
         if let Some(persistence) = &inner.persistence {
-            persistence.add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
+            persistence.add_tables(&sets).map_err(|error| SchemaError::Storage(Box::new(error)))?;
         }
-        tables.ids += 1 + set.indexes.len() as u32;
-        tables.sets.push(Arc::clone(&set));
-        Ok(set)
+        tables.ids = ids;
+        tables.sets.extend(sets.iter().cloned());
+        Ok(sets)
     }
 
     /// The table of a declaration's name. In a database on disk it is converted first if it is clustered otherwise than the declaration

@@ -195,7 +195,9 @@ impl fmt::Display for SchemaError {
             SchemaError::Mismatch { table, difference } => {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
-            SchemaError::TooMany { most } => write!(f, "a database has at most {most} tables and indexes"),
+            SchemaError::TooMany { most } => {
+                write!(f, "a database has at most {most} tables and indexes, with those that conversions have replaced")
+            }
             SchemaError::OutOfMemory => {
                 f.write_str("the memory limit leaves no room for the table; delete rows or raise the limit")
             }
