@@ -339,6 +339,7 @@ impl Manifest {
                 "{tables} tables and indexes and {layouts} layouts were ever created; {TABLE_IDS_MAX} are possible"
             ));
         }
+        let tables: HashSet<TableId> = self.tables.iter().map(|table| table.id).collect();
         let (mut names, mut ids) = (HashSet::new(), HashSet::new());
         for table in &self.tables {
             let definition = &table.definition;
@@ -362,7 +363,7 @@ impl Manifest {
             if !layouts.insert(layout.id) || layout.id >= self.next_layout {
                 return Err(format!("layout id {} is used twice, or not below the next id", layout.id));
             }
-            if self.tables.iter().all(|table| table.id != layout.table) {
+            if !tables.contains(&layout.table) {
                 return Err(format!("layout {} is of table {}, which there is not", layout.id, layout.table));
             }
         }
