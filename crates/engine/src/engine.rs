@@ -67,7 +67,7 @@ pub(crate) struct Inner {
     opening: Mutex<()>,
     /// Held while indexes are checked: one set of helpers has workers set aside for it.
     checking: Mutex<()>,
-    /// There if decisions are queued.
+    /// There if the protocol brings a validator, which orders decisions.
     pub(crate) queue: Option<Queue>,
     /// There if procedures run in pieces.
     pub(crate) gate: Option<Arc<Gate>>,
@@ -146,15 +146,14 @@ impl Engine {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let protocol = protocol::open(&options, &environment)?;
         options.settle_epoch_interval(environment.epochs.snapshots())?;
-        if options.queue.is_some() && !protocol.info().capabilities.detach {
-            return Err(OpenError::NotHeld { protocol: protocol.info().name });
-        }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let foundation = Foundation { protocol, environment, number, process: Process::current() };
         let environment = &foundation.environment;
         let began = Instant::now();
         let validator = foundation.protocol.validator();
-        let queue = Queue::settings(&options, validator.as_deref())?;
+        if let Some(validator) = &validator {
+            Queue::check_wait(&**validator, options.transaction_age_max)?;
+        }
         // Recovery may need more than was in use: rows that the log deletes again are there for a while.
         environment.memory.set_limit(None);
         let opened = match &options.place {
@@ -176,7 +175,7 @@ impl Engine {
         let own = writer.zip(persistence.as_ref().map(|persistence| Arc::clone(&persistence.whole_before)));
         let publisher = Publisher::start(&foundation, own, recording.clone(), options.limit_bytes())?;
         let pool = Arc::new(Pool::new(options.workers, writers));
-        let queue = queue.map(|settings| Queue::open(settings, validator, &pool));
+        let queue = validator.map(|validator| Queue::new(validator, Some(Arc::clone(&pool))));
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
         let is_regulated = options.regulate_pauses.unwrap_or(foundation.protocol.info().capabilities.regulated);

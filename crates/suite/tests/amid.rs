@@ -66,9 +66,7 @@ fn all(world: &World<'_>, settings: &[Setting], events: &[Event], mode: Executio
 fn a_call_to_which_something_happens_has_happened_once_or_not_at_all() {
     let seed = seed("amid");
     let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };
-    let mut settings = settings(&["dbx-tc", "silo"]);
-    let queued = settings[0].queued();
-    settings.extend(queued);
+    let settings = settings(&["dbx-tc", "silo", "occ-batch"]);
     let tallies = all(&world, &settings, &EVENTS, ExecutionMode::Whole, seed);
     for (event, tally) in EVENTS.iter().cycle().zip(&tallies) {
         // Before its first piece nothing of it is there, and after it none of these can end it.

@@ -114,7 +114,8 @@ pub struct Capabilities {
     pub column_groups: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
-    /// Holds executed transactions until they are decided ([`Detach`]).
+    /// Holds executed transactions until they are decided ([`Detach`]): a protocol with a
+    /// [validator](Protocol::validator).
     pub detach: bool,
     /// May answer [`Outcome::Repair`] to callers that use [`Repair`].
     pub repair: bool,

@@ -51,7 +51,7 @@ impl Protocol for Dbx {
             tid_order: false,
             column_groups: true,
             pieces: false,
-            detach: true,
+            detach: false,
             repair: false,
             partitions: false,
             regulated: false,

@@ -146,7 +146,7 @@ impl Protocol for DbxTc {
             tid_order: false,
             column_groups: true,
             pieces: true,
-            detach: true,
+            detach: false,
             repair: false,
             partitions: false,
             regulated: false,

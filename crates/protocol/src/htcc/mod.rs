@@ -105,7 +105,7 @@ impl Protocol for Htcc {
             tid_order: false,
             column_groups: true,
             pieces: false,
-            detach: true,
+            detach: false,
             repair: true,
             partitions: false,
             regulated: false,

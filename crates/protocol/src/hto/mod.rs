@@ -106,7 +106,6 @@ pub struct State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     #[inline]
     fn begin(&mut self, _: &mut Core, _: Mode) {

@@ -130,7 +130,6 @@ pub struct State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit

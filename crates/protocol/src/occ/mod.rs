@@ -60,7 +60,7 @@ impl Protocol for Occ {
             tid_order: true,
             column_groups: false,
             pieces: false,
-            detach: true,
+            detach: false,
             repair: false,
             partitions: false,
             regulated: false,

@@ -232,9 +232,9 @@ const WAIT: Knob = Knob {
     unit: "microseconds",
     default: 0,
     min: 0,
-    max: 1_000_000,
-    about: "how long a batch that is not full waits for more, at most: not while nobody else has a transaction open; \
-        0: not at all",
+    max: 30_000_000,
+    about: "how long a batch that is not full waits for more, at most: not while no other transaction is open; 0: not \
+        at all. It is less than a transaction may be open",
     source: "ours: while a batch is decided the next one gathers, and a thread that waits does nothing else",
 };
 

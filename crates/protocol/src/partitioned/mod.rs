@@ -154,7 +154,6 @@ impl State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit

@@ -37,7 +37,7 @@ impl Protocol for Silo {
             tid_order: false,
             column_groups: true,
             pieces: false,
-            detach: true,
+            detach: false,
             repair: false,
             partitions: false,
             regulated: false,
@@ -246,24 +246,6 @@ mod tests {
         assert_eq!(add(&mut worker, 1), 61);
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         assert_eq!(bench.state(&[0, 1, 2]), [2, 61, 101]);
-    }
-
-    /// A key whose insertion was undone has no record that a lookup would find.
-    #[test]
-    fn a_held_insertion_that_was_forgotten_is_made_again() {
-        let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1]);
-        let mut worker = bench.worker();
-        worker.begin(Mode::ReadWrite, Priority::NONE);
-        worker.detach().expect("it holds").hold();
-        worker.repair().expect("it repairs").operation(0, 0);
-        assert_eq!(insert(&bench, &mut worker, LOG, 1), Ok(Inserted::New));
-        let repair = worker.repair().expect("it repairs");
-        repair.forget(Runs::all(0), true);
-        repair.operation(0, 0);
-        assert_eq!(insert(&bench, &mut worker, LOG, 2), Ok(Inserted::New));
-        assert_eq!(bench.read(&mut worker, LOG), Ok(Some(2)));
-        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        assert_eq!(bench.state(&[0, LOG]), [1, 2]);
     }
 
     /// Garbage collection does not touch a record that a commit has locked: restoring its word later would

@@ -59,7 +59,7 @@ impl Protocol for TicToc {
             tid_order: true,
             column_groups: false,
             pieces: false,
-            detach: true,
+            detach: false,
             repair: false,
             partitions: false,
             regulated: false,
