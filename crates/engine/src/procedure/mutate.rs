@@ -13,7 +13,7 @@ use seriatim_base::Rng;
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
 use seriatim_procedure::plan::Plan;
-use seriatim_procedure::{Datum, EvaluationError, IntegerType};
+use seriatim_procedure::{EvaluationError, IntegerType, Value};
 use seriatim_txn::Mode;
 
 use super::interpret::{Interpreted, Reference, Stopped};
@@ -31,9 +31,9 @@ struct Given {
 #[derive(Clone, Debug, PartialEq)]
 enum Gave {
     Nothing,
-    Row(Option<Datum>),
+    Row(Option<Value>),
     Flag(bool),
-    Rows(Vec<Datum>),
+    Rows(Vec<Value>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +43,7 @@ struct Event {
     gave: Gave,
 }
 
-fn whole(key: &[Datum]) -> Given {
+fn whole(key: &[Value]) -> Given {
     Given { keys: Some(Keys::Prefix(key.to_vec())), changes: Changes::new() }
 }
 
@@ -62,7 +62,7 @@ impl Recorder<'_> {
 impl Operate for Recorder<'_> {
     type Error = Stopped;
 
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stopped> {
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, Stopped> {
         let given = whole(&key);
         let row = self.database.get(operation, table, key)?;
         self.note(operation, given, Gave::Row(row.clone()));
@@ -73,8 +73,8 @@ impl Operate for Recorder<'_> {
         &self,
         operation: &Operation,
         table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Stopped>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, Stopped>,
     ) -> Result<bool, Stopped> {
         let (mut given, mut before) = (whole(&key), None);
         let found = self.database.update(operation, table, key, &mut |row| {
@@ -93,7 +93,7 @@ impl Operate for Recorder<'_> {
         Ok(())
     }
 
-    fn delete(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stopped> {
+    fn delete(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<bool, Stopped> {
         let given = whole(&key);
         let found = self.database.delete(operation, table, key)?;
         self.note(operation, given, Gave::Flag(found));
@@ -106,7 +106,7 @@ impl Operate for Recorder<'_> {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stopped>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, Stopped>,
     ) -> Result<(), Stopped> {
         // Noted before its loop's body runs, as the replay does it.
         let at = self.events.borrow().len();
@@ -120,11 +120,11 @@ impl Operate for Recorder<'_> {
         })
     }
 
-    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> Stopped {
+    fn missing(&self, operation: &Operation, table: &str, key: &[Value]) -> Stopped {
         self.database.missing(operation, table, key)
     }
 
-    fn abort(&self, error: Datum) -> Stopped {
+    fn abort(&self, error: Value) -> Stopped {
         self.database.abort(error)
     }
 }
@@ -179,7 +179,7 @@ impl Replay<'_> {
 impl Operate for Replay<'_> {
     type Error = Ended;
 
-    fn get(&self, operation: &Operation, _: &str, key: Vec<Datum>) -> Result<Option<Datum>, Ended> {
+    fn get(&self, operation: &Operation, _: &str, key: Vec<Value>) -> Result<Option<Value>, Ended> {
         match self.answer(operation, whole(&key)) {
             Gave::Row(row) => Ok(row),
             _ => Ok(None),
@@ -190,8 +190,8 @@ impl Operate for Replay<'_> {
         &self,
         operation: &Operation,
         _: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Ended>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, Ended>,
     ) -> Result<bool, Ended> {
         let Gave::Row(Some(row)) = self.answer(operation, whole(&key)) else { return Ok(false) };
         let changes = body(row)?;
@@ -206,7 +206,7 @@ impl Operate for Replay<'_> {
         Ok(())
     }
 
-    fn delete(&self, operation: &Operation, _: &str, key: Vec<Datum>) -> Result<bool, Ended> {
+    fn delete(&self, operation: &Operation, _: &str, key: Vec<Value>) -> Result<bool, Ended> {
         Ok(self.answer(operation, whole(&key)) == Gave::Flag(true))
     }
 
@@ -216,7 +216,7 @@ impl Operate for Replay<'_> {
         _: &str,
         keys: Keys,
         _: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Ended>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, Ended>,
     ) -> Result<(), Ended> {
         let Gave::Rows(rows) = self.answer(operation, Given { keys: Some(keys), changes: Changes::new() }) else {
             return Ok(());
@@ -229,40 +229,40 @@ impl Operate for Replay<'_> {
         Ok(())
     }
 
-    fn missing(&self, _: &Operation, _: &str, _: &[Datum]) -> Ended {
+    fn missing(&self, _: &Operation, _: &str, _: &[Value]) -> Ended {
         Ended
     }
 
-    fn abort(&self, _: Datum) -> Ended {
+    fn abort(&self, _: Value) -> Ended {
         Ended
     }
 }
 
 /// Another value of the same type, where there is one.
-fn mutated(datum: &Datum, rng: &mut Rng) -> Datum {
+fn mutated(value: &Value, rng: &mut Rng) -> Value {
     let other = |number: i128, ty: IntegerType, rng: &mut Rng| {
         let step = 1 + i128::from(rng.below(3));
         if ty.has(number + step) { number + step } else { number - step }
     };
-    match datum {
-        Datum::Bool(value) => Datum::Bool(!value),
-        Datum::Integer(number, ty) => Datum::Integer(other(*number, ty.unwrap_or(IntegerType::I64), rng), *ty),
-        Datum::Float(value) => Datum::Float(value + 1.0),
-        Datum::Decimal { units, scale } => Datum::Decimal { units: units ^ 1, scale: *scale },
-        Datum::Timestamp(microseconds) => Datum::Timestamp(microseconds ^ 1),
-        Datum::Text(text) => Datum::Text(format!("{text}~")),
-        Datum::Bytes(bytes) => Datum::Bytes([&bytes[..], b"~"].concat()),
-        Datum::Option(Some(value)) => Datum::Option((!rng.percent(20)).then(|| Box::new(mutated(value, rng)))),
-        Datum::Option(None) => Datum::NONE,
-        Datum::Tuple(values) => Datum::Tuple(values.iter().map(|value| mutated(value, rng)).collect()),
-        Datum::List(values) => Datum::List(values.iter().map(|value| mutated(value, rng)).collect()),
-        Datum::Record { name, fields } => {
+    match value {
+        Value::Bool(value) => Value::Bool(!value),
+        Value::Integer(number, ty) => Value::Integer(other(*number, ty.unwrap_or(IntegerType::I64), rng), *ty),
+        Value::Float(value) => Value::Float(value + 1.0),
+        Value::Decimal { units, scale } => Value::Decimal { units: units ^ 1, scale: *scale },
+        Value::Timestamp(microseconds) => Value::Timestamp(microseconds ^ 1),
+        Value::Text(text) => Value::Text(format!("{text}~")),
+        Value::Bytes(bytes) => Value::Bytes([&bytes[..], b"~"].concat()),
+        Value::Option(Some(value)) => Value::Option((!rng.percent(20)).then(|| Box::new(mutated(value, rng)))),
+        Value::Option(None) => Value::NONE,
+        Value::Tuple(values) => Value::Tuple(values.iter().map(|value| mutated(value, rng)).collect()),
+        Value::List(values) => Value::List(values.iter().map(|value| mutated(value, rng)).collect()),
+        Value::Record { name, fields } => {
             // Some of the columns, so that a change of one does not always come with that of another.
-            let field = |(field, value): &(_, Datum)| {
+            let field = |(field, value): &(_, Value)| {
                 let value = if rng.percent(70) { mutated(value, rng) } else { value.clone() };
                 (std::sync::Arc::clone(field), value)
             };
-            Datum::Record { name: name.clone(), fields: fields.iter().map(field).collect() }
+            Value::Record { name: name.clone(), fields: fields.iter().map(field).collect() }
         }
     }
 }
@@ -281,7 +281,7 @@ impl Runner {
         mode: Mode,
         declaration: &Procedure,
         plan: &Plan,
-        arguments: &Datum,
+        arguments: &Value,
         seed: u64,
     ) -> Result<Result<(), String>, TransactError> {
         let tables = Interpreted::tables(declaration, self.tx.inner());
@@ -309,7 +309,7 @@ impl Runner {
 fn undeclared(
     plan: &Plan,
     declaration: &Procedure,
-    arguments: &Datum,
+    arguments: &Value,
     recorded: &[Event],
     seed: u64,
 ) -> Option<String> {
@@ -407,10 +407,10 @@ mod tests {
         let procedure = follow();
         let mut plan =
             plan(&procedure, &Schema::new([table.finish().expect("a valid table")])).expect("a sound procedure");
-        let number = |value| Datum::Integer(value, Some(IntegerType::U32));
+        let number = |value| Value::Integer(value, Some(IntegerType::U32));
         let event = |operation: usize, key: i128| {
             let fields = [("id", key), ("next", key + 1)].map(|(name, value)| (Arc::from(name), number(value)));
-            let row = Datum::Record { name: Arc::from("link"), fields: fields.to_vec() };
+            let row = Value::Record { name: Arc::from("link"), fields: fields.to_vec() };
             Event { operation, given: whole(&[number(key)]), gave: Gave::Row(Some(row)) }
         };
         let recorded = [event(0, 5), event(1, 6)];

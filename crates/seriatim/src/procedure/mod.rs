@@ -62,7 +62,7 @@ mod values;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{
-    Data, Datum, EvaluationError, IntegerType, Pack, Pure, checked, ir, methods, pack, plan, show,
+    Data, EvaluationError, IntegerType, Pack, Pure, Value, checked, field, ir, methods, pack, plan, show,
 };
 
 pub use seriatim_procedure_macros::{procedure, pure};

@@ -1,6 +1,6 @@
 //! Whether the dependencies that a plan declares are all there are, asked of registered procedures.
 
-use super::{Data, Datum, Declared};
+use super::{Data, Declared, Value};
 use crate::{Session, TransactError};
 
 impl Session {
@@ -17,7 +17,7 @@ impl Session {
         seed: u64,
     ) -> Result<Result<(), String>, TransactError> {
         let at = self.find_declared::<P>()?;
-        self.check_dependencies_at(at, &arguments.to_datum(), seed)
+        self.check_dependencies_at(at, &arguments.to_value(), seed)
     }
 
     /// As [`Session::check_dependencies`], by name and on dynamic values.
@@ -27,7 +27,7 @@ impl Session {
     pub fn check_dependencies_by_name(
         &mut self,
         name: &str,
-        arguments: &Datum,
+        arguments: &Value,
         seed: u64,
     ) -> Result<Result<(), String>, TransactError> {
         let at = self.find_by_name(name)?;
@@ -37,7 +37,7 @@ impl Session {
     fn check_dependencies_at(
         &mut self,
         at: usize,
-        arguments: &Datum,
+        arguments: &Value,
         seed: u64,
     ) -> Result<Result<(), String>, TransactError> {
         let entry = self.called.entry(at);

@@ -114,8 +114,8 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
             assert!(withheld && result.expect("it is called") == 70, "{name}: a call");
         });
         on(&|db, _| {
-            let (withheld, result) = was_withheld(db, db.session().submit_by_name("take", &(1u64, 30i64).to_datum()));
-            assert!(withheld && result.expect("it is called") == 70i64.to_datum(), "{name}: a call by name");
+            let (withheld, result) = was_withheld(db, db.session().submit_by_name("take", &(1u64, 30i64).to_value()));
+            assert!(withheld && result.expect("it is called") == 70i64.to_value(), "{name}: a call by name");
         });
         on(&|db, _| {
             let before = db.durable_epoch();
@@ -144,7 +144,7 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
             // What the transaction before saw is of no matter to one that never began.
             let earlier = session.submit(|tx| Ok(tx.get(accounts, &1)?.is_some()));
             assert!(!earlier.is_ready());
-            let unknown = session.submit_by_name("give", &1u64.to_datum());
+            let unknown = session.submit_by_name("give", &1u64.to_value());
             assert!(unknown.is_ready() && matches!(unknown.wait(), Err(TransactError::UnknownProcedure { .. })));
         });
     }
