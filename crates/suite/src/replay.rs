@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use seriatim::procedure::{ExecutionMode, Value};
 use seriatim::test_support::{Call, Disturbance, REPAIRING, in_words};
 use seriatim::{Builder, Committed, Database, Rng, Session, TransactError};
+use seriatim_check::check_dependencies_by_name;
 use seriatim_workload::{Ending, Workload};
 
 use crate::terminals::load;
@@ -117,7 +118,7 @@ impl<'m> Recorded<'m> {
         self.again(Database::builder(), |session, Call { procedure, arguments, .. }| {
             if let Some(left) = left.get_mut(procedure).filter(|left| **left > 0) {
                 // One that aborts has no result to depend on.
-                if let Ok(found) = session.check_dependencies_by_name(procedure, arguments, rng.next_u64()) {
+                if let Ok(found) = check_dependencies_by_name(session, procedure, arguments, rng.next_u64()) {
                     found.map_err(|found| format!("{procedure}: {found}"))?;
                     *left -= 1;
                 }

@@ -36,9 +36,12 @@ impl fmt::Display for Aborted {
 
 impl std::error::Error for Aborted {}
 
-/// What ends an interpreted procedure.
-pub(super) enum Stopped {
+/// The reason for which an interpreted procedure ends.
+#[derive(Debug)]
+pub enum Stopped {
+    /// It aborts.
     Abort(Abort),
+    /// An expression has no value.
     Evaluation(EvaluationError),
 }
 
@@ -55,7 +58,7 @@ impl From<Abort> for Stopped {
 }
 
 impl Stopped {
-    pub(super) fn into_abort(self, tx: &TxCore) -> Abort {
+    fn into_abort(self, tx: &TxCore) -> Abort {
         match self {
             Stopped::Abort(abort) => abort,
             Stopped::Evaluation(EvaluationError::Overflow) => Abort::overflow(None),
@@ -65,7 +68,7 @@ impl Stopped {
 }
 
 /// A table as the interpreter sees it.
-pub(super) struct Interpreted {
+struct Interpreted {
     name: Arc<str>,
     columns: Vec<Arc<str>>,
     set: Arc<TableSet>,
@@ -73,7 +76,7 @@ pub(super) struct Interpreted {
 
 impl Interpreted {
     /// The tables of a procedure that exist.
-    pub(super) fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
+    fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
         let found = procedure.tables.iter().filter_map(|used| database.find(&used.table));
         let table = |set: Arc<TableSet>| {
             let columns = set.definition.columns.iter().map(|column| Arc::from(&*column.name)).collect();
@@ -141,11 +144,11 @@ impl Interpreted {
 }
 
 /// A transaction as the interpreter sees it.
-pub(super) struct Reference<'t> {
-    pub(super) tx: &'t TxCore,
-    pub(super) tables: &'t [Interpreted],
+pub struct Reference<'t> {
+    tx: &'t TxCore,
+    tables: &'t [Interpreted],
     /// Of each operation, those it may read and change; of those without an entry, all.
-    pub(super) columns: &'t [ColumnUse],
+    columns: &'t [ColumnUse],
 }
 
 impl Reference<'_> {
@@ -325,6 +328,31 @@ impl Runner {
             in_procedure(error, &declaration.name);
         }
         result
+    }
+}
+
+impl Runner {
+    /// Calls `run` with a transaction as the interpreter sees it, with whole rows, and rolls back.
+    ///
+    /// # Errors
+    /// As [`Runner::interpret`].
+    #[doc(hidden)]
+    pub fn interpret_with(
+        &mut self,
+        mode: Mode,
+        declaration: &Procedure,
+        run: &mut dyn FnMut(&Reference<'_>) -> Result<(), Stopped>,
+    ) -> Result<(), TransactError> {
+        let tables = Interpreted::tables(declaration, self.tx.inner());
+        let mut done = false;
+        let result = self.run_dyn(mode, Origin::Procedure, &mut |tx| {
+            done = false;
+            run(&Reference { tx, tables: &tables, columns: &[] }).map_err(|stopped| stopped.into_abort(tx))?;
+            done = true;
+            Err(tx.abort("rolled back after it was interpreted"))
+        });
+        self.tx.wait_until_durable()?;
+        if done { Ok(()) } else { result.map(drop) }
     }
 }
 

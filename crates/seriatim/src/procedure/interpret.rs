@@ -1,6 +1,9 @@
 //! The reference execution: procedures run by the interpreter instead of by their generated code.
 
+use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{Committed, with_value};
+use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::Plan;
 
 use super::call::{to_value, unfit};
 use super::{Data, Declared, Value};
@@ -35,6 +38,19 @@ impl Session {
         let mut result = interpret(self, arguments);
         self.runner.answer(&mut result);
         result
+    }
+
+    /// Calls `run` with a transaction as the interpreter sees it, and rolls back. For `seriatim-check`.
+    #[doc(hidden)]
+    pub fn interpret_with(
+        &mut self,
+        name: &str,
+        run: &mut dyn FnMut(&Procedure, &Plan, &Reference<'_>) -> Result<(), Stopped>,
+    ) -> Result<(), TransactError> {
+        let at = self.find_by_name(name)?;
+        let entry = self.called.entry(at);
+        let run = &mut |database: &Reference<'_>| run(&entry.declaration, &entry.plan, database);
+        self.runner.interpret_with(entry.mode(), &entry.declaration, run)
     }
 
     fn interpret_declared<P: Declared>(&mut self, arguments: &Value) -> Result<Committed<P::Output>, TransactError> {

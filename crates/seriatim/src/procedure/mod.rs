@@ -34,7 +34,6 @@
 //! db.register(procedures![transfer])?;
 //! assert_eq!(session.call(transfer, &(1, 2, 30))?.value, 70);
 //! assert_eq!(session.interpret(transfer, &(1, 2, 30))?.value, 40);
-//! assert_eq!(session.check_dependencies(transfer, &(1, 2, 30), 7)?, Ok(()));
 //! println!("{}", db.plan("transfer").expect("it is registered"));
 //! # Ok(())
 //! # }
@@ -48,7 +47,6 @@ mod declared;
 pub mod divided;
 mod interpret;
 mod kept;
-mod mutate;
 pub(crate) mod registry;
 #[cfg(test)]
 mod runs;

@@ -5,6 +5,7 @@ use std::any::{Any, TypeId};
 pub use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_catalog::{OutOfMemory, RowRef, Table, TableKey, kind};
 pub use seriatim_engine::Operations;
+pub use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{TxCore, unless_failed};
 use seriatim_procedure::ir;
 use seriatim_txn::OnExists;

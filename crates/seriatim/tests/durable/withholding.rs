@@ -13,6 +13,7 @@ use seriatim::{
     Abort, Database, Durability, Handle, Pending, Table, TransactError, Tx, available_protocols, procedure, procedures,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
+use seriatim_check::check_dependencies;
 
 use crate::accounts::{Account, account, small};
 
@@ -121,7 +122,7 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
             let before = db.durable_epoch();
             assert_eq!(db.session().interpret(take, &(1, 30)).expect("interpreted").value, 70);
             assert!(db.durable_epoch() > before, "{name}: interpreted");
-            assert_eq!(db.session().check_dependencies(take, &(1, 30), 1).expect("interpreted"), Ok(()));
+            assert_eq!(check_dependencies(&mut db.session(), take, &(1, 30), 1).expect("interpreted"), Ok(()));
         });
         on(&|db, accounts| {
             let mut session = db.session();

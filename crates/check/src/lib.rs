@@ -1,24 +1,89 @@
-//! Whether the dependencies that a plan declares are all there are: change what one operation gives back, and only its declared
-//! descendants may be given other keys or values.
+//! Checks of procedures, for the tests of those who write them.
 //!
-//! One execution by the interpreter is recorded: what each operation was given and gave back. Then the interpreter runs the
-//! procedure again and again without a database: operations give back what they gave then, but one of them something else. What
-//! reaches an operation therefore comes through the procedure's own variables and branches, and nowhere else. An execution that
-//! the change makes fail ends early, so what it did is compared up to there.
+//! [`check_dependencies`] asks whether the dependencies that a plan declares are all there are. Execution in pieces and
+//! repairs rely on them. An undeclared one is a fault of the analysis, or of a `#[pure]` function that is not pure.
+//!
+//! One execution by the interpreter is recorded: what each operation was given and what it gave back. Then the
+//! interpreter runs the procedure again and again without a database. Operations give back what they gave then, but one
+//! of them gives something else, and only its declared descendants may be given other keys or values. Values reach an
+//! operation through the procedure's own variables and branches only. An execution that fails because of the change
+//! ends early and is compared up to there.
+//!
+//! ```
+//! use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+//!
+//! #[derive(Table)]
+//! #[table(name = "account", key(id), hash)]
+//! struct Account {
+//!     id: u64,
+//!     balance: i64,
+//! }
+//!
+//! /// Moves money.
+//! #[procedure]
+//! fn transfer(tx: &Tx, from: u64, to: u64, amount: i64) -> Result<(), Abort> {
+//!     tx.update::<Account>(from, |account| account.balance -= amount)?;
+//!     tx.update::<Account>(to, |account| account.balance += amount)?;
+//!     Ok(())
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let db = Database::in_memory()?;
+//! let accounts = db.create::<Account>()?;
+//! let mut session = db.session();
+//! session.transact(|tx| (1..=2).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 100 })))?;
+//!
+//! db.register(procedures![transfer])?;
+//! assert_eq!(seriatim_check::check_dependencies(&mut session, transfer, &(1, 2, 30), 7)?, Ok(()));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use seriatim_base::Rng;
+use seriatim::procedure::ir::{Operation, Procedure};
+use seriatim::procedure::plan::Plan;
+use seriatim::procedure::support::{Reference, Stopped};
+use seriatim::procedure::{Data, Declared, EvaluationError, IntegerType, Value};
+use seriatim::{Rng, Session, TransactError};
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
-use seriatim_procedure::ir::{Operation, Procedure};
-use seriatim_procedure::plan::Plan;
-use seriatim_procedure::{EvaluationError, IntegerType, Value};
-use seriatim_txn::Mode;
 
-use super::interpret::{Interpreted, Reference, Stopped};
-use crate::tx::Origin;
-use crate::{Runner, TransactError};
+/// Runs a registered procedure by its declaration, rolls it back, and looks for a dependency that its plan does not
+/// declare. The result of each operation is changed in turn. What other operations are given must stay the same unless
+/// they are its descendants. `seed` decides the changes.
+///
+/// # Errors
+/// What stopped the execution, as [`Session::interpret`]. The inner error is the dependency found, in words.
+pub fn check_dependencies<P: Declared>(
+    session: &mut Session,
+    _procedure: P,
+    arguments: &P::Arguments,
+    seed: u64,
+) -> Result<Result<(), String>, TransactError> {
+    check_dependencies_by_name(session, P::NAME, &arguments.to_value(), seed)
+}
+
+/// As [`check_dependencies`], by name and on dynamic values.
+///
+/// # Errors
+/// As [`check_dependencies`].
+pub fn check_dependencies_by_name(
+    session: &mut Session,
+    name: &str,
+    arguments: &Value,
+    seed: u64,
+) -> Result<Result<(), String>, TransactError> {
+    let mut found = None;
+    session.interpret_with(name, &mut |declaration, plan, database| {
+        let recorder = Recorder { database, events: RefCell::default() };
+        interpret(declaration, arguments, &recorder)?;
+        found = undeclared(plan, declaration, arguments, &recorder.events.into_inner(), seed);
+        Ok(())
+    })?;
+    Ok(found.map_or(Ok(()), Err))
+}
 
 /// What an operation was given: its keys, and the values it writes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +114,7 @@ fn whole(key: &[Value]) -> Given {
 
 /// Passes operations on and records them.
 struct Recorder<'r> {
-    database: Reference<'r>,
+    database: &'r Reference<'r>,
     events: RefCell<Vec<Event>>,
 }
 
@@ -260,7 +325,7 @@ fn mutated(value: &Value, rng: &mut Rng) -> Value {
             // Some of the columns, so that a change of one does not always come with that of another.
             let field = |(field, value): &(_, Value)| {
                 let value = if rng.percent(70) { mutated(value, rng) } else { value.clone() };
-                (std::sync::Arc::clone(field), value)
+                (Arc::clone(field), value)
             };
             Value::Record { name: name.clone(), fields: fields.iter().map(field).collect() }
         }
@@ -269,41 +334,6 @@ fn mutated(value: &Value, rng: &mut Rng) -> Value {
 
 /// Mutations of each operation.
 const TRIES: u32 = 8;
-
-impl Runner {
-    /// Runs a procedure by its declaration, rolls it back, and looks for a dependency that its plan does not declare: the result of each
-    /// operation is changed in turn, and what operations that are not its descendants are given must stay the same. For tests.
-    ///
-    /// # Errors
-    /// What stopped the execution, as [`Runner::interpret`]. The inner error is the dependency found, in words.
-    pub fn check_dependencies(
-        &mut self,
-        mode: Mode,
-        declaration: &Procedure,
-        plan: &Plan,
-        arguments: &Value,
-        seed: u64,
-    ) -> Result<Result<(), String>, TransactError> {
-        let tables = Interpreted::tables(declaration, self.tx.inner());
-        let mut recorded = Vec::new();
-        let run = self.run(mode, Origin::Procedure, |tx| {
-            // Whole rows: what the plan does not name is changed to see that nothing depends on it.
-            let database = Reference { tx, tables: &tables, columns: &[] };
-            let recorder = Recorder { database, events: RefCell::default() };
-            let result = interpret(declaration, arguments, &recorder);
-            recorded = recorder.events.into_inner();
-            result.map_err(|stopped| stopped.into_abort(tx))?;
-            Err::<(), _>(tx.abort(RolledBack))
-        });
-        self.tx.wait_until_durable()?;
-        match run {
-            Err(error) if error.user::<RolledBack>().is_some() => {}
-            Err(error) => return Err(error),
-            Ok(_) => unreachable!("the body always aborts"),
-        }
-        Ok(undeclared(plan, declaration, arguments, &recorded, seed).map_or(Ok(()), Err))
-    }
-}
 
 /// A dependency between operations that the plan does not declare, in words.
 fn undeclared(
@@ -339,28 +369,15 @@ fn undeclared(
     None
 }
 
-/// Ends the recorded execution.
-#[derive(Debug)]
-struct RolledBack;
-
-impl std::fmt::Display for RolledBack {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("rolled back after it was recorded")
-    }
-}
-
-impl std::error::Error for RolledBack {}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
-    use seriatim_procedure::analysis::{Schema, plan};
-    use seriatim_procedure::ir::{
+    use seriatim::catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim::procedure::ir::{
         Block, Expression, ExpressionKind, OperationId, OperationKind, Pattern, Span, Step, StepId, StepKind, TableUse,
         Variable, VariableId,
     };
+
+    use seriatim_procedure::analysis::{Schema, plan};
 
     use super::*;
 
