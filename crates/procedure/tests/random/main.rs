@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use seriatim_base::{Rng, rng};
-use seriatim_procedure::Datum;
+use seriatim_procedure::Value;
 use seriatim_procedure::analysis::{LateFailure, Steps, chop, late_failures, plan};
 use seriatim_procedure::interpret::interpret;
 use seriatim_procedure::ir::Procedure;
@@ -43,9 +43,9 @@ fn planned(procedure: &Procedure) -> Plan {
     plan(procedure, &program::schema()).unwrap_or_else(|refusals| panic!("{refusals}\n{procedure}"))
 }
 
-fn arguments(rng: &mut Rng) -> Datum {
+fn arguments(rng: &mut Rng) -> Value {
     let list = (0..rng.below(4)).map(|_| number(rng.below(4).into())).collect();
-    Datum::Tuple(vec![number(rng.below(3).into()), number(rng.below(3).into()), Datum::List(list)])
+    Value::Tuple(vec![number(rng.below(3).into()), number(rng.below(3).into()), Value::List(list)])
 }
 
 /// Pieces of these operations, by the piece of each; the first is decisive.
@@ -80,7 +80,7 @@ fn passes_unless(procedure: &Procedure, chopped: &Chopped, matters: impl Fn(&Lat
     }
 }
 
-fn whole(procedure: &Procedure, arguments: &Datum, toy: &Toy) -> Result<Datum, ToyError> {
+fn whole(procedure: &Procedure, arguments: &Value, toy: &Toy) -> Result<Value, ToyError> {
     let before = toy.tables.borrow().clone();
     let result = interpret(procedure, arguments, toy);
     if let Err(stop) = &result {
@@ -91,7 +91,7 @@ fn whole(procedure: &Procedure, arguments: &Datum, toy: &Toy) -> Result<Datum, T
 }
 
 /// What it answers in passes, when nobody is about.
-fn alone(procedure: &Procedure, arguments: &Datum, passes: &[u16], toy: &Toy) -> Result<Datum, ToyError> {
+fn alone(procedure: &Procedure, arguments: &Value, passes: &[u16], toy: &Toy) -> Result<Value, ToyError> {
     let mut chain = Chain::new(procedure, arguments, passes);
     while !chain.is_done() {
         let pass = chain.pass;
@@ -168,12 +168,12 @@ impl Cut {
     /// Runs so many instances pass by pass in a random order: a serial order must give the same answers and rows.
     fn has_a_serial_order(&self, instances: usize, rng: &mut Rng) -> Result<(), String> {
         let start = rows(rng);
-        let calls: Vec<(usize, Datum)> =
+        let calls: Vec<(usize, Value)> =
             (0..instances).map(|_| (rng.below(self.procedures.len() as u64) as usize, arguments(rng))).collect();
         let toy = start.clone();
         let mut chains: Vec<Chain<'_>> =
             calls.iter().map(|(at, given)| Chain::new(&self.procedures[*at], given, &self.passes[*at])).collect();
-        let mut answers: Vec<Option<Result<Datum, ToyError>>> = vec![None; instances];
+        let mut answers: Vec<Option<Result<Value, ToyError>>> = vec![None; instances];
         let mut order = Vec::new();
         loop {
             let open: Vec<usize> = (0..instances).filter(|at| answers[*at].is_none()).collect();
@@ -191,7 +191,7 @@ impl Cut {
                 Ok(()) => {}
             }
         }
-        let answers: Vec<Result<Datum, ToyError>> = answers.into_iter().flatten().collect();
+        let answers: Vec<Result<Value, ToyError>> = answers.into_iter().flatten().collect();
         let after = toy.tables.into_inner();
         match self.serial(&calls, &start, &answers, &after, &mut Vec::new()) {
             true => Ok(()),
@@ -203,9 +203,9 @@ impl Cut {
 
     fn serial(
         &self,
-        calls: &[(usize, Datum)],
+        calls: &[(usize, Value)],
         toy: &Toy,
-        answers: &[Result<Datum, ToyError>],
+        answers: &[Result<Value, ToyError>],
         after: &Tables,
         done: &mut Vec<usize>,
     ) -> bool {

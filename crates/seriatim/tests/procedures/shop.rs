@@ -8,6 +8,7 @@ use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure,
     procedures, pure,
 };
+use seriatim_check::check_dependencies;
 
 use crate::common::each;
 
@@ -254,7 +255,7 @@ impl Trio {
         P::Output: std::fmt::Debug + PartialEq,
     {
         let told = format!("{}{arguments:?}", P::NAME);
-        let dependencies = self.interpreted.1.check_dependencies(procedure, arguments, self.rng.next_u64());
+        let dependencies = check_dependencies(&mut self.interpreted.1, procedure, arguments, self.rng.next_u64());
         if let Ok(found) = dependencies {
             assert_eq!(found, Ok(()), "{told}");
         }
