@@ -11,7 +11,7 @@ use crate::tidy::Finding;
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
-    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "simulate", "workload"]),
+    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "check", "simulate", "workload"]),
     ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
@@ -43,6 +43,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
 /// Dev-dependencies that point up: (crate, what it imports, why).
 const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
     ("engine", "seriatim", "examples of types that the public crate shows are written as its users write them"),
+    ("seriatim", "check", "checks of users' procedures are tested by the procedures that test the public crate"),
     ("transport", "simulate", "who carries messages is tested in virtual time, where a run can be repeated"),
 ];
 

@@ -19,12 +19,7 @@ const WIDE: &[&str] = &[
     "crates/figures/",
     "crates/middle-tier/",
     "crates/protocol/src/cicada/",
-    "crates/redo/",
     "crates/seriatim/",
-    "crates/wire/",
-    "crates/workload/src/contract.rs",
-    "crates/workload/src/parallel.rs",
-    "crates/workload/src/roofline/mod.rs",
 ];
 
 /// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.

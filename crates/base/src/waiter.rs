@@ -25,7 +25,8 @@ impl Waiter {
         Waiter(Who::Thread(std::thread::current()))
     }
 
-    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken by others of its machine only.
+    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken by others of
+    /// its machine only.
     pub fn wake(&self) {
         match &self.0 {
             Who::Thread(thread) => thread.unpark(),
@@ -35,8 +36,8 @@ impl Waiter {
     }
 }
 
-/// Sleeps until the caller is woken through its [`Waiter`], or until this time; or for less, so the caller looks whether it has what it
-/// waits for.
+/// Sleeps until the caller is woken through its [`Waiter`], or until this time; or for less, so the caller
+/// looks whether it has what it waits for.
 pub fn wait(until: Option<Instant>) {
     #[cfg(feature = "simulate")]
     if crate::simulated::park(until.map(Instant::nanoseconds)) {

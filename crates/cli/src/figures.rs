@@ -159,7 +159,8 @@ fn answer(mut child: Child, patience: Duration) -> Answer {
             Ok(Some(status)) => match (status.code(), serde_json::from_str(&output)) {
                 (Some(0), Ok(report)) => Answer::Report(report),
                 (Some(0), Err(error)) => Answer::Failed(format!("its output is no object of JSON: {error}")),
-                // Arguments that cannot be: this program has no such protocol, option or back end, or this machine does not.
+                // Arguments that cannot be: this program has no such protocol, option or back end, or this
+                // machine does not.
                 (Some(2), _) => Answer::NotHere(last),
                 (Some(_), _) => Answer::Failed(last),
                 (None, _) => Answer::Failed(format!("{status}: {last}")),
@@ -200,7 +201,8 @@ mod tests {
     use super::*;
     use seriatim_figures::FIGURES;
 
-    /// Options and protocols that figures ask for, which this program does not have yet: their points are left out visibly.
+    /// Options and protocols that figures ask for, which this program does not have yet: their points are left
+    /// out visibly.
     const AWAITED: [&str; 3] = ["--simulate-cores", "occ", "hto"];
 
     /// A slip in a figure's command would look like a program that cannot run it.

@@ -1,5 +1,6 @@
 //! An open database without row types: memory, regions, epoch, protocol, tables, workers.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -18,6 +19,7 @@ use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
+use crate::held_back::Bound;
 use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
@@ -116,6 +118,9 @@ fn regulate(regulation: &Regulation, pool: &Pool, now: Instant) {
 /// Epochs between two looks at idle workers.
 const TICKS_A_COLLECTION: u32 = 8;
 
+/// Epochs between two looks at what snapshots keep in memory: the tables' sizes are summed up if one is open.
+const TICKS_A_LOOK: u32 = 4;
+
 /// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
 /// while the ticker was late is not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
@@ -191,11 +196,15 @@ impl Engine {
             let undurable_deletions = Arc::clone(&environment.undurable_deletions);
             let regulation = regulation.clone();
             let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
+            let (bound, limit) = (Bound::new(&options), options.limit_bytes());
             let tick = move || {
                 let now = Instant::now();
                 time.advance(now.since(last).min(most));
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
+                if ticks.is_multiple_of(TICKS_A_LOOK) {
+                    end_holders(&idle, bound, &environment, limit);
+                }
                 environment.end_epoch();
                 if let Some(regulation) = &regulation {
                     regulate(regulation, &idle, now);
@@ -368,6 +377,14 @@ impl Engine {
         self.create(definition).map(DynHandle::new)
     }
 
+    /// Creates tables declared at run time, all of them or none: durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Engine::create`].
+    pub fn declare_all(&self, definitions: Vec<TableDef>) -> Result<Vec<DynHandle>, SchemaError> {
+        Ok(self.create_all(definitions)?.into_iter().map(DynHandle::new).collect())
+    }
+
     /// An existing table, by name, for access by values known at run time.
     ///
     /// # Errors
@@ -387,20 +404,39 @@ impl Engine {
     /// # Errors
     /// A declaration that contradicts itself, a name that is taken, no memory, what the file system says.
     pub fn create(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
-        definition.validate().map_err(SchemaError::Invalid)?;
+        Ok(self.create_all(vec![definition])?.remove(0))
+    }
+
+    /// Creates tables, all of them or none. The manifest, which lists every table, is written once.
+    fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        definitions.iter().try_for_each(|definition| definition.validate().map_err(SchemaError::Invalid))?;
+        if definitions.is_empty() {
+            return Ok(Vec::new());
+        }
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        if tables.sets.iter().any(|set| set.definition.name == definition.name) {
-            return Err(SchemaError::Exists(definition.name.to_string()));
+        let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
+        if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
+            return Err(SchemaError::Exists(twin.name.to_string()));
         }
-        let set = inner.make_table(definition, tables.ids)?;
+        let ids = definitions.iter().map(|definition| 1 + definition.indexes.len()).sum::<usize>();
+        if tables.ids as usize + ids > TABLES_MAX {
+            return Err(SchemaError::TooMany { most: TABLES_MAX });
+        }
+        let mut ids = tables.ids;
+        let make = |definition| {
+            let set = inner.make_table(definition, ids)?;
+            ids += 1 + set.indexes.len() as u32;
+            Ok(set)
+        };
+        let sets = definitions.into_iter().map(make).collect::<Result<Vec<_>, SchemaError>>()?;
         if let Some(persistence) = &inner.persistence {
-            persistence.add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
+            persistence.add_tables(&sets).map_err(|error| SchemaError::Storage(Box::new(error)))?;
         }
-        tables.ids += 1 + set.indexes.len() as u32;
-        tables.sets.push(Arc::clone(&set));
-        Ok(set)
+        tables.ids = ids;
+        tables.sets.extend(sets.iter().cloned());
+        Ok(sets)
     }
 
     /// The table of a declaration's name. In a database on disk it is converted first if it is clustered otherwise than the declaration
@@ -655,6 +691,7 @@ impl Engine {
         }
         let age = nanoseconds(self.inner.options.transaction_age_max);
         reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
+        end_holders(&self.inner.pool, Bound::new(&self.inner.options), environment, self.inner.memory_limit);
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
@@ -716,6 +753,16 @@ impl Engine {
         self.inner.check_process().map_err(|error| error.to_string())?;
         durability::check_indexes(&self.inner, &self.open)
     }
+}
+
+/// Ends snapshots that keep too much memory from being used again.
+fn end_holders(pool: &Pool, bound: Bound, environment: &Environment, limit: Option<usize>) {
+    pool.end_holders(bound, || {
+        let memory = &environment.memory;
+        let (in_use, noted) = (memory.in_use_bytes(), memory.noted_bytes());
+        let needed = usize::try_from(environment.census.bytes()).unwrap_or(0);
+        (in_use.saturating_sub(needed + noted), limit.unwrap_or(usize::MAX).saturating_sub(in_use))
+    });
 }
 
 /// Ends what is parked and too old.

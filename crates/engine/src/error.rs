@@ -181,7 +181,9 @@ impl fmt::Display for SchemaError {
             SchemaError::Mismatch { table, difference } => {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
-            SchemaError::TooMany { most } => write!(f, "a database has at most {most} tables and indexes"),
+            SchemaError::TooMany { most } => {
+                write!(f, "a database has at most {most} tables and indexes, with those that conversions have replaced")
+            }
             SchemaError::OutOfMemory => {
                 f.write_str("the memory limit leaves no room for the table; delete rows or raise the limit")
             }
@@ -448,6 +450,9 @@ pub enum TransactError {
     },
     /// The transaction stayed open for longer than the configured age.
     TooOld,
+    /// The snapshot was ended: it kept more replaced and deleted rows in memory than the settings permit
+    /// ([`Settings::snapshot_bytes_max`](crate::Settings::snapshot_bytes_max)).
+    HoldsMemory,
     /// Another thread cancelled it: [`Canceller::cancel`](crate::Canceller::cancel).
     Cancelled,
     /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
@@ -567,6 +572,7 @@ impl TransactError {
                 | TransactError::DiskFull { .. }
                 | TransactError::DiskBehind { .. }
                 | TransactError::TooOld
+                | TransactError::HoldsMemory
                 | TransactError::Excluded { .. }
                 | TransactError::NotDurableYet { wrote: false, .. }
         )
@@ -611,6 +617,7 @@ impl TransactError {
                 Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::OutOfMemory => TransactError::OutOfMemory { held: None },
                 Reason::TooOld => TransactError::TooOld,
+                Reason::HoldsMemory => TransactError::HoldsMemory,
                 Reason::Cancelled => TransactError::Cancelled,
                 Reason::OtherPartition | Reason::NoPartition => {
                     TransactError::partition(Conflict { cause, table: None, key: None })
@@ -651,6 +658,7 @@ impl TransactError {
             }
             TransactError::OutOfMemory { held } => TransactError::OutOfMemory { held: *held },
             TransactError::TooOld => TransactError::TooOld,
+            TransactError::HoldsMemory => TransactError::HoldsMemory,
             TransactError::Cancelled => TransactError::Cancelled,
             TransactError::Forked => TransactError::Forked,
             TransactError::Closed => TransactError::Closed,
@@ -735,6 +743,10 @@ impl fmt::Display for TransactError {
             }
             TransactError::OutOfMemory { held: Some(held) } => write!(f, "the memory limit is reached, and {held}"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
+            TransactError::HoldsMemory => f.write_str(
+                "the snapshot was ended: it kept more replaced and deleted rows in memory than `snapshot_bytes_max` \
+                 permits; read in shorter snapshots, or permit more",
+            ),
             TransactError::Cancelled => f.write_str("the transaction was cancelled"),
             TransactError::Closed => f.write_str("nothing was written: the database was closed; open it again"),
             TransactError::Unsupported(cause) => cause.fmt(f),

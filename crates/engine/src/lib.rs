@@ -19,6 +19,7 @@ mod engine;
 mod error;
 mod executor;
 mod freshness;
+mod held_back;
 mod index;
 mod lean;
 mod options;

@@ -58,6 +58,8 @@ pub struct Settings {
     pub transaction_age_max: Duration,
     /// How long an attempt may be open that only reads, if that is less.
     pub snapshot_age_max: Duration,
+    /// Bytes that a snapshot may keep from being used again, if that was said.
+    pub snapshot_bytes_max: Option<usize>,
     /// How often the epoch advances, if that was said.
     pub epoch_interval: Option<Duration>,
     /// No helper threads.
@@ -275,6 +277,7 @@ impl Default for Settings {
             regulate_pauses: None,
             transaction_age_max: Duration::from_secs(60),
             snapshot_age_max: Duration::MAX,
+            snapshot_bytes_max: None,
             epoch_interval: None,
             step_helpers: false,
             helper_threads: None,

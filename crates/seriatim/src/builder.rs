@@ -236,6 +236,18 @@ impl Builder {
         self
     }
 
+    /// Bytes that one read-only transaction may keep from being used again: rows that are replaced or deleted while
+    /// it is open keep their memory. One that keeps more is ended, and its holder gets
+    /// [`TransactError::HoldsMemory`] at its next call. It is measured every few epochs, as the growth of the memory
+    /// that is in use and is no part of a table; what open transactions have written counts too. Default: half of what
+    /// was free under [`Builder::memory_limit`] when the transaction began, but at least a 64th of the limit.
+    ///
+    /// [`TransactError::HoldsMemory`]: crate::TransactError::HoldsMemory
+    pub fn snapshot_bytes_max(mut self, bytes: usize) -> Builder {
+        self.settings.snapshot_bytes_max = Some(bytes);
+        self
+    }
+
     /// How often the epoch advances, at most once a day and not less often than [`Builder::transaction_age_max`] says.
     /// Default 10 ms; where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), how often a snapshot is
     /// made, as each ends an epoch: then it may not be said otherwise by `snapshot_interval_ms`.

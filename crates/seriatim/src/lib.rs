@@ -58,7 +58,7 @@ pub use seriatim_history as history;
 pub use seriatim_htm as htm;
 
 pub use builder::Builder;
-pub use catalog::{Bytes, Decimal, Overflow, PartitionValue, Text, Timestamp};
+pub use catalog::{Bytes, Decimal, Overflow, PartitionValue, Text, Timestamp, Value};
 pub use database::Database;
 pub use executor::{Executor, Reserved};
 pub use handle::{Handle, IndexHandle};

@@ -176,7 +176,7 @@ impl Setting {
 
 impl Setting {
     /// Whether tests of each change run in it, or only those of a night.
-    fn is_of_each_change(&self) -> bool {
+    pub fn is_of_each_change(&self) -> bool {
         let is_plain = !(self.hot || self.adapts || self.durable_snapshots || self.defers);
         let has_default_snapshots = self.snapshots != 0 || !self.makes_snapshots();
         let runs = match self.htm {

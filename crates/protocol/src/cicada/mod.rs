@@ -1,7 +1,8 @@
-//! Cicada: optimistic execution on multiple versions, in the order of timestamps that are drawn from the clock at the first access.
+//! Cicada: optimistic execution on multiple versions, in the order of timestamps that are drawn from the clock
+//! at the first access.
 //!
-//! Source: Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017; `README.md` beside this file
-//! gives the algorithm, the departures and the argument. Software only.
+//! Source: Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017;
+//! `README.md` beside this file gives the algorithm, the departures and the argument. Software only.
 
 mod access;
 mod clock;

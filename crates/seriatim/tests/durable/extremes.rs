@@ -70,6 +70,8 @@ const CASES: &[(&str, Set, Wanted)] = &[
     ("snapshot_age_max 0", |b| b.snapshot_age_max(Duration::ZERO), Works),
     ("snapshot_age_max 1", |b| b.snapshot_age_max(NANOSECOND), Works),
     ("snapshot_age_max MAX", |b| b.snapshot_age_max(Duration::MAX), Works),
+    ("snapshot_bytes_max 0", |b| b.snapshot_bytes_max(0), Works),
+    ("snapshot_bytes_max MAX", |b| b.snapshot_bytes_max(usize::MAX), Works),
     ("epoch_interval 0", |b| b.epoch_interval(Duration::ZERO), Refused("epoch_interval", "1ns to 60s")),
     ("epoch_interval 1", |b| b.epoch_interval(NANOSECOND), Works),
     ("epoch_interval MAX", |b| b.epoch_interval(Duration::MAX), Refused("epoch_interval", "1ns to 60s")),
