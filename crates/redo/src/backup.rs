@@ -82,14 +82,18 @@ pub struct Verified {
 ///
 /// # Errors [`LogError::NotADatabase`] where there is none, or `to` is not a new or empty directory outside of it;
 /// [`LogError::Corrupt`] where it is damaged; [`LogError::Io`], also that the database was changed all the time
-/// ([`ErrorKind::ResourceBusy`]). Then `to` is empty again as far as that was possible.
+/// ([`ErrorKind::ResourceBusy`]). Then `to` is as it was before; if that is not possible, the error says so.
 pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    let _room = prepare(disk, from, to)?;
+    let room = prepare(disk, from, to)?;
+    attempts(disk, from, to, progress).map_err(|error| room.clear(disk, error))
+}
+
+/// Copies what another process may have open, until that is not interrupted.
+fn attempts(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
     let mut damage: Option<Damage> = None;
     for attempts in 1..=ATTEMPTS {
         let before = Manifest::read(disk, from)?;
         let copied = attempt(disk, from, to, &before, progress);
-        let removed = || empty(disk, to).map_err(LogError::io(WHAT));
         match copied {
             Ok(Some(copied)) => return Ok(Copied { attempts, ..copied }),
             Ok(None) => damage = None,
@@ -97,19 +101,14 @@ pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) 
                 let is_same = Manifest::read(disk, from)? == before;
                 let found = Damage { manifest: before, file: file.clone(), offset };
                 if is_same && damage.as_ref() == Some(&found) {
-                    let _ = removed();
                     return Err(LogError::Corrupt { file, offset, problem, advice });
                 }
                 damage = is_same.then_some(found);
             }
             Err(LogError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => damage = None,
-            Err(error) => {
-                // The first error says more than one about removing what is there of the copy.
-                let _ = removed();
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
-        removed()?;
+        empty(disk, to).map_err(LogError::io(WHAT))?;
     }
     let problem = format!(
         "it is busy: it changed {ATTEMPTS} times while it was copied; try again, or have the process that has it open \
@@ -139,7 +138,7 @@ pub fn backup_open(
     to: &Path,
     progress: &Progress<'_>,
 ) -> Result<Copied, LogError> {
-    let _room = prepare(disk, from, to)?;
+    let room = prepare(disk, from, to)?;
     let copy = || {
         let scan = LogScan::up_to_ends(disk, from, manifest)?;
         copy(disk, from, to, manifest, &scan, progress)
@@ -148,31 +147,56 @@ pub fn backup_open(
         copy.write(disk, to)?;
         Ok(copied)
     });
-    copied.inspect_err(|_| {
-        // The first error says more than one about removing what is there of the copy.
-        let _ = empty(disk, to);
-    })
+    copied.map_err(|error| room.clear(disk, error))
 }
 
 /// The directory of a copy that is being made: it is the one that was found, whatever becomes of its path, and nobody
 /// else's.
 struct Room {
+    directory: PathBuf,
+    /// The directories that were made for it, the outermost first.
+    made: Vec<PathBuf>,
     _hold: Box<dyn DiskHold>,
     /// Unless the file system has no locks of directories.
     _lock: Option<Box<dyn DiskLock>>,
 }
 
-/// Makes an empty directory, or finds one, which is not in the database's.
-fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
-    let refused = |problem: &str| LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() };
-    let looking = || LogError::io(WHAT);
+impl Room {
+    /// The copy is not complete, because of this error: removes what is there of it, and the directories that were made
+    /// for it. If that fails the error says so, too.
+    fn clear(self, disk: &dyn Disk, error: LogError) -> LogError {
+        let Room { directory, made, .. } = &self;
+        let Err(left) = empty(disk, directory).and_then(|()| unmake(disk, made)) else { return error };
+        let note = format!("what is left of the copy in {} could not be removed: {left}", directory.display());
+        match error {
+            LogError::Io { what, source } => LogError::Io { what: format!("{what} ({note})"), source },
+            LogError::Corrupt { file, offset, problem, advice } => {
+                LogError::Corrupt { file, offset, problem, advice: format!("{advice} ({note})") }
+            }
+            error => error,
+        }
+    }
+}
+
+fn refused(to: &Path, problem: &str) -> LogError {
+    LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() }
+}
+
+const NOT_EMPTY: &str = "it is not empty: name a new or empty directory for the copy";
+
+/// Refuses what cannot become a copy; nothing is made. Whether the directory is there.
+fn check(disk: &dyn Disk, from: &Path, to: &Path) -> Result<bool, LogError> {
+    let (refused, looking) = (|problem| refused(to, problem), || LogError::io(WHAT));
     refuse_empty(from)?;
     refuse_empty(to)?;
-    // Before anything is made. Where there is no database that is said later.
-    if let Ok(from) = disk.canonical(from)
-        && canonical_above(disk, to).map_err(looking())?.starts_with(from)
-    {
-        return Err(refused("it is in the database's own directory: name one outside of it for the copy"));
+    // The database's directory may have been moved since it was opened: then it has another path than `from`. Where
+    // there is no database that is said later.
+    if let Ok(Some(own)) = disk.identity(from) {
+        for above in canonical_above(disk, to).map_err(looking())?.ancestors() {
+            if disk.identity(above).map_err(looking())? == Some(own) {
+                return Err(refused("it is in the database's own directory: name one outside of it for the copy"));
+            }
+        }
     }
     if to.iter().any(is_reserved) {
         return Err(refused(
@@ -180,12 +204,24 @@ fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
         ));
     }
     match disk.find(to).map_err(looking())? {
-        Some(found) if !found.is_dir => {
-            return Err(refused("it is a file: name a new or empty directory for the copy"));
-        }
-        Some(_) => {}
-        None => make(disk, to).map_err(looking())?,
+        Some(found) if !found.is_dir => Err(refused("it is a file: name a new or empty directory for the copy")),
+        Some(_) if !disk.list(to).map_err(looking())?.is_empty() => Err(refused(NOT_EMPTY)),
+        found => Ok(found.is_some()),
     }
+}
+
+/// Makes an empty directory, or finds one, which is not in the database's.
+fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
+    let made = if check(disk, from, to)? { Vec::new() } else { make(disk, to).map_err(LogError::io(WHAT))? };
+    take(disk, to, &made).inspect_err(|_| {
+        // The first error says more.
+        let _ = unmake(disk, &made);
+    })
+}
+
+/// Takes a directory that is to be empty.
+fn take(disk: &dyn Disk, to: &Path, made: &[PathBuf]) -> Result<Room, LogError> {
+    let (refused, looking) = (|problem| refused(to, problem), || LogError::io(WHAT));
     let hold = disk.hold(to).map_err(looking())?;
     let lock = match disk.lock(to, Locking::Exclusive) {
         Ok(Some(lock)) => Some(lock),
@@ -196,8 +232,8 @@ fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
         Err(error) => return Err(looking()(error)),
     };
     match disk.list(to).map_err(looking())?.is_empty() {
-        true => Ok(Room { _hold: hold, _lock: lock }),
-        false => Err(refused("it is not empty: name a new or empty directory for the copy")),
+        true => Ok(Room { directory: to.to_owned(), made: made.to_vec(), _hold: hold, _lock: lock }),
+        false => Err(refused(NOT_EMPTY)),
     }
 }
 
@@ -223,17 +259,42 @@ fn canonical_above(disk: &dyn Disk, path: &Path) -> Result<PathBuf, Error> {
     Ok(absolute)
 }
 
-/// Makes a directory and those above it, durably.
-fn make(disk: &dyn Disk, to: &Path) -> Result<(), Error> {
-    let mut above = Vec::new();
-    for parent in to.ancestors().skip(1) {
-        above.push(parent);
-        if parent.as_os_str().is_empty() || disk.find(parent)?.is_some() {
+/// Makes a directory and those above it, durably: which ones, the outermost first. If that fails nothing is left: an
+/// attempt that finds the directory would not know that its name is not durable.
+fn make(disk: &dyn Disk, to: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut missing = Vec::new();
+    for directory in to.ancestors().filter(|directory| !directory.as_os_str().is_empty()) {
+        if disk.find(directory)?.is_some() {
             break;
         }
+        missing.push(directory.to_owned());
     }
-    disk.create_dir_all(to)?;
-    above.iter().rev().filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+    missing.reverse();
+    let make = || {
+        disk.create_dir_all(to)?;
+        let parents = missing.iter().filter_map(|made| made.parent());
+        parents.filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+    };
+    match make() {
+        Ok(()) => Ok(missing),
+        Err(error) => {
+            // The first error says more.
+            let _ = unmake(disk, &missing);
+            Err(error)
+        }
+    }
+}
+
+/// Removes directories that were made, unless something is in them by now.
+fn unmake(disk: &dyn Disk, made: &[PathBuf]) -> Result<(), Error> {
+    for directory in made.iter().rev() {
+        match disk.remove_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(()),
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 /// Removes all that is in a directory, the manifest first.
@@ -472,8 +533,8 @@ fn verify_as(
 /// # Errors
 /// As [`verify`] and [`backup`].
 pub fn restore(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    // What is refused is refused before it is read all through.
-    drop(prepare(disk, from, to)?);
+    // What is refused is refused before it is read all through. Nothing is made for a backup that is damaged.
+    check(disk, from, to)?;
     verify(disk, from, &|_, _| {})?;
     backup(disk, from, to, progress)
 }

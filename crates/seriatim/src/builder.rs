@@ -170,6 +170,8 @@ impl Builder {
     /// serves anything too after a second or two, and goes back to the system when more than 64 MiB, and more than an eighth of
     /// what is in use, is free. Give the limit room for one open transaction's new
     /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
+    /// Where at least a sixteenth of the limit is free and serves no other size, a sixteenth more is taken: for nodes of
+    /// indexes, when rows come back at other keys. If that does not help, the error says how much is free.
     ///
     /// Opening a database is not held to the limit: what was acknowledged comes back, also where recovery needs more for it than the
     /// database had in use, say for rows that the log inserts and deletes again. The limit counts from then on, with what recovery took:
