@@ -16,6 +16,7 @@ mod mutants;
 mod nightly;
 mod pgo;
 mod protocols;
+mod quarantine;
 mod rtm;
 mod runs;
 mod rust;

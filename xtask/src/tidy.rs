@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::files::Tree;
-use crate::{contributing, documents, layers, lines, mutants, protocols, sources, tiers};
+use crate::{contributing, documents, layers, lines, mutants, protocols, quarantine, sources, tiers};
 
 /// Where a rule is broken, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
     documents::codes,
     contributing::check,
     mutants::list::check,
+    quarantine::check,
     tiers::check,
 ];
 
