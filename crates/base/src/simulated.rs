@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::thread::Touch;
+use crate::thread::{BatchWork, Touch};
 
 /// Why a core lets time pass without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub trait Machine {
     fn wait(&self, wait: Wait) -> bool;
     /// The core works for so long, without steps. `false`: no core runs.
     fn work(&self, time: Duration) -> bool;
+    /// The core orders a batch: it does this work so many times.
+    fn batch_work(&self, work: BatchWork, times: u64);
     /// The core waits until it is woken, or until its clock shows this, in nanoseconds. If it was woken since
     /// it last did so it goes on at once. `false`: no core runs.
     fn park(&self, until: Option<u64>) -> bool;
@@ -135,6 +137,12 @@ pub(crate) fn wait(wait: Wait) -> bool {
 
 pub(crate) fn work(time: Duration) -> bool {
     MACHINE.get().is_some_and(|machine| machine.work(time))
+}
+
+pub(crate) fn batch_work(work: BatchWork, times: u64) {
+    if let Some(machine) = MACHINE.get() {
+        machine.batch_work(work, times);
+    }
 }
 
 pub(crate) fn park(until: Option<u64>) -> bool {

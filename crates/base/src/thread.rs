@@ -67,7 +67,7 @@ fn ask() -> io::Result<()> {
 }
 
 pub use crate::turns::{interrupt, take_turns};
-pub use crate::waiter::{Waiter, wait, work};
+pub use crate::waiter::{BatchWork, Waiter, batch_work, wait, work};
 
 /// What code does at a word that threads share, right after the step that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
+use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -60,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) clock_resolution: u64,
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
+    /// What the protocol offers with its options.
+    pub(crate) capabilities: Capabilities,
     /// There if transactions defer. Behind what needs it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     tables: RwLock<Tables>,
@@ -178,7 +180,9 @@ impl Engine {
         let queue = validator.map(|validator| Queue::new(validator, Some(Arc::clone(&pool))));
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
-        let is_regulated = options.regulate_pauses.unwrap_or(foundation.protocol.info().capabilities.regulated);
+        let info = foundation.protocol.info();
+        let capabilities = info.capabilities_with(&protocol::options(info, &options).unwrap_or_default());
+        let is_regulated = options.regulate_pauses.unwrap_or(capabilities.regulated);
         let regulation = is_regulated.then(|| Arc::new(Regulation::new(options.retry.pause_max)));
         let ticker = if options.step_helpers {
             None
@@ -256,6 +260,7 @@ impl Engine {
             clock,
             clock_resolution: if options.step_helpers { 0 } else { nanoseconds(resolution) },
             pool,
+            capabilities,
             _publisher: publisher,
             persistence,
             recovery: OnceLock::new(),
@@ -620,8 +625,7 @@ impl Engine {
 
     /// The protocol in use, with the capabilities that it has with its options.
     pub fn protocol(&self) -> ProtocolInfo {
-        let info = self.inner.protocol.info();
-        ProtocolInfo { capabilities: info.capabilities_with(&self.options_in_use()), ..*info }
+        ProtocolInfo { capabilities: self.inner.capabilities, ..*self.inner.protocol.info() }
     }
 
     fn options_in_use(&self) -> Options {

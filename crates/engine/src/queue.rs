@@ -58,14 +58,6 @@ use turns::Turns;
 /// transactions open.
 const GATHER_SLICE: Duration = Duration::from_micros(100);
 
-/// What ordering a batch takes on simulated cores, for each access of its transactions and for each vertex or edge
-/// of the graph that is looked at: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24
-/// accesses of YCSB's transactions, in batches of 4 and 8, on an AMD EPYC, and `seriatim bench reorder` some 5 ns
-/// for each vertex or edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table
-/// of costs takes 10.5 there.
-const ACCESS_NANOSECONDS: u64 = 38;
-const LOOK_NANOSECONDS: u64 = 12;
-
 /// A transaction that its batch left out.
 const LEFT_OUT: Cause = Cause { phase: Phase::Validate, reason: Reason::LeftOut };
 
@@ -641,9 +633,6 @@ impl Queue {
         let stale = refused.len() as u64;
         let (prepared, mut decisions) = split(fresh);
         let ordered = self.contain(|| self.validator.order(&prepared));
-        let of = |of: &Prepared| of.reads.len() + of.writes.len() + of.nodes.len() + of.inserts.len();
-        let accesses = prepared.iter().map(of).sum::<usize>() as u64;
-        thread::work(Duration::from_nanos(ACCESS_NANOSECONDS * accesses + LOOK_NANOSECONDS * ordered.looked));
         let left_out = ordered.left_out.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
         refused.extend(left_out.map(|decision| (decision, LEFT_OUT)));
         refused.iter_mut().for_each(|(decision, _)| decision.refuse());

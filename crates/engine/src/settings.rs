@@ -18,7 +18,7 @@ use seriatim_txn::{Environment, Eventual, PartitionFunction, Partitions, Priorit
 
 use crate::durability::Listener;
 use crate::procedure::ExecutionMode;
-use crate::protocol::DEFER;
+use crate::protocol;
 use crate::{Durability, Engine, OpenError, RetryPolicy, protocols};
 
 /// The options of a database. What each says is told where the builder sets it.
@@ -431,7 +431,7 @@ impl Settings {
         if self.without_validation && self.place.is_some() {
             return invalid("without validation transactions are wrong: what they leave is not kept on disk");
         }
-        let defers = self.protocol_options.iter().any(|(name, value)| name == DEFER && *value > 0);
+        let defers = protocol::capabilities(&self).is_some_and(|capabilities| capabilities.defers);
         let options = Options {
             // And one that publishes what others have deferred.
             workers_max: self.workers + HELPER_SETS * HELPERS_MAX + usize::from(defers),

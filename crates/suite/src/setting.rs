@@ -189,19 +189,7 @@ impl Setting {
 
     /// Whether a commit enters a region.
     fn commits_in_regions(&self) -> bool {
-        static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
-        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-        *found.entry(self.protocol).or_insert_with(|| self.finds_regions_at_commit())
-    }
-
-    fn finds_regions_at_commit(&self) -> bool {
-        let db = self.builder().step_helpers(true).open().expect("a database");
-        let cells = db.create::<Cell>().expect("a table");
-        let mut session = db.session();
-        session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
-        let before = db.statistics().regions.started;
-        session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("nobody is about");
-        db.statistics().regions.started > before
+        self.is_of(|protocol| protocol.capabilities.commits_in_regions)
     }
 
     /// Whether a transaction continues to see rows as they were at its first read, whatever has been committed
@@ -376,6 +364,19 @@ mod tests {
             let drawn: BTreeSet<&str> = (0..20).flat_map(|seed| emulated(matrix_of_steps(seed))).collect();
             assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto"]));
             assert_eq!(emulated(matrix_of_steps(7)).len(), 2);
+        }
+    }
+
+    #[test]
+    fn protocols_whose_commits_enter_regions_are_those_that_say_so() {
+        for setting in Setting::each_of(protocols(), HtmMode::Emulated(Emulation::default())) {
+            let db = setting.builder().step_helpers(true).open().expect("a database");
+            let cells = db.create::<Cell>().expect("a table");
+            let mut session = db.session();
+            session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
+            let before = db.statistics().regions.started;
+            session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("nobody is about");
+            assert_eq!(db.statistics().regions.started > before, setting.commits_in_regions(), "{setting}");
         }
     }
 

@@ -75,16 +75,11 @@ impl Protocol for Cicada {
             snapshots: Freshness::Past,
             strict: true,
             epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
             regulated: true,
+            ..Capabilities::NONE
         },
         options: &[WAIT_STEPS, EARLY_CHECKS],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, wts, rts.
     const HEADER_BYTES: usize = record_header::bytes(2);

@@ -6,7 +6,7 @@
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer, Table,
+    Capabilities, Core, Environment, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::epoch_commit::{LOCK_STEPS, State};
@@ -31,19 +31,13 @@ impl Protocol for Silo {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
-            tid_order: false,
             column_groups: true,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            ..Capabilities::NONE
         },
         options: &[LOCK_STEPS, REBASES_MAX],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word (the paper's TID word), version word.
     const HEADER_BYTES: usize = record_header::bytes(0);
