@@ -16,7 +16,6 @@ const WIDE: &[&str] = &[
     "crates/bench/",
     "crates/cli/",
     "crates/engine/",
-    "crates/figures/",
     "crates/middle-tier/",
     "crates/protocol/src/cicada/",
     "crates/seriatim/",
