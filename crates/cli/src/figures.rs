@@ -12,9 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::clock::Instant;
 use seriatim_base::{say, talk, thread};
-use seriatim_figures::{
-    Answer, Cores, Event, Figure, Job, Origin, Paper, Setting, Size, Summary, draw_again, draw_all, find,
-};
+use seriatim_figures::{Answer, Cores, Event, Figure, Job, Origin, Setting, Size, Summary, draw_again, draw_all, find};
 
 use crate::Failure;
 use crate::machine::{self, Machine};
@@ -25,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let only: Vec<String> = matches.get_many("only").into_iter().flatten().cloned().collect();
     let name = matches.get_one::<String>("paper").map_or("all", String::as_str);
-    let paper = Paper::ALL.into_iter().find(|paper| paper.name() == name);
+    let paper = (name != "all").then_some(name);
     let figures = find(paper, &only).map_err(Failure::Usage)?;
     let Some(directory) = matches.get_one::<PathBuf>("out") else { unreachable!("clap requires it") };
     let summary = match matches.get_flag("redraw") {
@@ -159,7 +157,8 @@ fn answer(mut child: Child, patience: Duration) -> Answer {
             Ok(Some(status)) => match (status.code(), serde_json::from_str(&output)) {
                 (Some(0), Ok(report)) => Answer::Report(report),
                 (Some(0), Err(error)) => Answer::Failed(format!("its output is no object of JSON: {error}")),
-                // Arguments that cannot be: this program has no such protocol, option or back end, or this machine does not.
+                // Arguments that cannot be: this program has no such protocol, option or back end, or this
+                // machine does not.
                 (Some(2), _) => Answer::NotHere(last),
                 (Some(_), _) => Answer::Failed(last),
                 (None, _) => Answer::Failed(format!("{status}: {last}")),
@@ -200,7 +199,8 @@ mod tests {
     use super::*;
     use seriatim_figures::FIGURES;
 
-    /// Options and protocols that figures ask for, which this program does not have yet: their points are left out visibly.
+    /// Options and protocols that figures ask for, which this program does not have yet: their points are left
+    /// out visibly.
     const AWAITED: [&str; 3] = ["--simulate-cores", "occ", "hto"];
 
     /// A slip in a figure's command would look like a program that cannot run it.
@@ -210,7 +210,7 @@ mod tests {
             [Size::Small, Size::Large].into_iter().flat_map(|size| FIGURES.iter().map(move |figure| (size, figure)))
         {
             let setting = Setting { size, processors: 2, has_regions: true, seconds: None, rounds: None, seed: 1 };
-            for point in (figure.points)(&setting) {
+            for point in figure.points(&setting) {
                 let arguments = std::iter::once("seriatim").chain(point.arguments.iter().map(String::as_str));
                 if let Err(error) = crate::args::command().try_get_matches_from(arguments) {
                     let error = error.to_string();

@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr};
+use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -60,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) clock_resolution: u64,
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
+    /// What the protocol offers with its options.
+    pub(crate) capabilities: Capabilities,
     /// There if transactions defer. Behind what needs it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     tables: RwLock<Tables>,
@@ -67,7 +69,7 @@ pub(crate) struct Inner {
     opening: Mutex<()>,
     /// Held while indexes are checked: one set of helpers has workers set aside for it.
     checking: Mutex<()>,
-    /// There if decisions are queued.
+    /// There if the protocol brings a validator, which orders decisions.
     pub(crate) queue: Option<Queue>,
     /// There if procedures run in pieces.
     pub(crate) gate: Option<Arc<Gate>>,
@@ -149,15 +151,14 @@ impl Engine {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let protocol = protocol::open(&options, &environment)?;
         options.settle_epoch_interval(environment.epochs.snapshots())?;
-        if options.queue.is_some() && !protocol.info().capabilities.detach {
-            return Err(OpenError::NotHeld { protocol: protocol.info().name });
-        }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let foundation = Foundation { protocol, environment, number, process: Process::current() };
         let environment = &foundation.environment;
         let began = Instant::now();
         let validator = foundation.protocol.validator();
-        let queue = Queue::settings(&options, validator.as_deref())?;
+        if let Some(validator) = &validator {
+            Queue::check_wait(&**validator, options.transaction_age_max)?;
+        }
         // Recovery may need more than was in use: rows that the log deletes again are there for a while.
         environment.memory.set_limit(None);
         let opened = match &options.place {
@@ -179,10 +180,12 @@ impl Engine {
         let own = writer.zip(persistence.as_ref().map(|persistence| Arc::clone(&persistence.whole_before)));
         let publisher = Publisher::start(&foundation, own, recording.clone(), options.limit_bytes())?;
         let pool = Arc::new(Pool::new(options.workers, writers));
-        let queue = queue.map(|settings| Queue::open(settings, validator, &pool));
+        let queue = validator.map(|validator| Queue::new(validator, Some(Arc::clone(&pool))));
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
-        let is_regulated = options.regulate_pauses.unwrap_or(foundation.protocol.info().capabilities.regulated);
+        let info = foundation.protocol.info();
+        let capabilities = info.capabilities_with(&protocol::options(info, &options).unwrap_or_default());
+        let is_regulated = options.regulate_pauses.unwrap_or(capabilities.regulated);
         let regulation = is_regulated.then(|| Arc::new(Regulation::new(options.retry.pause_max)));
         let ticker = if options.step_helpers {
             None
@@ -260,6 +263,7 @@ impl Engine {
             clock,
             clock_resolution: if options.step_helpers { 0 } else { nanoseconds(resolution) },
             pool,
+            capabilities,
             _publisher: publisher,
             persistence,
             recovery: OnceLock::new(),
@@ -654,8 +658,7 @@ impl Engine {
 
     /// The protocol in use, with the capabilities that it has with its options.
     pub fn protocol(&self) -> ProtocolInfo {
-        let info = self.inner.protocol.info();
-        ProtocolInfo { capabilities: info.capabilities_with(&self.options_in_use()), ..*info }
+        ProtocolInfo { capabilities: self.inner.capabilities, ..*self.inner.protocol.info() }
     }
 
     fn options_in_use(&self) -> Options {

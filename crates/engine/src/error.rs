@@ -31,11 +31,6 @@ pub enum OpenError {
         /// The protocol.
         protocol: &'static str,
     },
-    /// Decisions are to be queued, and the protocol does not hold executed transactions.
-    NotHeld {
-        /// The protocol.
-        protocol: &'static str,
-    },
     /// The wanted region back end does not work here.
     Htm(seriatim_htm::Unavailable),
     /// The operating system did not give the memory.
@@ -87,15 +82,6 @@ impl fmt::Display for OpenError {
                     "protocol {protocol} needs regions: choose those of the processor if it has them (`--htm rtm`), emulated ones, which are \
                      slow and work everywhere (`--htm emulated`), or another protocol"
                 )
-            }
-            OpenError::NotHeld { protocol } => {
-                write!(
-                    f,
-                    "protocol {protocol} holds no executed transactions, so that their decisions cannot be queued: choose one of"
-                )?;
-                let holds = crate::protocols().iter().filter(|known| known.capabilities.detach);
-                let names: Vec<&str> = holds.map(|known| known.name).collect();
-                write!(f, " {}, or do not queue", names.join(", "))
             }
             OpenError::Htm(error) => error.fmt(f),
             OpenError::Memory(error) => write!(f, "no memory: {error}"),

@@ -60,7 +60,7 @@ pub use lean::{Body, Operations};
 pub use options::TransactionOptions;
 pub use permits::Permit;
 pub use protocol::{available_protocols, protocols};
-pub use queue::{Advance, Order, QueueSettings};
+pub use queue::Advance;
 pub use retry::{RetryPolicy, pause};
 pub use runner::{Committed, Failure, Receipt, Runner, with_value};
 pub use runtime::{DynHandle, DynRow, DynScan};

@@ -18,8 +18,8 @@ use seriatim_txn::{Environment, Eventual, PartitionFunction, Partitions, Priorit
 
 use crate::durability::Listener;
 use crate::procedure::ExecutionMode;
-use crate::protocol::DEFER;
-use crate::{Durability, Engine, OpenError, QueueSettings, RetryPolicy, protocols};
+use crate::protocol;
+use crate::{Durability, Engine, OpenError, RetryPolicy, protocols};
 
 /// The options of a database. What each says is told where the builder sets it.
 #[derive(Clone, Debug)]
@@ -77,8 +77,6 @@ pub struct Settings {
     pub prefetch: bool,
     /// Whether procedures that only read do so from snapshots, where the protocol gives them.
     pub snapshots: bool,
-    /// How decisions are queued, if they are.
-    pub queue: Option<QueueSettings>,
     /// How executors batch calls.
     pub batch: Batch,
     /// What threads of executors get of a batch.
@@ -287,7 +285,6 @@ impl Default for Settings {
             seed: 0,
             prefetch: true,
             snapshots: true,
-            queue: None,
             batch: Batch::Off,
             batch_placement: Placement::default(),
             executor_queue_max: EXECUTOR_QUEUE_MAX,
@@ -391,7 +388,6 @@ impl Settings {
         within("retry.pause_max", pause_max, Duration::ZERO..=RetryPolicy::PAUSE_MAX)?;
         within("operations_max", self.operations_max, 1..=u32::MAX)?;
         within("executor_queue_max", self.executor_queue_max, 1..=usize::MAX)?;
-        within("queue_decisions.batch_max", self.queue.map_or(1, |queue| queue.batch_max), 1..=usize::MAX)?;
         if let Batch::Size(calls) = self.batch {
             within("batch", calls, 1..=BATCH_CALLS_MAX)?;
         }
@@ -435,7 +431,7 @@ impl Settings {
         if self.without_validation && self.place.is_some() {
             return invalid("without validation transactions are wrong: what they leave is not kept on disk");
         }
-        let defers = self.protocol_options.iter().any(|(name, value)| name == DEFER && *value > 0);
+        let defers = protocol::capabilities(&self).is_some_and(|capabilities| capabilities.defers);
         let options = Options {
             // And one that publishes what others have deferred.
             workers_max: self.workers + HELPER_SETS * HELPERS_MAX + usize::from(defers),

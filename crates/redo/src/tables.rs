@@ -1,4 +1,4 @@
-//! The tables of a manifest as recovery needs them: which table a layout is of, and how its rows are encoded.
+//! The tables of a manifest, as recovery needs them: the table of each layout, and the encoding of its rows.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The layouts of a manifest that [`Manifest::check`] finds sound, as one that was read is.
+    /// The layouts of a manifest that has passed [`Manifest::check`], as every manifest does that was read.
     pub fn new(manifest: &Manifest) -> Tables {
         let by_id: HashMap<TableId, &TableEntry> = manifest.tables.iter().map(|table| (table.id, table)).collect();
         let layouts = manifest.layouts.iter().filter_map(|layout| {
@@ -33,7 +33,7 @@ impl Tables {
     /// The table of a layout and the encoding of its rows.
     #[inline]
     pub fn get(&self, layout: LayoutId) -> Option<(TableId, &RowWire)> {
-        // Ids are mostly dense.
+        // Most ids are equal to their index.
         let guess = self.layouts.get(layout.index()).filter(|(id, ..)| *id == layout);
         let search = || {
             let at = self.layouts.binary_search_by_key(&layout, |(id, ..)| *id).ok()?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Epoch, Hold, thread};
+use seriatim_base::{Epoch, Hold, Tid, thread};
 use seriatim_htm::Htm;
 use seriatim_redo::durable::Reached;
 use seriatim_redo::manifest::{Manifest, NotWritten};

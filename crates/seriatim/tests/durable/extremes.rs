@@ -91,13 +91,6 @@ const CASES: &[(&str, Set, Wanted)] = &[
         |b| b.memory_limit(64 << 20).prefault(usize::MAX),
         Refused("prefault", "0 to 67108864"),
     ),
-    (
-        "batch_max 0",
-        |b| b.queue_decisions(0, Duration::ZERO),
-        Refused("queue_decisions.batch_max", "1 to 18446744073709551615"),
-    ),
-    ("batch_max 1", |b| b.protocol("silo").queue_decisions(1, Duration::ZERO), Works),
-    ("batch_max MAX", |b| b.protocol("silo").queue_decisions(usize::MAX, Duration::ZERO), Works),
     ("batch 0", |b| b.batch(Batch::Size(0)), Refused("batch", "1 to 4096")),
     ("batch 1", |b| b.batch(Batch::Size(1)), Works),
     ("batch 4096", |b| b.batch(Batch::Size(4096)), Works),
