@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::data::PAPERS;
 use crate::draw;
-use crate::figure::Figure;
+use crate::figure::{Claim, Figure};
 use crate::home::{Home, Reports};
 use crate::judge::{self, Verdict};
 use crate::measured::{Answer, Cores, Curves, FORMAT, Measured, MeasuredPoint, Origin, Run};
@@ -153,9 +153,10 @@ pub(crate) fn verdicts<'a>(figure: &'a Figure, measured: &Measured) -> Vec<(&'a 
     let all = measured.cores();
     let curves = |view| all.iter().map(|&cores| (cores, measured.curves(view, cores))).collect();
     let shown: Vec<Vec<(Cores, Curves)>> = figure.views.iter().map(curves).collect();
-    let of = |claim: &crate::Claim| {
+    let of = |claim: &Claim| {
         let judge = |(cores, shown): &(Cores, Curves)| (*cores, judge::judge(claim, shown, measured.size, *cores));
-        shown[claim.view].iter().map(judge).collect()
+        let view = figure.view(&claim.view).expect("reading the data has looked it up");
+        shown[view].iter().map(judge).collect()
     };
     figure.claims.iter().map(|claim| (claim.says.as_str(), of(claim))).collect()
 }
