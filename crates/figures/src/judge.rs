@@ -1,33 +1,32 @@
 //! Whether a claim holds of what was measured.
 //!
-//! A quantity that cannot be computed, or that says nothing here, is *not shown here*, with the reason: it is never
-//! taken for one that holds or differs. That is also said of simulations that are not proven.
+//! A quantity that cannot be computed, or that means nothing here, is *not shown here*, with the reason. It neither holds
+//! nor differs. The same applies to simulations that are not proven.
 //!
-//! On threads of the machine the quantity is computed of each round, and an interval that covers its median with a
-//! probability of nine tenths or more is compared with where it should lie. Where the interval covers a bound, or is of
-//! too few or too short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no
-//! interval.
+//! On threads of the machine the quantity is computed for each round. An interval that covers its median with a
+//! probability of at least nine tenths is compared with the bounds. If the interval covers a bound, or has too few or too
+//! short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no interval.
 
 use serde::Serialize;
 
 use crate::figure::{All, At, Claim};
 use crate::measured::{Cores, Curve, Curves, Size};
 
-/// What is to be said of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
-    /// The quantity lies where it should.
+    /// The quantity lies within the bounds.
     Holds {
-        /// It, and where it should lie.
+        /// The quantity, and where it should lie.
         numbers: String,
     },
-    /// It does not.
+    /// The quantity lies outside the bounds.
     Differs {
-        /// It, and where it should lie.
+        /// The quantity, and where it should lie.
         numbers: String,
     },
-    /// What was measured does not decide it.
+    /// The measurements do not decide it.
     CannotTell {
         /// The quantity, where it should lie, and what is missing.
         numbers: String,
@@ -54,10 +53,10 @@ impl std::fmt::Display for Verdict {
 pub(crate) const ROUNDS_MIN: usize = 5;
 pub(crate) const SECONDS_MIN: f64 = 2.0;
 
-/// How much shorter a run may be than it should, as it ends when threads look.
+/// How much shorter a run may be: threads check the time now and then.
 const SECONDS_SLACK: f64 = 0.05;
 
-/// With what probability an interval misses the median, at most.
+/// The highest probability that an interval misses the median.
 const MISSED_MAX: f64 = 0.1;
 
 fn not_shown(reason: impl Into<String>) -> Verdict {
@@ -79,7 +78,8 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
     let measured = format!("{claim} {}", shortly(value));
     if shown.threads < claim.threads {
         let here = cores.count(shown.threads);
-        return not_shown(format!("the paper says so of {} and more, here are {here} ({measured})", claim.threads));
+        let says = if claim.ours { "this is claimed" } else { "the paper says so" };
+        return not_shown(format!("{says} of {} and more, here are {here} ({measured})", claim.threads));
     }
     if let Some(backend) = shown.stand_in.as_ref().filter(|_| claim.regions) {
         return not_shown(format!("regions are {backend} ({measured})"));
@@ -123,12 +123,12 @@ fn of(round: &[Curve]) -> Curves {
     Curves { curves: round.to_vec(), ..Curves::default() }
 }
 
-/// The narrowest interval between two of the values, as many from either end, that misses the median of what they are
-/// drawn from with at most [`MISSED_MAX`], whatever its distribution; all values where there is none.
+/// The narrowest interval between two values, equally far from either end, that misses the median of their distribution
+/// with at most [`MISSED_MAX`], whatever the distribution; the interval of all values if there is none.
 fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let count = values.len();
-    // The probability that at most so many values lie on one side of the median.
+    // The probability that at most `cut` values lie on one side of the median.
     let (mut cut, mut choices) = (0, 1.0);
     let mut below = 0.5f64.powi(count as i32);
     loop {
@@ -141,7 +141,7 @@ fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
     }
 }
 
-/// Why there is nothing of these curves, or of any if there are none.
+/// Why these curves are missing; why all are, if no curve is named.
 fn first_reason(shown: &Curves, series: &[&str]) -> String {
     let of = |name: &str| series.is_empty() || series.contains(&name);
     if let Some((name, why)) = shown.missing.iter().find(|(name, _)| of(name)) {
@@ -305,7 +305,7 @@ mod tests {
         (inside, outside)
     }
 
-    /// The canary of every claim there is: points that contradict it are told, those that agree are not.
+    /// The canary of every claim: points that contradict it are told, and points that agree are not.
     #[test]
     fn canary_points_that_contradict_a_claim_are_told() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
@@ -342,7 +342,9 @@ mod tests {
         );
         let few = Curves { threads: 2, ..twice.clone() };
         let said = verdict(&claim(), &few);
-        assert!(["8", "2 threads", "a over b 3"].iter().all(|word| reason(&said).contains(word)), "{said}");
+        assert_eq!(reason(&said), "the paper says so of 8 and more, here are 2 threads (a over b 3)");
+        let ours = verdict(&Claim { ours: true, ..claim() }, &few);
+        assert!(reason(&ours).starts_with("this is claimed of 8 and more, "), "{ours}");
         let emulated = Curves { stand_in: Some("emulated".to_owned()), ..twice.clone() };
         assert!(reason(&verdict(&claim(), &emulated)).contains("emulated"));
         assert!(reason(&judge(&claim(), &twice, Size::Small, Cores::Real)).contains("small"));
@@ -381,7 +383,7 @@ mod tests {
         let short = Curves { seconds: Some(0.2), ..full.clone() };
         let said = verdict(&claim(), &short).to_string();
         assert!(said.starts_with("cannot be told: ") && said.ends_with("here are 5 of 0.2 s"), "{said}");
-        // What has no length is as it is.
+        // Without a length the time is not checked.
         assert!(matches!(verdict(&claim(), &Curves { seconds: None, ..full }), Verdict::Holds { .. }));
     }
 
@@ -426,7 +428,7 @@ mod tests {
         assert_eq!(value(&a(&["b"], At::Last), &shown), Some(1.0));
     }
 
-    /// What is said of all others, or of many threads, is not judged by those of them that were measured.
+    /// A claim about all curves, or about many threads, is not judged by those that were measured.
     #[test]
     fn a_curve_that_is_missing_or_ends_early_is_not_passed_over() {
         let curve = |name: &str, points: &[(f64, f64)]| Curve { name: name.to_owned(), points: points.to_vec() };
@@ -510,8 +512,8 @@ mod tests {
         assert_eq!((said("a is ahead of b at 20 %"), said("up to 0.7 a is best")), (any, any));
     }
 
-    /// A claim that names a number, or says how far, is not held by less. Where a lesser curve is over a greater, by
-    /// what that comes to.
+    /// A claim that names a number or a distance has bounds that are no wider, or the inverse ones if the lower curve is
+    /// divided by the higher.
     #[test]
     fn intervals_judge_what_claims_say() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
