@@ -237,7 +237,8 @@ fn is_at(file: &File, target: &Target<'_>) -> io::Result<bool> {
     }
 }
 
-/// Whether flock(2) says that this file cannot be locked: `EBADF` comes from NFS, where only files that are open for writing can be.
+/// Whether flock(2) says that this file cannot be locked: `EBADF` comes from NFS, where only files that are
+/// open for writing can be.
 fn is_unsupported(error: &io::Error) -> bool {
     use libc::{EBADF, EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP};
     matches!(error.raw_os_error(), Some(EBADF | EINVAL | ENOLCK | ENOSYS | EOPNOTSUPP))
@@ -288,8 +289,8 @@ impl DiskFile for RealFile {
     }
 }
 
-/// Unlocked when it is dropped. To close the file is not enough: children that another thread has started, and that are not another program
-/// yet, have it open, too.
+/// Unlocked when it is dropped. To close the file is not enough: children that another thread has started, and
+/// that are not another program yet, have it open, too.
 #[derive(Debug)]
 struct RealLock {
     file: File,

@@ -1,24 +1,89 @@
-//! Whether the dependencies that a plan declares are all there are: change what one operation gives back, and only its declared
-//! descendants may be given other keys or values.
+//! Checks of procedures, for the tests of those who write them.
 //!
-//! One execution by the interpreter is recorded: what each operation was given and gave back. Then the interpreter runs the
-//! procedure again and again without a database: operations give back what they gave then, but one of them something else. What
-//! reaches an operation therefore comes through the procedure's own variables and branches, and nowhere else. An execution that
-//! the change makes fail ends early, so what it did is compared up to there.
+//! [`check_dependencies`] asks whether the dependencies that a plan declares are all there are. Execution in pieces and
+//! repairs rely on them. An undeclared one is a fault of the analysis, or of a `#[pure]` function that is not pure.
+//!
+//! One execution by the interpreter is recorded: what each operation was given and what it gave back. Then the
+//! interpreter runs the procedure again and again without a database. Operations give back what they gave then, but one
+//! of them gives something else, and only its declared descendants may be given other keys or values. Values reach an
+//! operation through the procedure's own variables and branches only. An execution that fails because of the change
+//! ends early and is compared up to there.
+//!
+//! ```
+//! use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+//!
+//! #[derive(Table)]
+//! #[table(name = "account", key(id), hash)]
+//! struct Account {
+//!     id: u64,
+//!     balance: i64,
+//! }
+//!
+//! /// Moves money.
+//! #[procedure]
+//! fn transfer(tx: &Tx, from: u64, to: u64, amount: i64) -> Result<(), Abort> {
+//!     tx.update::<Account>(from, |account| account.balance -= amount)?;
+//!     tx.update::<Account>(to, |account| account.balance += amount)?;
+//!     Ok(())
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let db = Database::in_memory()?;
+//! let accounts = db.create::<Account>()?;
+//! let mut session = db.session();
+//! session.transact(|tx| (1..=2).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 100 })))?;
+//!
+//! db.register(procedures![transfer])?;
+//! assert_eq!(seriatim_check::check_dependencies(&mut session, transfer, &(1, 2, 30), 7)?, Ok(()));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use seriatim_base::Rng;
+use seriatim::procedure::ir::{Operation, Procedure};
+use seriatim::procedure::plan::Plan;
+use seriatim::procedure::support::{Reference, Stopped};
+use seriatim::procedure::{Data, Declared, EvaluationError, IntegerType, Value};
+use seriatim::{Rng, Session, TransactError};
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
-use seriatim_procedure::ir::{Operation, Procedure};
-use seriatim_procedure::plan::Plan;
-use seriatim_procedure::{Datum, EvaluationError, IntegerType};
-use seriatim_txn::Mode;
 
-use super::interpret::{Interpreted, Reference, Stopped};
-use crate::tx::Origin;
-use crate::{Runner, TransactError};
+/// Runs a registered procedure by its declaration, rolls it back, and looks for a dependency that its plan does not
+/// declare. The result of each operation is changed in turn. What other operations are given must stay the same unless
+/// they are its descendants. `seed` decides the changes.
+///
+/// # Errors
+/// What stopped the execution, as [`Session::interpret`]. The inner error is the dependency found, in words.
+pub fn check_dependencies<P: Declared>(
+    session: &mut Session,
+    _procedure: P,
+    arguments: &P::Arguments,
+    seed: u64,
+) -> Result<Result<(), String>, TransactError> {
+    check_dependencies_by_name(session, P::NAME, &arguments.to_value(), seed)
+}
+
+/// As [`check_dependencies`], by name and on dynamic values.
+///
+/// # Errors
+/// As [`check_dependencies`].
+pub fn check_dependencies_by_name(
+    session: &mut Session,
+    name: &str,
+    arguments: &Value,
+    seed: u64,
+) -> Result<Result<(), String>, TransactError> {
+    let mut found = None;
+    session.interpret_with(name, &mut |declaration, plan, database| {
+        let recorder = Recorder { database, events: RefCell::default() };
+        interpret(declaration, arguments, &recorder)?;
+        found = undeclared(plan, declaration, arguments, &recorder.events.into_inner(), seed);
+        Ok(())
+    })?;
+    Ok(found.map_or(Ok(()), Err))
+}
 
 /// What an operation was given: its keys, and the values it writes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,9 +96,9 @@ struct Given {
 #[derive(Clone, Debug, PartialEq)]
 enum Gave {
     Nothing,
-    Row(Option<Datum>),
+    Row(Option<Value>),
     Flag(bool),
-    Rows(Vec<Datum>),
+    Rows(Vec<Value>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -43,13 +108,13 @@ struct Event {
     gave: Gave,
 }
 
-fn whole(key: &[Datum]) -> Given {
+fn whole(key: &[Value]) -> Given {
     Given { keys: Some(Keys::Prefix(key.to_vec())), changes: Changes::new() }
 }
 
 /// Passes operations on and records them.
 struct Recorder<'r> {
-    database: Reference<'r>,
+    database: &'r Reference<'r>,
     events: RefCell<Vec<Event>>,
 }
 
@@ -62,7 +127,7 @@ impl Recorder<'_> {
 impl Operate for Recorder<'_> {
     type Error = Stopped;
 
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stopped> {
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, Stopped> {
         let given = whole(&key);
         let row = self.database.get(operation, table, key)?;
         self.note(operation, given, Gave::Row(row.clone()));
@@ -73,8 +138,8 @@ impl Operate for Recorder<'_> {
         &self,
         operation: &Operation,
         table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Stopped>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, Stopped>,
     ) -> Result<bool, Stopped> {
         let (mut given, mut before) = (whole(&key), None);
         let found = self.database.update(operation, table, key, &mut |row| {
@@ -93,7 +158,7 @@ impl Operate for Recorder<'_> {
         Ok(())
     }
 
-    fn delete(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stopped> {
+    fn delete(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<bool, Stopped> {
         let given = whole(&key);
         let found = self.database.delete(operation, table, key)?;
         self.note(operation, given, Gave::Flag(found));
@@ -106,7 +171,7 @@ impl Operate for Recorder<'_> {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stopped>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, Stopped>,
     ) -> Result<(), Stopped> {
         // Noted before its loop's body runs, as the replay does it.
         let at = self.events.borrow().len();
@@ -120,11 +185,11 @@ impl Operate for Recorder<'_> {
         })
     }
 
-    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> Stopped {
+    fn missing(&self, operation: &Operation, table: &str, key: &[Value]) -> Stopped {
         self.database.missing(operation, table, key)
     }
 
-    fn abort(&self, error: Datum) -> Stopped {
+    fn abort(&self, error: Value) -> Stopped {
         self.database.abort(error)
     }
 }
@@ -179,7 +244,7 @@ impl Replay<'_> {
 impl Operate for Replay<'_> {
     type Error = Ended;
 
-    fn get(&self, operation: &Operation, _: &str, key: Vec<Datum>) -> Result<Option<Datum>, Ended> {
+    fn get(&self, operation: &Operation, _: &str, key: Vec<Value>) -> Result<Option<Value>, Ended> {
         match self.answer(operation, whole(&key)) {
             Gave::Row(row) => Ok(row),
             _ => Ok(None),
@@ -190,8 +255,8 @@ impl Operate for Replay<'_> {
         &self,
         operation: &Operation,
         _: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Ended>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, Ended>,
     ) -> Result<bool, Ended> {
         let Gave::Row(Some(row)) = self.answer(operation, whole(&key)) else { return Ok(false) };
         let changes = body(row)?;
@@ -206,7 +271,7 @@ impl Operate for Replay<'_> {
         Ok(())
     }
 
-    fn delete(&self, operation: &Operation, _: &str, key: Vec<Datum>) -> Result<bool, Ended> {
+    fn delete(&self, operation: &Operation, _: &str, key: Vec<Value>) -> Result<bool, Ended> {
         Ok(self.answer(operation, whole(&key)) == Gave::Flag(true))
     }
 
@@ -216,7 +281,7 @@ impl Operate for Replay<'_> {
         _: &str,
         keys: Keys,
         _: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Ended>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, Ended>,
     ) -> Result<(), Ended> {
         let Gave::Rows(rows) = self.answer(operation, Given { keys: Some(keys), changes: Changes::new() }) else {
             return Ok(());
@@ -229,40 +294,40 @@ impl Operate for Replay<'_> {
         Ok(())
     }
 
-    fn missing(&self, _: &Operation, _: &str, _: &[Datum]) -> Ended {
+    fn missing(&self, _: &Operation, _: &str, _: &[Value]) -> Ended {
         Ended
     }
 
-    fn abort(&self, _: Datum) -> Ended {
+    fn abort(&self, _: Value) -> Ended {
         Ended
     }
 }
 
 /// Another value of the same type, where there is one.
-fn mutated(datum: &Datum, rng: &mut Rng) -> Datum {
+fn mutated(value: &Value, rng: &mut Rng) -> Value {
     let other = |number: i128, ty: IntegerType, rng: &mut Rng| {
         let step = 1 + i128::from(rng.below(3));
         if ty.has(number + step) { number + step } else { number - step }
     };
-    match datum {
-        Datum::Bool(value) => Datum::Bool(!value),
-        Datum::Integer(number, ty) => Datum::Integer(other(*number, ty.unwrap_or(IntegerType::I64), rng), *ty),
-        Datum::Float(value) => Datum::Float(value + 1.0),
-        Datum::Decimal { units, scale } => Datum::Decimal { units: units ^ 1, scale: *scale },
-        Datum::Timestamp(microseconds) => Datum::Timestamp(microseconds ^ 1),
-        Datum::Text(text) => Datum::Text(format!("{text}~")),
-        Datum::Bytes(bytes) => Datum::Bytes([&bytes[..], b"~"].concat()),
-        Datum::Option(Some(value)) => Datum::Option((!rng.percent(20)).then(|| Box::new(mutated(value, rng)))),
-        Datum::Option(None) => Datum::NONE,
-        Datum::Tuple(values) => Datum::Tuple(values.iter().map(|value| mutated(value, rng)).collect()),
-        Datum::List(values) => Datum::List(values.iter().map(|value| mutated(value, rng)).collect()),
-        Datum::Record { name, fields } => {
+    match value {
+        Value::Bool(value) => Value::Bool(!value),
+        Value::Integer(number, ty) => Value::Integer(other(*number, ty.unwrap_or(IntegerType::I64), rng), *ty),
+        Value::Float(value) => Value::Float(value + 1.0),
+        Value::Decimal { units, scale } => Value::Decimal { units: units ^ 1, scale: *scale },
+        Value::Timestamp(microseconds) => Value::Timestamp(microseconds ^ 1),
+        Value::Text(text) => Value::Text(format!("{text}~")),
+        Value::Bytes(bytes) => Value::Bytes([&bytes[..], b"~"].concat()),
+        Value::Option(Some(value)) => Value::Option((!rng.percent(20)).then(|| Box::new(mutated(value, rng)))),
+        Value::Option(None) => Value::NONE,
+        Value::Tuple(values) => Value::Tuple(values.iter().map(|value| mutated(value, rng)).collect()),
+        Value::List(values) => Value::List(values.iter().map(|value| mutated(value, rng)).collect()),
+        Value::Record { name, fields } => {
             // Some of the columns, so that a change of one does not always come with that of another.
-            let field = |(field, value): &(_, Datum)| {
+            let field = |(field, value): &(_, Value)| {
                 let value = if rng.percent(70) { mutated(value, rng) } else { value.clone() };
-                (std::sync::Arc::clone(field), value)
+                (Arc::clone(field), value)
             };
-            Datum::Record { name: name.clone(), fields: fields.iter().map(field).collect() }
+            Value::Record { name: name.clone(), fields: fields.iter().map(field).collect() }
         }
     }
 }
@@ -270,46 +335,11 @@ fn mutated(datum: &Datum, rng: &mut Rng) -> Datum {
 /// Mutations of each operation.
 const TRIES: u32 = 8;
 
-impl Runner {
-    /// Runs a procedure by its declaration, rolls it back, and looks for a dependency that its plan does not declare: the result of each
-    /// operation is changed in turn, and what operations that are not its descendants are given must stay the same. For tests.
-    ///
-    /// # Errors
-    /// What stopped the execution, as [`Runner::interpret`]. The inner error is the dependency found, in words.
-    pub fn check_dependencies(
-        &mut self,
-        mode: Mode,
-        declaration: &Procedure,
-        plan: &Plan,
-        arguments: &Datum,
-        seed: u64,
-    ) -> Result<Result<(), String>, TransactError> {
-        let tables = Interpreted::tables(declaration, self.tx.inner());
-        let mut recorded = Vec::new();
-        let run = self.run(mode, Origin::Procedure, |tx| {
-            // Whole rows: what the plan does not name is changed to see that nothing depends on it.
-            let database = Reference { tx, tables: &tables, columns: &[] };
-            let recorder = Recorder { database, events: RefCell::default() };
-            let result = interpret(declaration, arguments, &recorder);
-            recorded = recorder.events.into_inner();
-            result.map_err(|stopped| stopped.into_abort(tx))?;
-            Err::<(), _>(tx.abort(RolledBack))
-        });
-        self.tx.wait_until_durable()?;
-        match run {
-            Err(error) if error.user::<RolledBack>().is_some() => {}
-            Err(error) => return Err(error),
-            Ok(_) => unreachable!("the body always aborts"),
-        }
-        Ok(undeclared(plan, declaration, arguments, &recorded, seed).map_or(Ok(()), Err))
-    }
-}
-
 /// A dependency between operations that the plan does not declare, in words.
 fn undeclared(
     plan: &Plan,
     declaration: &Procedure,
-    arguments: &Datum,
+    arguments: &Value,
     recorded: &[Event],
     seed: u64,
 ) -> Option<String> {
@@ -339,28 +369,15 @@ fn undeclared(
     None
 }
 
-/// Ends the recorded execution.
-#[derive(Debug)]
-struct RolledBack;
-
-impl std::fmt::Display for RolledBack {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("rolled back after it was recorded")
-    }
-}
-
-impl std::error::Error for RolledBack {}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
-    use seriatim_procedure::analysis::{Schema, plan};
-    use seriatim_procedure::ir::{
+    use seriatim::catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim::procedure::ir::{
         Block, Expression, ExpressionKind, OperationId, OperationKind, Pattern, Span, Step, StepId, StepKind, TableUse,
         Variable, VariableId,
     };
+
+    use seriatim_procedure::analysis::{Schema, plan};
 
     use super::*;
 
@@ -407,10 +424,10 @@ mod tests {
         let procedure = follow();
         let mut plan =
             plan(&procedure, &Schema::new([table.finish().expect("a valid table")])).expect("a sound procedure");
-        let number = |value| Datum::Integer(value, Some(IntegerType::U32));
+        let number = |value| Value::Integer(value, Some(IntegerType::U32));
         let event = |operation: usize, key: i128| {
             let fields = [("id", key), ("next", key + 1)].map(|(name, value)| (Arc::from(name), number(value)));
-            let row = Datum::Record { name: Arc::from("link"), fields: fields.to_vec() };
+            let row = Value::Record { name: Arc::from("link"), fields: fields.to_vec() };
             Event { operation, given: whole(&[number(key)]), gave: Gave::Row(Some(row)) }
         };
         let recorded = [event(0, 5), event(1, 6)];
