@@ -14,8 +14,8 @@ use crate::builder::Builder;
 use crate::handle::Handle;
 use crate::procedure::registry::Registry;
 use crate::{
-    Checkpoint, CloseError, DynHandle, Executor, OpenError, Receipt, Recovery, SchemaError, Session, Statistics,
-    StorageError, TableChecked, TransactError,
+    Checkpoint, CloseError, DynHandle, DynRow, Executor, OpenError, Receipt, Recovery, SchemaError, Session,
+    Statistics, StorageError, TableChecked, TransactError,
 };
 
 /// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
