@@ -26,7 +26,7 @@ struct Word {
     count: u16,
 }
 
-/// Found by hash: cannot be scanned.
+/// A hash table, which cannot be scanned.
 #[derive(Table, Clone, Debug)]
 #[table(name = "unsorted", key(id), hash)]
 struct Unsorted {
@@ -49,7 +49,7 @@ fn fill(tx: &Tx, events: &Handle<Event>) -> Result<(), Abort> {
     Ok(())
 }
 
-/// What [`fill`] inserts, in key order.
+/// The rows of [`fill`], in key order.
 fn all() -> Vec<(i32, u8, u64)> {
     let hours = |day| [23, 9, 0].into_iter().map(move |hour| (day, hour));
     let ids = |(day, hour)| [0, 5, u64::MAX].into_iter().map(move |id| (day, hour, id));
@@ -81,7 +81,7 @@ fn scans_follow_key_order_within_their_bounds() {
                 assert_eq!(keys(tx.scan(&events, bounds))?, all[wanted.clone()], "{bounds:?}");
                 assert_eq!(keys(tx.scan_rev(&events, bounds))?, reversed(&all[wanted]), "{bounds:?}");
             }
-            // Bounds that are no row's.
+            // Bounds that are not keys of rows.
             assert_eq!(keys(tx.scan(&events, (1, Reverse(0), 0)..(3, Reverse(12), 0)))?, all[18..21]);
             Ok(())
         };
@@ -266,7 +266,8 @@ fn a_scan_that_updates_sees_each_row_once() {
             session.transact(|tx| tx.scan(&events, ..).map(|row| Ok(row?.seen())).collect::<Result<Vec<_>, Abort>>());
         assert!(seen.expect("no conflict").iter().all(|&seen| seen == 2));
 
-        // Rows deleted on the way, and rows inserted behind the scan, are met at most once; rows that stay exactly once.
+        // A scan returns rows deleted ahead of it, and rows inserted behind it, at most once. It returns rows that
+        // stay exactly once.
         let met = session.transact(|tx| {
             let mut met = Vec::new();
             for row in tx.scan(&events, ..) {
@@ -293,7 +294,8 @@ fn a_hash_table_cannot_be_scanned() {
         let table = db.create::<Unsorted>().expect("valid");
         let mut session = db.session();
         session.transact(|tx| tx.insert(&table, &Unsorted { id: 1 })).expect("a new key");
-        // A derived handle has no scan that compiles. At run time the call is refused, so nobody counts its error as a row.
+        // With a derived handle, the scan does not compile. At run time the call is refused, so that its error is not
+        // counted as a row.
         let unsorted = db.open_dyn(Unsorted::NAME).expect("it was created");
         let error = session.transact(|tx| Ok(tx.scan_dyn(&unsorted, &[])?.count())).expect_err("not ordered");
         assert!(matches!(&error, TransactError::Unsupported(cause) if cause.reason == Reason::Unordered), "{error:?}");
@@ -312,7 +314,7 @@ fn a_hash_table_cannot_be_scanned() {
     });
 }
 
-/// A caller that counts the items of a scan counts its error too: that must not commit.
+/// A caller that counts the items of a scan counts its error too: such a transaction must not commit.
 #[test]
 fn an_error_that_is_an_item_of_a_scan_ends_the_transaction() {
     each(|setting| {
@@ -337,7 +339,7 @@ fn an_error_that_is_an_item_of_a_scan_ends_the_transaction() {
     });
 }
 
-/// Trap: the state of a finished scan is used again, and a range without keys must not show what the last one left in it.
+/// The state of a finished scan is reused. A scan of an empty range must not return what the previous one left in it.
 #[test]
 fn an_empty_range_after_another_scan_finds_nothing() {
     each(|setting| {
