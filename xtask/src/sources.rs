@@ -16,7 +16,6 @@ const WIDE: &[&str] = &[
     "crates/bench/",
     "crates/cli/",
     "crates/engine/",
-    "crates/figures/",
     "crates/middle-tier/",
     "crates/protocol/src/cicada/",
     "crates/seriatim/",
@@ -227,7 +226,7 @@ fn has_folder(path: &str, folder: &str) -> bool {
 }
 
 /// Calls with each file that is not a test, and its tokens without what only tests compile.
-fn for_each_shipped<'a>(tree: &'a Tree, mut call: impl FnMut(&'a str, &[Token<'a>])) {
+pub(crate) fn for_each_shipped<'a>(tree: &'a Tree, mut call: impl FnMut(&'a str, &[Token<'a>])) {
     let files: Vec<_> = tree.ending(".rs").map(|(path, text)| (path, rust::shipped(&rust::tokens(text)))).collect();
     let declared = files.iter().flat_map(|(path, file)| file.test_modules.iter().map(|name| module(path, name)));
     let tests: BTreeSet<String> = declared.collect();

@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, v
 use seriatim::{Batch, BatchPlacement, Durability};
 use seriatim_base::say;
 use seriatim_bench::commands;
-use seriatim_figures::Paper;
+use seriatim_figures::PAPERS;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
 use crate::{Failure, below, middle_tier, partitions, protocols, reorder, upstream};
@@ -466,7 +466,7 @@ fn graph() -> Command {
 }
 
 fn figures() -> Command {
-    let papers = Paper::ALL.map(Paper::name).into_iter().chain(["all"]);
+    let papers = PAPERS.into_iter().chain(["all"]);
     Command::new("figures")
         .about(
             "Draws the papers' figures: measures each point by a command of this program, says whether what the paper shows \
@@ -477,7 +477,7 @@ fn figures() -> Command {
                 .value_name("PAPER")
                 .required(true)
                 .value_parser(PossibleValuesParser::new(papers))
-                .help("Whose figures"),
+                .help("The paper"),
         )
         .arg(
             Arg::new("out")
