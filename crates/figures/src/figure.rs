@@ -178,7 +178,8 @@ impl Bars {
     }
 }
 
-/// A relation that the paper shows, or one of ours: a quantity of a view's curves and the interval it should be in.
+/// A relation that the paper shows, or one of ours: a quantity of a view's curves and the interval that it should be
+/// in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {

@@ -1,11 +1,11 @@
 //! Whether a claim holds of what was measured.
 //!
-//! A quantity that cannot be computed, or means nothing here, is *not shown here*, with the reason. It neither holds
-//! nor differs. The same applies to simulations that are not proven.
+//! A quantity that cannot be computed, or that means nothing here, is *not shown here*, with the reason. It neither
+//! holds nor differs. The same applies to simulations that are not proven.
 //!
 //! On threads of the machine the quantity is computed for each round. An interval that covers its median with a
-//! probability of at least nine tenths is compared with the bounds. If it covers a bound, or has too few or too
-//! short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no interval.
+//! probability of at least nine tenths is compared with the bounds. If the interval covers a bound, or has too few or
+//! too short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no interval.
 
 use serde::Serialize;
 
@@ -512,8 +512,8 @@ mod tests {
         assert_eq!((said("a is ahead of b at 20 %"), said("up to 0.7 a is best")), (any, any));
     }
 
-    /// A claim that names a number or a distance has bounds no wider, or the inverse ones if the lower curve is
-    /// divided by the higher.
+    /// A claim that names a number or a distance has bounds that are no wider, or the inverse ones if the lower curve
+    /// is divided by the higher.
     #[test]
     fn intervals_judge_what_claims_say() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
