@@ -395,9 +395,8 @@ fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
             Ok(())
         };
         let error = typed(&|tx| tx.require(&people, &(3, Reverse(4))).map(drop)).expect_err("it is not there");
-        assert!(
-            matches!(&error, TransactError::MissingRow { table, key } if table == "person" && key == "region 3, number 4")
-        );
+        let TransactError::MissingRow { table, key } = &error else { panic!("{error}") };
+        assert_eq!((table.as_str(), key.as_str()), ("person", "region 3, number 4"));
         let error = typed(&|tx| Err(tx.abort(std::fmt::Error))).expect_err("its own");
         assert_eq!(error.user(), Some(&std::fmt::Error));
         // Two aborts of one transaction; the older one is explained last.

@@ -1,5 +1,5 @@
-//! Updates that add to a number are logged as what they added, by every protocol, and count once: whatever a checkpoint has of
-//! them, and in however many logs they are.
+//! Every protocol logs updates that add to a number as the added amount. Each addition counts once, whatever a
+//! checkpoint contains of it, and in however many logs the additions are.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,10 @@ use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 
 use crate::accounts::{Account, account, names, rows, small};
 
-/// How many entries of each kind there are.
+/// The number of entries of each kind.
 type Kinds = BTreeMap<&'static str, u64>;
 
-/// Counts what a recovery would replay.
+/// Counts the entries that a recovery would replay.
 #[derive(Default)]
 struct Counter(Mutex<Kinds>);
 
@@ -46,7 +46,7 @@ fn add(session: &mut Session, accounts: &Handle<Account>, id: u64, amount: i64) 
     loop {
         match session.transact(add) {
             Ok(_) => return,
-            // Others are in the way.
+            // The transaction conflicts with others.
             Err(TransactError::Conflict { .. }) => thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
@@ -79,7 +79,7 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
         let put = |tx: &Tx| tx.put(&accounts, &Account { balance: 77, ..account(2) });
         session.transact(put).expect("nobody is about");
         expect("delta");
-        // Not of 64 bits: there and back.
+        // The difference does not fit 64 bits, in either direction.
         add(&mut session, &accounts, 3, i64::MAX - 100);
         expect("patch");
         session.transact(|tx| tx.update(&accounts, &3, |row| row.set_balance(-9))).expect("nobody is about");
@@ -88,7 +88,7 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
         expect("patch");
         add(&mut session, &accounts, 3, 1);
         expect("delta");
-        // Two columns, and one whose new value is as short.
+        // Two columns, and one whose new value is as short as a difference.
         let both = |tx: &Tx| {
             tx.update(&accounts, &1, |row| {
                 row.set_balance(row.balance() + 1);
@@ -135,7 +135,7 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
         db.flush().expect("the disk works");
         for round in 0..6 {
             for id in 0..10 {
-                // The versions of a key are in both logs.
+                // Both logs have versions of each key.
                 add(&mut sessions[(id as usize + round) % 2], &accounts, id, 1 + id as i64);
             }
             match round {
@@ -154,7 +154,7 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
             let db = options().open().expect("it recovers");
             let recovery = db.recovery().expect("there was a database");
             assert_eq!(recovery.checkpoint_rows, 10);
-            // Those of before are in the checkpoint, in one of its rows each.
+            // Earlier additions are in the checkpoint, in one row per key.
             assert_eq!((deltas, recovery.entries), (30, 30), "{}: {recovery:?}", protocol);
             assert_eq!(rows(&db), before, "{protocol}");
             disk.crash();
@@ -199,7 +199,7 @@ fn what_threads_add_while_checkpoints_are_taken_counts_once() {
             is_over.store(true, Ordering::Relaxed);
             writers.into_iter().map(|writer| writer.join().expect("nobody panicked")).sum()
         });
-        // At least one that only the log has.
+        // At least one addition that only the log has.
         add(&mut db.session(), &accounts, 0, 1);
         db.flush().expect("the disk works");
         let before = rows(&db);

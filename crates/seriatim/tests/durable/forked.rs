@@ -1,5 +1,5 @@
-//! A process that was forked from the one that has a database open is told so, drops what it has a copy of quietly, and
-//! is in nobody's way.
+//! In a fork of a process that has a database open, calls return an error. Its copies are dropped without effect, and
+//! it does not disturb the parent.
 
 use std::mem::forget;
 use std::process::{Command, Stdio};
@@ -9,20 +9,20 @@ use seriatim::{Builder, Database, Durability, Handle, SchemaError, StorageError,
 use crate::accounts::{Account, account};
 use crate::locks::Home;
 
-/// Ends the process as failed, should it unwind: a fork is not to go on as the test.
+/// Ends the process with an error if it unwinds: a fork must not continue as the test.
 struct Fails;
 
 impl Drop for Fails {
     fn drop(&mut self) {
-        // SAFETY: it ends the process, and runs nothing.
+        // SAFETY: `_exit` ends the process and runs no handlers.
         unsafe { libc::_exit(101) }
     }
 }
 
-/// Runs `body` in a fork, which ends then.
+/// Runs `body` in a fork, and then ends the fork.
 fn in_fork(body: impl FnOnce()) {
-    // SAFETY: the fork uses what is documented to work in one, and ends without running what is registered for the end
-    // of the process.
+    // SAFETY: the fork makes only calls that are documented to work in a fork. It ends without running handlers of
+    // the process.
     match unsafe { libc::fork() } {
         0 => {
             let fails = Fails;
@@ -34,7 +34,7 @@ fn in_fork(body: impl FnOnce()) {
         child => {
             assert!(child > 0, "{}", std::io::Error::last_os_error());
             let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
+            // SAFETY: the child is of this process, and `status` is valid memory.
             let waited = unsafe { libc::waitpid(child, &mut status, 0) };
             assert_eq!(waited, child);
             assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
@@ -59,7 +59,7 @@ fn is_forked<T>(result: Result<T, TransactError>) {
     assert!(error.to_string().contains("was forked from the one that opened the database"), "{error}");
 }
 
-/// The settings by name, as the processes below are told them.
+/// The settings by name, as passed to the processes below.
 fn setting(name: &str, home: &Home) -> (Builder, bool) {
     let (mode, stepped) = name.strip_suffix(" stepped").map_or((name, false), |mode| (mode, true));
     let builder = Database::builder().workers(8).step_helpers(stepped).segment_bytes(1 << 16);
@@ -94,13 +94,13 @@ fn forks(name: &str) {
         is_forked(db.session().snapshot(|tx| Ok(tx.get(&accounts, &1)?.is_some())));
         is_forked(db.session().begin().map(drop));
         is_forked(db.session().begin_snapshot().map(drop));
-        // What was open before the fork does no more.
+        // Transactions that were open before the fork have no effect.
         let _abort = open.insert(&accounts, &account(4)).expect_err("nothing is done in a fork");
         is_forked(open.commit());
         is_forked(looking.finish());
         match pending.wait() {
             Err(TransactError::NotDurable { reason }) => assert!(withheld && reason.contains("forked"), "{reason}"),
-            // It was durable when it was forked, or need not be.
+            // The commit was durable at the fork, or need not be.
             other => drop(other.expect("it was committed before")),
         }
         is_forked(
@@ -123,19 +123,19 @@ fn forks(name: &str) {
         }
         db.check_structure().expect_err("nothing is done in a fork");
         db.clone().close().expect("nothing of it is closed here");
-        // Nothing of it is ended here either: no thread is joined, nothing is written.
+        // Dropping ends nothing either: no thread is joined, nothing is written.
         drop((executor, dropped, idle, accounts, db));
-        // It may have a database of its own.
+        // The fork may open a database of its own.
         let own = Database::in_memory().expect("it opens");
         let accounts = own.create::<Account>().expect("the table is created");
         insert(&own, &accounts, 1).expect("it has threads of its own");
         drop((accounts, own));
-        // The guard removes the directory.
+        // Only the parent may remove the directory.
         forget(home);
     });
 }
 
-/// As above in the process that forks, which goes on.
+/// The parent's side of [`forks`]: the parent continues.
 fn goes_on(name: &str) {
     let home = Home::new(&format!("goes-on-{}", name.replace(' ', "-")));
     let (builder, is_kept) = setting(name, &home);
@@ -155,17 +155,17 @@ fn goes_on(name: &str) {
     });
     match forked {
         Err(TransactError::Forked) => {
-            // SAFETY: it ends the process.
+            // SAFETY: as in `Fails`.
             unsafe { libc::_exit(0) }
         }
         Ok(child) if *child > 0 => {
             let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
+            // SAFETY: as in `in_fork`.
             assert_eq!(unsafe { libc::waitpid(*child, &mut status, 0) }, *child);
             assert_eq!(status, 0);
         }
         _ => {
-            // SAFETY: it ends the process, whichever it is.
+            // SAFETY: as in `Fails`, in either process.
             unsafe { libc::_exit(102) }
         }
     }
@@ -178,10 +178,10 @@ fn goes_on(name: &str) {
     }
 }
 
-/// The setting for the process below, in its environment.
+/// The variable that passes the setting to the process below.
 const SETTING: &str = "SERIATIM_TEST_FORKED";
 
-/// Not a test of its own: a process that forks, with no other test beside it.
+/// Not a test of its own: a process that forks while no other test runs in it.
 #[test]
 fn a_process_that_forks() {
     let Some(name) = std::env::var(SETTING).ok() else { return };

@@ -1,4 +1,4 @@
-//! Helper threads: as many as there are processors, beside all workers, and as few as the operating system grants.
+//! Background threads: one per processor, in addition to all workers, and as few as the operating system grants.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use seriatim_base::thread;
 
 use crate::accounts::{Account, account, rows, small};
 
-/// As many helpers as a machine with eight processors has.
+/// A database with as many background threads as on a machine with eight processors.
 fn eight(disk: &FaultyDisk) -> Builder {
     small("auto", disk).workers(8).helper_threads(8)
 }
@@ -27,7 +27,8 @@ fn a_database_opens_with_all_workers_and_helpers_while_a_checkpoint_is_due() {
     let accounts = db.create::<Account>().expect("the table is created");
     insert(&db, &accounts, 0..3000);
     drop((accounts, db));
-    // Every helper that rebuilds has a walker and a worker by the time the helper that takes checkpoints could have looked.
+    // All threads that rebuild indexes occupy their walker and worker before the checkpoint thread can check for
+    // work.
     let helpers = Arc::new(Mutex::new(HashSet::new()));
     let seen = Arc::clone(&helpers);
     let all_at_work = move |progress: seriatim::RecoveryProgress| {
@@ -36,7 +37,7 @@ fn a_database_opens_with_all_workers_and_helpers_while_a_checkpoint_is_due() {
         }
         let count = || seen.lock().expect("nobody panicked").len();
         if seen.lock().expect("nobody panicked").insert(std::thread::current().id()) {
-            // With a bound, in case there are fewer.
+            // The wait is bounded, in case there are fewer threads.
             (0..100_000).take_while(|_| count() < 8).for_each(|_| thread::sleep(Duration::from_millis(1)));
             thread::sleep(Duration::from_millis(300));
         }
@@ -64,7 +65,7 @@ fn opening_checkpoints_and_checks_go_on_with_the_threads_that_are_granted() {
     insert(&db, &accounts, 300..400);
     db.flush().expect("the disk works");
     drop((accounts, db));
-    // Up to 7 for each step of the recovery and each index.
+    // Up to 7 threads for each step of the recovery and for each index.
     for granted in [0, 1, 3, 7, 8, 9, 15, 20, 25, 30, 40] {
         let db = thread::granted(granted, open);
         assert_eq!(rows(&db).len(), 400, "{granted} threads granted");

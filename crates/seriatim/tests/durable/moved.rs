@@ -1,5 +1,5 @@
-//! A directory that is moved, removed or replaced while its database is open: what is written goes nowhere else, and is
-//! acknowledged only while an opening by the path would not find something else.
+//! The directory of an open database is moved, removed or replaced. The database writes to no other directory. It
+//! acknowledges commits only while an opening by its path would find them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn insert(db: &Database, id: u64) -> Result<(), TransactError> {
     db.session().transact(|tx| tx.insert(&accounts, &account(id))).map(drop)
 }
 
-/// A database with the account of this id.
+/// Adds the account table with one account to a database.
 fn with_account(db: Database, id: u64) -> Database {
     db.create::<Account>().expect("the table is created");
     insert(&db, id).expect("the disk works");
@@ -43,7 +43,7 @@ fn fill(db: &Database, ids: std::ops::Range<u64>) {
     }
 }
 
-/// Where the log is: in the database's directory, or elsewhere too.
+/// Directories of the log: in the database's directory, or elsewhere too.
 const LOGS: [&[&str]; 3] = [&[], &[".", "inner"], &["/log", "inner"]];
 
 #[test]
@@ -64,14 +64,14 @@ fn a_database_whose_directory_is_moved_goes_on_in_it() {
     }
 }
 
-/// What the log says that has stopped, of a transaction and of all else that would have to be durable.
+/// Checks that every call which needs the log reports that it has stopped; returns the reason.
 fn stopped(db: &Database, id: u64) -> String {
     let error = insert(db, id).expect_err("nobody would find it");
     let (TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) = error else {
         panic!("{error:?}")
     };
     let again = insert(db, id + 1).expect_err("the log has stopped");
-    // Who waits is told before who begins.
+    // Waiting transactions get the error before new ones.
     assert!(matches!(again, TransactError::LogStopped { .. } | TransactError::NotDurable { .. }), "{again:?}");
     for error in [
         db.flush().expect_err("the log has stopped").to_string(),
@@ -85,7 +85,7 @@ fn stopped(db: &Database, id: u64) -> String {
 #[test]
 fn a_second_database_at_the_path_of_one_that_was_moved_is_another() {
     for logs in LOGS {
-        // The second has none of the first's directories.
+        // The second database has none of the first one's directories.
         let seconds: &[&str] = if logs.is_empty() { &[] } else { &[".", "inner"] };
         let disk = FaultyDisk::new(12);
         let first = with_account(open(&disk, "/db", logs), 1);
@@ -104,7 +104,7 @@ fn a_second_database_at_the_path_of_one_that_was_moved_is_another() {
         drop(second);
         disk.crash();
         let found = ids(&open(&disk, "/moved", logs));
-        // What was refused when it was flushed may be there.
+        // The commit whose flush was refused may be there.
         assert!(found == [1, 2] || found == [1, 2, 3], "{found:?}");
         assert_eq!(ids(&open(&disk, "/db", seconds)), (100..180).collect::<Vec<_>>());
     }
@@ -118,12 +118,12 @@ fn nothing_is_acknowledged_after_the_directory_was_removed() {
         let disk = FaultyDisk::new(13);
         let db = with_account(open(&disk, "/db", logs), 1);
         disk.remove_dir_all(Path::new(removed)).expect("it is there");
-        // Each logger that has something to write notices; the worker's is one of them.
+        // Each logger that has something to write detects it; one of them is that of the worker.
         let reason = match (2..10).find_map(|id| insert(&db, id).err()) {
             Some(TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) => reason,
             other => panic!("{other:?}"),
         };
-        // Which of them is found first does not matter.
+        // Either directory may be found first.
         assert!(reason.contains(removed) && reason.contains("was removed while the database was open"), "{reason}");
         insert(&db, 20).expect_err("the log has stopped");
         db.flush().expect_err("the log has stopped");
@@ -216,7 +216,7 @@ fn a_database_opened_by_a_link_is_the_same_when_the_link_is_turned() {
         std::os::unix::fs::symlink(version, &current).expect("its name is free");
     };
     turn_to("v1");
-    // Its log is named by the link, too.
+    // The path of the log also goes through the link.
     let logs = [current.join("inner")];
     let db = on_this_machine(&current).log_directories(&logs).open().expect("it is led to");
     turn_to("v2");
@@ -249,7 +249,7 @@ fn a_log_named_by_a_link_is_found_when_the_link_is_turned() {
     assert_eq!(ids(&open().expect("it is a database")), [1, 2]);
 }
 
-/// The directory for the process below, in its environment.
+/// The variable that passes the directory to the process below.
 const DIRECTORY: &str = "SERIATIM_TEST_MOVED_DIRECTORY";
 
 /// Not a test of its own: another process with a database, which inserts an account for each line that it reads.
@@ -267,7 +267,7 @@ fn a_process_that_inserts() {
     }
 }
 
-/// It, and what connects to it.
+/// That process, and the pipes to it.
 struct Inserting {
     child: Child,
     to: ChildStdin,
@@ -301,7 +301,7 @@ impl Inserting {
     }
 }
 
-/// What happens to the path of a database that another process has open.
+/// Changes the path of a database that another process has open.
 fn beside_another_process(name: &str, change: impl FnOnce(&Path, &Path) -> Option<Database>, stops: bool) {
     let home = Home::new(name);
     let [db, moved] = ["db", "moved"].map(|name| home.0.join(name));

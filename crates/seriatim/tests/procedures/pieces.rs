@@ -1,4 +1,4 @@
-//! Who may run beside procedures in pieces.
+//! Transactions that may run beside procedures in pieces.
 
 use seriatim::procedure::{ExecutionMode, RegisterError};
 use seriatim::{Abort, Database, Handle, Session, Table, TransactError, Tx, procedure, procedures};
@@ -17,7 +17,7 @@ struct Label {
     text: u32,
 }
 
-/// Counts.
+/// Increments a counter.
 #[procedure]
 fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
     let counted = tx.update::<Counter>(id, |counter| {
@@ -27,7 +27,7 @@ fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
     Ok(counted)
 }
 
-/// Counts, and then reads the label of what it counted: a piece that may follow.
+/// Increments a counter, and then reads the label of its value: a piece that may follow.
 #[procedure]
 fn count_and_label(tx: &Tx, id: u32) -> Result<Option<u32>, Abort> {
     let counted = tx.update::<Counter>(id, |counter| {
@@ -38,7 +38,8 @@ fn count_and_label(tx: &Tx, id: u32) -> Result<Option<u32>, Abort> {
     Ok(Some(label.text))
 }
 
-/// Counts, then looks for the last label before the first that is missing: what decides an abort comes after a write.
+/// Increments a counter, then finds the last label before the first missing one. The reads after the write determine
+/// an abort.
 #[procedure]
 fn count_until(tx: &Tx, ids: &[u32]) -> Result<u32, Abort> {
     tx.update::<Counter>(0, |counter| counter.count += 1)?;
@@ -97,7 +98,7 @@ fn chains_and_other_transactions_exclude_each_other_from_registration_on() {
     let (db, _, mut session) = open();
     let mut other = db.session();
     let open = other.begin().expect("a worker is free");
-    // It would not be noticed between two pieces.
+    // The open transaction would not be detected between two pieces.
     let refused = db.register(procedures![count, count_and_label]).expect_err("a transaction is open");
     assert!(matches!(refused, RegisterError::Busy) && db.procedure_names().is_empty(), "{refused}");
     drop(open);
@@ -120,7 +121,7 @@ struct Sum {
     last: i64,
 }
 
-/// Counts, adds to a sum that [`reset`] replaces, and then reads a label: a piece that may follow.
+/// Increments a counter, adds to a sum that [`reset`] replaces, and then reads a label: a piece that may follow.
 #[procedure]
 fn count_and_add(tx: &Tx, id: u32, amount: i64) -> Result<Option<u32>, Abort> {
     let counted = tx.update::<Counter>(id, |counter| {
@@ -132,7 +133,7 @@ fn count_and_add(tx: &Tx, id: u32, amount: i64) -> Result<Option<u32>, Abort> {
     Ok(Some(label.text))
 }
 
-/// What the sum was.
+/// Resets the sum and returns its old value.
 #[procedure]
 fn reset(tx: &Tx, id: u32) -> Result<i64, Abort> {
     let last = tx.update::<Sum>(id, |sum| {
@@ -143,7 +144,7 @@ fn reset(tx: &Tx, id: u32) -> Result<i64, Abort> {
     Ok(last)
 }
 
-/// Where procedures run whole, the addition may be published later, and is missed in the same epoch.
+/// Where procedures run whole, the addition may be published later, and transactions of the same epoch miss it.
 #[test]
 fn nothing_of_a_chain_is_published_later() {
     for (mode, seen) in [(ExecutionMode::Whole, [0, 5]), (ExecutionMode::Pieces, [5, 0])] {
