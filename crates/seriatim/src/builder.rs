@@ -182,7 +182,9 @@ impl Builder {
     /// an eighth; blocks of 32 KiB and more are reused for any size. A piece of 64 KiB in which everything was
     /// deleted is also reused for any size, after a second or two. Free memory returns to the system when it exceeds
     /// both 64 MiB and an eighth of the memory in use. Leave room below the limit for the new versions of one open
-    /// transaction. A busy worker also keeps 256 KiB of free blocks of each size.
+    /// transaction. A busy worker also keeps 256 KiB of free blocks of each size. If at least a sixteenth of the limit
+    /// is free and unusable for other sizes, nodes of indexes may take a sixteenth more. If that is not enough, the
+    /// error says how much is free.
     ///
     /// **Opening** a database ignores the limit: every acknowledged row is recovered. Recovery may need more memory
     /// than the database had used, for example for rows that the log inserts and deletes again. Afterwards the limit

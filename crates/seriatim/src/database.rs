@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use seriatim_base::Epoch;
-use seriatim_catalog::{Table, TableDef};
+use seriatim_catalog::{RowRef, Table, TableDef};
 use seriatim_engine::{Contention, Engine};
 use seriatim_history::History;
 use seriatim_txn::{Knob, ProtocolInfo};
@@ -14,8 +14,8 @@ use crate::builder::Builder;
 use crate::handle::Handle;
 use crate::procedure::registry::Registry;
 use crate::{
-    Checkpoint, CloseError, DynHandle, Executor, OpenError, Receipt, Recovery, SchemaError, Session, Statistics,
-    StorageError, TableChecked, TransactError,
+    Checkpoint, CloseError, DynHandle, DynRow, Executor, OpenError, Receipt, Recovery, SchemaError, Session,
+    Statistics, StorageError, TableChecked, TransactError,
 };
 
 /// A serializable in-memory database. Clones share it. It closes when the last clone, session and transaction is
@@ -349,6 +349,44 @@ impl Database {
     /// transaction is running: one in the middle of its commit may be missing.
     pub fn take_history(&self) -> Option<History> {
         self.engine.take_history()
+    }
+
+    /// Calls `see` with each row of a table, in no order, and returns their number. The table may be hashed. The rows are
+    /// those of one moment at which no transaction is open, under every protocol. New transactions wait meanwhile, for
+    /// at most a second; then they fail with [`TransactError::WorkersBusy`](crate::TransactError::WorkersBusy). So this is
+    /// for exports and counts. `see` must not begin a transaction.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let mut session = db.session();
+    /// session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 2 })))?;
+    /// let mut sum = 0;
+    /// assert_eq!((db.each_row(&counters, |row| sum += row.n())?, sum), (9, 18));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransactError::Excluded`](crate::TransactError::Excluded) if a transaction stays open for longer than a second. A handle of another database.
+    pub fn each_row<T: Table>(
+        &self,
+        table: &Handle<T>,
+        mut see: impl FnMut(T::Row<'_>),
+    ) -> Result<usize, TransactError> {
+        // SAFETY: a row of this table, readable during the call.
+        self.engine.each_row_at_rest(&table.set, &mut |row| see(T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+    }
+
+    /// As [`Database::each_row`], for a table declared at run time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn each_row_dyn(&self, table: &DynHandle, mut see: impl FnMut(DynRow<'_>)) -> Result<usize, TransactError> {
+        self.engine.each_row_at_rest_dyn(table, &mut see)
     }
 
     /// Checks the structure of every table and index. New transactions wait meanwhile.

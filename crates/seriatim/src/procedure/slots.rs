@@ -47,6 +47,7 @@ fn place(at: usize) -> (usize, usize) {
 
 impl<T> Results<T> {
     #[allow(clippy::new_without_default)]
+    /// No results yet.
     pub fn new() -> Results<T> {
         let chunks = [const { OnceCell::new() }; CHUNKS];
         let places = RefCell::new(Vec::new());

@@ -389,7 +389,7 @@ fn the_limit_names_a_snapshot_that_holds_memory_and_a_setting_ends_it() {
             continue;
         }
         let error = exhaust(&mut writer, &table, 500).expect("nothing is used again");
-        let TransactError::OutOfMemory { held: Some(held) } = &error else { panic!("{error:?}") };
+        let TransactError::OutOfMemory { held: Some(held), .. } = &error else { panic!("{error:?}") };
         assert!(held.snapshot && held.age >= old, "{held:?}");
         let words = error.to_string();
         assert!(words.contains("the snapshot of worker") && words.contains("snapshot_age_max"), "{words}");
@@ -467,4 +467,20 @@ fn by_default_one_snapshot_does_not_fill_the_memory() {
     assert!(snapshot.get(&table, &7).is_ok(), "much more is free");
     replace(&db, &mut writer, &table, 150);
     assert!(matches!(snapshot.finish(), Err(TransactError::HoldsMemory)));
+}
+
+/// Every second row is deleted: as many rows at other keys find room, though the nodes of the indexes stay.
+#[test]
+fn rows_at_other_keys_find_room_after_every_second_row_was_deleted() {
+    let db = Database::builder().protocol("dbx").memory_limit(LIMIT).workers(2).step_helpers(true);
+    let db = db.open().expect("valid");
+    let table = db.create::<Bulky>().expect("valid");
+    let mut session = db.session();
+    let fits = fill(&mut session, &table, |id| bulky(id as u32)) as u32;
+    delete_all(&db, &mut session, &table, (0..fits).step_by(2));
+    let deleted = fits.div_ceil(2);
+    let inserted = fill(&mut session, &table, |id| bulky(fits + id as u32)) as u32;
+    assert!(inserted >= deleted * 9 / 10, "{inserted} of {deleted}");
+    assert!(db.statistics().memory_bytes <= LIMIT / 16 * 17, "{:?}", db.statistics());
+    assert_eq!(db.check_structure(), Ok(()));
 }

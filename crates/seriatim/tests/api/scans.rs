@@ -1,9 +1,10 @@
 //! Scans: order, bounds, prefixes, direction, own writes, early stops.
 
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Cause, Handle, Reason, Scan, Table, Text, TransactError, Tx};
+use seriatim::{Abort, Cause, Database, Handle, Reason, Scan, Table, Text, TransactError, Tx};
 
 use crate::common::{Person, each, person, text};
 
@@ -362,4 +363,76 @@ fn an_empty_range_after_another_scan_finds_nothing() {
             .expect("no conflict");
         }
     });
+}
+
+/// Rows of a hashed table are listed, each once, as they are at one moment.
+#[test]
+fn rows_of_a_hashed_table_are_listed_as_they_are_at_one_moment() {
+    each(|setting| {
+        let db = setting.open();
+        let table = db.create::<Unsorted>().expect("valid");
+        assert_eq!(db.each_row(&table, |_| unreachable!("it is empty")).expect("nothing is open"), 0);
+        let mut session = db.session();
+        let insert = |tx: &Tx| (0..700).try_for_each(|id| tx.insert(&table, &Unsorted { id }));
+        session.transact(insert).expect("alone");
+        session.transact(|tx| (0..700).step_by(3).try_for_each(|id| tx.delete(&table, &id))).expect("alone");
+        let mut found = Vec::new();
+        let count = db.each_row(&table, |row| found.push(row.id())).expect("nothing is open");
+        found.sort_unstable();
+        assert_eq!(found, (0..700).filter(|id| id % 3 != 0).collect::<Vec<_>>());
+        assert_eq!(count, found.len());
+        let by_values = db.each_row_dyn(&db.open_dyn("unsorted").expect("it is there"), |row| {
+            assert_eq!(row.values().len(), 1);
+        });
+        assert_eq!(by_values.expect("nothing is open"), count);
+
+        let other_db = setting.open();
+        let foreign = other_db.each_row(&table, |_| ()).expect_err("it is of another database");
+        assert!(matches!(foreign, TransactError::ForeignHandle), "{foreign}");
+    });
+}
+
+/// Each transaction moves a row to another key, so there are always as many.
+#[test]
+fn rows_are_listed_beside_transactions_that_move_them() {
+    let db = Database::builder().workers(4).open().expect("valid");
+    let table = db.create::<Unsorted>().expect("valid");
+    db.session().transact(|tx| (0..50).try_for_each(|id| tx.insert(&table, &Unsorted { id }))).expect("alone");
+    let (moved, is_done) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = db.session();
+            for id in (0..).take_while(|_| !is_done.load(Ordering::Relaxed)) {
+                let result = session.transact(|tx| {
+                    tx.delete(&table, &id)?;
+                    tx.insert(&table, &Unsorted { id: id + 50 })
+                });
+                match result {
+                    Ok(_) => moved.store(id + 1, Ordering::Release),
+                    // A panic here would not end the other thread's loop.
+                    Err(_) => break,
+                }
+            }
+        });
+        for _ in 0..20 {
+            let (before, mut found) = (moved.load(Ordering::Acquire), Vec::new());
+            match db.each_row(&table, |row| found.push(row.id())) {
+                Ok(count) => assert_eq!(count, 50),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+            found.sort_unstable();
+            if let Some(&first) = found.first() {
+                assert!(first >= before, "what was moved before is moved");
+                assert_eq!(found, (first..first + 50).collect::<Vec<_>>(), "all of one moment");
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(moved.into_inner() > 0);
+    let mut session = db.session();
+    let open = session.begin_snapshot().expect("a worker");
+    let error = db.each_row(&table, |_| ()).expect_err("a transaction is open");
+    assert!(matches!(error, TransactError::Excluded { .. }) && error.is_retryable(), "{error}");
+    drop(open);
+    assert_eq!(db.each_row(&table, |_| ()).expect("it has ended"), 50);
 }
