@@ -92,7 +92,7 @@ pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>
                 let table = session.call(best, &10)?.into_value();
                 assert!(table.len() == 10 && table.is_sorted_by(|one, next| one.points >= next.points));
                 let players = table.iter().map(|ranked| ranked.player).collect::<std::collections::BTreeSet<_>>();
-                assert_eq!(players.len(), 10, "nobody is shown twice");
+                assert_eq!(players.len(), 10, "no player is shown twice");
             }
         }
         Ok(())

@@ -230,7 +230,7 @@ fn what_null_equals_is_kept_with_the_table() {
         let contacts = db.table::<loose::Contact>().expect("as it was declared");
         let by_mail = contacts.index(loose::Contact::BY_MAIL);
         let unknown = db.session().transact(|tx| tx.find_by(&by_mail, &None).try_count());
-        assert_eq!(*unknown.expect("nobody is in the way"), 2);
+        assert_eq!(*unknown.expect("no conflict"), 2);
         let error = db.table::<strict::Contact>().expect_err("another meaning").to_string();
         assert!(error.contains("unique, not `by_mail` on (mail), hashed, unique, nulls_not_distinct"), "{error}");
         drop((contacts, by_mail, db));

@@ -20,7 +20,7 @@ fn snapshots_and_epochs_have_one_interval() {
     let disk = FaultyDisk::new(101);
     let opens = |builder: Builder| builder.open().map(drop).map_err(|error| error.to_string());
     let made = |ms: u64| by_snapshot(&disk).protocol_option("snapshot_interval_ms", ms);
-    let refused = opens(made(0)).expect_err("each reader would make one, and nobody else");
+    let refused = opens(made(0)).expect_err("only readers would make snapshots");
     assert!(refused.contains("snapshot_interval_ms is above 0") && refused.ends_with("here it is 0 ms"), "{refused}");
     let refused = opens(made(20).epoch_interval(10 * MILLISECOND)).expect_err("two intervals");
     assert!(refused.ends_with("here it is 20 ms, and epochs every 10ms"), "{refused}");

@@ -268,7 +268,7 @@ fn both_checkpoints_stay_while_it_is_not_known_which_of_them_counts() {
         write_some(&db, &accounts, 5..10);
         disk.fail(Operation::SyncDir, 3, Times::Once, ErrorKind::Other);
         for _ in 0..2 {
-            db.checkpoint().expect_err("nobody knows");
+            db.checkpoint().expect_err("it may not be durable");
             assert_eq!(checkpoints(&disk).len(), 2, "seed {seed}");
         }
         disk.crash();

@@ -53,7 +53,7 @@ macro_rules! line {
                     assert_eq!(colored, rows.len());
                     Ok(rows)
                 });
-                rows.expect("nobody is in the way").into_value()
+                rows.expect("no conflict").into_value()
             }
         }
     };
@@ -100,7 +100,7 @@ fn write<L: Lines>(db: &Database, lines: &Handle<L>, numbers: std::ops::Range<u1
             }
             Ok(())
         });
-        done.expect("nobody is in the way");
+        done.expect("no conflict");
     }
 }
 
@@ -119,7 +119,7 @@ fn reopen<L: Lines>(protocol: &str, disk: &FaultyDisk, numbers: std::ops::Range<
     disk.crash();
     drop((lines, db));
     let db = small(protocol, disk).open().expect("it recovers");
-    assert_eq!(cluster(&db), wanted, "nobody declared it");
+    assert_eq!(cluster(&db), wanted, "it was not declared again");
     let lines = db.table::<L>().expect("it is there");
     assert_eq!(L::read(&db, &lines), *rows, "{protocol}");
     write(&db, &lines, numbers, rows);
@@ -179,17 +179,17 @@ fn a_table_in_use_stays_as_it_is() {
     write(&db, &lines, 0..20, &mut rows);
     // Its immutable column has another place, so it cannot be used without a conversion.
     let refused = |db: &Database| {
-        let refused = db.table::<Clustered>().expect_err("somebody has it");
+        let refused = db.table::<Clustered>().expect_err("a handle exists");
         assert!(matches!(refused, SchemaError::Mismatch { .. }), "{refused}");
         assert_eq!(cluster(db), 0);
     };
     refused(&db);
     let mut session = db.session();
     let open = session.begin().expect("a worker is free");
-    open.delete(&lines, &(0, 0)).expect("nobody is in the way");
+    open.delete(&lines, &(0, 0)).expect("no conflict");
     drop(lines);
     refused(&db);
-    open.commit().expect("nobody is in the way");
+    open.commit().expect("no conflict");
     rows.remove(&(0, 0));
     let lines = db.table::<Clustered>().expect("it is converted");
     assert_eq!(Clustered::read(&db, &lines), rows);

@@ -24,7 +24,7 @@ struct Counter(Mutex<Kinds>);
 
 impl Apply for Counter {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
-        let mut kinds = self.0.lock().expect("nobody panicked");
+        let mut kinds = self.0.lock().expect("no panic");
         for change in version.changes {
             *kinds.entry(change.kind()).or_default() += 1;
         }
@@ -38,7 +38,7 @@ fn logged(disk: &FaultyDisk) -> Kinds {
     let replay = Replay::look(&disk, directory, &manifest).expect("its log is sound");
     let counter = Counter::default();
     replay.run(&disk, 1, &counter, &|_| {}).expect("its log is sound");
-    counter.0.into_inner().expect("nobody panicked")
+    counter.0.into_inner().expect("no panic")
 }
 
 fn add(session: &mut Session, accounts: &Handle<Account>, id: u64, amount: i64) {
@@ -74,15 +74,15 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
             tx.update(&accounts, &1, |row| row.set_balance(row.balance() + 20))?;
             tx.update(&accounts, &1, |row| row.set_balance(row.balance() + 30))
         };
-        session.transact(twice).expect("nobody is about");
+        session.transact(twice).expect("no conflict");
         expect("delta");
         let put = |tx: &Tx| tx.put(&accounts, &Account { balance: 77, ..account(2) });
-        session.transact(put).expect("nobody is about");
+        session.transact(put).expect("no conflict");
         expect("delta");
         // The difference does not fit 64 bits, in either direction.
         add(&mut session, &accounts, 3, i64::MAX - 100);
         expect("patch");
-        session.transact(|tx| tx.update(&accounts, &3, |row| row.set_balance(-9))).expect("nobody is about");
+        session.transact(|tx| tx.update(&accounts, &3, |row| row.set_balance(-9))).expect("no conflict");
         expect("patch");
         add(&mut session, &accounts, 3, i64::MIN + 9);
         expect("patch");
@@ -95,15 +95,15 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
                 row.set_note("changed")
             })
         };
-        session.transact(both).expect("nobody is about");
+        session.transact(both).expect("no conflict");
         expect("patch");
-        session.transact(|tx| tx.update(&accounts, &2, |row| row.set_owner(3))).expect("nobody is about");
+        session.transact(|tx| tx.update(&accounts, &2, |row| row.set_owner(3))).expect("no conflict");
         expect("patch");
         let new = |tx: &Tx| {
             tx.insert(&accounts, &account(9))?;
             tx.update(&accounts, &9, |row| row.set_balance(row.balance() + 1))
         };
-        session.transact(new).expect("nobody is about");
+        session.transact(new).expect("no conflict");
         expect("row");
 
         let before = rows(&db);
@@ -197,7 +197,7 @@ fn what_threads_add_while_checkpoints_are_taken_counts_once() {
                 db.checkpoint().expect("the disk works");
             }
             is_over.store(true, Ordering::Relaxed);
-            writers.into_iter().map(|writer| writer.join().expect("nobody panicked")).sum()
+            writers.into_iter().map(|writer| writer.join().expect("no panic")).sum()
         });
         // At least one addition that only the log has.
         add(&mut db.session(), &accounts, 0, 1);

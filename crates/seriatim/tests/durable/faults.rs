@@ -67,7 +67,7 @@ fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
             db.step();
             if mode != Durability::Async {
                 for pending in [pending, other] {
-                    let error = pending.wait().expect_err("nobody knows");
+                    let error = pending.wait().expect_err("it may not be durable");
                     assert!(
                         matches!(error, TransactError::NotDurable { .. }) && error.is_maybe_committed(),
                         "{case}: {error}"

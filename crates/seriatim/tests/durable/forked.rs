@@ -101,9 +101,9 @@ fn forks(name: &str) {
     let [explicit, dropped, snapshot, submitting] = &mut sessions;
     let idle = db.session();
     let dropped = dropped.begin().expect("a worker is free");
-    dropped.insert(&accounts, &account(5)).expect("nobody is about");
+    dropped.insert(&accounts, &account(5)).expect("no conflict");
     let open = explicit.begin().expect("a worker is free");
-    open.insert(&accounts, &account(2)).expect("nobody is about");
+    open.insert(&accounts, &account(2)).expect("no conflict");
     let looking = snapshot.begin_snapshot().expect("a worker is free");
     let pending = submitting.submit(|tx| tx.insert(&accounts, &account(3)));
     let withheld = !pending.is_ready();
@@ -161,9 +161,9 @@ fn goes_on(name: &str) {
     let accounts = db.create::<Account>().expect("the table is created");
     let mut session = db.session();
     let open = session.begin().expect("a worker is free");
-    open.insert(&accounts, &account(1)).expect("nobody is about");
+    open.insert(&accounts, &account(1)).expect("no conflict");
     in_fork(|| is_forked(insert(&db, &accounts, 1)));
-    open.commit().expect("the other process was in nobody's way");
+    open.commit().expect("the other process does not disturb it");
     // A fork in the middle of a body: its copy of the transaction does not commit.
     let mut other = db.session();
     let forked = other.transact(|tx| {
@@ -182,9 +182,9 @@ fn goes_on(name: &str) {
             unsafe { libc::_exit(102) }
         }
     }
-    insert(&db, &accounts, 3).expect("the other process was in nobody's way");
+    insert(&db, &accounts, 3).expect("the other process does not disturb it");
     drop((session, other, accounts));
-    db.close().expect("the other process was in nobody's way");
+    db.close().expect("the other process does not disturb it");
     if is_kept {
         let db = builder.open().expect("the other process has ended");
         assert_eq!(crate::accounts::rows(&db).iter().map(|row| row.id).collect::<Vec<_>>(), [1, 2, 3]);

@@ -17,7 +17,7 @@ fn eight(disk: &FaultyDisk) -> Builder {
 
 fn insert(db: &Database, accounts: &Handle<Account>, ids: std::ops::Range<u64>) {
     let fill = db.session().transact(|tx| ids.clone().try_for_each(|id| tx.insert(accounts, &account(id))));
-    fill.expect("nobody is about");
+    fill.expect("no conflict");
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn a_database_opens_with_all_workers_and_helpers_while_a_checkpoint_is_due() {
         if progress.phase != RecoveryPhase::Indexes {
             return;
         }
-        let count = || seen.lock().expect("nobody panicked").len();
-        if seen.lock().expect("nobody panicked").insert(std::thread::current().id()) {
+        let count = || seen.lock().expect("no panic").len();
+        if seen.lock().expect("no panic").insert(std::thread::current().id()) {
             // The wait is bounded, in case there are fewer threads.
             (0..100_000).take_while(|_| count() < 8).for_each(|_| thread::sleep(Duration::from_millis(1)));
             thread::sleep(Duration::from_millis(300));
@@ -44,7 +44,7 @@ fn a_database_opens_with_all_workers_and_helpers_while_a_checkpoint_is_due() {
     };
     let builder = eight(&disk).step_helpers(false).checkpoint_bytes(Some(1)).on_recovery(all_at_work);
     let db = builder.open().expect("it recovers");
-    assert_eq!(helpers.lock().expect("nobody panicked").len(), 8);
+    assert_eq!(helpers.lock().expect("no panic").len(), 8);
     let log = || db.statistics().log.expect("it is on disk");
     while log().checkpoints == 0 {
         assert_eq!(log().checkpoint_error, None);

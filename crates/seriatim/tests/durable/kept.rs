@@ -18,7 +18,7 @@ fn with_accounts(protocol: &str, disk: &FaultyDisk) -> (Database, Handle<Account
     let accounts = db.create::<Account>().expect("new");
     let mut session = db.session();
     for id in 0..100 {
-        session.transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
+        session.transact(|tx| tx.insert(&accounts, &account(id))).expect("no conflict");
     }
     (db, accounts, session)
 }

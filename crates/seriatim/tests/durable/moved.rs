@@ -67,7 +67,7 @@ fn a_database_whose_directory_is_moved_goes_on_in_it() {
 
 /// Checks that every call which needs the log reports that it has stopped; returns the reason.
 fn stopped(db: &Database, id: u64) -> String {
-    let error = insert(db, id).expect_err("nobody would find it");
+    let error = insert(db, id).expect_err("no opening would find it");
     let (TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) = error else {
         panic!("{error:?}")
     };
@@ -119,7 +119,7 @@ fn nothing_is_acknowledged_after_the_directory_was_removed() {
         let disk = FaultyDisk::new(13);
         let db = with_account(open(&disk, "/db", logs), 1);
         disk.remove_dir_all(Path::new(removed)).expect("it is there");
-        let error = insert(&db, 2).expect_err("nobody would find it");
+        let error = insert(&db, 2).expect_err("no opening would find it");
         let (TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) = error else {
             panic!("{error:?}")
         };
@@ -152,7 +152,7 @@ fn a_table_is_not_created_in_a_directory_that_is_gone() {
                 disk.create_dir_all(Path::new("/db")).expect("its name is free");
             }
         }
-        let error = db.create::<Account>().expect_err("nobody would find it").to_string();
+        let error = db.create::<Account>().expect_err("no opening would find it").to_string();
         assert!(error.contains("while the database was open"), "{error}");
         let error = db.create::<Account>().expect_err("the log has stopped").to_string();
         assert!(error.contains("the log has stopped"), "{error}");
@@ -193,7 +193,7 @@ fn a_table_is_not_created_in_a_directory_that_is_lost_meanwhile() {
         let losing = Losing { disk: disk.clone(), is_armed: Arc::clone(&is_armed), replaces };
         let db = small("auto", &disk).disk(Arc::new(losing)).open().expect("a new database opens");
         is_armed.store(true, Ordering::Relaxed);
-        let error = db.create::<Account>().expect_err("nobody would find it").to_string();
+        let error = db.create::<Account>().expect_err("no opening would find it").to_string();
         assert!(error.contains("while the database was open") && !is_armed.load(Ordering::Relaxed), "{error}");
         let error = db.create::<Account>().expect_err("the log has stopped").to_string();
         assert!(error.contains("the log has stopped"), "{error}");
@@ -261,7 +261,7 @@ fn a_copy_restored_at_the_path_of_an_open_database_is_left_alone() {
     let reason = stopped(&first, 3);
     assert!(reason.contains("was moved"), "{reason}");
     drop(first);
-    backup::verify(&db, &|_, _| {}).expect("nobody wrote to it");
+    backup::verify(&db, &|_, _| {}).expect("it was not changed");
     assert_eq!(ids(&on_this_machine(&db).open().expect("it is a database")), [1]);
     let found = ids(&on_this_machine(&moved).open().expect("it is a database"));
     assert!(found.starts_with(&[1, 2]), "{found:?}");
@@ -285,7 +285,7 @@ fn a_database_opened_by_a_link_is_the_same_when_the_link_is_turned() {
     fill(&db, 2..80);
     db.checkpoint().expect("there is room");
     insert(&db, 80).expect("the link does not matter");
-    let other = on_this_machine(&current).open().expect("nobody has it open");
+    let other = on_this_machine(&current).open().expect("it is not open");
     assert_eq!(ids(&other), [100]);
     insert(&other, 101).expect("it is another");
     db.close().expect("all is durable");

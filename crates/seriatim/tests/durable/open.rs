@@ -171,9 +171,9 @@ fn recovery_tells_how_far_it_is_in_order_and_how_many_rows_it_indexed() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&told);
     let builder = Database::builder().path(home.at("db"));
-    let db = builder.on_recovery(move |at| listener.lock().expect("nobody panicked").push(at)).open();
+    let db = builder.on_recovery(move |at| listener.lock().expect("no panic").push(at)).open();
     let db = db.expect("it recovers");
-    let told = told.lock().expect("nobody panicked");
+    let told = told.lock().expect("no panic");
     let order = [RecoveryPhase::Checkpoint, RecoveryPhase::Log, RecoveryPhase::Indexes];
     let at = |phase| order.iter().position(|other| *other == phase);
     assert!(told.windows(2).all(|two| at(two[0].phase) <= at(two[1].phase)), "{told:?}");
@@ -200,9 +200,9 @@ fn backups_are_taken_in_use_verified_and_restored_elsewhere() {
     drop(db);
     assert!(backup::verify(home.at("copy"), &|_, _| {}).expect("it is whole").entries >= 20);
     let seen = Mutex::new((0, 0));
-    let progress = |done, total| *seen.lock().expect("nobody panicked") = (done, total);
+    let progress = |done, total| *seen.lock().expect("no panic") = (done, total);
     backup::restore(home.at("copy"), home.at("restored"), &progress).expect("it is restored");
-    let (done, total) = *seen.lock().expect("nobody panicked");
+    let (done, total) = *seen.lock().expect("no panic");
     assert!(done == total && total > 0);
     let counts = ["db", "copy", "later", "restored"].map(|name| count(&home.at(name)));
     assert_eq!(counts, [30, 20, 30, 20]);

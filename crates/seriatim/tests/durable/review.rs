@@ -247,7 +247,7 @@ fn indexes_are_rebuilt_whatever_the_retry_policy() {
             let accounts = db.create::<Account>().expect("the table is created");
             let mut session = db.session();
             let fill = session.transact(|tx| (0..3000).try_for_each(|id| tx.insert(&accounts, &account(id))));
-            fill.expect("nobody is about");
+            fill.expect("no conflict");
             drop((session, accounts, db));
             open().unwrap_or_else(|error| panic!("{} does not open: {error}", protocol.name));
         }

@@ -62,11 +62,11 @@ fn snapshots_show_what_was_durable_whatever_came_after() {
             (0..10).try_for_each(|id| tx.insert(&accounts, &account(id)))?;
             (0..200).try_for_each(|number| tx.insert(&queue, &job(number)))
         });
-        filled.expect("nobody is in the way");
+        filled.expect("no conflict");
         db.flush().expect("the disk works");
         let (before, queued) = (rows(&db), jobs(&mut session, &queue));
         // The first snapshot of a session may be validated instead.
-        other.snapshot(|tx| tx.get(&accounts, &0).map(|row| assert!(row.is_some()))).expect("nobody is in the way");
+        other.snapshot(|tx| tx.get(&accounts, &0).map(|row| assert!(row.is_some()))).expect("no conflict");
         // While it is open no row is unlinked, so it is open only in some cases.
         let under_way = (mode == Durability::Group).then(|| other.begin_snapshot().expect("a worker is free"));
 
@@ -164,7 +164,7 @@ fn indexes_made_again_are_seen_when_the_log_stops_before_anything_else_is_durabl
         let db = small(protocol, &disk).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("new");
         for id in 0..50 {
-            db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
+            db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("no conflict");
         }
         let before = rows(&db);
         drop((accounts, db));
@@ -182,7 +182,7 @@ fn indexes_are_checked_as_they_are_now() {
     let disk = FaultyDisk::new(34);
     let db = small("auto", &disk).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("new");
-    db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("nobody is in the way");
+    db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("no conflict");
     drop(db.session().submit(|tx| tx.insert(&accounts, &account(2))));
     stop(&db, &disk);
     assert_eq!(db.check_indexes().expect("they agree with their table")[0].rows, 2);
@@ -227,7 +227,7 @@ fn snapshots_that_begin_while_the_log_stops_are_whole() {
         let db = db.durability(mode).log_directories(["one", "two", "three"]).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("new");
         let filled = db.session().transact(|tx| (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &account(id))));
-        filled.expect("nobody is in the way");
+        filled.expect("no conflict");
         db.flush().expect("the disk works");
         let whole = (ACCOUNTS, 100 * ACCOUNTS as i64);
         let write = |number: u64| {
@@ -272,8 +272,8 @@ fn snapshots_that_begin_while_the_log_stops_are_whole() {
             });
             thread::sleep(Duration::from_millis(5));
             disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
-            writers.into_iter().for_each(|thread| thread.join().expect("nobody panics"));
-            reader.join().expect("nobody panics");
+            writers.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            reader.join().expect("no panic");
         });
         let mut session = db.session();
         for _ in 0..3 {

@@ -342,7 +342,7 @@ struct DropsAll(Mutex<Option<Pending<()>>>);
 
 impl Wake for DropsAll {
     fn wake(self: Arc<DropsAll>) {
-        drop(self.0.lock().expect("nobody panics").take());
+        drop(self.0.lock().expect("no panic").take());
     }
 }
 
@@ -354,13 +354,13 @@ fn the_last_that_keeps_a_database_may_be_dropped_by_its_own_logger() {
     let drops = Arc::new(DropsAll(Mutex::new(None)));
     let mut pending = db.session().submit(|tx| tx.insert(&accounts, &account(1)));
     let waker = Waker::from(Arc::clone(&drops));
-    let mut slot = drops.0.lock().expect("nobody panics");
+    let mut slot = drops.0.lock().expect("no panic");
     let is_waiting = std::pin::Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending();
     drop((accounts, db));
     *slot = Some(pending);
     drop(slot);
     if !is_waiting {
-        drop(drops.0.lock().expect("nobody panics").take());
+        drop(drops.0.lock().expect("no panic").take());
     }
     // The database is closed by then, or soon.
     let mut opened = None;

@@ -120,7 +120,7 @@ fn reset(db: &Database) {
         (0..CELLS).try_for_each(|id| tx.put(&cells, &Cells { id, n: 10 + u64::from(id) }))?;
         (0..ENTRIES).try_for_each(|id| tx.put(&entries, &Entry { id, n: u64::from(id) }))
     });
-    load.expect("nobody is about");
+    load.expect("no conflict");
 }
 
 /// All rows.
@@ -139,7 +139,7 @@ fn contents(db: &Database) -> Vec<(bool, u32, u64)> {
         }
         Ok(all)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
 /// A row: of the entries if true, otherwise of the cells.
@@ -151,7 +151,7 @@ fn add(db: &Database, place: Place) -> bool {
     let entries = db.table::<Entry>().expect("it is there");
     let added = db.session().transact(|tx| {
         if tx.attempt() > 1 {
-            return Err(tx.abort("somebody holds a lock"));
+            return Err(tx.abort("a lock is held"));
         }
         let (is_entry, id) = place;
         match is_entry {
@@ -177,7 +177,7 @@ fn fail(db: &Database, place: Place) -> bool {
             true => drop(tx.update(&entries, &id, |entry| entry.set_n(entry.n()))?),
         }
         added.set(add(db, place));
-        if added.get() { Ok(()) } else { Err(tx.abort("it met nobody")) }
+        if added.get() { Ok(()) } else { Err(tx.abort("no conflict")) }
     });
     assert!(failed.is_err(), "it did not see what the other added");
     added.get()

@@ -340,7 +340,7 @@ fn load(db: &Database) {
         }
         (0..WARES as u32).try_for_each(|ware| tx.insert(&prices, &Price { ware, price: 1 + i64::from(ware) }))
     });
-    load.expect("nobody is about");
+    load.expect("no conflict");
     transfer::load(db);
 }
 
@@ -755,7 +755,7 @@ fn only(partitions: usize, procedures: seriatim::procedure::Procedures) -> Divid
     db.create::<Price>().expect("a valid table");
     db.register(procedures).expect("sound procedures");
     let load = db.session().transact(|tx| tx.insert(&shops, &Shop { id: 1, sold: 0, next: 0, motto: String::new() }));
-    load.expect("nobody is about");
+    load.expect("no conflict");
     db.divide().expect("all can be divided")
 }
 

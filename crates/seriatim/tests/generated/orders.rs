@@ -354,7 +354,7 @@ pub(crate) fn disturb(db: &Database, table: &str, mut rng: Rng) {
         }
         Ok(())
     });
-    change.expect("nobody is about");
+    change.expect("no conflict");
 }
 
 #[test]
@@ -409,9 +409,10 @@ fn buyers_are_found_each_way() {
     assert_eq!(receipt.total, Money::from_units(100));
     let mail = Who::Mail { address: Text::literal("ann1@example") };
     assert_eq!(session.call(enter, &order(mail, &[(2, 1, 1)])).expect("sound").total, Money::from_units(200));
-    let nobody = session.call(enter, &order(Who::Name(Text::literal("eve")), &[(2, 1, 1)])).expect_err("nobody");
+    let nobody = session.call(enter, &order(Who::Name(Text::literal("eve")), &[(2, 1, 1)])).expect_err("no such buyer");
     assert_eq!(nobody.user(), Some(&Refused::Nothing));
-    let nobody = session.call(enter, &order(Who::Mail { address: Text::EMPTY }, &[(2, 1, 1)])).expect_err("nobody");
+    let nobody =
+        session.call(enter, &order(Who::Mail { address: Text::EMPTY }, &[(2, 1, 1)])).expect_err("no such buyer");
     assert!(matches!(nobody, TransactError::MissingRow { .. }), "{nobody}");
 }
 

@@ -468,7 +468,7 @@ pub(crate) fn disturb(db: &Database, table: &str, mut rng: Rng) {
         }
         Ok(())
     });
-    change.expect("nobody is about");
+    change.expect("no conflict");
 }
 
 #[test]

@@ -426,7 +426,7 @@ fn contents(db: &Database) -> Vec<(u64, u64, u64)> {
         }
         Ok(all)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
 /// Makes a change that depends on the seed only, or advances time: records become hot or cold, and deleted rows leave
@@ -445,7 +445,7 @@ fn disturb(db: &Database, seed: u64) -> bool {
     }
     let change = |tx: &Tx| {
         if tx.attempt() > 1 {
-            return Err(tx.abort("somebody holds a lock"));
+            return Err(tx.abort("a lock is held"));
         }
         let account = id % 3;
         match what {
@@ -535,7 +535,7 @@ fn compare(builder: Builder, rounds: u32, seed: u64) -> (u32, usize) {
         let got = before_accesses(others, || call(&mut session, &steps));
         MEANWHILE.take();
         for &seed in done.borrow().iter() {
-            assert!(disturb(&serial, seed), "nobody holds a lock");
+            assert!(disturb(&serial, seed), "no lock is held");
         }
         let wanted = call(&mut other, &steps);
         assert_eq!(got, wanted, "seed {seed}, round {round}, {steps:?}");
@@ -590,7 +590,7 @@ fn what_was_put_over_a_tombstone_is_followed_by_all_of_its_key() {
     session.transact(|tx| tx.insert(&marks, &Mark { id: 3, left: 0 })).expect("it is empty");
     let (mut deleting, mut online) = (db.session(), db.session());
     let deleted = online.transact(|_| {
-        deleting.transact(|tx| tx.delete(&marks, &3)).expect("nobody is about");
+        deleting.transact(|tx| tx.delete(&marks, &3)).expect("no conflict");
         db.step();
         Ok(())
     });
@@ -615,13 +615,13 @@ fn a_branch_that_a_repair_leaves_gives_back_its_lock_at_once() {
     let (relinking, adding, noted) = (db.clone(), db.clone(), Rc::clone(&added));
     let relink = move || {
         let relink = |tx: &Tx| tx.put(&links, &Link { id: 4, to: 2 });
-        relinking.session().transact(relink).expect("nobody holds a lock");
+        relinking.session().transact(relink).expect("no lock is held");
     };
     let add = move || {
         for id in [1, 2] {
             let add = |tx: &Tx| match tx.attempt() {
                 1 => tx.update(&sums, &id, |sum| sum.set_n(100)).map(drop),
-                _ => Err(tx.abort("somebody holds a lock")),
+                _ => Err(tx.abort("a lock is held")),
             };
             noted.borrow_mut().push(adding.session().transact(add).is_ok());
         }
@@ -641,7 +641,7 @@ fn repaired(changed: &[u32], call: impl FnOnce(&mut Session)) -> (u64, u64) {
     let changed = changed.to_vec();
     let change = move || {
         let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
-        other.session().transact(change).expect("nobody holds a lock");
+        other.session().transact(change).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
     call(&mut session);
@@ -676,7 +676,7 @@ fn what_comes_to_a_row_in_a_repair_finds_it_as_it_was_before_later_writes() {
     let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
     let change = move || {
         let relink = |tx: &Tx| tx.put(&links, &Link { id: 1, to: 2 });
-        other.session().transact(relink).expect("nobody holds a lock");
+        other.session().transact(relink).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
     let committed = session.call(chase, &vec![1, 2]).expect("it is repaired");
@@ -692,7 +692,7 @@ fn attempts_are_repaired_so_often_and_then_run_again_as_a_whole() {
             let (db, cells) = (db.clone(), db.table::<Cells>().expect("it is there"));
             Box::new(move || {
                 let change = |tx: &Tx| tx.put(&cells, &Cells { id: 1, n: seed });
-                db.session().transact(change).expect("nobody holds a lock");
+                db.session().transact(change).expect("no lock is held");
             }) as Box<dyn FnOnce()>
         };
         MEANWHILE.set((10..15).map(change).collect());
@@ -714,7 +714,7 @@ fn ends(options: &[(&str, u64)], changed: &[u32]) -> (u64, u32) {
     let (cells, other, changed) = (db.table::<Cells>().expect("it is there"), db.clone(), changed.to_vec());
     let change = move || {
         let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
-        other.session().transact(change).expect("nobody holds a lock");
+        other.session().transact(change).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
     let committed = session.call(mark, &vec![1, 2, 3, 4]).expect("it commits in the end");
@@ -753,7 +753,7 @@ fn asked(
         let other = db.clone();
         let changed = move || {
             let change = |tx: &Tx| change(tx, &other, round);
-            other.session().transact(change).expect("nobody holds a lock");
+            other.session().transact(change).expect("no lock is held");
         };
         MEANWHILE.set([Box::new(changed) as Box<dyn FnOnce()>].into());
         call(&mut session).expect("it commits in the end");
@@ -786,7 +786,7 @@ fn a_wide_scan_is_kept_where_what_comes_behind_it_is_stale() {
     let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
     let relink = move || {
         let relink = |tx: &Tx| tx.put(&links, &Link { id: 0, to: 5 });
-        other.session().transact(relink).expect("nobody holds a lock");
+        other.session().transact(relink).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(relink) as Box<dyn FnOnce()>].into());
     let committed = session.call(total, &0).expect("it is repaired");

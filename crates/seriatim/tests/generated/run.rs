@@ -26,7 +26,7 @@ pub(crate) fn contents(db: &Database) -> Vec<String> {
         match read {
             Ok(rows) => all.extend(rows.into_value()),
             Err(TransactError::Unsupported(_)) => {}
-            Err(error) => panic!("nobody is about: {error}"),
+            Err(error) => panic!("no conflict: {error}"),
         }
     }
     all

@@ -62,7 +62,7 @@ fn look(tx: &Tx, id: u64) -> Result<Money, Abort> {
 fn an_update_that_assigns_nothing_runs() {
     let db = bank();
     db.register(procedures![look]).expect("a sound procedure");
-    assert_eq!(*db.session().call(look, &1).expect("nobody is in the way"), Money::from_units(10_000));
+    assert_eq!(*db.session().call(look, &1).expect("no conflict"), Money::from_units(10_000));
 }
 
 fn bank() -> Database {

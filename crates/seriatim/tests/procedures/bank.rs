@@ -51,7 +51,7 @@ pub(crate) fn state(db: &Database) -> (Vec<i64>, i64) {
         let balances = tx.scan(&accounts, ..).map(|row| Ok(row?.balance())).collect::<Result<_, Abort>>()?;
         Ok((balances, tx.require(&turnover, &0)?.transfers()))
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
 pub(crate) struct Handles {

@@ -86,7 +86,7 @@ fn open(builder: seriatim::Builder) -> (Database, Session) {
     db.register(procedures![used_up, kept]).expect("a sound set");
     let mut session = db.session();
     let fill = |tx: &Tx| (0..WORDS.len() as u32).try_for_each(|id| tx.insert(&words, &word(id)));
-    session.transact(fill).expect("nobody is about");
+    session.transact(fill).expect("no conflict");
     (db, session)
 }
 
@@ -100,13 +100,13 @@ fn what_a_loop_makes_of_rows_is_the_same_however_it_runs() {
         let expected = ("transaction".to_owned(), "rows".to_owned(), word(6).long, (0..7).collect::<Vec<u32>>());
         let mut run = |least, most| {
             let none = String::new();
-            assert_eq!(straight.call(kept, &none).expect("nobody is about").value, expected);
-            assert_eq!(checked.call(kept, &none).expect("nobody is about").value, expected);
-            assert_eq!(interpreted.interpret(kept, &none).expect("nobody is about").value, expected);
+            assert_eq!(straight.call(kept, &none).expect("no conflict").value, expected);
+            assert_eq!(checked.call(kept, &none).expect("no conflict").value, expected);
+            assert_eq!(interpreted.interpret(kept, &none).expect("no conflict").value, expected);
             let given = (least, most);
-            let wanted = interpreted.interpret(used_up, &given).expect("nobody is about").value;
-            assert_eq!(straight.call(used_up, &given).expect("nobody is about").value, wanted);
-            assert_eq!(checked.call(used_up, &given).expect("nobody is about").value, wanted);
+            let wanted = interpreted.interpret(used_up, &given).expect("no conflict").value;
+            assert_eq!(straight.call(used_up, &given).expect("no conflict").value, wanted);
+            assert_eq!(checked.call(used_up, &given).expect("no conflict").value, wanted);
             wanted
         };
         let (sum, bytes, limited, left) = run(5, 3);

@@ -113,7 +113,7 @@ fn thread_of(executor: &Executor, partition: usize) -> ThreadId {
         if *most >= next.unwrap_or(0) + LEAD {
             return *owner;
         }
-        assert!(began.elapsed() < LONG, "nobody runs most of it: {runs:?}");
+        assert!(began.elapsed() < LONG, "no thread runs most calls: {runs:?}");
     }
 }
 
@@ -128,7 +128,7 @@ fn hold_up(executor: &Executor, partition: usize) -> Stuck {
         let waits = Mutex::new(waits);
         let stuck = executor.transact_at(partition, move |_| {
             began.send(thread::current().id()).expect("the test waits");
-            let waits = waits.lock().expect("nobody panics");
+            let waits = waits.lock().expect("no panic");
             waits.recv_timeout(LONG).expect("the test goes on");
             Ok(())
         });
@@ -167,15 +167,15 @@ fn an_owner_that_is_held_up_holds_up_calls_in_its_partition_only() {
     let several = executor.call(pass, (0, 1, 1, 1));
     let others: Vec<_> = [2, 4, 6, 2, 1].into_iter().map(|branch| executor.call(put, (branch, 1, 1))).collect();
     let moved = executor.call(pass, (4, 3, 0, 5));
-    others.into_iter().for_each(|other| _ = wait_for(other).expect("nobody is in its way"));
-    wait_for(moved).expect("nobody is in its way");
+    others.into_iter().for_each(|other| _ = wait_for(other).expect("no conflict"));
+    wait_for(moved).expect("no conflict");
     assert!(same.iter().all(|call| !call.is_done()) && !several.is_done() && !stuck.is_done());
     go_on.send(()).expect("it waits");
     wait_for(stuck).expect("it does nothing");
     let [first, other] = same.map(wait_for);
-    assert_eq!(first.expect("nobody is in its way").value, COINS + 1);
+    assert_eq!(first.expect("no conflict").value, COINS + 1);
     assert!(other.is_err(), "there is no branch 8, which is partition 0: {other:?}");
-    wait_for(several).expect("nobody is in its way");
+    wait_for(several).expect("no conflict");
 }
 
 /// A call panics in a partition. Calls that wait behind it there, and in other partitions of the same thread, run as
@@ -190,7 +190,7 @@ fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
     for threads in [1, 2] {
         let executor = db.executor(threads).expect("threads");
         let before = db.session().transact(|tx| Ok(tx.get(&purses, &(0, 1))?.map(|purse| purse.coins())));
-        let before = before.expect("nobody is about").into_value().expect("it is there");
+        let before = before.expect("no conflict").into_value().expect("it is there");
         let (go_on, stuck) = hold_up(&executor, 0);
         let panics = [0, 2].map(|partition| {
             let purses = purses.clone();
@@ -206,9 +206,9 @@ fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
         go_on.send(()).expect("it waits");
         wait_for(stuck).expect("it does nothing");
         assert!(panics.into_iter().all(panicked) && bursts.into_iter().all(panicked));
-        let [first, ..] = puts.map(|call| wait_for(call).expect("nobody is in its way").value);
+        let [first, ..] = puts.map(|call| wait_for(call).expect("no conflict").value);
         assert_eq!(first, before + 1, "nothing of what panicked stays");
-        wait_for(passed).expect("nobody is in its way");
+        wait_for(passed).expect("no conflict");
         wait_for(shared).expect("it does nothing");
         let owners = [0, 1].map(|partition| thread_of(&executor, partition));
         assert_eq!(owners[0] == owners[1], threads == 1, "as many threads as before");
@@ -228,7 +228,7 @@ fn calls_behind_one_that_takes_long_are_begun_by_a_thread_that_is_never_idle() {
         assert!(began.elapsed() < LONG, "it is never begun");
         queued.push_back(executor.call(put, (1, 0, 0)));
         if queued.len() > 64 {
-            queued.pop_front().map(Running::wait).expect("it has many").expect("nobody is in its way");
+            queued.pop_front().map(Running::wait).expect("it has many").expect("no conflict");
         }
     }
     go_on.send(()).expect("it waits");
@@ -252,7 +252,7 @@ fn no_wake_up_is_lost() {
             assert!(began.elapsed() < LONG, "its owner sleeps");
             thread::yield_now();
         }
-        call.wait().expect("nobody is in its way");
+        call.wait().expect("no conflict");
         if let Some(shared) = shared {
             wait_for(shared).expect("it does nothing");
         }
@@ -274,12 +274,12 @@ fn work_that_waits_for_calls_before_it_does_not_wait_for_ever() {
             let calls: Vec<_> = (0..BRANCHES).map(|branch| executor.call(put, (branch, 0, 1))).collect();
             let later = (0..2).map(|_| executor.transact(|_| Ok(()))).collect::<Vec<_>>();
             let waits = executor.run(move |_| {
-                calls.into_iter().for_each(|call| _ = call.wait().expect("nobody is in its way"));
+                calls.into_iter().for_each(|call| _ = call.wait().expect("no conflict"));
                 later.into_iter().for_each(|later| _ = later.wait().expect("it does nothing"));
             });
             let after: Vec<_> = (0..BRANCHES).map(|branch| executor.call(put, (branch, 1, 1))).collect();
             wait_for(waits);
-            after.into_iter().for_each(|call| _ = wait_for(call).expect("nobody is in its way"));
+            after.into_iter().for_each(|call| _ = wait_for(call).expect("no conflict"));
         }
     }
 }
@@ -293,7 +293,7 @@ fn dropping_it_waits_for_calls_on_all_owners() {
     }
     drop(executor);
     let coins = db.session().transact(|tx| tx.scan(&purses, ..).try_fold(0, |sum, purse| Ok(sum + purse?.coins())));
-    assert_eq!(coins.expect("nobody is about").into_value(), COINS * i64::from(BRANCHES) * i64::from(IDS) + 80);
+    assert_eq!(coins.expect("no conflict").into_value(), COINS * i64::from(BRANCHES) * i64::from(IDS) + 80);
 }
 
 /// Two executors assign owners differently, and sessions use any thread: only locks keep them apart.

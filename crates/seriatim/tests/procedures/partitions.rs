@@ -191,7 +191,7 @@ fn partitioned(partitions: usize) -> Bank {
 fn total(bank: &Bank, session: &mut Session) -> i64 {
     let sum =
         |tx: &seriatim::ReadTx| tx.scan(&bank.accounts, ..).try_fold(0, |sum, account| Ok(sum + account?.balance()));
-    session.snapshot(sum).expect("nobody is in the way").into_value()
+    session.snapshot(sum).expect("no conflict").into_value()
 }
 
 #[test]
@@ -199,21 +199,21 @@ fn a_call_runs_where_its_arguments_say_and_gives_what_it_does_elsewhere() {
     for partitions in [1, 3, 8, 64] {
         let bank = partitioned(partitions);
         let mut session = bank.db.session();
-        assert_eq!(session.call(deposit, &(5, 1, 7)).expect("nobody is about").value, 107);
-        session.call(transfer, &(1, 6, 2, 30)).expect("nobody is about");
-        session.call(transfer, &(1, 1, 2, 30)).expect("nobody is about");
-        assert_eq!(session.call(collect, &(vec![1, 6, 7], 2)).expect("nobody is about").value, 300);
-        assert_eq!(session.call(visit, &(vec![0, 3, 6], 1)).expect("nobody is about").value, 3);
+        assert_eq!(session.call(deposit, &(5, 1, 7)).expect("no conflict").value, 107);
+        session.call(transfer, &(1, 6, 2, 30)).expect("no conflict");
+        session.call(transfer, &(1, 1, 2, 30)).expect("no conflict");
+        assert_eq!(session.call(collect, &(vec![1, 6, 7], 2)).expect("no conflict").value, 300);
+        assert_eq!(session.call(visit, &(vec![0, 3, 6], 1)).expect("no conflict").value, 3);
         assert_eq!(bank.db.statistics().owned_several > 0, partitions > 1);
-        session.call(visit_some, &(vec![4, 5], 1, false)).expect("nobody is about");
-        assert_eq!(session.call(follow, &(1, 2)).expect("nobody is about").value, 100);
-        session.call(set_rate, &(1, 101)).expect("nobody is about");
+        session.call(visit_some, &(vec![4, 5], 1, false)).expect("no conflict");
+        assert_eq!(session.call(follow, &(1, 2)).expect("no conflict").value, 100);
+        session.call(set_rate, &(1, 101)).expect("no conflict");
         assert!(matches!(session.call(deposit, &(5, 1, 7)), Err(TransactError::User(_))));
-        session.call(name_badge, &(3, 1, 7)).expect("nobody is about");
+        session.call(name_badge, &(3, 1, 7)).expect("no conflict");
         assert!(matches!(session.call(name_badge, &(4, 1, 7)), Err(TransactError::Duplicate { .. })));
         let town = seriatim::Text::new("Ulm").expect("it fits");
-        assert_eq!(session.call(read_note, &(1, town)).expect("nobody is about").value, 1);
-        session.call(deposit_half, &(7, 0)).expect("nobody is about");
+        assert_eq!(session.call(read_note, &(1, town)).expect("no conflict").value, 1);
+        session.call(deposit_half, &(7, 0)).expect("no conflict");
         // With these arguments the function panics, as it does where the procedure runs.
         assert!(catch_unwind(AssertUnwindSafe(|| session.call(deposit_half, &(1000, 0)))).is_err());
         assert_eq!(total(&bank, &mut session), 100 * i64::from(BRANCHES) * i64::from(IDS) + 8);
@@ -403,7 +403,7 @@ fn who_waits_for_too_long_is_told() {
             thread::sleep(Duration::from_millis(1));
             Ok(())
         })
-        .expect("nobody is in its way");
+        .expect("no conflict");
 }
 
 /// Its next operation is refused, and then the partition is released. Until then it is not.

@@ -61,11 +61,11 @@ fn count_until(tx: &Tx, ids: &[u32]) -> Result<u32, Abort> {
 fn an_abort_that_a_break_decides_leaves_nothing_behind() {
     let (db, counters, mut session) = open();
     db.register(procedures![count_until]).expect("a sound set");
-    assert_eq!(session.call(count_until, &vec![3, 4, 99, 5]).expect("nobody is about").value, 4);
+    assert_eq!(session.call(count_until, &vec![3, 4, 99, 5]).expect("no conflict").value, 4);
     let aborted = session.call(count_until, &vec![99, 3]).expect_err("there is no such label");
     assert!(aborted.to_string().contains("no label"), "{aborted}");
     let counted = session.transact(|tx| Ok(tx.require(&counters, &0)?.count()));
-    assert_eq!(counted.expect("nobody is about").value, 1, "the abort took its write along");
+    assert_eq!(counted.expect("no conflict").value, 1, "the abort took its write along");
 }
 
 fn open() -> (Database, Handle<Counter>, Session) {
@@ -90,7 +90,7 @@ fn procedures_in_one_pass_and_other_transactions_do_not_exclude_each_other() {
     assert_eq!(session.call(count, &0).expect("it is one transaction").value, 1);
     drop(open);
     let read = other.transact(|tx| Ok(tx.require(&counters, &0)?.count()));
-    assert_eq!(read.expect("nobody is about").value, 1);
+    assert_eq!(read.expect("no conflict").value, 1);
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn chains_and_other_transactions_exclude_each_other_from_registration_on() {
     assert!(matches!(refused, RegisterError::Busy) && db.procedure_names().is_empty(), "{refused}");
     drop(open);
     db.register(procedures![count, count_and_label]).expect("no transaction is open");
-    assert_eq!(session.call(count_and_label, &0).expect("nobody is about").value, Some(10));
+    assert_eq!(session.call(count_and_label, &0).expect("no conflict").value, Some(10));
 
     let open = other.begin().expect("no chain is open");
     let excluded = session.call(count_and_label, &0).expect_err("it runs in pieces");
     assert!(matches!(excluded, TransactError::Excluded { .. }), "{excluded}");
     assert_eq!(session.call(count, &0).expect("it runs in one").value, 2);
     drop(open);
-    assert_eq!(session.call(count_and_label, &0).expect("nobody is about").value, Some(30));
+    assert_eq!(session.call(count_and_label, &0).expect("no conflict").value, Some(30));
 }
 
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -157,12 +157,12 @@ fn nothing_of_a_chain_is_published_later() {
             tx.insert(&counters, &Counter { id: 0, count: 0 })?;
             tx.insert(&sums, &Sum { id: 0, total: 0, last: 0 })
         };
-        session.transact(fill).expect("nobody is about");
+        session.transact(fill).expect("no conflict");
         db.register(procedures![count_and_add, reset]).expect("a sound set");
-        session.call(count_and_add, &(0, 5)).expect("nobody is about");
-        let first = session.call(reset, &0).expect("nobody is about").value;
+        session.call(count_and_add, &(0, 5)).expect("no conflict");
+        let first = session.call(reset, &0).expect("no conflict").value;
         db.step();
-        let second = session.call(reset, &0).expect("nobody is about").value;
+        let second = session.call(reset, &0).expect("no conflict").value;
         assert_eq!([first, second], seen, "{mode:?}");
     }
 }

@@ -109,8 +109,8 @@ fn procedures_on_runs_do_what_they_do_on_records() {
             let wanted = told(call!(records, session, one.clone()));
             assert_eq!(told(call!(runs, twin_session, one)), wanted, "seed {seed}");
             if rng.below(8) == 0 {
-                let wanted = session.transact(|tx| records::rows(tx, &lines)).expect("nobody is about").value;
-                let found = twin_session.transact(|tx| runs::rows(tx, &twin_lines)).expect("nobody is about").value;
+                let wanted = session.transact(|tx| records::rows(tx, &lines)).expect("no conflict").value;
+                let found = twin_session.transact(|tx| runs::rows(tx, &twin_lines)).expect("no conflict").value;
                 assert_eq!(found, wanted, "seed {seed}");
             }
         }
@@ -140,11 +140,11 @@ fn rows_with_index_entries_have_keys_of_any_kind() {
         db.register(procedures![rename]).expect("it is declared soundly");
         let mut session = db.session();
         let [old, new] = [Text::literal("old"), Text::literal("new")];
-        assert!(!session.call(rename, &(new, old)).expect("nobody is about").value);
-        assert!(session.call(rename, &(old, new)).expect("nobody is about").value);
+        assert!(!session.call(rename, &(new, old)).expect("no conflict").value);
+        assert!(session.call(rename, &(old, new)).expect("no conflict").value);
         let lengths = |tx: &Tx| {
             tx.scan(&names, ..).map(|name| name.map(|name| name.length())).collect::<Result<Vec<u32>, Abort>>()
         };
-        assert_eq!(session.transact(lengths).expect("nobody is about").value, [1, 0]);
+        assert_eq!(session.transact(lengths).expect("no conflict").value, [1, 0]);
     });
 }

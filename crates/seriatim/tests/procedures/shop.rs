@@ -237,7 +237,7 @@ fn contents(db: &Database) -> Vec<String> {
         }
         Ok(all)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
 struct Trio {

@@ -114,7 +114,7 @@ fn missing_rows_and_overflow_mean_the_same_however_a_transaction_is_written() {
         let amount = Money::from_units(30);
         let before = session
             .snapshot(|tx| tx.scan(&purses, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>());
-        let before = before.expect("nobody is about").into_value();
+        let before = before.expect("no conflict").into_value();
         for (from, to, wanted) in [
             (THERE, MISSING, "there is no row with key id 9 in purse"),
             (MISSING, THERE, "there is no row with key id 9 in purse"),
@@ -166,7 +166,7 @@ fn missing_rows_and_overflow_mean_the_same_however_a_transaction_is_written() {
         session.call(remove, &3).expect("it is there");
         let after = session
             .snapshot(|tx| tx.scan(&purses, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>());
-        assert_eq!(after.expect("nobody is about").into_value(), before, "nothing stayed");
+        assert_eq!(after.expect("no conflict").into_value(), before, "nothing stayed");
     });
 }
 
