@@ -129,6 +129,13 @@ pub struct LogStatistics {
     pub backlog_bytes: u64,
     /// The epoch now.
     pub epoch: u64,
+    /// Epochs that are left. A database never uses one again; when all are used up its log stops.
+    pub epochs_left: u64,
+    /// How long they last at the rate at which epochs ended since the database was opened; `None` within its first second.
+    /// The ticker ends one in each `epoch_interval`, and each flush that a caller awaits ends one.
+    pub epochs_lasting: Option<Duration>,
+    /// What to do, if that is less than a year.
+    pub epochs_warning: Option<String>,
     /// The newest epoch that a power cut does not take back.
     pub durable_epoch: u64,
     /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of the newest snapshot that a power cut does not take
