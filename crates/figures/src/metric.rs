@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::figure::Place;
+use crate::figure::{Function, Place};
 
 /// A number of a report. Its parts are paths, as JSON pointers are written.
 #[derive(Clone, Debug, Deserialize)]
@@ -49,7 +49,7 @@ fn number(report: &Value, path: &str) -> Option<f64> {
 
 /// What makes the places of views that no path describes, by the names that views call them; and what their numbers
 /// are.
-pub(crate) const FUNCTIONS: [(&str, &str, fn(f64, &Value) -> Vec<Place>); 3] = [
+pub(crate) const FUNCTIONS: [(&str, &str, Function); 3] = [
     ("shares of tables", "percent of aborts", shares_of_tables),
     ("model and measurement", "thousand transactions a second", model_and_measurement),
     ("schemes over the best", "of the best scheme", schemes_over_the_best),
