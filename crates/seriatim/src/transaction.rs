@@ -34,10 +34,13 @@ impl<'s> Transaction<'s> {
     /// Rolls back; what dropping does.
     pub fn rollback(self) {}
 
-    /// The error that an [`Abort`] of this transaction stands for, with table and key where they are known; `?` makes the same of it. It
-    /// may be asked for again. A body's own error is found with [`TransactError::user`].
+    /// The error that an [`Abort`] of this transaction stands for, with table and key where they are known. It may be
+    /// asked for again. A body's own error is found with [`TransactError::user`].
+    ///
+    /// `?` makes the same error of an abort that a method of the transaction returned. An overflow in arithmetic of the
+    /// caller's own is certain only here: if what was read did not hold together, this gives the conflict.
     pub fn explain(&self, abort: &Abort) -> TransactError {
-        self.runner.tx.error_of(abort)
+        self.runner.tx.explain(abort)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What callers and partitions tell each other of divided procedures, as plain data: see `seriatim::procedure::divided`.
 
+use std::error::Error;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -141,7 +142,7 @@ pub type Wanted<'w> = dyn Fn(&TableDef, &[Value]) -> Result<bool, TransactError>
 /// What `wanted` reports; a table is not there, or has such a row already; no memory.
 pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), TransactError> {
     let mut runner = to.runner();
-    let missing = |error: SchemaError| TransactError::User(Box::new(error));
+    let missing = |error: SchemaError| TransactError::User(Arc::new(error));
     for name in tables(from) {
         let (read, written) = (from.open_dyn(&name).map_err(missing)?, to.open_dyn(&name).map_err(missing)?);
         from.each_row(&read, &mut |mut rows| {
@@ -163,7 +164,10 @@ pub fn fill(from: &Engine, to: &Engine, partitions: &Partitions, at: usize) -> R
         let Some(column) = definition.partition_column() else { return Ok(true) };
         let value = value_of(&row[column.index()]);
         let found = value.and_then(|value| partitions.of_value(&value).ok());
-        let nowhere = || TransactError::User(format!("a row of {} is nowhere", definition.name).into());
+        let nowhere = || {
+            let error: Box<dyn Error + Send + Sync> = format!("a row of {} is nowhere", definition.name).into();
+            TransactError::User(error.into())
+        };
         found.map(|found| found == at).ok_or_else(nowhere)
     })
 }

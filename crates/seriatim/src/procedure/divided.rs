@@ -9,7 +9,7 @@
 use std::any::{TypeId, type_name};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use seriatim_catalog::{Key, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{BOOKS, Call, Fragment, Lock, Reply, Undivided};
@@ -29,7 +29,8 @@ use crate::{Abort, Database, Receipt, Session, TransactError, Tx};
 
 /// A call went wrong that was divided as its plan says.
 fn unsound(what: impl Into<String>) -> TransactError {
-    TransactError::User(what.into().into())
+    let error: Box<dyn std::error::Error + Send + Sync> = what.into().into();
+    TransactError::User(error.into())
 }
 
 /// What came of a fragment.
@@ -166,7 +167,7 @@ impl Database {
     /// or the database has no partitions.
     pub fn divide(&self) -> Result<Divided, Undivided> {
         let Some(partitions) = self.engine().partitions() else { return Err(Undivided(Vec::new())) };
-        let entries = self.procedures().read().unwrap_or_else(PoisonError::into_inner).entries.clone();
+        let entries = self.entries();
         let schema = self.engine().schema();
         let (mut procedures, mut refused, mut locking) = (Vec::new(), Vec::new(), Locking::default());
         for entry in entries {

@@ -7,6 +7,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+use seriatim_base::process::FORKED;
 use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_engine::procedure::execution::Passes;
 use seriatim_engine::procedure::gate::Gate;
@@ -238,6 +239,8 @@ pub enum RegisterError {
     /// Chains of pieces, during which the set cannot change, or transactions, during which procedures cannot begin to run in
     /// pieces, stayed open for longer than the bound of 1 s.
     Busy,
+    /// The process was forked from the one that opened the database.
+    Forked,
 }
 
 impl fmt::Display for RegisterError {
@@ -252,6 +255,7 @@ impl fmt::Display for RegisterError {
             RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
             RegisterError::Refused(refusals) => refusals.fmt(f),
             RegisterError::Chop(error) => error.fmt(f),
+            RegisterError::Forked => write!(f, "nothing was registered: {FORKED}"),
             RegisterError::Busy => f.write_str(
                 "transactions stayed open, and procedures are about to run in pieces; register when they are done",
             ),
@@ -265,7 +269,7 @@ impl std::error::Error for RegisterError {
             RegisterError::Schema { error, .. } => Some(error),
             RegisterError::Refused(refusals) => Some(refusals),
             RegisterError::Chop(error) => Some(error),
-            RegisterError::Exists { .. } | RegisterError::Busy => None,
+            RegisterError::Exists { .. } | RegisterError::Busy | RegisterError::Forked => None,
         }
     }
 }
@@ -297,6 +301,9 @@ impl Database {
     /// A name that is taken, a table that is missing or declared otherwise, a body that the analysis refuses; with the place in the
     /// source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
+        if self.engine().is_forked() {
+            return Err(RegisterError::Forked);
+        }
         let schema = self.engine().schema();
         let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
         let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
@@ -379,13 +386,21 @@ impl Database {
     /// # Errors
     /// A set that cannot be chopped.
     pub fn chopping(&self, options: Options) -> Result<Chopping, ChopError> {
-        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
-        analysis::chop(registry.entries.iter().map(|entry| &*entry.plan), options)
+        analysis::chop(self.entries().iter().map(|entry| &*entry.plan), options)
+    }
+
+    /// The registered procedures, in order of registration; none in a fork, where another thread may have the lock for
+    /// ever.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        match self.engine().is_forked() {
+            true => Vec::new(),
+            false => self.procedures().read().unwrap_or_else(PoisonError::into_inner).entries.clone(),
+        }
     }
 
     /// Names of the registered procedures, in order of registration.
     pub fn procedure_names(&self) -> Vec<String> {
-        self.procedures().read().unwrap_or_else(PoisonError::into_inner).names()
+        self.entries().iter().map(|entry| entry.name.to_owned()).collect()
     }
 
     /// What analysis found out about a registered procedure: inert data that shows itself.
@@ -412,8 +427,7 @@ impl Database {
     /// # }
     /// ```
     pub fn plan(&self, procedure: &str) -> Option<Arc<Plan>> {
-        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
-        registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
+        self.entries().iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
     }
 
     /// A registered procedure divided by partition: what [`show::procedure`](crate::procedure::show::procedure) prints beside
@@ -425,8 +439,8 @@ impl Database {
 
     /// What a repair of a registered procedure makes again, by operations, as `seriatim plan` prints it; whatever the protocol.
     pub fn repairs(&self, procedure: &str) -> Option<String> {
-        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
-        let entry = registry.entries.iter().find(|entry| entry.name == procedure)?;
+        let entries = self.entries();
+        let entry = entries.iter().find(|entry| entry.name == procedure)?;
         Some(show::repairs(&entry.plan, entry.repairs.followers(), entry.follows_schedule))
     }
 
@@ -521,6 +535,27 @@ mod tests {
             return Err(tx.abort("no label"));
         }
         Ok(last)
+    }
+
+    #[test]
+    fn a_fork_does_not_wait_for_the_registry() {
+        let db = Database::builder().open().expect("in memory");
+        db.create::<Counter>().expect("a valid table");
+        db.create::<Label>().expect("a valid table");
+        db.register(crate::procedures![count_until]).expect("a sound set");
+        let (executor, _bodies) = crate::Executor::apart(&db, 1).expect("valid");
+        let registry = db.procedures().write().expect("nobody panicked");
+        let mut all = Some((db.clone(), executor));
+        seriatim_base::process::in_fork(|| {
+            let called = db.session().call(count_until, &Vec::new());
+            assert!(matches!(called, Err(crate::TransactError::Forked)), "{called:?}");
+            let called = all.as_ref().map(|(_, executor)| executor.call(count_until, Vec::new()).wait());
+            assert!(matches!(called, Some(Err(crate::TransactError::Forked))), "{called:?}");
+            assert!(matches!(db.register(crate::procedures![count_until]), Err(RegisterError::Forked)));
+            assert!(db.procedure_names().is_empty() && db.plan("count_until").is_none());
+            drop(all.take());
+        });
+        drop(registry);
     }
 
     #[test]

@@ -332,6 +332,7 @@ impl<'p> Schedule<'p> {
         if cause.reason == Reason::Cancelled {
             // What is visible is to be finished: as its first attempt, the piece takes no notice.
             tx.roll_back(Some(cause));
+            tx.end_call();
             open(tx, 1)?;
             return Ok(Next::Repeat);
         }
@@ -409,6 +410,7 @@ pub(crate) fn run_with_checker(
         let (committed, repeated) = (schedule.committed(), schedule.repeated());
         let failure = match (result, committed) {
             (Ok(Ok(value)), Some(tid)) if !runner.tx.is_open() => {
+                runner.tx.end_exclusive();
                 return Ok(Committed { value, receipt: runner.tx.receipt(tid), attempts: attempts + repeated });
             }
             (Ok(Ok(())), _) => panic!("a scheduled procedure ended before its schedule"),

@@ -5,42 +5,10 @@ use std::mem::forget;
 use std::process::{Command, Stdio};
 
 use seriatim::{Builder, Database, Durability, Handle, SchemaError, StorageError, Table, TransactError};
+use seriatim_base::process::in_fork;
 
 use crate::accounts::{Account, account};
 use crate::locks::Home;
-
-/// Ends the process as failed, should it unwind: a fork is not to go on as the test.
-struct Fails;
-
-impl Drop for Fails {
-    fn drop(&mut self) {
-        // SAFETY: it ends the process, and runs nothing.
-        unsafe { libc::_exit(101) }
-    }
-}
-
-/// Runs `body` in a fork, which ends then.
-fn in_fork(body: impl FnOnce()) {
-    // SAFETY: the fork uses what is documented to work in one, and ends without running what is registered for the end
-    // of the process.
-    match unsafe { libc::fork() } {
-        0 => {
-            let fails = Fails;
-            body();
-            forget(fails);
-            // SAFETY: as above.
-            unsafe { libc::_exit(0) }
-        }
-        child => {
-            assert!(child > 0, "{}", std::io::Error::last_os_error());
-            let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
-            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-            assert_eq!(waited, child);
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
-        }
-    }
-}
 
 #[derive(Table)]
 #[table(name = "other", key(id), hash)]
