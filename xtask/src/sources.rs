@@ -16,15 +16,9 @@ const WIDE: &[&str] = &[
     "crates/bench/",
     "crates/cli/",
     "crates/engine/",
-    "crates/figures/",
     "crates/middle-tier/",
     "crates/protocol/src/cicada/",
-    "crates/redo/",
     "crates/seriatim/",
-    "crates/wire/",
-    "crates/workload/src/contract.rs",
-    "crates/workload/src/parallel.rs",
-    "crates/workload/src/roofline/mod.rs",
 ];
 
 /// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.
@@ -232,7 +226,7 @@ fn has_folder(path: &str, folder: &str) -> bool {
 }
 
 /// Calls with each file that is not a test, and its tokens without what only tests compile.
-fn for_each_shipped<'a>(tree: &'a Tree, mut call: impl FnMut(&'a str, &[Token<'a>])) {
+pub(crate) fn for_each_shipped<'a>(tree: &'a Tree, mut call: impl FnMut(&'a str, &[Token<'a>])) {
     let files: Vec<_> = tree.ending(".rs").map(|(path, text)| (path, rust::shipped(&rust::tokens(text)))).collect();
     let declared = files.iter().flat_map(|(path, file)| file.test_modules.iter().map(|name| module(path, name)));
     let tests: BTreeSet<String> = declared.collect();

@@ -1,6 +1,7 @@
 //! Cache-line alignment, against false sharing.
 
-/// Bytes in a cache line on every processor we build for (ARM64 macOS prefetches 128, which costs only false sharing there).
+/// Bytes in a cache line on every processor we build for (ARM64 macOS prefetches 128, which costs only false
+/// sharing there).
 pub const CACHE_LINE: usize = 64;
 
 /// Puts `T` alone on its cache lines. Two lines, because adjacent-line prefetchers pull lines in pairs.

@@ -1,4 +1,5 @@
-//! What a thread allocates on the heap, for tests that bound it: of programs that make [`Watching`] their global allocator.
+//! What a thread allocates on the heap, for tests that bound it: of programs that make [`Watching`] their
+//! global allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -46,8 +47,8 @@ unsafe impl GlobalAlloc for Watching {
     }
 }
 
-/// Runs it: its result, how many times it asked for memory, and the most bytes it asked for at once. Zeros where the global allocator
-/// is another.
+/// Runs it: its result, how many times it asked for memory, and the most bytes it asked for at once. Zeros
+/// where the global allocator is another.
 pub fn watch<R>(run: impl FnOnce() -> R) -> (R, u64, usize) {
     let before = SEEN.replace((0, 0));
     let result = run();

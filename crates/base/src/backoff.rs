@@ -16,7 +16,8 @@ impl Default for Backoff {
 impl Backoff {
     /// Steps that spin (2^step pause instructions each).
     pub const SPINS: u32 = 6;
-    /// Steps after which [`Backoff::wait`] answers `false`, if nothing else is said; those after `SPINS` yield the processor.
+    /// Steps after which [`Backoff::wait`] answers `false`, if nothing else is said; those after `SPINS` yield
+    /// the processor.
     pub const STEPS: u32 = 64;
 
     /// A backoff that has not waited yet.

@@ -44,8 +44,8 @@ impl Instant {
     }
 }
 
-/// Time that this thread has had a processor, as of the scheduler's last tick; `None` where the system does not say, and on a
-/// simulated core.
+/// Time that this thread has had a processor, as of the scheduler's last tick; `None` where the system does not
+/// say, and on a simulated core.
 pub fn thread_processor_time() -> Option<Duration> {
     #[cfg(feature = "simulate")]
     if crate::simulated::now().is_some() {
@@ -66,8 +66,8 @@ pub fn unix_microseconds() -> i64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
-/// Time as a ticker last told it, in nanoseconds from zero: one load to read, and as old as the last tick. In tests the ticker is the
-/// test.
+/// Time as a ticker last told it, in nanoseconds from zero: one load to read, and as old as the last tick. In
+/// tests the ticker is the test.
 #[derive(Debug, Default)]
 pub struct CoarseClock(CacheAligned<AtomicU64>);
 
@@ -94,7 +94,8 @@ mod tests {
     fn a_thread_that_sleeps_has_no_processor() {
         let Some(began) = thread_processor_time() else { return println!("skipped: the system does not say") };
         let mut work = 1u64;
-        // One sleep may seem to have cost something: where a host takes this machine's processor away, its system may count that.
+        // One sleep may seem to have cost something: where a host takes this machine's processor away, its
+        // system may count that.
         let cheap = (0..10).any(|_| {
             let before = thread_processor_time().expect("it does");
             std::thread::sleep(Duration::from_millis(200));

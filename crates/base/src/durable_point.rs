@@ -1,10 +1,12 @@
 //! The durable point as one word: which epoch a power cut does not take back, and whether it will still move.
 //!
-//! The log moves it; code that keeps or shows versions by it only reads. It never moves back, and not at all once it is final.
+//! The log moves it; code that keeps or shows versions by it only reads. It never moves back, and not at all
+//! once it is final.
 //!
-//! A reader of the state of the point as it is now takes a [`Hold`]: what was replaced after it is kept for as long, although the point
-//! moves on. Invariant: [`DurablePoint::released`] is above neither the point nor the epoch of any hold, and never moves back. A hold is
-//! taken at the point, under the lock under which the point moves, so nothing that it wants was released before.
+//! A reader of the state of the point as it is now takes a [`Hold`]: what was replaced after it is kept for as
+//! long, although the point moves on. Invariant: [`DurablePoint::released`] is above neither the point nor the
+//! epoch of any hold, and never moves back. A hold is taken at the point, under the lock under which the point
+//! moves, so nothing that it wants was released before.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,7 +92,8 @@ impl DurablePoint {
         Epoch(self.released.load(Ordering::Acquire))
     }
 
-    /// Keeps what was replaced after the durable epoch as it is now, so that it can be read although the point moves on.
+    /// Keeps what was replaced after the durable epoch as it is now, so that it can be read although the point
+    /// moves on.
     pub fn hold(self: &Arc<DurablePoint>) -> Hold {
         let mut holds = self.holds();
         let epoch = self.epoch();
@@ -129,8 +132,8 @@ impl DurablePoint {
         now & !FINAL >= epoch.0
     }
 
-    /// Counts epochs up to this one as durable because nothing of them is to be: before anybody reads versions by it, and even if it
-    /// is final.
+    /// Counts epochs up to this one as durable because nothing of them is to be: before anybody reads versions
+    /// by it, and even if it is final.
     pub fn skip_to(&self, epoch: Epoch) {
         let holds = self.holds();
         let mut now = self.word.load(Ordering::Relaxed);

@@ -3,8 +3,9 @@
 //! ```text
 //! word:  0 free | HELD | HELD + WAITED: somebody is queued, and whoever gives the lock back hands it to the first of them
 //! ```
-//! - Whoever comes takes a free lock at once. While it is held he looks again a few times, as a holder is mostly about to be done;
-//!   then he queues, stays awake for [`thread::AWAKE`] and sleeps. Nobody passes by the queue: while somebody is queued the lock does not become free.
+//! - Whoever comes takes a free lock at once. While it is held he looks again a few times, as a holder is
+//!   mostly about to be done; then he queues, stays awake for [`thread::AWAKE`] and sleeps. Nobody passes by
+//!   the queue: while somebody is queued the lock does not become free.
 //! - So who is queued waits for those before him, one hold each, and no longer than he says.
 //! - WAITED, and the queue itself, change under the mutex only, in which nobody waits for anything.
 
@@ -21,11 +22,12 @@ use crate::{Backoff, CacheAligned};
 const HELD: u32 = 1;
 const WAITED: u32 = 2;
 
-/// Looks at a lock that is held before its queue: the first spin, those after yield, all together for some microseconds.
+/// Looks at a lock that is held before its queue: the first spin, those after yield, all together for some
+/// microseconds.
 const LOOKS: u32 = Backoff::SPINS + 4;
 
-/// The longest sleep between two looks at whether it was this thread's turn. (Threads that take turns, and simulated cores, are not
-/// woken.)
+/// The longest sleep between two looks at whether it was this thread's turn. (Threads that take turns, and
+/// simulated cores, are not woken.)
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
 /// A fair lock, alone on its cache lines.

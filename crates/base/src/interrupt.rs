@@ -1,6 +1,7 @@
 //! A request to end a long measurement early and to report what it has.
 //!
-//! A program that catches signals makes the request; loops that look at the clock look here, too. Nothing takes a request back.
+//! A program that catches signals makes the request; loops that look at the clock look here, too. Nothing takes
+//! a request back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,9 +1,10 @@
 //! The ground every other crate stands on.
 //!
-//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps, draws randomness or asks what the machine
-//! has, and the only one below the tests and tooling that touches files, so that a test which replaces these interfaces
-//! owns every source of non-determinism. `cargo xtask tidy` enforces it.
-//! It also holds the vocabulary that all layers share: TIDs, epochs, ids, cache alignment and prefetching, bounded backoff.
+//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps, draws randomness or
+//! asks what the machine has, and the only one below the tests and tooling that touches files, so that a test
+//! which replaces these interfaces owns every source of non-determinism. `cargo xtask tidy` enforces it. It
+//! also holds the vocabulary that all layers share: TIDs, epochs, ids, cache alignment and prefetching, bounded
+//! backoff.
 
 mod align;
 pub mod allocation;

@@ -1,8 +1,9 @@
 //! The platform interface to facts about the machine: what memory it, or the container, grants this process.
 //!
-//! Linux says so in files: all memory in `/proc/meminfo`; the limits of the process's control group and those above it in
-//! `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). A container often sees its own group as the root of the file
-//! system, whatever path `/proc/self/cgroup` names; so each path is tried with all that is above it. Elsewhere nothing is known.
+//! Linux says so in files: all memory in `/proc/meminfo`; the limits of the process's control group and those
+//! above it in `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). A container often sees its own
+//! group as the root of the file system, whatever path `/proc/self/cgroup` names; so each path is tried with
+//! all that is above it. Elsewhere nothing is known.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,8 +12,8 @@ use std::sync::OnceLock;
 const CGROUP2: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const CGROUP1: &str = "/sys/fs/cgroup/memory";
 
-/// Bytes of memory that this process may use before the system ends it: the machine's, or less if its control group, or one above
-/// it, has a limit. `None` where it is not known. What the files say is read once.
+/// Bytes of memory that this process may use before the system ends it: the machine's, or less if its control
+/// group, or one above it, has a limit. `None` where it is not known. What the files say is read once.
 pub fn memory_granted() -> Option<u64> {
     static GRANTED: OnceLock<Option<u64>> = OnceLock::new();
     *GRANTED.get_or_init(|| granted(&|path| std::fs::read_to_string(path).ok()))
@@ -47,7 +48,8 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// The files that may hold limits of a line of `/proc/self/cgroup`: `0::/path` (version 2) or `9:memory:/path` (version 1).
+/// The files that may hold limits of a line of `/proc/self/cgroup`: `0::/path` (version 2) or `9:memory:/path`
+/// (version 1).
 fn limit_files(line: &str) -> Vec<PathBuf> {
     let mut fields = line.splitn(3, ':');
     let (Some(number), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {

@@ -1,8 +1,8 @@
 //! Standard output and standard error of programs.
 //!
-//! `print!` and `eprintln!` panic when nobody reads what they write, or the disk that takes it is full. Here the first is an error
-//! that a program can return, and ends it quietly if it is that the reader went away ([`is_closed`]); what is said on standard error
-//! is lost if nobody takes it.
+//! `print!` and `eprintln!` panic when nobody reads what they write, or the disk that takes it is full. Here
+//! the first is an error that a program can return, and ends it quietly if it is that the reader went away
+//! ([`is_closed`]); what is said on standard error is lost if nobody takes it.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -22,8 +22,8 @@ pub fn talk(line: Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Whether an error of [`print()`] says that its reader went away, as `head` does when it has seen enough: no fault of the program, which
-/// ends quietly.
+/// Whether an error of [`print()`] says that its reader went away, as `head` does when it has seen enough: no
+/// fault of the program, which ends quietly.
 pub fn is_closed(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe
 }

@@ -45,7 +45,7 @@ impl Default for Process {
 /// For tests: runs `body` in a fork, which ends then.
 ///
 /// # Panics
-/// If the fork does not end within a minute, or if `body` panics.
+/// If the fork does not end within ten minutes, or if `body` panics.
 #[cfg(not(miri))]
 pub fn in_fork(body: impl FnOnce()) {
     /// Ends the process as failed, should it unwind: a fork is not to go on as the test.
@@ -62,7 +62,7 @@ pub fn in_fork(body: impl FnOnce()) {
         0 => {
             let fails = Fails;
             // SAFETY: the signal ends the process.
-            unsafe { libc::alarm(60) };
+            unsafe { libc::alarm(600) };
             body();
             std::mem::forget(fails);
             // SAFETY: as above.

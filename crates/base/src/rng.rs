@@ -89,17 +89,23 @@ pub fn given_seed() -> Option<u64> {
     std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok())
 }
 
-/// The seed of a random test: the one given, else one nobody can predict. Prints it, with the test's name, before it is used.
+/// The seed of a random test: the one given, else one nobody can predict. Prints it, with the test's name,
+/// before it is used.
 pub fn seed(test: &str) -> u64 {
     let seed = given_seed().unwrap_or_else(entropy);
     eprintln!("{test}: SERIATIM_SEED={seed}");
     seed
 }
 
-/// Whether tests run in all their settings, as often as a night allows: `SERIATIM_TIER=nightly`, as `cargo xtask nightly` sets. Else they
-/// run in fewer settings, so that all of them take minutes.
+/// Whether tests run in all their settings, as often as a night allows: `SERIATIM_TIER=nightly`, as `cargo xtask nightly`
+/// sets. Otherwise they run in fewer settings, so that all of them take minutes.
 pub fn is_nightly() -> bool {
     std::env::var("SERIATIM_TIER").is_ok_and(|tier| tier == "nightly")
+}
+
+/// How often a random test tries: with each change, or in a nightly run ([`is_nightly`]).
+pub fn tries(with_each_change: u64, nightly: u64) -> u64 {
+    if is_nightly() { nightly } else { with_each_change }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! Simulated cores: the other side of the platform interface to threads and clocks, in builds with the feature `simulate`.
+//! Simulated cores: the other side of the platform interface to threads and clocks, in builds with the feature
+//! `simulate`.
 //!
-//! A [`Machine`] runs many cores on one thread, one at a time. While it is [in charge](in_charge) of a thread, what that thread asks of
-//! the platform concerns the core that runs: steps and waits pass virtual time and may let other cores run, and the clock is virtual.
-//! What the machine does then is the crate `simulate`'s; this module only asks it.
+//! A [`Machine`] runs many cores on one thread, one at a time. While it is [in charge](in_charge) of a thread,
+//! what that thread asks of the platform concerns the core that runs: steps and waits pass virtual time and may
+//! let other cores run, and the clock is virtual. What the machine does then is the crate `simulate`'s; this
+//! module only asks it.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::thread::Touch;
+use crate::thread::{BatchWork, Touch};
 
 /// Why a core lets time pass without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,8 @@ pub enum Lost {
 pub trait Machine {
     /// The core goes on to this, at this address, when it is its turn. `false`: no core runs.
     fn step(&self, touch: Touch, address: usize) -> bool;
-    /// The core does this with its region; a load or a store, at this address, when it is its turn. `Ok(false)`: no core runs.
+    /// The core does this with its region; a load or a store, at this address, when it is its turn.
+    /// `Ok(false)`: no core runs.
     ///
     /// # Errors
     /// The region is lost: all that is left is to give it up.
@@ -75,14 +78,17 @@ pub trait Machine {
     fn wait(&self, wait: Wait) -> bool;
     /// The core works for so long, without steps. `false`: no core runs.
     fn work(&self, time: Duration) -> bool;
-    /// The core waits until it is woken, or until its clock shows this, in nanoseconds. If it was woken since it last did so it goes
-    /// on at once. `false`: no core runs.
+    /// The core orders a batch: it does this work so many times.
+    fn batch_work(&self, work: BatchWork, times: u64);
+    /// The core waits until it is woken, or until its clock shows this, in nanoseconds. If it was woken since
+    /// it last did so it goes on at once. `false`: no core runs.
     fn park(&self, until: Option<u64>) -> bool;
     /// The core of this number, which waits or will, goes on: not before the core that runs.
     fn wake(&self, core: usize);
     /// The number of the core that runs.
     fn core(&self) -> Option<usize>;
-    /// Of the regions that the core has committed since it was asked last, in their order. It notes them from the first time on that it is asked.
+    /// Of the regions that the core has committed since it was asked last, in their order. It notes them from
+    /// the first time on that it is asked.
     fn working_sets(&self) -> Vec<WorkingSet>;
     /// The core's clock, in nanoseconds. `None`: no core runs.
     fn now(&self) -> Option<u64>;
@@ -131,6 +137,12 @@ pub(crate) fn wait(wait: Wait) -> bool {
 
 pub(crate) fn work(time: Duration) -> bool {
     MACHINE.get().is_some_and(|machine| machine.work(time))
+}
+
+pub(crate) fn batch_work(work: BatchWork, times: u64) {
+    if let Some(machine) = MACHINE.get() {
+        machine.batch_work(work, times);
+    }
 }
 
 pub(crate) fn park(until: Option<u64>) -> bool {

@@ -1,7 +1,7 @@
 //! Sizes that shrink in builds for tests, so that rare paths are common there.
 //!
-//! Cargo builds a crate once for all tests of a run: one that asks for small sizes gives them to all. A test that measures what is
-//! shipped asks for the sizes as shipped, as it runs.
+//! Cargo builds a crate once for all tests of a run: one that asks for small sizes gives them to all. A test
+//! that measures what is shipped asks for the sizes as shipped, as it runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

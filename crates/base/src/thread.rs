@@ -20,8 +20,8 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Runs `work` on this thread and on `threads - 1` others, or on fewer where the operating system refuses one. `work` is told its number,
-/// from 0 for this thread, and how many there are. What each gave, by number.
+/// Runs `work` on this thread and on `threads - 1` others, or on fewer where the operating system refuses one.
+/// `work` is told its number, from 0 for this thread, and how many there are. What each gave, by number.
 ///
 /// # Panics
 /// If one of them does, when all have ended.
@@ -67,7 +67,7 @@ fn ask() -> io::Result<()> {
 }
 
 pub use crate::turns::{interrupt, take_turns};
-pub use crate::waiter::{Waiter, wait, work};
+pub use crate::waiter::{BatchWork, Waiter, batch_work, wait, work};
 
 /// What code does at a word that threads share, right after the step that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,8 @@ pub enum Touch {
     Copy,
 }
 
-/// Sleeps until unparked; or for less, so the caller looks whether it has what it waits for. (A simulated core, or a thread
-/// that takes turns, is not woken: it looks again and again.)
+/// Sleeps until unparked; or for less, so the caller looks whether it has what it waits for. (A simulated core,
+/// or a thread that takes turns, is not woken: it looks again and again.)
 pub fn park() {
     #[cfg(feature = "simulate")]
     if crate::simulated::wait(crate::simulated::Wait::Yield) {
@@ -120,8 +120,9 @@ pub fn yield_now() {
     }
 }
 
-/// A place where another thread might interrupt this one, and what this one is about to do there: for tests that decide about that
-/// ([`take_turns`], [`interrupt`]) and for simulated cores. Crates call it in builds for those only.
+/// A place where another thread might interrupt this one, and what this one is about to do there: for tests
+/// that decide about that ([`take_turns`], [`interrupt`]) and for simulated cores. Crates call it in builds for
+/// those only.
 #[inline]
 pub fn step(touch: Touch, word: *const ()) {
     if !simulated(touch, word) {
@@ -159,7 +160,8 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A wait that is shorter is spent awake: to put a thread to sleep and to wake it takes the operating system about as long.
+/// A wait that is shorter is spent awake: to put a thread to sleep and to wake it takes the operating system
+/// about as long.
 pub const AWAKE: Duration = Duration::from_micros(50);
 
 /// Lets at least `duration` pass: as [`sleep`], or awake where that is less than [`AWAKE`].

@@ -1,10 +1,10 @@
 //! Threads that take turns, for tests: the simulated side of the platform interface to threads.
 //!
-//! Code that other threads may interrupt calls [`step`](crate::thread::step) where that matters, in builds for tests and for
-//! simulation, and [`yield_now`](crate::thread::yield_now) or [`park`](crate::thread::park) where it waits. All do what the thread's
-//! *turn* says, if a test gave it one. With
-//! [`interrupt`] another's whole turn comes before one step of a body, so every step can be tried. With [`take_turns`] threads run
-//! one at a time, and a seed says who goes on after which step: a schedule that fails, fails again.
+//! Code that other threads may interrupt calls [`step`](crate::thread::step) where that matters, in builds for
+//! tests and for simulation, and [`yield_now`](crate::thread::yield_now) or [`park`](crate::thread::park) where
+//! it waits. All do what the thread's *turn* says, if a test gave it one. With [`interrupt`] another's whole
+//! turn comes before one step of a body, so every step can be tried. With [`take_turns`] threads run one at a
+//! time, and a seed says who goes on after which step: a schedule that fails, fails again.
 
 use crate::Rng;
 use std::cell::RefCell;
@@ -15,7 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 enum Pause {
     /// It might be interrupted here.
     Step,
-    /// So it might, but it may hold a latch for which others wait without bound: only threads that take turns let others run.
+    /// So it might, but it may hold a latch for which others wait without bound: only threads that take turns
+    /// let others run.
     Latched,
     /// It waits for another.
     Wait,
@@ -135,10 +136,11 @@ impl Schedule {
     }
 }
 
-/// Runs the bodies on threads of which one runs at a time. After one step in about `steps`, and whenever it waits, a thread lets
-/// another run that the seed chooses. What each gave, in their order; `Err`: it panicked.
+/// Runs the bodies on threads of which one runs at a time. After one step in about `steps`, and whenever it
+/// waits, a thread lets another run that the seed chooses. What each gave, in their order; `Err`: it panicked.
 ///
-/// The bodies must wait for each other by yielding and parking alone: a body that blocks in the system keeps the turn for ever.
+/// The bodies must wait for each other by yielding and parking alone: a body that blocks in the system keeps
+/// the turn for ever.
 pub fn take_turns<'a, T: Send + 'a>(
     seed: u64,
     steps: u64,

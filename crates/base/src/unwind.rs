@@ -1,12 +1,13 @@
 //! Code that must not be left by a panic; and what one said that was caught.
 //!
-//! A panic between two steps of a change that others see in part, such as the locking of records and their installation, would
-//! leave the locks behind for ever. There is no state to go back to, so the process ends instead, and says where.
+//! A panic between two steps of a change that others see in part, such as the locking of records and their
+//! installation, would leave the locks behind for ever. There is no state to go back to, so the process ends
+//! instead, and says where.
 
 use std::any::Any;
 
-/// Runs `body`, which holds locks that others wait for or has changed a part of what belongs together. A panic of it aborts the
-/// process after it was reported, with `what` was going on.
+/// Runs `body`, which holds locks that others wait for or has changed a part of what belongs together. A panic
+/// of it aborts the process after it was reported, with `what` was going on.
 #[inline(always)]
 pub fn abort_on_unwind<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     let armed = Armed(what);

@@ -25,7 +25,8 @@ impl Waiter {
         Waiter(Who::Thread(std::thread::current()))
     }
 
-    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken by others of its machine only.
+    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken by others of
+    /// its machine only.
     pub fn wake(&self) {
         match &self.0 {
             Who::Thread(thread) => thread.unpark(),
@@ -35,8 +36,8 @@ impl Waiter {
     }
 }
 
-/// Sleeps until the caller is woken through its [`Waiter`], or until this time; or for less, so the caller looks whether it has what it
-/// waits for.
+/// Sleeps until the caller is woken through its [`Waiter`], or until this time; or for less, so the caller
+/// looks whether it has what it waits for.
 pub fn wait(until: Option<Instant>) {
     #[cfg(feature = "simulate")]
     if crate::simulated::park(until.map(Instant::nanoseconds)) {
@@ -61,6 +62,27 @@ pub fn work(time: Duration) {
         return;
     }
     let _ = time;
+}
+
+/// Work of ordering batches: it is done between steps, and takes time on a simulated core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchWork {
+    /// A row is added to the footprint of a call.
+    FootprintRow,
+    /// A row of a call is ordered among those of a batch of calls.
+    CallRow,
+    /// An access of an executed transaction is ordered among those of a batch of decisions.
+    Access,
+    /// A vertex or an edge of the graph of such a batch is visited.
+    GraphVisit,
+}
+
+/// On a simulated core: this work, done so many times, takes the time that the simulation says. On a thread nothing.
+#[inline]
+pub fn batch_work(work: BatchWork, times: u64) {
+    #[cfg(feature = "simulate")]
+    crate::simulated::batch_work(work, times);
+    let _ = (work, times);
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! What stays of TPC-C's full mix when others want the processors: threads of a warehouse each, alone and beside busy loops in other
-//! processes, each of a session of its own, so that Linux puts it into another scheduling group where it groups by session. Whoever
-//! waits for a thread that does not run waits for a time slice of the others, milliseconds.
+//! What stays of TPC-C's full mix when others want the processors: threads of a warehouse each, alone and
+//! beside busy loops in other processes, each of a session of its own, so that Linux puts it into another
+//! scheduling group where it groups by session. Whoever waits for a thread that does not run waits for a time
+//! slice of the others, milliseconds.
 //!
-//! The same threads count for themselves in a second comparison: that is what the scheduler leaves, and nothing that waits for anybody
-//! can keep more of.
+//! The same threads count for themselves in a second comparison: that is what the scheduler leaves, and nothing
+//! that waits for anybody can keep more of.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,5 +1,6 @@
-//! Whether memory grows while rows come, change and go: long texts of changing length, indexed values that move, rows deleted
-//! and inserted again under their own key, and a queue whose keys only ascend. Their number stays what it was.
+//! Whether memory grows while rows come, change and go: long texts of changing length, indexed values that
+//! move, rows deleted and inserted again under their own key, and a queue whose keys only ascend. Their number
+//! stays what it was.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -3,9 +3,9 @@
 //! hand, what prefetching by plans brings, whether memory grows, what durability costs, what hardware regions bring,
 //! what a long reader costs a writer.
 //!
-//! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
-//! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
-//! machine's speed drifts more than most differences.
+//! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output
+//! is data, standard error is talk. Arms that are compared run in alternating pairs, and medians come with
+//! their quartiles, because the machine's speed drifts more than most differences.
 
 use std::error::Error;
 
@@ -40,8 +40,8 @@ enum Measurement {
         #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         keys: u64,
     },
-    /// Reads of one row and transfers between two, by closures and by registered procedures, against the same on a `HashMap` behind
-    /// a mutex
+    /// Reads of one row and transfers between two, by closures and by registered procedures, against the same
+    /// on a `HashMap` behind a mutex
     Embedded {
         #[command(flatten)]
         pairs: Pairs,
@@ -55,8 +55,8 @@ enum Measurement {
         #[arg(long, default_value = "auto")]
         protocol: String,
     },
-    /// New-Order and Payment of TPC-C, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, as registered
-    /// procedures against closures written by hand
+    /// New-Order and Payment of TPC-C, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, as
+    /// registered procedures against closures written by hand
     Procedures {
         #[command(flatten)]
         options: Options,
@@ -64,8 +64,8 @@ enum Measurement {
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
         warehouses: u16,
     },
-    /// TPC-C's full mix, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, with prefetching by plans against
-    /// the same without
+    /// TPC-C's full mix, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, with prefetching
+    /// by plans against the same without
     Prefetch {
         #[command(flatten)]
         options: Options,
@@ -90,7 +90,8 @@ enum Measurement {
     Durability(durability::Options),
     /// TPC-C in portions, to be run under callgrind: see `cargo xtask instructions`
     Instructions(instructions::Options),
-    /// Cost, capacity and duration of hardware regions, fallbacks, and TPC-C with regions and without beside the roofline
+    /// Cost, capacity and duration of hardware regions, fallbacks, and TPC-C with regions and without beside
+    /// the roofline
     Rtm(rtm::Options),
 }
 

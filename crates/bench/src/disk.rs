@@ -1,5 +1,5 @@
-//! What a disk gives to the writer of a log: the rate of batches, each written and flushed before the next, and how long a flush
-//! takes.
+//! What a disk gives to the writer of a log: the rate of batches, each written and flushed before the next, and
+//! how long a flush takes.
 //!
 //! The file has its final size and was written before, as log segments are; so a flush moves data and no metadata.
 

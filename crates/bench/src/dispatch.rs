@@ -1,7 +1,7 @@
-//! What dispatch costs: one read transaction run three ways on equal tables. Through a session's closure, as users do; on the
-//! worker behind `dyn Worker`, as the session does inside; and on the protocol's own worker type, where the compiler sees
-//! everything. The second against the third is the indirect calls; the first against the second is the session: lease,
-//! unwinding guard, counters.
+//! What dispatch costs: one read transaction run three ways on equal tables. Through a session's closure, as
+//! users do; on the worker behind `dyn Worker`, as the session does inside; and on the protocol's own worker
+//! type, where the compiler sees everything. The second against the third is the indirect calls; the first
+//! against the second is the session: lease, unwinding guard, counters.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,9 +1,11 @@
-//! What durability costs and gives: TPC-C's full mix with durability off against group commit, how long a result takes until it is
-//! durable, how often one client alone is answered by group commit and by a flush for each, where the bytes of the log go, rate and latency beside a checkpoint and before it, and recovery against the writing of
-//! what it recovers.
+//! What durability costs and gives: TPC-C's full mix with durability off against group commit, how long a
+//! result takes until it is durable, how often one client alone is answered by group commit and by a flush for
+//! each, where the bytes of the log go, rate and latency beside a checkpoint and before it, and recovery
+//! against the writing of what it recovers.
 //!
-//! The arms run in turn, each on a database of its own that goes on growing, with the same inputs in a round, by two threads that
-//! have many results outstanding. The disk is measured in the same run, in batches of the size that the log had.
+//! The arms run in turn, each on a database of its own that goes on growing, with the same inputs in a round,
+//! by two threads that have many results outstanding. The disk is measured in the same run, in batches of the
+//! size that the log had.
 
 mod lone;
 
@@ -76,7 +78,8 @@ impl Driven {
 struct Latency {
     /// Microseconds from the beginning of a transaction until its result left: median, 99th percentile, the longest.
     durable_us: [f64; 3],
-    /// The mean time between flushes, in microseconds: a result that only waits for the next flush takes about one of them.
+    /// The mean time between flushes, in microseconds: a result that only waits for the next flush takes about
+    /// one of them.
     flush_interval_us: f64,
 }
 
@@ -139,8 +142,8 @@ impl Served {
     }
 }
 
-/// Runs terminals on threads, each with so many results outstanding, until `ends` says so, which is told the transactions of a
-/// thread.
+/// Runs terminals on threads, each with so many results outstanding, until `ends` says so, which is told the
+/// transactions of a thread.
 fn drive(
     db: &Database,
     workload: &dyn Workload,
@@ -501,6 +504,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "nightly: seconds"]
     fn what_is_logged_is_counted_by_table_and_recovered() {
         let name = format!("seriatim-bench-durability-{:016x}", seriatim::rng::entropy());
         let home = std::env::temp_dir().join(name);

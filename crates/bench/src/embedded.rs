@@ -1,6 +1,6 @@
-//! What a program pays that keeps its data in a database within the process instead of a map: reads of one row, and transfers between
-//! two accounts, one thread, by closures and by registered procedures through the public API; and the same on a
-//! `std::collections::HashMap` behind a `std::sync::Mutex`.
+//! What a program pays that keeps its data in a database within the process instead of a map: reads of one row,
+//! and transfers between two accounts, one thread, by closures and by registered procedures through the public
+//! API; and the same on a `std::collections::HashMap` behind a `std::sync::Mutex`.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! What of a process's memory stays when rows go, and what opening a directory takes: resident memory as the system counts it beside
-//! what the database counts.
+//! What of a process's memory stays when rows go, and what opening a directory takes: resident memory as the
+//! system counts it beside what the database counts.
 
 use std::error::Error;
 use std::path::PathBuf;

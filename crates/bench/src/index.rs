@@ -1,12 +1,15 @@
-//! An index without transactions: lookups, changes in place and insertions by several threads, on the [`Index`] that transactions use.
+//! An index without transactions: lookups, changes in place and insertions by several threads, on the [`Index`]
+//! that transactions use.
 //!
-//! A record is `key | version | 13 words`, 104 bytes of values. Who changes one locks its version first and unlocks it last, in a
-//! region where there are any ([`Way::Changes`]); who reads it copies the words, and again if the version changed meanwhile. With
-//! [`Way::Operations`] each operation is whole in one region, or under one lock for all: so DBX (Wang et al., EuroSys 2014, §4) has its
-//! stores, and without regions that is one spin lock in their place.
+//! A record is `key | version | 13 words`, 104 bytes of values. Who changes one locks its version first and
+//! unlocks it last, in a region where there are any ([`Way::Changes`]); who reads it copies the words, and
+//! again if the version changed meanwhile. With [`Way::Operations`] each operation is whole in one region, or
+//! under one lock for all: so DBX (Wang et al., EuroSys 2014, §4) has its stores, and without regions that is
+//! one spin lock in their place.
 //!
-//! Invariant, which each run is checked by: all words of a record have been added to as often as each other, and all records together
-//! as often as operations changed one; and the index has those records that were loaded or inserted, and no others.
+//! Invariant, which each run is checked by: all words of a record have been added to as often as each other,
+//! and all records together as often as operations changed one; and the index has those records that were
+//! loaded or inserted, and no others.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -296,7 +299,8 @@ fn check(shared: &Shared, done: &Measured) -> Result<(), String> {
     unsafe { shared.index.check()? };
     let (mut records, mut changes, mut torn) = (0, 0, 0);
     let mut look = |record: RecordPtr| {
-        // SAFETY: records of the index are of this class, have their key since before they were linked, and are never released.
+        // SAFETY: records of the index are of this class, have their key since before they were linked, and are
+        // never released.
         let (key, row) = unsafe {
             let Key::Word8(key) = read_key(record, KeyClass::Word8) else { panic!("keys are words") };
             (key, &*record.as_ptr().add(key_bytes(KeyClass::Word8)).cast::<Row>())

@@ -1,7 +1,9 @@
-//! TPC-C, and updates of single rows, in portions that callgrind can tell apart: `cargo xtask instructions` runs this under it.
+//! TPC-C, and updates of single rows, in portions that callgrind can tell apart: `cargo xtask instructions`
+//! runs this under it.
 //!
-//! A portion runs inside [`portion`], once for each line that is printed, in that order; what a tool counts only there leaves out
-//! loading and drawing terminals. One thread, one warehouse, `dbx` without regions, everything from one seed.
+//! A portion runs inside [`portion`], once for each line that is printed, in that order; what a tool counts
+//! only there leaves out loading and drawing terminals. One thread, one warehouse, `dbx` without regions,
+//! everything from one seed.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -63,7 +65,8 @@ macro_rules! row {
         }
 
         impl $row {
-            /// Groups of as many rows as a run has room for, and updates of one row each: the name and the number, a line.
+            /// Groups of as many rows as a run has room for, and updates of one row each: the name and the
+            /// number, a line.
             fn portion(groups: u32, transactions: u32, seed: u64) -> Result<String, Box<dyn Error>> {
                 let db = open(seed)?;
                 let (rows, mut session, mut rng) = (db.create::<$row>()?, db.session(), Rng::from_seed(seed));

@@ -51,8 +51,8 @@ pub(crate) fn rate(length: Length, mut operation: impl FnMut()) -> f64 {
 /// One arm of a comparison: answers its rate for a length and a seed.
 pub(crate) type Arm<'a> = &'a mut dyn FnMut(Length, u64) -> f64;
 
-/// Runs the arms in turn, in every other round backwards, each round with a seed of its own: the rates of each arm. Talks
-/// about its progress.
+/// Runs the arms in turn, in every other round backwards, each round with a seed of its own: the rates of each
+/// arm. Talks about its progress.
 pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed: u64) -> Vec<Vec<f64>> {
     let mut rates = vec![Vec::new(); arms.len()];
     for round in 0..u64::from(rounds) {
@@ -68,7 +68,8 @@ pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed:
     rates
 }
 
-/// What so large a part of the numbers, from 0 to 1, is not above; between two neighbours by their distance. `None` of none.
+/// What so large a part of the numbers, from 0 to 1, is not above; between two neighbours by their distance.
+/// `None` of none.
 pub(crate) fn quantile(numbers: &[f64], part: f64) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,6 +1,7 @@
-//! What a long reader costs a writer: one thread transfers between accounts, beside another that holds one snapshot after the other and sums
-//! all accounts in it, again and again; and the same beside a thread that sleeps. How much memory the versions take that the
-//! reader keeps, and how old what it reads is when it begins.
+//! What a long reader costs a writer: one thread transfers between accounts, beside another that holds one
+//! snapshot after the other and sums all accounts in it, again and again; and the same beside a thread that
+//! sleeps. How much memory the versions take that the reader keeps, and how old what it reads is when it
+//! begins.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};

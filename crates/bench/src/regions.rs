@@ -1,8 +1,8 @@
-//! What regions hold and how long they may last: each thread runs one region after another on memory of its own, so that the sizes and
-//! times of regions abort them, and no other thread (DBX §2.2).
+//! What regions hold and how long they may last: each thread runs one region after another on memory of its
+//! own, so that the sizes and times of regions abort them, and no other thread (DBX §2.2).
 //!
-//! A region that aborts is not tried again: its body runs under no lock, since nobody else touches its words. So of the regions begun,
-//! those that aborted are the share of attempts that do not fit.
+//! A region that aborts is not tried again: its body runs under no lock, since nobody else touches its words.
+//! So of the regions begun, those that aborted are the share of attempts that do not fit.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,9 @@
-//! How many transactions of drawn batches the algorithms of the crate `batch` leave out, and how long that takes, without transactions.
+//! How many transactions of drawn batches the algorithms of the crate `batch` leave out, and how long that
+//! takes, without transactions.
 //!
-//! Each batch is drawn from a workload's law, reordered, and judged: in the order that is accepted nobody has read what another before it
-//! writes. The paper's figures 5 and 6 (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §5.1) are of the microbenchmark.
+//! Each batch is drawn from a workload's law, reordered, and judged: in the order that is accepted nobody has
+//! read what another before it writes. The paper's figures 5 and 6 (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §5.1)
+//! are of the microbenchmark.
 
 use std::collections::HashSet;
 
@@ -137,8 +139,9 @@ fn judge(footprints: &[Footprint], decided: &Decided) -> Result<(), String> {
     }
 }
 
-/// How many transactions of a batch must be left out: a set commits if one of it can be the last, because it has read nothing that the
-/// others write, and the others commit without it. `None` if there are too many sets to try.
+/// How many transactions of a batch must be left out: a set commits if one of it can be the last, because it
+/// has read nothing that the others write, and the others commit without it. `None` if there are too many sets
+/// to try.
 fn least(footprints: &[Footprint]) -> Option<usize> {
     let n = footprints.len();
     if n > SMALLEST_MAX {

@@ -54,8 +54,8 @@ impl Report {
         }
     }
 
-    /// Adds a comparison by the rates of its arms, in transactions a second and by round. `case` is an object that says what was
-    /// compared, `name` the same for the table.
+    /// Adds a comparison by the rates of its arms, in transactions a second and by round. `case` is an object
+    /// that says what was compared, `name` the same for the table.
     pub(crate) fn add(&mut self, name: &str, case: Value, rates: [&[f64]; 2]) {
         let ratio = Quartiles::of_ratios(rates[0], rates[1]);
         let thousands = rates.map(|rates| Quartiles::of(rates.iter().map(|rate| rate / 1e3)));

@@ -16,7 +16,8 @@ use crate::report::Format;
 const MIB: usize = 1 << 20;
 /// Bytes that TPC-C adds a second: measured, about 0.6 KB a transaction, at some 250,000 a second.
 const GROWTH: f64 = 150.0 * MIB as f64;
-/// Most bytes that are touched beforehand unless more is asked for; with less memory than that, fewer must be asked for.
+/// Most bytes that are touched beforehand unless more is asked for; with less memory than that, fewer must be
+/// asked for.
 const PREFAULT_MAX: f64 = 6144.0 * MIB as f64;
 
 /// The options.

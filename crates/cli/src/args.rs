@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, v
 use seriatim::{Batch, BatchPlacement, Durability};
 use seriatim_base::say;
 use seriatim_bench::commands;
-use seriatim_figures::Paper;
+use seriatim_figures::PAPERS;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
 use crate::{Failure, below, middle_tier, partitions, protocols, reorder, upstream};
@@ -48,8 +48,8 @@ pub(crate) fn command() -> Command {
     take_negatives(all())
 }
 
-/// Takes what looks like a negative number for the value it was meant to be, and not for an option, so that the error says what the
-/// value has to be.
+/// Takes what looks like a negative number for the value it was meant to be, and not for an option, so that the
+/// error says what the value has to be.
 fn take_negatives(command: Command) -> Command {
     let takes = |arg: Arg| {
         let has_value = arg.get_action().takes_values();
@@ -170,7 +170,8 @@ fn has_partitions(entry: &Entry) -> bool {
     entry.knobs.iter().any(|knob| knob.name == PARTITIONS)
 }
 
-/// How many partitions the database is to have, if that is said. Those of a workload are the database's if its protocol has some.
+/// How many partitions the database is to have, if that is said. Those of a workload are the database's if its
+/// protocol has some.
 pub(crate) fn partitions(matches: &ArgMatches, protocol: &str) -> Option<usize> {
     if let Ok(given) = matches.try_get_one::<u16>(PARTITIONS) {
         return given.copied().map(usize::from);
@@ -180,8 +181,8 @@ pub(crate) fn partitions(matches: &ArgMatches, protocol: &str) -> Option<usize> 
     Some(usize::min(of_workload, 64))
 }
 
-/// How many threads are to own the partitions of the database: as many as there are, but no more than processors. None where the number of threads
-/// is said, or no partitions are.
+/// How many threads are to own the partitions of the database: as many as there are, but no more than
+/// processors. None where the number of threads is said, or no partitions are.
 pub(crate) fn owners(matches: &ArgMatches, protocol: &str, processors: usize) -> Option<usize> {
     let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
     let has = |name: &str| seriatim::protocols().iter().any(|info| info.name == name && info.capabilities.partitions);
@@ -465,7 +466,7 @@ fn graph() -> Command {
 }
 
 fn figures() -> Command {
-    let papers = Paper::ALL.map(Paper::name).into_iter().chain(["all"]);
+    let papers = PAPERS.into_iter().chain(["all"]);
     Command::new("figures")
         .about(
             "Draws the papers' figures: measures each point by a command of this program, says whether what the paper shows \
@@ -476,7 +477,7 @@ fn figures() -> Command {
                 .value_name("PAPER")
                 .required(true)
                 .value_parser(PossibleValuesParser::new(papers))
-                .help("Whose figures"),
+                .help("The paper"),
         )
         .arg(
             Arg::new("out")
@@ -577,8 +578,8 @@ fn one_line(error: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// What must hold of arguments from anywhere, for tests and the fuzz target: they are a command, or the fault is one line that says
-/// something; and what a workload makes of its options likewise. Nothing is run.
+/// What must hold of arguments from anywhere, for tests and the fuzz target: they are a command, or the fault
+/// is one line that says something; and what a workload makes of its options likewise. Nothing is run.
 ///
 /// # Panics
 /// Where it does not hold.
@@ -661,8 +662,8 @@ mod tests {
         assert!(threads.contains("1..=4096"), "{threads}");
     }
 
-    /// Every option of every command that takes a value takes a negative number for one: what refuses it then is what knows what the
-    /// value has to be.
+    /// Every option of every command that takes a value takes a negative number for one: what refuses it then
+    /// is what knows what the value has to be.
     #[test]
     fn negative_numbers_are_values_and_not_options() {
         fn look(command: &Command, path: &[&str], seen: &mut usize) {

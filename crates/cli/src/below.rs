@@ -1,5 +1,5 @@
-//! `seriatim bench index` and `seriatim bench regions`: measurements below the workloads, of an index without transactions and of what
-//! regions hold. Their reports have the fields of workloads' where they say the same.
+//! `seriatim bench index` and `seriatim bench regions`: measurements below the workloads, of an index without
+//! transactions and of what regions hold. Their reports have the fields of workloads' where they say the same.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};

@@ -59,8 +59,8 @@ pub(crate) fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     Plan { threads, seconds, warmup, seed, durability, outstanding, batch, batch_placement, touches, settles }
 }
 
-/// Where partitions are asked for and threads are not, an executor's threads own them. Not where results wait for the disk: it has few
-/// transactions under way.
+/// Where partitions are asked for and threads are not, an executor's threads own them. Not where results wait
+/// for the disk: it has few transactions under way.
 fn own_partitions(matches: &ArgMatches, plan: &mut Plan) {
     let protocol = matches.get_one::<String>("protocol").map_or("auto", String::as_str);
     let owners = args::owners(matches, protocol, Machine::here().cores);
@@ -95,8 +95,8 @@ fn check_names(db: &Database) -> Result<(), Failure> {
     Err(Failure::Usage(format!("there is no table {name:?} to be hot; there is {}", tables.join(", "))))
 }
 
-/// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need to keep it busy
-/// while a flush takes milliseconds.
+/// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need
+/// to keep it busy while a flush takes milliseconds.
 const OUTSTANDING: u32 = 10_000;
 
 /// The mode that was asked for: with a directory alone, that of databases on disk.
@@ -330,7 +330,8 @@ fn growth_of_cores(workload: &str, plan: &Plan) -> usize {
     if workload != "tpcc" {
         return 64 * MIB;
     }
-    // Measured: about 0.6 KB a transaction at some 500,000 transactions a second and thread; no more than half of memory.
+    // Measured: about 0.6 KB a transaction at some 500,000 transactions a second and thread; no more than half
+    // of memory.
     let wanted = (plan.seconds + plan.warmup) * plan.threads as f64 * 300.0 * MIB as f64;
     let memory = Machine::here().memory_bytes.unwrap_or(4 << 30) as f64;
     wanted.min(memory / 2.0) as usize

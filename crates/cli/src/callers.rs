@@ -1,7 +1,8 @@
-//! Drives a workload through an executor: a few threads that call, each for many terminals with one transaction under way.
+//! Drives a workload through an executor: a few threads that call, each for many terminals with one transaction
+//! under way.
 //!
-//! A latency is from the call until the executor has told the result: the waker of a call notes when. Terminals have one
-//! transaction at a time, so what waits to be run is bounded by [`outstanding`].
+//! A latency is from the call until the executor has told the result: the waker of a call notes when. Terminals
+//! have one transaction at a time, so what waits to be run is bounded by [`outstanding`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,8 +18,8 @@ use seriatim_workload::{ExecutorClient, LoadError, Outcome, Started, Terminal, W
 
 use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP};
 
-/// Calls under way of each thread of the executor, at least: a batch of 4 for each thread is run while the next one gathers
-/// (Ding, Kot, Gehrke, §5.5).
+/// Calls under way of each thread of the executor, at least: a batch of 4 for each thread is run while the next
+/// one gathers (Ding, Kot, Gehrke, §5.5).
 const OUTSTANDING_EACH: usize = 8;
 
 /// How often a thread that calls looks whether the run has ended while nothing else wakes it.
@@ -29,8 +30,8 @@ pub(crate) fn threads(plan: &Plan) -> usize {
     if plan.batch == Batch::Off { 0 } else { plan.threads.div_ceil(2) }
 }
 
-/// Calls under way, of all threads: two batches, so that one is queued while the other is run. The same for all sizes up to 4 for each
-/// thread, so that these can be compared.
+/// Calls under way, of all threads: two batches, so that one is queued while the other is run. The same for all
+/// sizes up to 4 for each thread, so that these can be compared.
 pub(crate) fn outstanding(plan: &Plan) -> usize {
     let batches = if let Batch::Size(calls) = plan.batch { 2 * calls } else { 0 };
     batches.max(OUTSTANDING_EACH * plan.threads)

@@ -1,7 +1,7 @@
 //! `seriatim recover`, `check`, `backup` and `restore`: what is done to database directories.
 //!
-//! What they find is printed on standard output, how far they are on standard error. A fault found ends with exit code 1; a
-//! directory that holds no database, or that there is no room in, is an argument that cannot be.
+//! What they find is printed on standard output, how far they are on standard error. A fault found ends with
+//! exit code 1; a directory that holds no database, or that there is no room in, is an argument that cannot be.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -103,8 +103,9 @@ struct Findings {
     workloads: Vec<(&'static str, Report)>,
 }
 
-/// Looks at everything; the first fault. A database that somebody has open is refused, for a batch that is being written looks like one
-/// that is missing; one that is opened after its checksums were verified is looked at as a backup looks.
+/// Looks at everything; the first fault. A database that somebody has open is refused, for a batch that is
+/// being written looks like one that is missing; one that is opened after its checksums were verified is looked
+/// at as a backup looks.
 fn find_fault(directory: &Path, found: &mut Findings) -> Result<Option<String>, Failure> {
     let verified = with_bar("verifying", |progress| backup::verify(directory, progress));
     match verified {

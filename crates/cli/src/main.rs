@@ -1,5 +1,5 @@
-//! The `seriatim` command line: benchmarks, the papers' figures, what is derived from procedures, what is done to database directories,
-//! the middle tier before PostgreSQL, and the registry of protocols.
+//! The `seriatim` command line: benchmarks, the papers' figures, what is derived from procedures, what is done
+//! to database directories, the middle tier before PostgreSQL, and the registry of protocols.
 //!
 //! Standard output is data, standard error is talk. Exit codes are those of `args::EXIT_CODES`. With code 2 one line
 //! says what is wrong and what would be right. The reader of the output may go away; output that cannot be written is a

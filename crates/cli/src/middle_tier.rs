@@ -1,8 +1,8 @@
 //! `seriatim middle-tier`: a proxy before PostgreSQL that runs transactions which would conflict one after another.
 //!
-//! Standard output: a line when it listens, and the counts when it ends. Standard error: the log, written by a thread of
-//! its own, so that no client waits for the reader of a pipe. SIGTERM and SIGINT end it when its clients have ended their
-//! transactions; a second signal ends it at once.
+//! Standard output: a line when it listens, and the counts when it ends. Standard error: the log, written by a
+//! thread of its own, so that no client waits for the reader of a pipe. SIGTERM and SIGINT end it when its
+//! clients have ended their transactions; a second signal ends it at once.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

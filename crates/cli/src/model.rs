@@ -1,4 +1,5 @@
-//! `seriatim model`: the times of the model that chooses a scheme for partitions, what it recommends, and how far it is from measurements.
+//! `seriatim model`: the times of the model that chooses a scheme for partitions, what it recommends, and how
+//! far it is from measurements.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
-//! `seriatim bench partitions`: partitions with one owner each, under the microbenchmark, TPC-C in plain arrays, or the declared procedures of
-//! any workload that can be divided. Its report has the fields of workloads' where they say the same.
+//! `seriatim bench partitions`: partitions with one owner each, under the microbenchmark, TPC-C in plain
+//! arrays, or the declared procedures of any workload that can be divided. Its report has the fields of
+//! workloads' where they say the same.
 
 use std::path::PathBuf;
 use std::time::Duration;

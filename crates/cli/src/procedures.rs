@@ -1,7 +1,7 @@
 //! `seriatim plan` and `seriatim graph`: what is derived from a workload's procedures.
 //!
-//! The workload's tables are created in a database of its own, without rows, and its procedures registered: nothing runs, and
-//! the same workload prints the same bytes.
+//! The workload's tables are created in a database of its own, without rows, and its procedures registered:
+//! nothing runs, and the same workload prints the same bytes.
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
@@ -16,7 +16,8 @@ use seriatim_workload::Entry;
 
 use crate::{Failure, args};
 
-/// Plans, divisions by partition, footprints, and what repairs make again: of one procedure or of all, in order of registration.
+/// Plans, divisions by partition, footprints, and what repairs make again: of one procedure or of all, in order
+/// of registration.
 pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
     let (entry, matches) = workload(matches)?;
     let db = declared(entry, matches)?;

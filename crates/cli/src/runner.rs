@@ -1,8 +1,9 @@
 //! Drives any workload: terminals on threads, a warm-up that does not count, a line a second, histograms per kind.
 //!
-//! Each thread owns its histograms and counters; what the progress line reads is a relaxed copy. One clock reading a
-//! transaction: the end of one is the beginning of the next. Where results wait until they are durable, a thread has a queue of
-//! them outstanding; a transaction counts when its result leaves. A thread serves its terminals in turn.
+//! Each thread owns its histograms and counters; what the progress line reads is a relaxed copy. One clock
+//! reading a transaction: the end of one is the beginning of the next. Where results wait until they are
+//! durable, a thread has a queue of them outstanding; a transaction counts when its result leaves. A thread
+//! serves its terminals in turn.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -68,7 +69,8 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) committed: u64,
     pub(crate) user_aborted: u64,
-    /// Nanoseconds until transactions were decided: of those that committed and of rollbacks that the workload asks for.
+    /// Nanoseconds until transactions were decided: of those that committed and of rollbacks that the workload
+    /// asks for.
     pub(crate) latency: Histogram<u64>,
     /// On simulated cores, what regions of those that committed touched.
     pub(crate) working_sets: WorkingSets,
@@ -96,8 +98,8 @@ impl Lag {
 
 /// What a run came to, the warm-up left out.
 pub(crate) struct Measured {
-    /// Between the beginning and the end of the measurement. Transactions count that begin between them; one that waits for long
-    /// ends after it, and makes nothing of what others did look slower.
+    /// Between the beginning and the end of the measurement. Transactions count that begin between them; one
+    /// that waits for long ends after it, and makes nothing of what others did look slower.
     pub(crate) seconds: f64,
     pub(crate) kinds: Vec<Kind>,
     /// Transactions that failed although they should not, with an example.
@@ -335,8 +337,8 @@ impl Client<'_> {
     }
 }
 
-/// Runs the plan, each terminal on a thread of its own. `tick` gets the second, the transactions of that second, and whether it is
-/// warm-up.
+/// Runs the plan, each terminal on a thread of its own. `tick` gets the second, the transactions of that
+/// second, and whether it is warm-up.
 pub(crate) fn run(
     db: &Database,
     workload: &dyn Workload,
@@ -386,8 +388,9 @@ pub(crate) fn terminals(
     (0..servers).map(|server| served(server).collect()).collect()
 }
 
-/// Runs `one` on a thread for each of `inputs`, with the phase and a counter of its transactions; and what `counted` gave when the
-/// measurement began. That goes on until each thread has ended a transaction of it, however busy the machine is.
+/// Runs `one` on a thread for each of `inputs`, with the phase and a counter of its transactions; and what
+/// `counted` gave when the measurement began. That goes on until each thread has ended a transaction of it,
+/// however busy the machine is.
 pub(crate) fn drive<I: Send, C>(
     db: &Database,
     workload: &dyn Workload,

@@ -1,7 +1,7 @@
 //! The cache lines that regions of transactions touched, by kind of transaction: what simulated cores tell of them.
 //!
-//! Of a transaction that committed, those of its last attempt are the region that decided it, and of pieces that were published after it; regions of
-//! indexes are of all its attempts.
+//! Of a transaction that committed, those of its last attempt are the region that decided it, and of pieces
+//! that were published after it; regions of indexes are of all its attempts.
 
 use serde_json::{Value, json};
 

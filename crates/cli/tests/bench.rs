@@ -1,5 +1,5 @@
-//! `seriatim bench` runs every workload of the registry, prints what it was asked to print, and finds its data consistent; what
-//! cannot be is refused in one line.
+//! `seriatim bench` runs every workload of the registry, prints what it was asked to print, and finds its data
+//! consistent; what cannot be is refused in one line.
 
 use std::process::{Command, Output};
 

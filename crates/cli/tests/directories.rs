@@ -1,5 +1,5 @@
-//! Databases that a benchmark left are recovered, checked, backed up and restored; damage is found; what cannot be is refused in
-//! one line.
+//! Databases that a benchmark left are recovered, checked, backed up and restored; damage is found; what cannot
+//! be is refused in one line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

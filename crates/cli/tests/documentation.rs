@@ -1,5 +1,5 @@
-//! What the documentation shows of the command line is what it prints: blocks that begin with `$ seriatim …`, drawings, and the
-//! example that is a workload's procedure. `UPDATE_EXPECT=1` writes down what is printed now.
+//! What the documentation shows of the command line is what it prints: blocks that begin with `$ seriatim …`,
+//! drawings, and the example that is a workload's procedure. `UPDATE_EXPECT=1` writes down what is printed now.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -43,7 +43,8 @@ fn difference(is: &str, should: &str) -> Option<String> {
     Some(format!("line {}:\n- {}\n+ {}", at + 1, line(&is), line(&should)))
 }
 
-/// A line whose place in a source file, if it ends in one, has no line and column: these move without changing the meaning.
+/// A line whose place in a source file, if it ends in one, has no line and column: these move without changing
+/// the meaning.
 fn without_place(line: &str) -> String {
     match line.split_once(".rs:") {
         Some((before, place)) if place.ends_with(')') => format!("{before}.rs)"),

@@ -1,4 +1,5 @@
-//! `seriatim middle-tier`: its arguments, its templates, and its end. What it does for clients is tested in its own crate.
+//! `seriatim middle-tier`: its arguments, its templates, and its end. What it does for clients is tested in its
+//! own crate.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Whatever `seriatim` prints: a reader that goes away ends it quietly, and output that cannot be written is a failed run in one line.
-//! Neither is ever a panic.
+//! Whatever `seriatim` prints: a reader that goes away ends it quietly, and output that cannot be written is a
+//! failed run in one line. Neither is ever a panic.
 
 #![cfg(target_os = "linux")]
 

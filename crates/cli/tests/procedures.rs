@@ -1,5 +1,5 @@
-//! `seriatim plan` and `seriatim graph` show every workload's procedures in every format; what is drawn is what the library
-//! concludes, and the drawings are what their format asks for.
+//! `seriatim plan` and `seriatim graph` show every workload's procedures in every format; what is drawn is what
+//! the library concludes, and the drawings are what their format asks for.
 
 use std::process::{Command, Output};
 
@@ -38,7 +38,8 @@ fn declared(entry: &Entry) -> Database {
     db
 }
 
-/// Every workload with each set of options: its name, the options on the command line, and the chopping that is to be shown.
+/// Every workload with each set of options: its name, the options on the command line, and the chopping that is
+/// to be shown.
 fn choppings() -> impl Iterator<Item = (&'static str, &'static str, Chopping)> {
     WORKLOADS.iter().flat_map(|entry| {
         let db = declared(entry);

@@ -1,5 +1,5 @@
-//! `seriatim bench … --simulate-cores`: a seed gives one report to the byte, the data is consistent, and what simulated cores do not have is
-//! refused.
+//! `seriatim bench … --simulate-cores`: a seed gives one report to the byte, the data is consistent, and what
+//! simulated cores do not have is refused.
 
 use std::process::{Command, Output};
 

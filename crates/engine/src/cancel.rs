@@ -1,76 +1,77 @@
 //! Ending a session's transaction from another thread.
 //!
-//! The word that holds the end of the transaction's age is shared: to cancel is to make it lie in the past. So a
-//! transaction looks at one word for both, and learns which it was afterwards.
+//! The word with the end of the transaction's age is shared: a cancellation moves that end into the past. So a
+//! transaction checks one word, and learns the reason afterwards. The ticker ends a snapshot in the same way.
 //!
-//! A session's canceller ends the transaction that runs, and not the next one. That of a call of an executor ends all
-//! transactions of the call, also those that have not begun: while a session runs a call, no transaction takes back
-//! that it was cancelled.
+//! A session's canceller ends the transaction that runs, and not the next one. The canceller of a call of an executor
+//! ends all transactions of the call, also those that have not begun: while a session runs a call, no transaction
+//! takes a cancellation back.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_txn::{Cause, Phase, Reason};
 
-/// No time is before it.
+/// The transaction was cancelled: no time is earlier.
 const CANCELLED: u64 = 0;
 
-/// No transaction has begun: every time is before it.
-const NEVER: u64 = u64::MAX;
+/// A snapshot that holds too much memory was ended. The ticker's time is later by then.
+const HOLDS_MEMORY: u64 = 1;
 
-/// The first time, as the ticker counts it, at which an attempt that has not been decided is over.
-#[derive(Debug, Default)]
-pub(crate) struct Deadline {
-    word: Arc<AtomicU64>,
-    /// Whether the session runs a call of an executor.
-    is_in_call: Cell<bool>,
-}
+/// The first time of the ticker at which an undecided attempt is over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deadline(Arc<AtomicU64>);
 
 impl Deadline {
-    /// A call of an executor begins in this session. What was cancelled before does not concern it.
-    pub(crate) fn begin_call(&self) {
-        self.word.store(NEVER, Ordering::Relaxed);
-        self.is_in_call.set(true);
-    }
-
-    /// The next transaction takes no notice of what was cancelled before: the call has left the session, or has an
-    /// effect already.
-    pub(crate) fn end_call(&self) {
-        self.is_in_call.set(false);
-    }
-
-    /// Sets the last time at which an attempt may be open. Outside calls, the first of a transaction takes no notice of
-    /// what was cancelled before.
+    /// Sets the last time at which an attempt may be open. The first attempt of a transaction ignores earlier
+    /// cancellations.
     #[inline]
     pub(crate) fn set(&self, last: u64, is_first: bool) {
-        // ORDERING: the word guards no other memory, here and below.
-        let time = last.saturating_add(1);
-        if is_first && !self.is_in_call.get() {
-            self.word.store(time, Ordering::Relaxed);
-            return;
-        }
-        let before = self.word.load(Ordering::Relaxed);
-        if before != CANCELLED {
+        // ORDERING: release pairs with the acquire in `end_if`. A cancellation publishes nothing else.
+        let before = self.0.load(Ordering::Relaxed);
+        let time = last.saturating_add(1).max(HOLDS_MEMORY + 1);
+        if is_first {
+            self.0.store(time, Ordering::Release);
+        } else if before != CANCELLED {
             // If this fails, the transaction was cancelled just now.
-            let _ = self.word.compare_exchange(before, time, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.0.compare_exchange(before, time, Ordering::Release, Ordering::Relaxed);
         }
     }
 
-    /// The last time at which the attempt may be open; the earliest, if it was cancelled.
-    pub(crate) fn last(&self) -> u64 {
-        self.word.load(Ordering::Relaxed).saturating_sub(1)
+    /// Ends the attempt as a snapshot that holds too much memory. `is_open` is called after the deadline was
+    /// read. A later attempt of the session has set another deadline, and is not ended.
+    pub(crate) fn end_if(&self, is_open: impl FnOnce() -> bool) {
+        // ORDERING: pairs with the release in `set`. If a later attempt has set the deadline, `is_open` sees
+        // that the earlier one is over.
+        let before = self.0.load(Ordering::Acquire);
+        if before > HOLDS_MEMORY && is_open() {
+            let _ = self.0.compare_exchange(before, HOLDS_MEMORY, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is the deadline with this address.
+    pub(crate) fn is_of(&self, address: usize) -> bool {
+        self.address() == address
+    }
+
+    /// Distinguishes it from the deadlines of other live sessions.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     #[inline(always)]
     pub(crate) fn is_over(&self, now: u64) -> bool {
-        now >= self.word.load(Ordering::Relaxed)
+        now >= self.0.load(Ordering::Relaxed)
     }
 
     /// Why the transaction ends, once it is over.
     #[cold]
     pub(crate) fn reason(&self) -> Reason {
-        if self.word.load(Ordering::Relaxed) == CANCELLED { Reason::Cancelled } else { Reason::TooOld }
+        match self.0.load(Ordering::Relaxed) {
+            CANCELLED => Reason::Cancelled,
+            HOLDS_MEMORY => Reason::HoldsMemory,
+            _ => Reason::TooOld,
+        }
     }
 
     /// As [`Deadline::reason`], as the cause of an abort.
@@ -80,7 +81,7 @@ impl Deadline {
     }
 
     pub(crate) fn canceller(&self) -> Canceller {
-        Canceller(Arc::clone(&self.word))
+        Canceller(Arc::clone(&self.0))
     }
 }
 
@@ -89,10 +90,11 @@ impl Deadline {
 pub struct Canceller(Arc<AtomicU64>);
 
 impl Canceller {
-    /// Cancels the transaction that the session runs now: it ends, without a trace, with
-    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled) at its next operation, its next look at what it
-    /// waits for, or its next attempt. If none is running, or the decision is being made, nothing happens; a wait
-    /// until the result is durable goes on. A chain of pieces of which one is visible goes on, too.
+    /// Cancels the transaction that the session runs now. It ends without effects, with
+    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled). It notices at its next operation, at the
+    /// next check of a wait, or at its next attempt. Nothing happens if no transaction is running, or if it is
+    /// being decided. A wait until the result is durable continues. A chain of pieces continues if one piece is
+    /// visible.
     pub fn cancel(&self) {
         self.0.store(CANCELLED, Ordering::Relaxed);
     }
@@ -107,28 +109,30 @@ mod tests {
         let deadline = Deadline::default();
         let at = |time| (deadline.is_over(time - 1), deadline.is_over(time), deadline.reason());
         deadline.set(7, true);
-        assert_eq!((at(8), deadline.last()), ((false, true, Reason::TooOld), 7));
+        assert_eq!(at(8), (false, true, Reason::TooOld));
         deadline.set(9, false);
         assert_eq!(at(10), (false, true, Reason::TooOld));
         deadline.canceller().cancel();
         deadline.set(11, false);
         assert_eq!(at(1), (true, true, Reason::Cancelled));
+        deadline.end_if(|| true);
+        assert_eq!(at(1), (true, true, Reason::Cancelled), "what was cancelled stays cancelled");
         deadline.set(u64::MAX, true);
         assert_eq!(at(u64::MAX), (false, true, Reason::TooOld));
     }
 
     #[test]
-    fn a_call_that_is_cancelled_before_its_transaction_begins_stays_so_and_the_next_call_does_not() {
+    fn a_snapshot_is_ended_unless_another_attempt_has_begun() {
         let deadline = Deadline::default();
-        deadline.canceller().cancel();
-        deadline.begin_call();
         deadline.set(7, true);
-        assert!(!deadline.is_over(7) && deadline.is_over(8));
-        deadline.canceller().cancel();
-        deadline.set(9, true);
-        assert!(deadline.is_over(1) && deadline.reason() == Reason::Cancelled);
-        deadline.end_call();
-        deadline.set(9, true);
-        assert!(!deadline.is_over(9));
+        deadline.end_if(|| false);
+        assert!(!deadline.is_over(7));
+        deadline.end_if(|| {
+            deadline.set(9, true);
+            true
+        });
+        assert!(!deadline.is_over(9), "it is of the next attempt");
+        deadline.end_if(|| true);
+        assert_eq!((deadline.is_over(1), deadline.reason()), (true, Reason::HoldsMemory));
     }
 }

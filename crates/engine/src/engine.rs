@@ -1,5 +1,6 @@
 //! An open database without row types: memory, regions, epoch, protocol, tables, workers.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -12,12 +13,13 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
+use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
+use crate::held_back::Bound;
 use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
@@ -25,7 +27,7 @@ use crate::protocol::{self, OpenProtocol};
 use crate::queue::Queue;
 use crate::record::Groups;
 use crate::regulation::Regulation;
-use crate::runtime::DynHandle;
+use crate::runtime::{DynHandle, DynRow};
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
@@ -34,68 +36,71 @@ use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
 #[derive(Clone)]
 pub struct Engine {
-    /// Dropped first: the last one dropped waits for what still uses the database.
+    /// Dropped first: the last handle that is dropped waits until no thread uses the database.
     open: Arc<OpenHandle>,
     inner: Arc<Inner>,
 }
 
-/// What an open database consists of.
+/// The state of an open database.
 pub(crate) struct Inner {
     /// Dropped first: stops the epoch ticker.
     _ticker: Option<Periodic>,
-    /// Makes snapshots, where they are made every so often.
+    /// Makes snapshots periodically, if the protocol's snapshots have an interval.
     _snapshots: Option<Periodic>,
     /// Gives memory back to the system.
     _returner: Option<Periodic>,
-    /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
+    /// The directory and the log, if the database has one. Dropped before the pool, to flush what the workers
+    /// wrote.
     pub(crate) persistence: Option<Persistence>,
-    /// What opening it found; `None` in memory and where the directory was new.
+    /// The result of the recovery at opening; `None` in memory and where the directory was new.
     recovery: OnceLock<Recovery>,
     pub(crate) options: Settings,
-    /// The time that ages are counted in. The ticker tells it, or [`Engine::step`].
+    /// The clock for ages. The ticker advances it, or [`Engine::step`].
     pub(crate) clock: Arc<CoarseClock>,
-    /// By how many nanoseconds it may be late.
+    /// The most nanoseconds by which `clock` may lag.
     pub(crate) clock_resolution: u64,
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
-    /// There if transactions defer. Behind what needs it to close the log.
+    /// The protocol's capabilities with the options in use.
+    pub(crate) capabilities: Capabilities,
+    /// Present if transactions defer. Declared after the fields that need it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     tables: RwLock<Tables>,
-    /// Held while somebody gets a handle of a table, and while one is converted.
+    /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
     /// Taken while a transaction runs exclusively: no other one that may write begins.
     pub(crate) exclusive: FairLock,
-    /// Held while indexes are checked: one set of helpers has workers set aside for it.
+    /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
-    /// There if decisions are queued.
+    /// Present if the protocol has a validator, which orders decisions.
     pub(crate) queue: Option<Queue>,
-    /// There if procedures run in pieces.
+    /// Present if procedures run in pieces.
     pub(crate) gate: Option<Arc<Gate>>,
     sessions: AtomicUsize,
     recording: Option<Recording>,
     pub(crate) groups: Groups,
-    /// There if conflicts are tracked.
+    /// Present if conflicts are tracked.
     pub(crate) contention: Option<Tracker>,
-    /// There if pauses after conflicts are regulated.
+    /// Present if pauses after conflicts are regulated.
     pub(crate) regulation: Option<Arc<Regulation>>,
-    /// Dropped last: everything above lives in its memory.
+    /// Dropped last: all fields above use its memory.
     foundation: Foundation,
 }
 
 impl Foundation {
-    /// Whether what transactions add to may be published later.
+    /// Whether additions of transactions may be published later.
     pub(crate) fn defers(&self) -> bool {
         self.environment.epochs.windows().deferrals().are_allowed()
     }
 }
 
-/// What tables and workers are made of.
+/// The parts from which tables and workers are made.
 pub(crate) struct Foundation {
     pub(crate) protocol: Box<dyn OpenProtocol>,
     pub(crate) environment: Environment,
-    /// Unlike that of any other open database.
+    /// Unique among the open databases of this process.
     pub(crate) number: u64,
-    /// The one that has its threads.
+    /// The process that has the database's threads.
     pub(crate) process: Process,
 }
 
@@ -107,34 +112,41 @@ impl Deref for Inner {
     }
 }
 
-/// A period of the regulation of pauses ends.
+/// Ends a period of the regulation of pauses.
 fn regulate(regulation: &Regulation, pool: &Pool, now: Instant) {
     let (commits, conflicts) = pool.decided();
     regulation.climb(commits, conflicts, now.nanoseconds());
 }
 
-/// Epochs between two looks at idle workers.
+/// Epochs between two collections of idle workers' garbage.
 const TICKS_A_COLLECTION: u32 = 8;
 
-/// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
-/// while the ticker was late is not taken for an old one.
+/// Epochs between two checks of the memory that snapshots keep. A check sums up the tables' sizes if a snapshot
+/// is open.
+const TICKS_A_LOOK: u32 = 4;
+
+/// `clock` advances by at most this many intervals at once, however late the ticker runs. An attempt that began
+/// while the ticker was late is then not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
 
-/// How often it is looked whether so much memory is free that some of it goes back to the system.
+/// The error at the limit names free memory of no use for other sizes if it is at least the limit divided by this.
+const UNUSABLE_PART: usize = 16;
+
+/// The interval between checks whether free memory can be returned to the system.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 /// How often [`Engine::check_structure`] waits for all workers.
 const LOOKS_MAX: u32 = 3;
 
-/// Most tables and indexes of a database: protocols keep the id beside an address in one word.
+/// Most tables and indexes of a database: protocols keep the id and an address in one word.
 const TABLES_MAX: usize = 1 << 14;
 
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) sets: Vec<Arc<TableSet>>,
-    /// Those that others took the place of, and those that were to take it: workers may still refer to them.
+    /// Tables that a conversion replaced, and tables of conversions under way. Workers may still refer to them.
     pub(crate) replaced: Vec<Arc<TableSet>>,
-    /// Ids given out; an index is a table and has one too.
+    /// Ids that were given out. An index is a table and has an id too.
     pub(crate) ids: u32,
 }
 
@@ -143,16 +155,15 @@ impl Engine {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let protocol = protocol::open(&options, &environment)?;
         options.settle_epoch_interval(environment.epochs.snapshots())?;
-        if options.queue.is_some() && !protocol.info().capabilities.detach {
-            return Err(OpenError::NotHeld { protocol: protocol.info().name });
-        }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let foundation = Foundation { protocol, environment, number, process: Process::current() };
         let environment = &foundation.environment;
         let began = Instant::now();
         let validator = foundation.protocol.validator();
-        let queue = Queue::settings(&options, validator.as_deref())?;
-        // Recovery may need more than was in use: rows that the log deletes again are there for a while.
+        if let Some(validator) = &validator {
+            Queue::check_wait(&**validator, options.transaction_age_max)?;
+        }
+        // Recovery may need more memory than was in use: rows that the log deletes later exist for a while.
         environment.memory.set_limit(None);
         let opened = match &options.place {
             Some(place) => durability::open(&options, place, &foundation)?,
@@ -168,15 +179,17 @@ impl Engine {
             None => (None, None),
         };
         let recording = options.record_history.then(Recording::new);
-        // There is one more than the pool has workers.
+        // The log has one writer more than the pool has workers.
         let writer = if foundation.defers() { writers.as_mut().and_then(Vec::pop) } else { None };
         let own = writer.zip(persistence.as_ref().map(|persistence| Arc::clone(&persistence.whole_before)));
         let publisher = Publisher::start(&foundation, own, recording.clone(), options.limit_bytes())?;
         let pool = Arc::new(Pool::new(options.workers, writers));
-        let queue = queue.map(|settings| Queue::open(settings, validator, &pool));
+        let queue = validator.map(|validator| Queue::new(validator, Some(Arc::clone(&pool))));
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
-        let is_regulated = options.regulate_pauses.unwrap_or(foundation.protocol.info().capabilities.regulated);
+        let info = foundation.protocol.info();
+        let capabilities = info.capabilities_with(&protocol::options(info, &options).unwrap_or_default());
+        let is_regulated = options.regulate_pauses.unwrap_or(capabilities.regulated);
         let regulation = is_regulated.then(|| Arc::new(Regulation::new(options.retry.pause_max)));
         let ticker = if options.step_helpers {
             None
@@ -190,11 +203,15 @@ impl Engine {
             let undurable_deletions = Arc::clone(&environment.undurable_deletions);
             let regulation = regulation.clone();
             let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
+            let (bound, limit) = (Bound::new(&options), options.limit_bytes());
             let tick = move || {
                 let now = Instant::now();
                 time.advance(now.since(last).min(most));
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
+                if ticks.is_multiple_of(TICKS_A_LOOK) {
+                    end_holders(&idle, bound, &environment, limit);
+                }
                 environment.end_epoch();
                 if let Some(regulation) = &regulation {
                     regulate(regulation, &idle, now);
@@ -217,9 +234,9 @@ impl Engine {
             let ticker = Periodic::spawn("seriatim-epoch", interval, tick);
             Some(ticker.map_err(OpenError::Thread)?)
         };
-        // What was restored is in the first that anybody takes.
+        // The first snapshot shows the restored rows.
         environment.advance_snapshot();
-        // Where they end epochs, the ticker makes them.
+        // Snapshots that end epochs are made by the ticker.
         let snapshots = environment.epochs.snapshots();
         let interval = snapshots.eventual().filter(|_| !snapshots.end_epochs()).map(Eventual::interval);
         let snapshots = match interval.filter(|_| !options.step_helpers) {
@@ -250,6 +267,7 @@ impl Engine {
             clock,
             clock_resolution: if options.step_helpers { 0 } else { nanoseconds(resolution) },
             pool,
+            capabilities,
             _publisher: publisher,
             persistence,
             recovery: OnceLock::new(),
@@ -275,7 +293,7 @@ impl Engine {
             persistence.skip_unlogged();
         }
         inner.environment.memory.set_limit(inner.memory_limit);
-        // Only now: a checkpoint beside the rebuild would slow it down, and nobody waits for it.
+        // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
         if let Some(recovery) = recovery {
             let duration = began.elapsed();
@@ -299,19 +317,20 @@ impl Engine {
         Schema::new(self.inner.sets().iter().map(|set| set.definition.clone()))
     }
 
-    /// Tells each table what registered procedures with these plans, which are all that do not run on snapshots, leave alone in it, where the
-    /// protocol publishes piece by piece. Transactions that do so look at that again in their windows.
+    /// Tells each table which columns all procedures with these plans only add to or leave alone. `plans` are
+    /// all registered procedures that do not run on snapshots. Only protocols that publish in pieces use this;
+    /// their transactions read it again in their windows.
     pub fn agree<'p>(&self, plans: impl IntoIterator<Item = &'p Plan>) {
         if !self.inner.protocol.info().capabilities.pieces {
             return;
         }
-        // Who closes windows waits for no lock of others, who may be waiting to close them.
+        // A thread that closes windows must hold no lock: the holder may itself wait to close them.
         let (plans, sets): (Vec<&Plan>, _) = (plans.into_iter().collect(), self.inner.sets());
         let is_clustered = |table: &str| {
             let set = sets.iter().find(|set| &*set.definition.name == table);
             set.is_some_and(|set| set.primary.has_runs)
         };
-        // A chain of pieces would be in several intervals between two publications of what is deferred.
+        // A chain of pieces would be in several intervals between two publications of deferred additions.
         let later = match self.inner.defers() && self.inner.gate.is_none() {
             true => analysis::deferrable(&plans, |_| false, is_clustered),
             false => Deferrable::default(),
@@ -334,18 +353,19 @@ impl Engine {
         windows.deferrals().tell();
     }
 
-    /// The options that it was opened with.
+    /// The options with which the database was opened.
     pub fn settings(&self) -> &Settings {
         &self.inner.options
     }
 
-    /// What keeps chains of pieces and other transactions apart, if procedures run in pieces.
+    /// The gate that excludes chains of pieces and other transactions from each other, if procedures run in
+    /// pieces.
     pub fn gate(&self) -> Option<&Gate> {
         self.inner.gate.as_deref()
     }
 
-    /// From now on there are chains, which transactions that are open already do not know of: waits for them to end. `false` if they
-    /// stay open for longer than the bound of 1 s.
+    /// Announces chains of pieces, of which open transactions do not know: waits until these have ended.
+    /// `false` if some stay open for longer than the bound of 1 s.
     #[must_use]
     pub fn arm_gate(&self) -> bool {
         let inner = &self.inner;
@@ -371,10 +391,18 @@ impl Engine {
         self.create(definition).map(DynHandle::new)
     }
 
+    /// Creates tables declared at run time, all of them or none: durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Engine::create`].
+    pub fn declare_all(&self, definitions: Vec<TableDef>) -> Result<Vec<DynHandle>, SchemaError> {
+        Ok(self.create_all(definitions)?.into_iter().map(DynHandle::new).collect())
+    }
+
     /// An existing table, by name, for access by values known at run time.
     ///
     /// # Errors
-    /// No such table.
+    /// There is no such table.
     pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
         self.inner.table(name).map(DynHandle::new)
     }
@@ -387,29 +415,49 @@ impl Engine {
     /// Creates a table: durable when this returns.
     ///
     /// # Errors
-    /// A declaration that contradicts itself, a name that is taken, no memory, what the file system says.
+    /// A definition that contradicts itself, a name that is taken, no memory, an error of the file system.
     pub fn create(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
-        definition.validate().map_err(SchemaError::Invalid)?;
+        Ok(self.create_all(vec![definition])?.remove(0))
+    }
+
+    /// Creates tables, all of them or none. The manifest, which lists every table, is written once.
+    fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        definitions.iter().try_for_each(|definition| definition.validate().map_err(SchemaError::Invalid))?;
+        if definitions.is_empty() {
+            return Ok(Vec::new());
+        }
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        if tables.sets.iter().any(|set| set.definition.name == definition.name) {
-            return Err(SchemaError::Exists(definition.name.to_string()));
+        let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
+        if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
+            return Err(SchemaError::Exists(twin.name.to_string()));
         }
-        let set = inner.make_table(definition, tables.ids)?;
+        let ids = definitions.iter().map(|definition| 1 + definition.indexes.len()).sum::<usize>();
+        if tables.ids as usize + ids > TABLES_MAX {
+            return Err(SchemaError::TooMany { most: TABLES_MAX });
+        }
+        let mut ids = tables.ids;
+        let make = |definition| {
+            let set = inner.make_table(definition, ids)?;
+            ids += 1 + set.indexes.len() as u32;
+            Ok(set)
+        };
+        let sets = definitions.into_iter().map(make).collect::<Result<Vec<_>, SchemaError>>()?;
         if let Some(persistence) = &inner.persistence {
-            persistence.add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
+            persistence.add_tables(&sets).map_err(|error| SchemaError::Storage(Box::new(error)))?;
         }
-        tables.ids += 1 + set.indexes.len() as u32;
-        tables.sets.push(Arc::clone(&set));
-        Ok(set)
+        tables.ids = ids;
+        tables.sets.extend(sets.iter().cloned());
+        Ok(sets)
     }
 
-    /// The table of a declaration's name. In a database on disk it is converted first if it is clustered otherwise than the declaration
-    /// says, and could be opened by that but for this; unless somebody has a handle of it, or a transaction is open.
+    /// The table that a declaration names. A database on disk first converts the table if only its clustering
+    /// differs from the declaration. It does so only while no handle of the table exists and no transaction is
+    /// open.
     ///
     /// # Errors
-    /// No such table; a table that cannot be clustered so; no memory, what the file system says.
+    /// No such table; a table that cannot be clustered so; no memory; an error of the file system.
     pub fn find_clustered(&self, wanted: &TableDef) -> Result<Arc<TableSet>, SchemaError> {
         let find = || self.inner.table(&wanted.name);
         let set = find()?;
@@ -425,13 +473,14 @@ impl Engine {
         }
     }
 
-    /// Converts the table of this name to this declaration, if nobody uses it.
+    /// Converts the table of this name to this definition, unless the table is in use.
     fn convert(&self, persistence: &Persistence, definition: TableDef) -> Result<(), SchemaError> {
         definition.validate().map_err(SchemaError::Invalid)?;
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody gets a handle meanwhile; who has none, and no transaction, cannot reach the table.
+        // No caller gets a handle meanwhile. Without a handle or an open transaction no thread can reach the
+        // table.
         let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let (old, new) = {
             let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -444,12 +493,12 @@ impl Engine {
             }
             let (old, new) = (Arc::clone(old), inner.make_table(definition, tables.ids)?);
             tables.ids += 1 + new.indexes.len() as u32;
-            // Whatever becomes of it.
+            // Kept even if the conversion fails.
             tables.replaced.push(Arc::clone(&new));
             (old, new)
         };
         durability::convert(inner, &self.open, persistence, &old, &new)?;
-        // Whoever gets a handle finds the rows, whatever snapshot it takes.
+        // A caller that gets a handle from now on finds the rows in every snapshot that it takes.
         inner.environment.epochs.renew_snapshot(&inner.environment.htm);
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
@@ -459,13 +508,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs transactions. Runners are cheap; a thread has its own.
+    /// A runner of transactions. Runners are cheap; each thread has its own.
     pub fn runner(&self) -> Runner {
         let number = self.inner.sessions.fetch_add(1, Ordering::Relaxed);
         Runner::new(Arc::clone(&self.inner), Arc::clone(&self.open), number)
     }
 
-    /// For a thread that has submitted decisions ([`Runner::queue`]) and nothing else to do: see [`Advance`].
+    /// For a thread that has submitted decisions ([`Runner::queue`]) and has no other work: see [`Advance`].
     pub fn advance_queue(&self, gather: bool) -> Advance {
         self.inner.queue.as_ref().map_or(Advance::Decided, |queue| queue.advance(gather))
     }
@@ -487,19 +536,20 @@ impl Engine {
         self.inner.queue.as_ref().and_then(|queue| queue.look_again(at_latest))
     }
 
-    /// Transactions that each of so many threads may have executed and undecided at a time: as many as a batch takes, within its share of
-    /// the workers. One where decisions are not queued; and where chains of pieces wait for other transactions to end, which must not
-    /// wait for each other then.
+    /// The most transactions that each of `threads` threads may hold executed and undecided: a batch, within
+    /// the thread's share of the workers. One if decisions are not queued. One too where chains of pieces wait
+    /// for other transactions: these must not wait for each other then.
     pub fn held_max(&self, threads: usize) -> usize {
         let queue = self.inner.queue.as_ref().filter(|_| self.inner.gate.is_none());
         let batch_max = queue.map_or(1, Queue::batch_max);
         batch_max.min(self.inner.options.workers / threads).max(1)
     }
 
-    /// Shows all rows of a table, which nobody changes meanwhile, some dozens at a time.
+    /// Gives all rows of a table to `see`, some dozens at a time. No transaction may change the table
+    /// meanwhile.
     ///
     /// # Errors
-    /// What `see` reports; no worker.
+    /// Errors of `see`; no free worker.
     pub fn each_row(
         &self,
         table: &DynHandle,
@@ -508,12 +558,42 @@ impl Engine {
         durability::copy_rows(&self.inner, &table.set, see)
     }
 
-    /// The partitions of the database, if its protocol has some.
+    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open, and returns
+    /// their number. New transactions wait meanwhile, as for a worker.
+    ///
+    /// # Errors
+    /// [`TransactError::Excluded`] if a transaction stays open; no worker; a table of another database.
+    pub fn each_row_at_rest(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
+        if set.database != self.inner.number {
+            return Err(TransactError::ForeignHandle);
+        }
+        let listed = self.inner.pool.quietly(|| {
+            // What was deferred is published, and no transaction defers more.
+            drop(self.inner.environment.epochs.windows().close());
+            durability::each_row(&self.inner, set, see)
+        });
+        listed.unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+    }
+
+    /// As [`Engine::each_row_at_rest`], by values.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn each_row_at_rest_dyn(
+        &self,
+        table: &DynHandle,
+        see: &mut dyn FnMut(DynRow<'_>),
+    ) -> Result<usize, TransactError> {
+        self.each_row_at_rest(&table.set, &mut |row| see(DynRow::new(&table.set, row)))
+    }
+
+    /// The partitions of the database, if its protocol has any.
     pub fn partitions(&self) -> Option<Arc<Partitions>> {
         self.inner.protocol.partitions().map(|(partitions, _)| partitions)
     }
 
-    /// Makes the secondary indexes of recovered tables again: the rows entered.
+    /// Rebuilds the secondary indexes of recovered tables; returns the number of rows entered.
     fn rebuild_indexes(&self) -> Result<u64, OpenError> {
         let options = &self.inner.options;
         let entered = AtomicU64::new(0);
@@ -526,7 +606,7 @@ impl Engine {
         Ok(entered.into_inner())
     }
 
-    /// What opening the database found in its directory; `None` in memory and where the directory was new.
+    /// The result of the recovery at opening; `None` in memory and where the directory was new.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.inner.recovery.get()
     }
@@ -534,7 +614,7 @@ impl Engine {
     /// Takes a checkpoint now. `None` in memory.
     ///
     /// # Errors
-    /// What the file system says, or that the log has stopped. The checkpoint before still counts.
+    /// An error of the file system, or a log that has stopped. The previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, StorageError> {
         self.inner.check_process()?;
         let persistence = self.inner.persistence.as_ref();
@@ -544,15 +624,16 @@ impl Engine {
     /// Makes everything committed so far durable. At once in memory.
     ///
     /// # Errors
-    /// That the log has stopped, that the disk is full, or that it took too long.
+    /// The log has stopped, the disk is full, or the flush took too long.
     pub fn flush(&self) -> Result<(), TransactError> {
         self.inner.flush(self.inner.options.wait_max)
     }
 
-    /// Closes the database, and says whether all that was committed is durable. In a fork nothing is closed.
+    /// Closes the database, and reports whether all committed transactions are durable. In a forked process it
+    /// does nothing.
     ///
     /// # Errors
-    /// What was not durable and is lost.
+    /// Some committed transactions are not durable and are lost.
     pub fn close(self) -> Result<(), CloseError> {
         if self.inner.check_process().is_err() {
             return Ok(());
@@ -561,13 +642,14 @@ impl Engine {
         self.inner.persistence.as_ref().map_or(Ok(()), Persistence::close)
     }
 
-    /// What survives a power cut now: every transaction of an epoch up to this one. It never moves back. `None` in memory, where
-    /// nothing does.
+    /// The durable epoch: every transaction of an epoch up to it survives a power cut. It never decreases.
+    /// `None` in memory, where nothing survives.
     pub fn durable_epoch(&self) -> Option<Epoch> {
         self.inner.persistence.as_ref().map(Persistence::durable_epoch)
     }
 
-    /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
+    /// Asks for an epoch to become durable: it ends, and is flushed, as soon as the disk is free. Never waits;
+    /// does nothing in memory.
     ///
     /// # Errors
     /// [`TransactError::LogStopped`]: nothing more becomes durable.
@@ -584,15 +666,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a power cut takes back neither the transaction nor what it read.
+    /// Whether both the transaction and what it read survive a power cut.
     pub fn is_durable(&self, receipt: &Receipt) -> bool {
         self.durable_epoch().is_some_and(|durable| receipt.epoch() <= durable)
     }
 
-    /// The protocol in use, with the capabilities that it has with its options.
+    /// The protocol in use, with its capabilities under the options in use.
     pub fn protocol(&self) -> ProtocolInfo {
-        let info = self.inner.protocol.info();
-        ProtocolInfo { capabilities: info.capabilities_with(&self.options_in_use()), ..*info }
+        ProtocolInfo { capabilities: self.inner.capabilities, ..*self.inner.protocol.info() }
     }
 
     fn options_in_use(&self) -> Options {
@@ -610,7 +691,7 @@ impl Engine {
         self.inner.environment.htm.backend()
     }
 
-    /// What the database has done so far; in a fork, nothing.
+    /// Counts since the database was opened; in a fork, none.
     pub fn statistics(&self) -> Statistics {
         if self.inner.check_process().is_err() {
             return Statistics::default();
@@ -638,17 +719,17 @@ impl Engine {
     /// Maps and touches this many bytes now, so that no transaction waits for fresh pages.
     ///
     /// # Errors
-    /// When the operating system does not give them.
+    /// The operating system does not provide them.
     pub fn prefault(&self, bytes: usize) -> Result<(), OpenError> {
         self.inner.environment.memory.prefault(bytes).map_err(|error| OpenError::Memory(error.to_string()))
     }
 
-    /// How fresh snapshots are as this database was opened: no less than the protocol's line says.
+    /// How fresh snapshots of this database are: no less than the protocol's entry in the registry says.
     pub fn freshness(&self) -> Freshness {
         self.inner.freshness()
     }
 
-    /// Does what helper threads do, once.
+    /// Does the work of the helper threads, once.
     pub fn step(&self) {
         if self.inner.check_process().is_err() {
             return;
@@ -661,6 +742,7 @@ impl Engine {
         }
         let age = nanoseconds(self.inner.options.transaction_age_max);
         reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
+        end_holders(&self.inner.pool, Bound::new(&self.inner.options), environment, self.inner.memory_limit);
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
@@ -669,17 +751,17 @@ impl Engine {
         environment.memory.give_back();
     }
 
-    /// What was in whose way since the database was opened, if that is tracked; in a fork it is not.
+    /// The conflicts since the database was opened, if they are tracked; in a fork they are not.
     pub fn contention(&self) -> Option<Contention> {
         self.inner.check_process().ok()?;
         let tracker = self.inner.contention.as_ref()?;
         Some(tracker.contention(self.inner.protocol.hot_records(), |id, key| self.inner.describe(id, key)))
     }
 
-    /// What was recorded since the last call, if the database records.
+    /// The history since the last call, if the database records one.
     pub fn take_history(&self) -> Option<History> {
         self.inner.check_process().ok()?;
-        // What is deferred is a part of who deferred it.
+        // Deferred additions belong to the transactions that deferred them, so they are published first.
         drop(self.inner.environment.epochs.windows().close());
         let transactions = self.inner.recording.as_ref()?.take();
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -688,7 +770,8 @@ impl Engine {
         let mut groups = vec![Vec::new(); if has_groups { names.len() } else { 0 }];
         for set in tables.sets.iter().chain(&tables.replaced) {
             set.physical().for_each(|table| names[table.id.index()].clone_from(&table.name));
-            // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are one record.
+            // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are
+            // one record.
             if has_groups && !set.primary.has_runs {
                 let columns = set.definition.updatable();
                 groups[set.primary.id.index()] =
@@ -701,7 +784,7 @@ impl Engine {
     /// Checks the structure of every table and index against itself. New transactions wait meanwhile.
     ///
     /// # Errors
-    /// The first fault found, in words; or that a transaction is open.
+    /// The first fault found, in words; or a transaction that is open.
     pub fn check_structure(&self) -> Result<(), String> {
         self.inner.check_process().map_err(|error| error.to_string())?;
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -711,12 +794,12 @@ impl Engine {
         };
         let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
-        // A helper that looks after an idle worker may be at it for longer than a session waits.
+        // A helper that looks after an idle worker may hold it for longer than a session waits.
         (0..LOOKS_MAX).find_map(|_| self.inner.pool.quietly(all)).unwrap_or_else(busy)
     }
 
-    /// Compares every secondary index with its table, both ways, and counts the rows. Let writing transactions come to rest first:
-    /// what is committed meanwhile may look like a fault.
+    /// Compares every secondary index with its table, both ways, and counts the rows. Writing transactions
+    /// should have ended: a commit during the comparison may look like a fault.
     ///
     /// # Errors
     /// The first fault found, in words; or why the rows could not be read.
@@ -726,7 +809,17 @@ impl Engine {
     }
 }
 
-/// Ends what is parked and too old.
+/// Ends snapshots that keep too much memory from being used again.
+fn end_holders(pool: &Pool, bound: Bound, environment: &Environment, limit: Option<usize>) {
+    pool.end_holders(bound, || {
+        let memory = &environment.memory;
+        let (in_use, noted) = (memory.in_use_bytes(), memory.noted_bytes());
+        let needed = usize::try_from(environment.census.bytes()).unwrap_or(0);
+        (in_use.saturating_sub(needed + noted), limit.unwrap_or(usize::MAX).saturating_sub(in_use))
+    });
+}
+
+/// Ends parked transactions that are too old.
 fn reap(pool: &Pool, now: u64, age: u64, gate: Option<&Gate>) {
     pool.reap(now, age, || gate.into_iter().for_each(Gate::leave_other));
 }
@@ -736,7 +829,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 impl Inner {
-    /// Makes a table, which nobody knows yet; `ids` have been given out.
+    /// Makes a table that is not published yet. The ids below `ids` have been given out.
     fn make_table(&self, definition: TableDef, ids: u32) -> Result<Arc<TableSet>, SchemaError> {
         if ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
             return Err(SchemaError::TooMany { most: TABLES_MAX });
@@ -751,7 +844,7 @@ impl Inner {
         made.map(Arc::new)
     }
 
-    /// Held while helpers walk over tables: one set of workers is set aside for them.
+    /// Held while helpers walk over tables: only one set of workers is reserved for them.
     pub(crate) fn helping(&self) -> MutexGuard<'_, ()> {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -759,6 +852,12 @@ impl Inner {
     /// The tables; none in a fork.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables().map_or_else(Vec::new, |tables| tables.sets.clone())
+    }
+
+    /// Bytes at the memory limit that are free and serve only what has about the same size, if that is much of it.
+    pub(crate) fn unusable_bytes(&self) -> usize {
+        let (free, limit) = (self.environment.memory.free_bytes(), self.memory_limit.unwrap_or(usize::MAX));
+        if free >= limit / UNUSABLE_PART { free } else { 0 }
     }
 
     fn table_statistics(&self, set: &TableSet) -> TableStatistics {
@@ -802,7 +901,7 @@ impl Inner {
         self.recording.as_ref()
     }
 
-    /// The name of the table or index of that id, and a key of it, in words.
+    /// The name of the table or index with this id, and the key in words.
     pub(crate) fn describe(&self, id: TableId, key: Option<Key<'_>>) -> (Option<String>, Option<String>) {
         let Some(tables) = self.tables() else { return (None, None) };
         let table = tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id);

@@ -1,14 +1,12 @@
-//! The queue of decisions: executed transactions wait in it and are decided in batches, in an order that is chosen
-//! for each batch: one by one, or at the same time where the order says that they do not conflict.
-//!
+//! The queue of decisions of a protocol with a [`Validator`]: executed transactions wait in it and are decided
+//! in batches. The validator chooses an order for each batch. Its transactions are decided one by one, or at
+//! the same time if the order says that they do not conflict.
 //! The queue has no thread of its own. The first caller leads: it decides the batch while the others sleep, and
 //! hands the lead to a caller that waits by then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A
-//! caller that is alone pays an allocation and four locks, with a validator six of each. Where an order is chosen,
-//! each transaction also pays for the input of the order: a validation, and lists of what it accessed
-//! ([`Prepared`]).
+//! caller that is alone pays six allocations and six locks. Each transaction also pays for the input of the order: a
+//! validation, and lists of what it accessed ([`Prepared`]).
 //!
-//! A protocol may bring a [`Validator`] (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3). Then a batch goes through
-//! three stages on the thread that leads it:
+//! A batch goes through three stages on the thread that leads it (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3):
 //!
 //! 1. *Preparation*: the batch is full, or has waited long enough, or no other transaction is open. Stale
 //!    transactions are sorted out.
@@ -48,63 +46,26 @@ use seriatim_base::thread::{self, Thread};
 use seriatim_base::{Backoff, abort_on_unwind};
 use seriatim_txn::{Batching, Cause, Ordered, Phase, Prepared, Reason, Validator};
 
+use crate::OpenError;
 use crate::pool::Pool;
 use crate::statistics::{QUEUE_STAGES, QueueStatistics};
-use crate::{OpenError, Settings};
 use round::{Claim, Round};
 use telling::Telling;
 use turns::Turns;
-
-/// How batches of decisions are made.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueSettings {
-    /// Decisions that a batch has at most; at least 1.
-    pub batch_max: usize,
-    /// How long a batch that is smaller waits for more, at most. It waits only while other transactions are open.
-    /// Zero: not at all, so that batches come from load only.
-    pub wait: Duration,
-    /// In which order a batch is decided; `None`: as the protocol says, or as they came.
-    pub order: Option<Order>,
-}
-
-/// Tells the positions of a batch's transactions in the order in which they are to be decided. Those that it does
-/// not name, and all if it panics, are decided as they came; a position that the batch does not have, or that was
-/// named before, is passed over.
-pub type Order = fn(&[Prepared]) -> Vec<usize>;
-
-impl Default for QueueSettings {
-    fn default() -> QueueSettings {
-        QueueSettings { batch_max: 64, wait: Duration::ZERO, order: None }
-    }
-}
 
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have
 /// transactions open.
 const GATHER_SLICE: Duration = Duration::from_micros(100);
 
-/// What ordering a batch takes on simulated cores, for each access of its transactions and for each vertex or edge
-/// of the graph that is looked at: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24
-/// accesses of YCSB's transactions, in batches of 4 and 8, on an AMD EPYC, and `seriatim bench reorder` some 5 ns
-/// for each vertex or edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table
-/// of costs takes 10.5 there.
-const ACCESS_NANOSECONDS: u64 = 38;
-const LOOK_NANOSECONDS: u64 = 12;
-
 /// A transaction that its batch left out.
 const LEFT_OUT: Cause = Cause { phase: Phase::Validate, reason: Reason::LeftOut };
 
 pub(crate) struct Queue {
-    settings: QueueSettings,
-    /// Orders batches, unless the settings do.
-    validator: Option<Box<dyn Validator>>,
-    /// Batches that a validator orders at the same time, at most; 0 without one.
-    workers: usize,
-    /// Whether callers do their parts of a batch's work at the same time.
-    is_parallel: bool,
-    /// Restarts after which a transaction is executed while nothing is decided.
-    patience: u32,
+    validator: Box<dyn Validator>,
+    /// How the validator wants batches to be made.
+    batching: Batching,
     turns: Turns,
-    /// Knows how many transactions are open; `None`: it is not known.
+    /// Knows how many transactions are open; `None`: the number is not known.
     pool: Option<Arc<Pool>>,
     state: Mutex<State>,
 }
@@ -112,7 +73,7 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Entry>,
-    /// Since when the first of them waits for company, if batches wait.
+    /// When the first of them began to wait for more, if batches wait.
     since: Option<Instant>,
     /// A thread leads, or was told to: it takes the next batch out.
     led: bool,
@@ -125,34 +86,25 @@ struct State {
     counted: QueueStatistics,
 }
 
-/// An executed transaction, as the leader of its batch has it end.
+/// An executed transaction, as the leader of its batch ends it.
 pub(crate) trait Turn: Send {
-    /// What comes of it.
+    /// The outcome of the decision.
     type Result;
 
-    /// Before the order of the batch is chosen: what was prepared, if that is different now; or that it cannot commit
-    /// any more.
+    /// Called before the order of the batch is chosen. Returns the changed input of the order, if it has
+    /// changed, or why the transaction can no longer commit.
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         Ok(None)
     }
 
-    /// The decision will be to abort, and is made when the others of the batch have been decided.
+    /// The transaction will be aborted, when the others of the batch have been decided.
     fn refuse(&mut self) {}
 
-    /// Makes the decision, which is to abort for this cause if it was refused. It is asked once.
+    /// Makes the decision, once: an abort with this cause if the transaction was refused.
     fn decide(self, refused: Option<Cause>) -> Self::Result;
 }
 
-/// A decision that cannot be refused.
-impl<F: FnOnce() -> R + Send, R> Turn for F {
-    type Result = R;
-
-    fn decide(self, _: Option<Cause>) -> R {
-        self()
-    }
-}
-
-/// A [`Turn`] of a thread that goes on.
+/// A [`Turn`] of a thread that does not wait for the decision.
 trait Submitted: Send {
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause>;
     fn refuse(&mut self);
@@ -178,11 +130,11 @@ impl<T: Turn<Result = ()>> Submitted for T {
 struct Entry {
     prepared: Prepared,
     decision: Decision,
-    /// When it came.
+    /// When it was queued.
     came: Instant,
 }
 
-/// How long the transactions of a batch are in each stage.
+/// The time of a batch's transactions in each stage.
 struct Stages {
     transactions: u32,
     since: Instant,
@@ -190,14 +142,14 @@ struct Stages {
 }
 
 impl Stages {
-    /// Those of a batch that is taken out now.
+    /// The stages of a batch that is taken out now.
     fn of(batch: &[Entry]) -> Stages {
         let (since, mut times) = (Instant::now(), [Duration::ZERO; QUEUE_STAGES.len()]);
         times[0] = batch.iter().map(|entry| since.since(entry.came)).sum();
         Stages { transactions: batch.len() as u32, since, times }
     }
 
-    /// This stage is over.
+    /// Ends this stage.
     fn end(&mut self, stage: usize) {
         let now = Instant::now();
         self.times[stage] += now.since(self.since) * self.transactions;
@@ -206,9 +158,9 @@ impl Stages {
 }
 
 enum Decision {
-    /// Of a caller that sleeps.
+    /// Of a caller that sleeps until the decision.
     Awaited(NonNull<Head>, &'static Awaited),
-    /// Of a thread that goes on, and is woken when no thread leads any more.
+    /// Of a thread that does not wait, and is woken when no thread leads any more.
     Submitted(Box<dyn Submitted>, Thread),
 }
 
@@ -222,7 +174,7 @@ impl Decision {
         }
     }
 
-    /// The head of its caller, if that waits for it and is not the one that has this head.
+    /// The head of the caller that waits for it, unless it is `own`.
     fn of_another(&self, own: Option<NonNull<Head>>) -> Option<NonNull<Head>> {
         match self {
             Decision::Awaited(head, _) if Some(*head) != own => Some(*head),
@@ -231,7 +183,7 @@ impl Decision {
     }
 }
 
-/// What a leader does with a caller's frame.
+/// A leader's operations on a caller's frame.
 struct Awaited {
     recheck: unsafe fn(NonNull<Head>) -> Result<Option<Prepared>, Cause>,
     refuse: unsafe fn(NonNull<Head>),
@@ -250,15 +202,15 @@ impl std::fmt::Debug for Decision {
     }
 }
 
-/// What `Queue::advance` did.
+/// The outcome of `Queue::advance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// A batch was decided by this thread, or nothing is queued.
     Decided,
-    /// The batch waits for more, at most for this long.
+    /// The batch waits for more, for at most this long.
     Gathers(Duration),
-    /// Another thread leads, or has a batch under way. The submitter is unparked when its decisions are made, and when
-    /// it may lead before.
+    /// Another thread leads, or has a batch under way. The submitter is unparked when its decisions are made,
+    /// or earlier if it may lead.
     Led,
 }
 
@@ -266,37 +218,37 @@ pub enum Advance {
 struct Head {
     state: AtomicU8,
     caller: Thread,
-    /// The round that it is told to join. Written before that is told.
+    /// The round that the caller is told to join. Written before the caller is told.
     joins: Mutex<Option<Joins>>,
-    /// What it found when it looked whether its transaction is stale.
+    /// The result of the caller's recheck of its transaction.
     rechecked: Mutex<Option<Rechecked>>,
     telling: Telling,
 }
 
-/// A round, the caller's place there, and what it does: [`RECHECKS`] or [`DECIDES`].
+/// A round, the caller's place in it, and its task: [`RECHECKS`] or [`DECIDES`].
 struct Joins {
     round: Arc<Round>,
     at: usize,
     what: u8,
 }
 
-/// Whether a transaction can still commit: what was prepared, if it is different now.
+/// Whether a transaction can still commit, and the new input of the order if that has changed.
 type Rechecked = Result<Option<Prepared>, Cause>;
 
 const WAITING: u8 = 0;
-/// Its caller is to lead.
+/// The caller is to lead.
 const LEADS: u8 = 1;
 const DONE: u8 = 2;
-/// Its caller is to look whether its transaction is stale, unless the leader does.
+/// The caller is to recheck its transaction, unless the leader does.
 const RECHECKS: u8 = 3;
-/// Its caller is to make the decision, likewise.
+/// The caller is to make the decision, unless the leader does.
 const DECIDES: u8 = 4;
 
-/// For how many steps of [`Backoff`] a thread that waits for decisions of others stays awake, where the end is
-/// near: 63 pauses and some yields, in which a decision or two are made.
+/// Steps of [`Backoff`] for which a thread stays awake while it waits for decisions that will come soon: 63 pauses
+/// and some yields, in which one or two decisions are made.
 const AWAKE_STEPS: u32 = Backoff::SPINS + 10;
 
-/// Waits a little: awake for [`AWAKE_STEPS`], then asleep until it is unparked.
+/// Waits for one step: awake for [`AWAKE_STEPS`], then asleep until it is unparked.
 fn settle(awake: &mut Backoff) {
     if !awake.wait() {
         thread::park();
@@ -306,14 +258,14 @@ fn settle(awake: &mut Backoff) {
 /// The stack frame of a caller.
 #[repr(C)]
 struct Frame<T: Turn> {
-    /// First: a pointer to it is one to the frame.
+    /// First, so that a pointer to the head is a pointer to the frame.
     head: Head,
     turn: UnsafeCell<ManuallyDrop<T>>,
     result: UnsafeCell<Option<thread::Result<T::Result>>>,
 }
 
 impl Head {
-    /// That of this thread, which waits.
+    /// The head of this thread, which waits.
     fn new() -> Head {
         Head {
             state: AtomicU8::new(WAITING),
@@ -324,10 +276,10 @@ impl Head {
         }
     }
 
-    /// Tells the caller, which may be gone as soon as it sees it.
+    /// Sets the caller's state. The caller may return, and free its frame, as soon as it sees the state.
     ///
     /// # Safety
-    /// The caller has not been told that it is done.
+    /// The caller's state was not set to done before.
     unsafe fn tell(head: NonNull<Head>, state: u8) {
         // SAFETY: the access rule.
         let Head { state: told, caller, telling, .. } = unsafe { head.as_ref() };
@@ -339,7 +291,7 @@ impl Head {
         caller.unpark();
     }
 
-    /// Tells the caller to join a round, at this place, and for what.
+    /// Tells the caller to join a round at this place, for the task `what`.
     ///
     /// # Safety
     /// The caller waits, and its piece of the round is not claimed.
@@ -353,7 +305,7 @@ impl Head {
         unsafe { Head::tell(head, what) };
     }
 
-    /// Sleeps until told something else than this.
+    /// Sleeps until the state differs from `known`.
     fn wait(&self, known: u8) -> u8 {
         let mut awake = Backoff::bounded(AWAKE_STEPS);
         loop {
@@ -365,9 +317,9 @@ impl Head {
         }
     }
 
-    /// The round that the caller was told to join, if it has not joined it. The next round may be there before the
-    /// caller is told of it. That one is left: the thread that tells it still uses the caller's frame, which is gone
-    /// when the decision of that round is made.
+    /// The round that the caller was told to join, if it has not joined it. The next round may be stored before
+    /// the caller is told of it. The caller leaves that one: the telling thread still uses the frame, which is
+    /// gone when that round's decision is made.
     fn joins(&self, told: u8) -> Option<Joins> {
         let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
         joins.take_if(|joins| joins.what == told)
@@ -375,7 +327,7 @@ impl Head {
 }
 
 impl Joins {
-    /// Waits for the turn of the caller's piece; whether that is the caller's to do.
+    /// Waits for the turn of the caller's piece. Returns whether the caller has claimed it.
     fn claim(&self) -> bool {
         let mut awake = Backoff::bounded(AWAKE_STEPS);
         loop {
@@ -392,18 +344,18 @@ impl<T: Turn> Frame<T> {
     const AWAITED: &Awaited =
         &Awaited { recheck: Frame::<T>::recheck, refuse: Frame::<T>::refuse, decide: Frame::<T>::decide };
 
-    /// Asks the transaction of a frame.
+    /// Rechecks the transaction of a frame.
     ///
     /// # Safety
     /// `head` is that of a `Frame<T>` that is not done, and this thread leads its batch.
     unsafe fn recheck(head: NonNull<Head>) -> Result<Option<Prepared>, Cause> {
         // SAFETY: the caller's promise, and the access rule.
         let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
-        // SAFETY: it is taken when the frame is decided, which it is not yet.
+        // SAFETY: the turn is taken when the frame is decided, which it is not yet.
         unsafe { &mut *frame.turn.get() }.recheck()
     }
 
-    /// Tells the transaction of a frame.
+    /// Refuses the transaction of a frame.
     ///
     /// # Safety
     /// As of `recheck`.
@@ -423,16 +375,16 @@ impl<T: Turn> Frame<T> {
         let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
         // SAFETY: the caller's promise.
         unsafe { frame.make(refused) };
-        // SAFETY: it was not told before; the frame is not used any more.
+        // SAFETY: the caller was not told before; this thread does not use the frame any more.
         unsafe { Head::tell(head, DONE) };
     }
 
-    /// Makes its decision.
+    /// Makes the frame's decision.
     ///
     /// # Safety
-    /// It is not decided, and this thread leads its batch, or has claimed the decision.
+    /// The frame is not decided, and this thread leads its batch or has claimed the decision.
     unsafe fn make(&self, refused: Option<Cause>) {
-        // SAFETY: it is taken once, as a frame is decided once.
+        // SAFETY: a frame is decided once, so the turn is taken once.
         let turn = unsafe { ManuallyDrop::take(&mut *self.turn.get()) };
         let result = catch_unwind(AssertUnwindSafe(|| turn.decide(refused)));
         // SAFETY: the access rule.
@@ -441,10 +393,9 @@ impl<T: Turn> Frame<T> {
 }
 
 impl State {
-    /// Whether a thread is to take the next batch out: another one that is under way leaves room for full ones only.
-    /// So many `workers` order at the same time, and one batch beside those is decided; without any, orders are not
-    /// chosen by a validator, and one batch is under way.
-    fn wants_leader(&self, batch_max: usize, workers: usize) -> bool {
+    /// Whether a thread is to take the next batch out. While another batch is under way, only full ones are
+    /// taken. At most `workers` batches are ordered at the same time, and one more is decided.
+    fn wants_leader(&self, Batching { batch_max, workers, .. }: Batching) -> bool {
         let may_order = self.unordered < workers && self.under_way <= workers;
         let has_room = self.under_way == 0 || may_order && self.waiting.len() >= batch_max;
         !self.led && has_room && !self.waiting.is_empty()
@@ -452,52 +403,25 @@ impl State {
 }
 
 impl Queue {
-    /// One that knows of nothing but what it is given.
-    #[cfg(test)]
-    pub(crate) fn new(settings: QueueSettings) -> Queue {
-        Queue {
-            settings,
-            validator: None,
-            workers: 0,
-            is_parallel: true,
-            patience: u32::MAX,
-            turns: Turns::default(),
-            pool: None,
-            state: Mutex::default(),
-        }
-    }
-
-    /// What the queue of a database is to be, if its settings or its protocol's validator want one.
+    /// Checks that the settings leave time for the waits of this validator's batches.
     ///
     /// # Errors
-    /// Batches would wait for longer than a transaction may be open.
-    pub(crate) fn settings(
-        options: &Settings,
-        validator: Option<&dyn Validator>,
-    ) -> Result<Option<QueueSettings>, OpenError> {
-        let own = validator.map(|validator| {
-            let Batching { batch_max, wait, .. } = validator.batching();
-            QueueSettings { batch_max, wait, order: None }
-        });
-        let Some(settings) = options.queue.or(own) else { return Ok(None) };
-        let age_max = options.transaction_age_max;
-        if settings.wait >= age_max {
-            return Err(OpenError::Invalid(format!(
-                "a batch of decisions waits for {:?}, but a transaction is too old after {age_max:?}: wait for less, or let them get older",
-                settings.wait
-            )));
+    /// Batches would wait for as long as a transaction may be open.
+    pub(crate) fn check_wait(validator: &dyn Validator, transaction_age_max: Duration) -> Result<(), OpenError> {
+        let Batching { wait, .. } = validator.batching();
+        match wait < transaction_age_max {
+            true => Ok(()),
+            false => Err(OpenError::Invalid(format!(
+                "a batch of decisions waits for {wait:?}, but a transaction is too old after {transaction_age_max:?}: \
+                 let batches wait for less, or transactions get older"
+            ))),
         }
-        Ok(Some(settings))
     }
 
-    /// The queue of a database with these settings; the validator orders what they do not.
-    pub(crate) fn open(settings: QueueSettings, validator: Option<Box<dyn Validator>>, pool: &Arc<Pool>) -> Queue {
-        let validator = validator.filter(|_| settings.order.is_none());
-        let workers = validator.as_ref().map_or(0, |validator| validator.batching().workers);
-        let is_parallel = validator.as_ref().is_some_and(|validator| validator.batching().parallel);
-        let patience = validator.as_ref().map_or(u32::MAX, |validator| validator.batching().patience);
-        let (pool, turns) = (Some(Arc::clone(pool)), Turns::default());
-        Queue { settings, validator, workers, is_parallel, patience, turns, pool, state: Mutex::default() }
+    /// The queue of a database whose batches this validator orders.
+    pub(crate) fn new(validator: Box<dyn Validator>, pool: Option<Arc<Pool>>) -> Queue {
+        let batching = validator.batching();
+        Queue { validator, batching, turns: Turns::default(), pool, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -508,46 +432,42 @@ impl Queue {
         self.state().counted
     }
 
-    /// Whether a transaction with so many restarts is not queued any more, but executed and decided while nothing else
-    /// is decided ([`Queue::hold`]).
+    /// Whether a transaction with this many restarts is no longer queued, but executed and decided while
+    /// nothing else is decided ([`Queue::hold`]).
     pub(crate) fn has_lost_patience(&self, restarts: u32) -> bool {
-        restarts >= self.patience
+        restarts >= self.batching.patience
     }
 
-    /// Has no batch decided until [`Queue::release`], or until that lasts too long: what the caller reads meanwhile
-    /// does not change.
+    /// No batch is decided until [`Queue::release`], or until that takes too long: the caller's reads do not
+    /// change meanwhile.
     pub(crate) fn hold(&self) -> u64 {
         self.state().counted.alone += 1;
         self.turns.take(true)
     }
 
-    /// Ends what [`Queue::hold`] began.
+    /// Ends a [`Queue::hold`].
     pub(crate) fn release(&self, turn: u64) {
         self.turns.end(turn);
     }
 
-    /// Decisions of a batch, at most.
+    /// Most decisions of a batch.
     pub(crate) fn batch_max(&self) -> usize {
-        self.settings.batch_max
+        self.batching.batch_max
     }
 
-    /// Whether an order is chosen, which must be told what there is to order.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.settings.order.is_some() || self.validator.is_some()
-    }
-
-    /// Has the decision made, by this thread or by another, when its place in the order has come: what it answers.
+    /// Waits until this thread or another has made the decision, when its place in the order has come. Returns
+    /// the outcome.
     pub(crate) fn decide<T: Turn<Result: Send>>(&self, prepared: Prepared, turn: T) -> T::Result {
         let frame =
             Frame { head: Head::new(), turn: UnsafeCell::new(ManuallyDrop::new(turn)), result: UnsafeCell::new(None) };
-        // Nothing here unwinds: the frame would be gone while others use it.
+        // Nothing here may unwind: the frame would be freed while other threads use it.
         abort_on_unwind("a queue of decisions", || {
             let own: NonNull<Head> = NonNull::from(&frame).cast();
             let leads = self.enter(prepared, Decision::Awaited(own, Frame::<T>::AWAITED), true);
             let mut told = if leads { LEADS } else { frame.head.wait(WAITING) };
             while told != DONE {
                 if told == LEADS {
-                    // Its own decision is in the batch, or behind as many of threads that submit.
+                    // This thread's decision is in the batch, or behind decisions of threads that submit.
                     frame.head.state.store(WAITING, Ordering::Relaxed);
                     self.lead(true, Some(own));
                     told = frame.head.wait(WAITING);
@@ -556,11 +476,11 @@ impl Queue {
                 frame.head.telling.meet();
                 if let Some(joins) = frame.head.joins(told).filter(Joins::claim) {
                     if joins.what == DECIDES {
-                        // SAFETY: it is claimed.
+                        // SAFETY: this thread has claimed the decision.
                         unsafe { frame.make(None) };
                         return joins.round.done(joins.at);
                     }
-                    // SAFETY: it is claimed.
+                    // SAFETY: this thread has claimed the piece.
                     let rechecked = unsafe { Frame::<T>::recheck(own) };
                     *frame.head.rechecked.lock().unwrap_or_else(PoisonError::into_inner) = Some(rechecked);
                     joins.round.done(joins.at);
@@ -574,21 +494,21 @@ impl Queue {
         }
     }
 
-    /// Queues a decision that this thread or another makes later, when its place in the order has come. It tells the
-    /// result itself, and does not panic. A full batch is decided now, unless another thread leads; a smaller one is
-    /// decided by `Queue::advance`.
+    /// Queues a decision that this thread or another makes later, when its place in the order has come. The
+    /// turn reports its result itself, and does not panic. A full batch is decided now, unless another thread
+    /// leads; `Queue::advance` decides a smaller one.
     pub(crate) fn submit(&self, prepared: Prepared, turn: impl Turn<Result = ()> + 'static) {
         if self.enter(prepared, Decision::Submitted(Box::new(turn), thread::current()), false) {
             abort_on_unwind("a queue of decisions", || self.lead(false, None));
         }
     }
 
-    /// For a thread that has submitted decisions and has nothing else to do: decides a batch, unless another thread
-    /// does, if the batch has waited long enough for more or is not to `gather` any more.
+    /// For a thread that has submitted decisions and has no other work. Decides a batch that has waited long
+    /// enough, or any batch unless `gather`. Does nothing if another thread leads.
     pub(crate) fn advance(&self, gather: bool) -> Advance {
-        let QueueSettings { batch_max, wait, .. } = self.settings;
+        let Batching { batch_max, wait, .. } = self.batching;
         let mut state = self.state();
-        if state.led || state.under_way > 0 && !state.wants_leader(batch_max, self.workers) {
+        if state.led || state.under_way > 0 && !state.wants_leader(self.batching) {
             return Advance::Led;
         }
         if state.waiting.is_empty() {
@@ -604,10 +524,10 @@ impl Queue {
         Advance::Decided
     }
 
-    /// Decides a batch that has waited for its time, by a thread that has other work. Where batches do not wait they
-    /// gather meanwhile.
+    /// For a thread with other work: decides a batch that has waited long enough. Where batches do not wait,
+    /// they gather meanwhile.
     pub(crate) fn end_wait(&self) {
-        let wait = self.settings.wait;
+        let wait = self.batching.wait;
         let is_over = || {
             let state = self.state();
             !state.waiting.is_empty() && state.since.is_some_and(|since| since.elapsed() >= wait)
@@ -617,35 +537,35 @@ impl Queue {
         }
     }
 
-    /// Whether a batch can have to wait for more.
+    /// Whether batches wait for more.
     pub(crate) fn has_wait(&self) -> bool {
-        !self.settings.wait.is_zero()
+        !self.batching.wait.is_zero()
     }
 
-    /// For a thread that has nothing to do and submitted nothing: when it is to look whether the threads that
-    /// submitted decisions see to them, at the latest; where batches wait, when a batch has waited long enough.
-    /// `None`: nothing waits.
+    /// For a thread without work that has submitted nothing: how long it may sleep before it checks for
+    /// decisions that no thread handles. Where batches wait: until a batch has waited long enough. `None` if
+    /// nothing is queued.
     pub(crate) fn look_again(&self, at_latest: Duration) -> Option<Duration> {
-        let wait = self.settings.wait;
+        let wait = self.batching.wait;
         let state = self.state();
         if state.waiting.is_empty() && state.under_way == 0 {
             return None;
         }
-        // A thread has the batch under way if its wait is over.
+        // Once the wait is over, a thread has the batch under way.
         Some(state.since.map_or(at_latest, |since| wait.saturating_sub(since.elapsed()).max(GATHER_SLICE)))
     }
 
-    /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is
-    /// full.
+    /// Queues a decision. Returns whether the caller leads: it may lead any batch with `any`, else only a full
+    /// one.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
-        let QueueSettings { batch_max, .. } = self.settings;
+        let Batching { batch_max, .. } = self.batching;
         let came = Instant::now();
         let mut state = self.state();
         if state.waiting.is_empty() {
             state.since = self.has_wait().then_some(came);
         }
         state.waiting.push(Entry { prepared, decision, came });
-        let leads = state.wants_leader(batch_max, self.workers) && (any || state.waiting.len() >= batch_max);
+        let leads = state.wants_leader(self.batching) && (any || state.waiting.len() >= batch_max);
         state.led |= leads;
         let gathers = state.gathers.clone();
         drop(state);
@@ -655,16 +575,16 @@ impl Queue {
         leads
     }
 
-    /// Whether a transaction is open that does not wait in the queue. Asked while no batch is under way: beside one,
-    /// only full ones are led.
+    /// Whether a transaction is open that is not in the queue. Called while no batch is under way: otherwise
+    /// only full batches are led.
     fn has_company(&self, state: &State) -> bool {
         self.pool.as_ref().is_none_or(|pool| pool.busy() > state.waiting.len())
     }
 
-    /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch. The thread's own decision,
-    /// if it waits for one, has this head.
+    /// Takes a batch out, gives up the lead, which this thread has, and decides the batch. `own` is the head of
+    /// this thread's own decision, if it waits for one.
     fn lead(&self, gather: bool, own: Option<NonNull<Head>>) {
-        let QueueSettings { batch_max, wait, order } = self.settings;
+        let Batching { batch_max, wait, .. } = self.batching;
         let mut state = self.state();
         if gather && !wait.is_zero() {
             state = self.gather(state);
@@ -684,18 +604,7 @@ impl Queue {
         state.under_way += 1;
         state.unordered += 1;
         self.hand_on(state);
-        match (order, &self.validator) {
-            (Some(order), _) => {
-                let (prepared, decisions) = split(batch);
-                let order = self.contain(|| Ordered { order: order(&prepared), ..Ordered::default() });
-                self.validate(decisions, Vec::new(), order, own, &mut stages);
-            }
-            (None, Some(validator)) => self.order_and_validate(batch, &**validator, own, &mut stages),
-            (None, None) => {
-                self.state().unordered -= 1;
-                batch.into_iter().for_each(|entry| entry.decision.make(None));
-            }
-        }
+        self.order_and_validate(batch, own, &mut stages);
         stages.end(4);
         let mut state = self.state();
         state.counted.stages.iter_mut().zip(stages.times).for_each(|(sum, time)| *sum += time);
@@ -703,16 +612,10 @@ impl Queue {
         self.hand_on(state);
     }
 
-    /// The stages of a batch that a validator orders.
-    fn order_and_validate(
-        &self,
-        mut batch: Vec<Entry>,
-        validator: &dyn Validator,
-        own: Option<NonNull<Head>>,
-        stages: &mut Stages,
-    ) {
+    /// Takes a batch through its stages.
+    fn order_and_validate(&self, mut batch: Vec<Entry>, own: Option<NonNull<Head>>, stages: &mut Stages) {
         if batch.len() == 1 {
-            // The decision alone says whether it is stale.
+            // The decision itself finds out whether it is stale.
             let (_, decisions) = split(batch);
             return self.validate(decisions, Vec::new(), Ordered::default(), own, stages);
         }
@@ -729,10 +632,7 @@ impl Queue {
         }
         let stale = refused.len() as u64;
         let (prepared, mut decisions) = split(fresh);
-        let ordered = self.contain(|| validator.order(&prepared));
-        let of = |of: &Prepared| of.reads.len() + of.writes.len() + of.nodes.len() + of.inserts.len();
-        let accesses = prepared.iter().map(of).sum::<usize>() as u64;
-        thread::work(Duration::from_nanos(ACCESS_NANOSECONDS * accesses + LOOK_NANOSECONDS * ordered.looked));
+        let ordered = self.contain(|| self.validator.order(&prepared));
         let left_out = ordered.left_out.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
         refused.extend(left_out.map(|decision| (decision, LEFT_OUT)));
         refused.iter_mut().for_each(|(decision, _)| decision.refuse());
@@ -746,17 +646,17 @@ impl Queue {
         self.validate(decisions, refused, ordered, own, stages);
     }
 
-    /// Whether each of a batch is stale by now. Those that wait for it look themselves, at the same time.
+    /// Rechecks each transaction of a batch. Callers that wait recheck their own at the same time.
     fn recheck(&self, batch: &mut [Entry], own: Option<NonNull<Head>>) -> Vec<Rechecked> {
         let others: Vec<_> = batch.iter().map(|entry| entry.decision.of_another(own)).collect();
-        if !self.is_parallel || others.iter().all(Option::is_none) {
+        if !self.batching.parallel || others.iter().all(Option::is_none) {
             return batch.iter_mut().map(|entry| entry.decision.recheck()).collect();
         }
         let round = Round::new(batch.iter().map(|entry| entry.decision.caller()), []);
         let mut own: Vec<Option<Rechecked>> = batch.iter().map(|_| None).collect();
         lead(round, &others, RECHECKS, |at| own[at] = Some(batch[at].decision.recheck()));
         let of_caller = |head: NonNull<Head>| {
-            // SAFETY: its caller waits: it has not been told of its decision.
+            // SAFETY: the caller waits: it has not been told of its decision.
             let rechecked = unsafe { &head.as_ref().rechecked };
             rechecked.lock().unwrap_or_else(PoisonError::into_inner).take()
         };
@@ -764,19 +664,19 @@ impl Queue {
         found.map(|rechecked| rechecked.expect("a piece is done by its caller or by the leader")).collect()
     }
 
-    /// What chooses an order chose; nothing if it panics.
+    /// The order that `choose` returns; an empty one if it panics.
     fn contain(&self, choose: impl FnOnce() -> Ordered) -> Ordered {
         catch_unwind(AssertUnwindSafe(choose)).unwrap_or_else(|panic| {
-            // What it carries may panic again when it is dropped, and nothing may unwind here.
+            // The panic's payload may panic when it is dropped, and nothing may unwind here.
             std::mem::forget(panic);
             self.state().counted.orders_failed += 1;
             Ordered::default()
         })
     }
 
-    /// Decides a batch, which has been ordered, in this order, and those that it does not name as they came, when no
-    /// other batch is being decided. Where the order says which come before which, others may be decided at the same
-    /// time.
+    /// Decides an ordered batch when no other batch is being decided: in this order, then the transactions that
+    /// the order does not name. If the order has edges, transactions without a path between them may be decided
+    /// at the same time.
     fn validate(
         &self,
         mut decisions: Vec<Option<Decision>>,
@@ -787,7 +687,7 @@ impl Queue {
     ) {
         let mut state = self.state();
         state.unordered -= 1;
-        // The next one can be ordered while this one is decided.
+        // The next batch can be ordered while this one is decided.
         self.hand_on(state);
         let Ordered { order, edges, .. } = ordered;
         let mut places = vec![usize::MAX; decisions.len()];
@@ -818,10 +718,10 @@ impl Queue {
         refused.into_iter().for_each(|(decision, cause)| decision.make(Some(cause)));
     }
 
-    /// Gives the lead to a thread, if a batch is to be led. A caller that sleeps gets it, as a thread that submitted
-    /// may be busy. If none sleeps, the threads that submitted are woken.
+    /// Gives the lead to a thread if a batch is to be led. A sleeping caller comes first, as a thread that
+    /// submitted may be busy. Without a sleeping caller the threads that submitted are woken.
     fn hand_on(&self, mut state: MutexGuard<'_, State>) {
-        if !state.wants_leader(self.settings.batch_max, self.workers) {
+        if !state.wants_leader(self.batching) {
             return;
         }
         let sleeper = state.waiting.iter().find_map(|entry| match entry.decision {
@@ -831,7 +731,7 @@ impl Queue {
         match sleeper {
             Some(head) => {
                 state.led = true;
-                // SAFETY: its caller waits, and is not done.
+                // SAFETY: the caller waits, and its decision is not made.
                 unsafe { Head::tell(head, LEADS) };
             }
             None => {
@@ -844,10 +744,10 @@ impl Queue {
         }
     }
 
-    /// Waits until the batch is full or has waited long enough, or no other transaction can come.
+    /// Waits until the batch is full or has waited long enough, or no other transaction can join it.
     #[cold]
     fn gather<'q>(&'q self, mut state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
-        let QueueSettings { batch_max, wait, .. } = self.settings;
+        let Batching { batch_max, wait, .. } = self.batching;
         let began = state.since.unwrap_or_else(Instant::now);
         while state.waiting.len() < batch_max
             && let Some(left) = wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero())
@@ -863,36 +763,33 @@ impl Queue {
     }
 }
 
-/// Has a round done by these callers and by this thread, which does its pieces by `work`.
+/// Runs a round: these callers claim their pieces, and this thread does the others by `work`.
 fn lead(round: Round, callers: &[Option<NonNull<Head>>], what: u8, work: impl FnMut(usize)) {
     let round = Arc::new(round);
     let comes: Vec<bool> = callers.iter().map(Option::is_some).collect();
     for (at, head) in callers.iter().enumerate() {
         if let Some(head) = head {
-            // SAFETY: it waits for its decision. Its piece is not claimed: it was not told, and this thread has not
-            // claimed it.
+            // SAFETY: the caller waits for its decision. Its piece is not claimed: the caller was not told, and
+            // this thread has not claimed it.
             unsafe { Head::join(*head, &round, at, what) };
         }
     }
     round.lead(&comes, work);
 }
 
-/// What an order is told of a batch, and what it orders.
+/// Splits a batch into the inputs of the order and the decisions.
 fn split(batch: Vec<Entry>) -> (Vec<Prepared>, Vec<Option<Decision>>) {
     batch.into_iter().map(|entry| (entry.prepared, Some(entry.decision))).unzip()
 }
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue")
-            .field("settings", &self.settings)
-            .field("validator", &self.validator)
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("validator", &self.validator).finish_non_exhaustive()
     }
 }
 
 impl Decision {
-    /// Asks the transaction, on the thread that leads.
+    /// Rechecks the transaction, on the leading thread.
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         match self {
             // SAFETY: the caller of the frame waits, or is this thread; it is not decided.
@@ -901,7 +798,7 @@ impl Decision {
         }
     }
 
-    /// Tells the transaction, on the thread that leads.
+    /// Refuses the transaction, on the leading thread.
     fn refuse(&mut self) {
         match self {
             // SAFETY: as in `recheck`.
@@ -910,10 +807,10 @@ impl Decision {
         }
     }
 
-    /// Makes the decision, on the thread that leads.
+    /// Makes the decision, on the leading thread.
     fn make(self, refused: Option<Cause>) {
         match self {
-            // SAFETY: the caller of the frame waits, or is this thread; it is decided once.
+            // SAFETY: the caller of the frame waits, or is this thread; a frame is decided once.
             Decision::Awaited(head, awaited) => unsafe { (awaited.decide)(head, refused) },
             Decision::Submitted(turn, _) => turn.decide(refused),
         }

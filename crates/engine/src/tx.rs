@@ -114,6 +114,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     kept: RefCell<Kept>,
     /// Keeps chains of pieces away.
     gated: Cell<bool>,
+    /// The session runs a call of an executor: no transaction takes back that it was cancelled.
+    in_call: Cell<bool>,
     /// Keeps transactions that may write away, in all attempts of this one: [`TxCore::run_exclusively`].
     is_exclusive: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
@@ -423,7 +425,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 self.parking.take();
                 self.lease.set(None);
                 self.gated.set(false);
-                Err(self.stop(self.stopped.get().unwrap_or(TOO_OLD)))
+                Err(self.stop(self.stopped.get().unwrap_or_else(|| self.deadline.cause())))
             }
         }
     }
@@ -654,6 +656,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             calling: Cell::new(false),
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
+            in_call: Cell::new(false),
             is_exclusive: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,

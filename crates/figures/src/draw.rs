@@ -1,8 +1,8 @@
 //! Draws a figure: a row for each view, a panel for the machine's threads and one for simulated cores.
 //!
-//! The places of x stand side by side at equal distances, whatever their numbers: threads and sizes double from place to
-//! place. The drawing says which curves are missing and which back end ran regions. A panel that would show nothing is
-//! left out ([`Panels`]), and the page gives the reason.
+//! The places of x stand side by side at equal distances, whatever their numbers: threads and sizes double from place
+//! to place. The drawing says which curves are missing and which back end ran regions. A panel that would show
+//! nothing is left out ([`Panels`]), and the page gives the reason.
 
 use std::error::Error;
 
@@ -26,12 +26,12 @@ const NAMES: u32 = 150;
 const HEADER: u32 = 34;
 /// Height of a line of notes.
 const LINE: u32 = 16;
-/// Curves whose absence is said on a panel; the page has all.
+/// Reasons for missing curves that a panel shows; the page has all.
 const NOTES_MAX: usize = 3;
 /// Letters of a note.
 const NOTE_LETTERS: usize = 84;
 
-/// Colours that differ for the colour-blind too (Okabe and Ito), then darker ones.
+/// Colours that the colour-blind distinguish too (Okabe and Ito), then darker ones.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
@@ -62,7 +62,7 @@ pub(crate) struct Panels<'a> {
 impl<'a> Panels<'a> {
     pub(crate) fn of(figure: &'a Figure, measured: &Measured) -> Self {
         let mut panels = Panels { rows: Vec::new(), left_out: Vec::new() };
-        for view in figure.views {
+        for view in &figure.views {
             let mut row = Vec::new();
             for cores in measured.cores() {
                 let shown = measured.curves(view, cores);
@@ -106,7 +106,7 @@ fn shows_nothing(view: &View, shown: &Curves) -> Option<String> {
     {
         return Some("one point alone was measured".to_owned());
     }
-    // What a stand-in counts is its own doing and nothing of a processor's.
+    // The counts of a stand-in say nothing about a processor.
     let counts_regions = ["aborted regions", "fallbacks"].iter().any(|what| view.shows.label().starts_with(what));
     let stand_in = shown.stand_in.as_ref().filter(|_| counts_regions)?;
     Some(format!("regions are {stand_in}"))
@@ -117,7 +117,7 @@ fn title(view: &View, cores: Cores) -> String {
         Cores::Real => "threads of this machine",
         Cores::Simulated => "simulated cores",
     };
-    [view.title, where_].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    [&view.title, where_].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// The figure as SVG; `None` if it would show nothing.
@@ -134,7 +134,7 @@ pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<Option<String
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE)?;
         let (header, body) = root.split_vertically(HEADER);
-        let mut title = format!("{}, {}: {}", figure.paper.title(), figure.label(), figure.title);
+        let mut title = format!("{}, {}: {}", figure.paper.title, figure.label(), figure.title);
         if measured.size == Size::Small {
             title += " (small size: says nothing of speed)";
         }
@@ -170,7 +170,7 @@ fn title_size(title: &str, width: u32) -> u32 {
 }
 
 fn write(area: &Area<'_>, text: &str, at: (i32, i32), size: u32, colour: &RGBColor) -> Done {
-    // plotters takes sizes for those of the em square.
+    // plotters takes the size of the em square.
     let style = TextStyle::from(("sans-serif", f64::from(size) * 1.24).into_font()).color(colour);
     Ok(area.draw_text(text, &style, at)?)
 }
@@ -189,12 +189,12 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
     chart.caption(title(view, *cores), ("sans-serif", 19)).margin(8).x_label_area_size(36).y_label_area_size(58);
     let mut chart = chart.build_cartesian_2d(low..high, 0.0..top)?;
     let label = |place: &f64| {
-        // Labels are wanted where places are.
+        // Only places have labels.
         let at = place.round();
         let is_place = (place - at).abs() < 1e-6 && at >= 0.0 && (at as usize) < xs.len();
-        if is_place { x_name(view.x, xs[at as usize]) } else { String::new() }
+        if is_place { x_name(&view.x, xs[at as usize]) } else { String::new() }
     };
-    let name = if let Axis::Number(name) = view.x { name } else { "" };
+    let name = if let Axis::Number(name) = &view.x { name } else { "" };
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -207,7 +207,7 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
         .axis_desc_style(("sans-serif", 15))
         .light_line_style(WHITE)
         .draw()?;
-    let is_bars = matches!(view.x, Axis::Named(_));
+    let is_bars = matches!(&view.x, Axis::Named(_));
     let width = 0.8 / shown.curves.len() as f64;
     for (at, curve) in shown.curves.iter().enumerate() {
         let index = names.iter().position(|name| *name == curve.name).unwrap_or(at);
@@ -231,21 +231,21 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
     Ok(())
 }
 
-/// How a place of x is called.
-pub(crate) fn x_name(axis: Axis, x: f64) -> String {
+/// The name of a place of x.
+pub(crate) fn x_name(axis: &Axis, x: f64) -> String {
     match axis {
         Axis::Number(_) => shortly(x),
-        Axis::Named(names) => names.get(x as usize).map_or_else(|| shortly(x), |name| (*name).to_owned()),
+        Axis::Named(names) => names.get(x as usize).map_or_else(|| shortly(x), Clone::clone),
     }
 }
 
-/// What is said below a panel: who ran regions, and what is missing.
+/// The notes below a panel: the back end that ran regions, and missing curves.
 fn panel_notes(shown: &Curves) -> Vec<String> {
     let mut notes = Vec::new();
     if !shown.backends.is_empty() {
         notes.push(format!("regions: {}", shown.backends.join(", ")));
     }
-    // Curves that are missing for one reason are said together.
+    // Curves that are missing for one reason share a note.
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (series, why) in &shown.missing {
         match reasons.iter_mut().find(|(known, _)| known == why) {
@@ -275,6 +275,7 @@ mod tests {
     use super::*;
     use crate::FIGURES;
     use crate::measured::{Answer, FORMAT, MeasuredPoint, Origin, Run};
+    use crate::test_support::figure;
 
     fn measured(xs: &[f64], series: &[&str], rate: f64) -> Measured {
         let report = json!({ "committed_per_second": rate, "htm": { "backend": "emulated" } });
@@ -296,7 +297,7 @@ mod tests {
     }
 
     fn drawn(measured: &Measured) -> String {
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         draw(figure, measured).expect("it can be drawn").expect("it shows something")
     }
 
@@ -318,7 +319,7 @@ mod tests {
     #[test]
     fn zero_is_drawn_and_nothing_is_not() {
         assert!(drawn(&measured(&[1.0, 2.0], &["htcc"], 0.0)).contains("<circle"));
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         assert_eq!(draw(figure, &measured(&[], &[], 0.0)).expect("no error"), None);
     }
 
@@ -331,14 +332,14 @@ mod tests {
         half.points.push(simulated);
         let svg = drawn(&half);
         assert!(svg.contains(r#"width="640""#) && !svg.contains("simulated cores"), "one panel: {svg}");
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         let left_out = Panels::of(figure, &half).left_out;
         assert_eq!(left_out, [("no such option".to_owned(), vec!["simulated cores".to_owned()])]);
     }
 
     #[test]
     fn aborts_of_emulated_regions_are_not_drawn() {
-        let figure = FIGURES.iter().find(|figure| figure.id() == "dbx/9").expect("it is registered");
+        let figure = figure("dbx/9");
         let of = |backend: &str| {
             let mut measured = measured(&[1.0, 2.0], &["dbx"], 5e3);
             let aborted = json!({ "conflict": 1 });
@@ -352,10 +353,10 @@ mod tests {
 
     #[test]
     fn a_title_fits_into_its_drawing() {
-        for figure in FIGURES {
+        for figure in FIGURES.iter() {
             let title = format!(
                 "{}, {}: {} (small size: says nothing of speed)",
-                figure.paper.title(),
+                figure.paper.title,
                 figure.label(),
                 figure.title
             );
@@ -367,7 +368,7 @@ mod tests {
 
     #[test]
     fn one_point_alone_is_not_drawn() {
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         let is_drawn =
             |xs: &[f64], series: &[&str]| draw(figure, &measured(xs, series, 5e3)).expect("no error").is_some();
         assert!(!is_drawn(&[1.0], &["htcc"]));

@@ -1,14 +1,14 @@
-//! What was measured of a figure, as its file keeps it; and the curves that its views show of that.
+//! The measurements of a figure, as its file keeps them, and the curves of its views.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::figure::{Place, Point, Shows, View};
+use crate::figure::{Place, Shows, View};
 use crate::metric;
 
-/// The form of the files: others are not read.
+/// The format of the files; others are not read.
 pub(crate) const FORMAT: u32 = 2;
 
 /// What threads run on.
@@ -25,7 +25,7 @@ impl Cores {
     /// Both.
     pub const ALL: [Cores; 2] = [Cores::Real, Cores::Simulated];
 
-    /// So many of them, in words.
+    /// A number of them, in words.
     pub(crate) fn count(self, threads: usize) -> String {
         match (self, threads) {
             (Cores::Real, 1) => "1 thread".to_owned(),
@@ -40,13 +40,13 @@ impl Cores {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// Enough to see that every command runs and the figure is drawn: says nothing of speed, so nothing is judged.
+    /// Enough to see that every command runs and the figure is drawn. It says nothing of speed, so nothing is judged.
     Small,
     /// Enough to judge.
     Large,
 }
 
-/// What measured the points on one kind of cores: runs of another are not mixed with these.
+/// What measured the points on one kind of cores. Runs of different origins are not mixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The revision it was built from.
@@ -57,7 +57,7 @@ pub struct Origin {
     pub machine: Value,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -69,7 +69,7 @@ pub enum Answer {
     Failed(String),
 }
 
-/// A command and what came of it.
+/// A command and its outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) command: String,
@@ -123,13 +123,13 @@ pub(crate) struct Curves {
     pub(crate) threads: usize,
     /// The back ends that ran regions.
     pub(crate) backends: Vec<String>,
-    /// What stood in for regions of a processor, or modelled ones, where a command did not ask to do without.
+    /// The back end that replaced regions of a processor or modelled ones, if a command did not ask for it.
     pub(crate) stand_in: Option<String>,
     /// Why points are missing: the curve and the reason, each once.
     pub(crate) missing: Vec<(String, String)>,
     /// Curves of simulations that are not proven.
     pub(crate) unproven: Vec<String>,
-    /// Curves of runs whose throughput was not the same from their beginning to their end.
+    /// Curves of runs whose throughput changed while they were measured.
     pub(crate) unsteady: Vec<String>,
     /// The curves of each round alone.
     pub(crate) rounds: Vec<Vec<Curve>>,
@@ -163,10 +163,10 @@ impl Measured {
         Cores::ALL.into_iter().filter(|cores| self.points.iter().any(|point| point.cores == *cores)).collect()
     }
 
-    /// What a view shows: of points that ran several times, medians. Of points that ran the same code, the first.
+    /// What a view shows: medians of points that ran several times. Of points that ran the same code, only the first.
     pub(crate) fn curves(&self, view: &View, cores: Cores) -> Curves {
         let mut shown = Curves::default();
-        // By what ran and where it is shown, the curve.
+        // The code that ran at each x, and its curve.
         let mut ran: Vec<(String, String)> = Vec::new();
         'points: for point in self.points.iter().filter(|point| point.part == view.part && point.cores == cores) {
             // Values of the runs, by curve and x.
@@ -234,16 +234,13 @@ impl Measured {
 impl MeasuredPoint {
     fn values(&self, shows: &Shows, report: &Value) -> Vec<Place> {
         let values = match shows {
-            Shows::One(metric) => (metric.of)(report).map(|y| (self.series.clone(), self.x, y)).into_iter().collect(),
-            Shows::Many(_, of) => of(&self.point(), report),
+            Shows::One(metric) => {
+                metric.of(self.x, report).map(|y| (self.series.clone(), self.x, y)).into_iter().collect()
+            }
+            Shows::Bars(_, bars) => bars.iter().flat_map(|bars| bars.places(&self.series, report)).collect(),
+            Shows::Many(_, of) => of(self.x, report),
         };
         values.into_iter().filter(|(_, x, y)| x.is_finite() && y.is_finite()).collect()
-    }
-
-    /// As it was to be measured, the command left out.
-    fn point(&self) -> Point {
-        let Self { cores, threads, series, x, .. } = self;
-        Point { part: "", cores: *cores, threads: *threads, series: series.clone(), x: *x, arguments: Vec::new() }
     }
 }
 
@@ -255,8 +252,8 @@ fn add(curves: &mut Vec<Curve>, name: &str, x: f64, y: f64) {
     }
 }
 
-/// What a command runs where regions have this back end: the command without its seed, and without what says how
-/// regions run. Where there are none, nothing depends on how often they begin.
+/// The code that a command runs if regions have this back end: the command without its seed and without the options of
+/// regions. Without regions nothing depends on how often they begin.
 fn code(command: &str, backend: &str) -> String {
     let mut words = command.split_whitespace();
     let mut kept = vec![backend];
@@ -279,7 +276,7 @@ fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-/// The median; of an even number the mean of the two in the middle.
+/// The median; of an even number of values the mean of the middle two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -294,10 +291,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::figure::Axis;
-    use crate::metric::THROUGHPUT;
+    use crate::test_support::figure;
 
-    const VIEW: View = View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) };
+    fn view() -> &'static View {
+        &figure("dbx/5").views[0]
+    }
 
     fn point(series: &str, x: f64, answers: &[Answer]) -> MeasuredPoint {
         let runs = answers.iter().map(|answer| Run { command: "seriatim".to_owned(), answer: answer.clone() });
@@ -323,7 +321,7 @@ mod tests {
             point("occ", 4.0, &[Answer::NotHere("no such protocol".to_owned())]),
             point("silo", 1.0, &[Answer::Report(json!({}))]),
         ];
-        let shown = measured(points).curves(&VIEW, Cores::Real);
+        let shown = measured(points).curves(view(), Cores::Real);
         assert_eq!(shown.curves, [Curve { name: "dbx".to_owned(), points: vec![(1.0, 3.0), (2.0, 5.0)] }]);
         assert_eq!((shown.threads, &shown.backends[..]), (2, &["rtm".to_owned()][..]));
         let missing: Vec<_> = shown.missing.iter().map(|(series, why)| (series.as_str(), why.as_str())).collect();
@@ -336,7 +334,7 @@ mod tests {
         let absent = |command: &str| {
             let mut point = point("without", 1.0, &[Answer::Report(json!({ "htm": { "backend": "absent" } }))]);
             point.runs[0].command = command.to_owned();
-            measured(vec![point]).curves(&VIEW, Cores::Real)
+            measured(vec![point]).curves(view(), Cores::Real)
         };
         let asked = absent("seriatim bench tpcc --htm absent --seed 1");
         assert_eq!((&asked.backends[..], asked.stand_in), (&["absent".to_owned()][..], None));
@@ -353,7 +351,7 @@ mod tests {
         };
         let (with, without) = ("--protocol dbx --seed 1", "--protocol dbx --htm absent --seed 2");
         let curves = |points: Vec<MeasuredPoint>| {
-            let shown = measured(points).curves(&VIEW, Cores::Real);
+            let shown = measured(points).curves(view(), Cores::Real);
             (shown.curves.into_iter().map(|curve| curve.name).collect::<Vec<_>>(), shown.missing)
         };
         let (names, missing) = curves(vec![on("dbx", with, "absent"), on("dbx without regions", without, "absent")]);
@@ -385,7 +383,7 @@ mod tests {
             point("silo", 1.0, &[of(1.0, 2.0, json!({ "simulated": { "proven": false } })), steady]),
             point("occ", 1.0, &[of(1.0, 2.0, json!({ "stationary": false }))]),
         ];
-        let shown = measured(points).curves(&VIEW, Cores::Real);
+        let shown = measured(points).curves(view(), Cores::Real);
         let dbx: Vec<_> = shown.rounds.iter().map(|round| round[0].points.clone()).collect();
         assert_eq!(dbx, [[(1.0, 3.0), (2.0, 5.0)], [(1.0, 4.0), (2.0, 7.0)]]);
         assert_eq!((shown.rounds[0].len(), shown.rounds[1].len(), shown.seconds), (3, 2, Some(1.5)));
@@ -398,7 +396,7 @@ mod tests {
         other.cores = Cores::Simulated;
         let mut part = point("dbx", 1.0, &[report(1.0)]);
         part.part = "b".to_owned();
-        assert_eq!(measured(vec![other, part]).curves(&VIEW, Cores::Real), Curves::default());
+        assert_eq!(measured(vec![other, part]).curves(view(), Cores::Real), Curves::default());
     }
 
     #[test]

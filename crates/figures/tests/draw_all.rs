@@ -1,11 +1,11 @@
-//! Figures from made-up points: what contradicts the paper is told, what is missing is said, what was measured is kept.
+//! Figures from made-up points: contradictions of the paper are told, missing points are named, measurements are kept.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use seriatim_figures::{
-    Answer, Cores, Event, FIGURES, Job, Origin, Paper, Setting, Size, Summary, draw_again, draw_all, find,
+    Answer, Cores, Event, FIGURES, Job, Origin, PAPERS, Setting, Size, Summary, draw_again, draw_all, find,
 };
 
 /// A directory that is removed at the end.
@@ -45,7 +45,8 @@ fn origin(program: &str) -> Origin {
 /// A report with this throughput, as a protocol's.
 fn report(rate: f64) -> Answer {
     Answer::Report(json!({
-        "committed": 1000, "committed_per_second": rate, "conflict_aborted": 10, "seconds": 2.0, "machine": { "cores": 2 },
+        "committed": 1000, "committed_per_second": rate, "conflict_aborted": 10, "seconds": 2.0,
+        "machine": { "cores": 2 },
         "htm": { "backend": "rtm", "started": 4000, "committed": 3990, "fallback": 2,
                  "aborted": { "conflict": 8, "capacity": 1, "explicit": 0, "system": 1 } },
         "latency_us": { "p50": 5.0, "p95": 9.0, "p99": 20.0, "p999": 40.0, "max": 90.0 },
@@ -103,7 +104,7 @@ fn drawn_on(
     let summary = draw_all(
         &job,
         &mut |cores, commands, hear| {
-            // Those that run at a time end in any order.
+            // Commands that run at the same time end in any order.
             for (at, arguments) in commands.iter().enumerate().rev() {
                 assert_eq!(arguments.iter().any(|argument| argument == "--simulate-cores"), cores == Cores::Simulated);
                 asked.push(arguments.join(" "));
@@ -134,11 +135,11 @@ fn every_figure_is_drawn_and_has_its_place_on_the_page() {
     assert!(told.summary.reused > 0, "figures of one paper share what they measure");
     assert_eq!(told.asked.len() + told.summary.reused, told.summary.measured);
     let mut drawings = 0;
-    for figure in FIGURES {
+    for figure in FIGURES.iter() {
         // The made-up reports have not all numbers: a figure without any has no drawing.
         if home.0.join(format!("{}.svg", figure.file())).exists() {
             let svg = home.text(&format!("{}.svg", figure.file()));
-            assert!(svg.starts_with("<svg") && svg.contains(figure.title), "{}", figure.id());
+            assert!(svg.starts_with("<svg") && svg.contains(&figure.title), "{}", figure.id());
             assert!(svg.contains("<polyline") && svg.ends_with("</svg>\n"), "{}", figure.id());
             drawings += 1;
         }
@@ -149,9 +150,9 @@ fn every_figure_is_drawn_and_has_its_place_on_the_page() {
             ["seriatim bench ", "seriatim model "].iter().any(|begin| command.starts_with(begin))
         }));
     }
-    for paper in Paper::ALL {
-        let page = home.text(&format!("{}.md", paper.name()));
-        for figure in FIGURES.iter().filter(|figure| figure.paper == paper) {
+    for paper in PAPERS {
+        let page = home.text(&format!("{paper}.md"));
+        for figure in FIGURES.iter().filter(|figure| figure.paper.name == paper) {
             let heading = format!("## {}: {}\n\n", figure.label(), figure.title);
             let (_, section) = page.split_once(&heading).unwrap_or_else(|| panic!("{}: no section", figure.id()));
             let image = format!("![{}]({}.svg)\n", figure.title, figure.file());
@@ -160,7 +161,7 @@ fn every_figure_is_drawn_and_has_its_place_on_the_page() {
             assert!(is_drawn || section.starts_with("Not drawn: its report has no such number: "), "{}", figure.id());
             let section = section.split("\n## ").next().unwrap_or_default();
             let (papers, ours) = section.split_once("| besides, not the paper's |").unwrap_or((section, ""));
-            for claim in figure.claims {
+            for claim in &figure.claims {
                 let table = if claim.ours { ours } else { papers };
                 assert!(table.contains(&format!("| {} |", claim.says)), "{}: {}", figure.id(), claim.says);
             }
@@ -214,7 +215,7 @@ fn what_cannot_be_run_here_is_left_out_visibly() {
     let silo = page.lines().filter(|line| line.contains("--protocol silo --threads "));
     assert_eq!(silo.map(|line| line.contains(" --threads 1|2 ")).collect::<Vec<_>>(), [true], "{page}");
     assert!(page.lines().any(|line| line.contains("no protocol \\| occ here")), "{page}");
-    // The relation that the paper shows of 16 threads is not shown of two, and says so.
+    // The relation that the paper shows of 40 threads is not shown of two, and the reason says so.
     let twice = verdict(&file, "HTCC commits twice as much as SOCC", "real");
     assert_eq!(twice["verdict"], "not_shown");
     assert!(twice["reason"].as_str().is_some_and(|reason| reason.contains("2 threads")), "{twice}");
@@ -316,11 +317,11 @@ fn one_kind_of_cores_is_measured_after_the_other() {
     assert!(!home.text("htcc.md").contains("left to another run"));
 }
 
-/// Threads are measured where it is quiet, cores anywhere and later.
+/// Threads are measured on a quiet machine, simulated cores anywhere and later.
 #[test]
 fn one_kind_of_cores_is_measured_again_by_another_program_and_the_other_stays() {
     let home = Home::new("two");
-    // Threads ran for another time than is usual, and once.
+    // Threads ran once, for a time that is not the usual one.
     let short = Setting { seconds: Some(0.2), rounds: Some(1), ..large() };
     let on_for = |setting: &Setting, cores, program, rate| {
         drawn_on(cores, &home, &["htcc/14"], program, setting, |_| report(rate));
@@ -341,7 +342,7 @@ fn one_kind_of_cores_is_measured_again_by_another_program_and_the_other_stays() 
         let runs = point["runs"].as_array().expect("a list");
         assert!(!runs.is_empty() && runs.iter().all(|run| run["report"]["committed_per_second"] == rate), "{point}");
     }
-    // Who measures both mixes nothing.
+    // A program that measures both mixes nothing.
     assert!(!on(None, "third", 3000.0).contains("program new"));
 }
 
@@ -366,7 +367,7 @@ fn what_was_measured_by_another_program_is_drawn_again_as_it_is() {
     assert!(home.text("htcc.md").contains("old"), "the page says what measured");
 }
 
-/// Figures get curves that files of earlier programs do not have.
+/// Figures may have curves that files of earlier programs lack.
 #[test]
 fn a_curve_that_was_not_measured_is_not_shown_when_the_rest_is_drawn_again() {
     const CURVE: &str = "htcc -S";

@@ -68,8 +68,7 @@ fn order(test_table: &TestTable, a: &Row<'_>, b: &Row<'_>) {
 fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        (Value::UInt(a), Value::UInt(b)) => a.cmp(b),
+        (Value::Integer(a, ty), Value::Integer(b, other)) if ty == other => a.cmp(b),
         // All NaNs are equal, and greater than all numbers.
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
         (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),

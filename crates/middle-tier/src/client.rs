@@ -71,8 +71,8 @@ impl Cancel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The transaction of this number is there; whether it is to be given up. A request that came too late for the one before is not for this one,
-    /// which may wait as soon as the other has ended.
+    /// The transaction of this number is there; whether it is to be given up. A request that came too late for
+    /// the one before is not for this one, which may wait as soon as the other has ended.
     fn set(&self, transaction: u64, whereabouts: Whereabouts) -> bool {
         let mut state = self.locked();
         let is_same = state.transaction == transaction && whereabouts != Whereabouts::Elsewhere;
@@ -198,8 +198,8 @@ async fn stops(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stops| *stops).await;
 }
 
-/// Takes a client up to the beginning of its session: the first packet, and a place. `None`: the client wanted to cancel
-/// a query, was refused, or has gone.
+/// Takes a client up to the beginning of its session: the first packet, and a place. `None`: the client wanted
+/// to cancel a query, was refused, or has gone.
 async fn greet<'a>(
     stream: Stream,
     shared: &'a Shared,

@@ -1,9 +1,9 @@
 //! A proxy before PostgreSQL that runs transactions which would conflict one after another.
 //!
-//! Clients speak the PostgreSQL protocol to it, and each has its own connection to the server behind it (the *upstream*).
-//! A transaction that comes whole, in one message or one pipeline, and is an instance of a *template*, is batched with
-//! those of other clients. Batches are ordered by what their transactions read and write, before the upstream gets them.
-//! All other messages are passed on as they came.
+//! Clients speak the PostgreSQL protocol to it, and each has its own connection to the server behind it (the
+//! *upstream*). A transaction that comes whole, in one message or one pipeline, and is an instance of a
+//! *template*, is batched with those of other clients. Batches are ordered by what their transactions read and
+//! write, before the upstream gets them. All other messages are passed on as they came.
 //!
 //! Invariant: **the upstream gets what the client sent, to the byte and in its order**, and the client gets what the
 //! upstream answered. There are four exceptions:
@@ -15,12 +15,13 @@
 //! - Where the upstream is lost, the proxy reports that to the client.
 //! - A message that violates the protocol's limits ends the session, and is not passed on.
 //!
-//! The source is Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation
-//! Reordering", PVLDB 12(2), 2018, §5.6. Record 18 in `docs/decisions` says what differs.
+//! The source is Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and
+//! Operation Reordering", PVLDB 12(2), 2018, §5.6. Record 18 in `docs/decisions` says what differs.
 //!
-//! The modules in the order of a transaction: [`serve`] accepts a connection (`greetings`, `client`), which connects to
-//! the upstream (`upstream`); a `session` follows both sides' messages, without I/O; `templates` recognizes transactions;
-//! `batches` decides when each is sent. `counts`, `log` and `metrics` report what happens.
+//! The modules in the order of a transaction: [`serve`] accepts a connection (`greetings`, `client`), which
+//! connects to the upstream (`upstream`); a `session` follows both sides' messages, without I/O; `templates`
+//! recognizes transactions; `batches` decides when each is sent. `counts`, `log` and `metrics` report what
+//! happens.
 
 mod batches;
 mod client;
@@ -120,8 +121,8 @@ pub struct Batching {
     pub hold: Duration,
 }
 
-/// Batches of 50, for which nobody waits longer than a millisecond, nor for others longer than a second: PostgreSQL's own
-/// `deadlock_timeout`, after which it looks whether a wait can end.
+/// Batches of 50, for which nobody waits longer than a millisecond, nor for others longer than a second:
+/// PostgreSQL's own `deadlock_timeout`, after which it looks whether a wait can end.
 impl Default for Batching {
     fn default() -> Batching {
         Batching {
@@ -150,8 +151,9 @@ struct Shared {
     log: Log,
 }
 
-/// Serves clients of `listener` until `stop` completes. Then clients without a transaction are sent away at once (57P01),
-/// and the others when theirs have ended. Those that are left when `abandon` completes are cut off.
+/// Serves clients of `listener` until `stop` completes. Then clients without a transaction are sent away at
+/// once (57P01), and the others when theirs have ended. Those that are left when `abandon` completes are cut
+/// off.
 ///
 /// # Errors
 /// The settings do not agree with each other ([`Settings::check`]).

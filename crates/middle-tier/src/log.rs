@@ -19,7 +19,8 @@ const LINES_MAX: usize = 1024;
 pub struct Log(Option<(SyncSender<String>, Arc<Counts>)>);
 
 impl Log {
-    /// A log, and its lines, which a thread of the caller's should write. Lines that are dropped are counted in `counts`.
+    /// A log, and its lines, which a thread of the caller's should write. Lines that are dropped are counted in
+    /// `counts`.
     pub fn new(counts: Arc<Counts>) -> (Log, Receiver<String>) {
         let (lines, written) = sync_channel(LINES_MAX);
         (Log(Some((lines, counts))), written)

@@ -1,8 +1,9 @@
 //! Where PostgreSQL is, and a connection to it: a URL as libpq has it, without what clients bring themselves.
 //!
-//! `postgres://HOST[:PORT][/][?NAME=VALUE&…]`, with `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`),
-//! `sslrootcert`, `connect_timeout` in seconds, and `host` and `port`; a host that begins with `/`, percent-encoded or as a parameter,
-//! is the directory of a Unix-domain socket. User, password and database are the clients'.
+//! `postgres://HOST[:PORT][/][?NAME=VALUE&…]`, with `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
+//! `verify-full`), `sslrootcert`, `connect_timeout` in seconds, and `host` and `port`; a host that begins with
+//! `/`, percent-encoded or as a parameter, is the directory of a Unix-domain socket. User, password and
+//! database are the clients'.
 
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ pub enum SslMode {
 }
 
 impl Upstream {
-    /// Reads a URL. Roots of certificates are read by the caller, from [`Upstream::root`], and given by [`Upstream::verify`].
+    /// Reads a URL. Roots of certificates are read by the caller, from [`Upstream::root`], and given by
+    /// [`Upstream::verify`].
     ///
     /// # Errors
     /// When it is no URL of PostgreSQL, or has what cannot be here; the text says what would be right.

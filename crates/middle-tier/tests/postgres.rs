@@ -117,7 +117,8 @@ fn money_is_kept_whoever_transfers_it_and_however_it_is_sent() {
             audit(&postgres);
             assert_eq!(after.matched - before.matched, 480, "{mode}");
             if batching.is_some() {
-                // All conflicts are named by templates: nothing is left to fail, as far as rows go. Predicate locks are of pages.
+                // All conflicts are named by templates: nothing is left to fail, as far as rows go. Predicate
+                // locks are of pages.
                 assert!(after.batches > before.batches && after.waited > before.waited, "{mode}: {after:?}");
             } else {
                 assert!(after.batches == 0 && after.retried > before.retried, "{mode}: {after:?}");
@@ -442,8 +443,8 @@ fn an_upstream_that_is_none_is_told_of() {
     assert_eq!(tier.counted().upstream_failures, 1);
 }
 
-/// An upstream of these tests: it takes sessions, answers the first query of each with so many messages of a commit, and closes the
-/// connection. How many queries it has got.
+/// An upstream of these tests: it takes sessions, answers the first query of each with so many messages of a
+/// commit, and closes the connection. How many queries it has got.
 fn dying_upstream(listener: TcpListener, messages: usize, queries: &AtomicUsize) {
     let (mut stream, _) = listener.accept().expect("the middle tier connects");
     let length = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four")) as usize;

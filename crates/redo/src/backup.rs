@@ -1,29 +1,31 @@
-//! Backup, verification and restoring of database directories, closed or in use, by this process or another.
+//! Backup, verification and restoring of database directories.
 //!
-//! A backup is a database directory: the manifest, its checkpoint, and of each logger's log the batches up to some point. Invariant: it
-//! is what a power cut during the backup could have left, and its manifest is written last, so a copy that was cut short is no
-//! database.
+//! A backup is a database directory: the manifest, its checkpoint, and a prefix of each logger's batches.
+//! Invariant: it is a state that a power cut during the backup could have left. Its manifest is written last,
+//! so an incomplete copy is not a database.
 //!
-//! **What was acknowledged before the backup began is in it.** It had been flushed, and every logger had recorded its epoch as closed
-//! on disk; the logs are looked at after that, so all of these batches are seen. Logs are looked at one after the other while they are
-//! written, so a later one may know of a durable epoch that the part seen of an earlier one does not reach. Such batches are left
-//! out, from the ends: each was written after the epoch it knows of became durable, which was after the backup began, because the epoch
-//! that was durable then is reached by all.
+//! **A backup contains every commit that was acknowledged before it began.** Such a commit was flushed, and
+//! every logger had recorded its epoch as closed on disk. The logs are read afterwards, so all of these batches
+//! are seen. Logs are read one after the other while they are written. So a batch of a later log may state a
+//! durable epoch that the copied part of an earlier log does not reach. Such batches are dropped from the ends
+//! of the logs. Each was written after the epoch that it states became durable. That was after the backup
+//! began, since all copied logs reach the epoch that was durable then.
 //!
-//! **The process that has the database open** ([`backup_open`]) says where the logs end, reads up to there, and takes
-//! and deletes no checkpoint meanwhile. Tables that are created meanwhile are not in the copy, nor is anything in them:
-//! both are behind these ends.
+//! **The process that has the database open** ([`backup_open`]) passes the ends of its logs, and the backup
+//! reads up to these ends. The process takes and deletes no checkpoint meanwhile. Tables created meanwhile are
+//! not in the copy, nor are their rows: both are behind these ends.
 //!
-//! **Another process** ([`backup`]) cannot hold anything still.
-//! - *The logs are looked at twice.* What a batch of the first look knows to be durable had been flushed by all loggers
-//!   then, so the second look must see it.
-//! - *The manifest is read before and after the logs are looked at, and at the end.* New tables do no harm: the one
-//!   read after the look lists all that batches of the look can have entries of. If anything else has changed (a
-//!   checkpoint, a conversion, an opening), or if a file was gone, the backup starts over.
-//! - *Damage is told only if it is found again*, at the same place and with the same manifest: a batch that was being
-//!   written may look damaged when its successor is there a moment later. Otherwise the database is busy.
+//! **Another process** ([`backup`]) cannot stop the database from changing.
+//! - *The logs are scanned twice.* If a batch of the first scan states a durable epoch, all loggers had flushed
+//!   that epoch, so the second scan must see it.
+//! - *The manifest is read before and after the scans, and at the end.* New tables do no harm: the manifest
+//!   that is read after the scans lists every table that their batches can mention. If anything else changed (a
+//!   checkpoint, a conversion, an opening), or a file disappeared, the backup starts over.
+//! - *Damage is reported only if it is found again*, at the same place and with the same manifest. A batch that
+//!   is being written may look damaged if its successor appears a moment later. Otherwise the database is
+//!   reported as busy.
 //!
-//! The copy is read back and verified before it gets its manifest.
+//! The copy is verified before its manifest is written.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -40,26 +42,26 @@ use crate::manifest::Manifest;
 use crate::replay::log_scan::{LogScan, LoggerLog};
 use crate::{LogError, Tables, segment};
 
-/// How often a backup is begun that what happens to the database interrupts.
+/// How often a backup is attempted before the database is reported as busy.
 const ATTEMPTS: usize = 10;
 const PIECE_BYTES: usize = 1 << 20;
 const WHAT: &str = "copying a database";
 
-/// Told bytes done, and bytes in all.
+/// Called with the bytes done and the total bytes.
 pub type Progress<'a> = dyn Fn(u64, u64) + 'a;
 
-/// What a copy consists of.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Bytes of checkpoint and log.
     pub bytes: u64,
-    /// How often it was begun.
+    /// The number of attempts.
     pub attempts: usize,
-    /// The newest epoch that it holds.
+    /// The newest durable epoch in the copy.
     pub durable: Epoch,
 }
 
-/// What a directory was found to hold, without fault.
+/// The contents of a sound directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Rows in the checkpoint.
@@ -68,28 +70,35 @@ pub struct Verified {
     pub checkpoint_bytes: u64,
     /// Batches of the log.
     pub batches: u64,
-    /// Entries in them, also void ones.
+    /// Entries in the batches, including void ones.
     pub entries: u64,
     /// Bytes of batches.
     pub log_bytes: u64,
     /// The newest epoch that a recovery keeps.
     pub durable: Epoch,
-    /// What is worth knowing and no fault: torn ends, and damage in batches that no recovery needs.
+    /// Remarks that are not errors: torn ends of logs, and damage in batches that no recovery needs.
     pub notices: Vec<String>,
 }
 
-/// Copies a database, which another process may have open, into a directory that is absent or empty.
+/// Copies a database, which another process may have open, into a directory that is missing or empty.
 ///
-/// # Errors [`LogError::NotADatabase`] where there is none, or `to` is not a new or empty directory outside of it;
-/// [`LogError::Corrupt`] where it is damaged; [`LogError::Io`], also that the database was changed all the time
-/// ([`ErrorKind::ResourceBusy`]). Then `to` is empty again as far as that was possible.
+/// # Errors
+/// - [`LogError::NotADatabase`] if `from` holds no database, or `to` is not empty or is inside of `from`.
+/// - [`LogError::Corrupt`] if the database is damaged.
+/// - [`LogError::Io`], with [`ErrorKind::ResourceBusy`] if the database changed during each attempt.
+///
+/// After an error `to` is as it was before; the error says so if that is not possible.
 pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    let _room = prepare(disk, from, to)?;
+    let room = prepare(disk, from, to)?;
+    attempts(disk, from, to, progress).map_err(|error| room.clear(disk, error))
+}
+
+/// Copies what another process may have open, until that is not interrupted.
+fn attempts(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
     let mut damage: Option<Damage> = None;
     for attempts in 1..=ATTEMPTS {
         let before = Manifest::read(disk, from)?;
         let copied = attempt(disk, from, to, &before, progress);
-        let removed = || empty(disk, to).map_err(LogError::io(WHAT));
         match copied {
             Ok(Some(copied)) => return Ok(Copied { attempts, ..copied }),
             Ok(None) => damage = None,
@@ -97,19 +106,14 @@ pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) 
                 let is_same = Manifest::read(disk, from)? == before;
                 let found = Damage { manifest: before, file: file.clone(), offset };
                 if is_same && damage.as_ref() == Some(&found) {
-                    let _ = removed();
                     return Err(LogError::Corrupt { file, offset, problem, advice });
                 }
                 damage = is_same.then_some(found);
             }
             Err(LogError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => damage = None,
-            Err(error) => {
-                // The first error says more than one about removing what is there of the copy.
-                let _ = removed();
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
-        removed()?;
+        empty(disk, to).map_err(LogError::io(WHAT))?;
     }
     let problem = format!(
         "it is busy: it changed {ATTEMPTS} times while it was copied; try again, or have the process that has it open \
@@ -118,7 +122,7 @@ pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) 
     Err(LogError::io(WHAT)(Error::new(ErrorKind::ResourceBusy, problem)))
 }
 
-/// What seems to be damaged, and by which manifest.
+/// Suspected damage, and the manifest with which it was found.
 #[derive(PartialEq)]
 struct Damage {
     manifest: Manifest,
@@ -126,12 +130,12 @@ struct Damage {
     offset: u64,
 }
 
-/// Copies the database of this process into a directory that is absent or empty. The last incarnation of `manifest`
-/// says how far its log is durable and where it ends at least. No checkpoint is taken and no log is deleted before this
-/// returns.
+/// Copies the database of this process into a directory that is missing or empty. The last incarnation of
+/// `manifest` states its durable epoch, and positions up to which its logs are flushed. The caller takes no
+/// checkpoint and deletes no log before this returns.
 ///
 /// # Errors
-/// As [`backup`], but it is never busy.
+/// As [`backup`], except that the database is never busy.
 pub fn backup_open(
     disk: &dyn Disk,
     from: &Path,
@@ -139,7 +143,7 @@ pub fn backup_open(
     to: &Path,
     progress: &Progress<'_>,
 ) -> Result<Copied, LogError> {
-    let _room = prepare(disk, from, to)?;
+    let room = prepare(disk, from, to)?;
     let copy = || {
         let scan = LogScan::up_to_ends(disk, from, manifest)?;
         copy(disk, from, to, manifest, &scan, progress)
@@ -148,31 +152,56 @@ pub fn backup_open(
         copy.write(disk, to)?;
         Ok(copied)
     });
-    copied.inspect_err(|_| {
-        // The first error says more than one about removing what is there of the copy.
-        let _ = empty(disk, to);
-    })
+    copied.map_err(|error| room.clear(disk, error))
 }
 
-/// The directory of a copy that is being made: it is the one that was found, whatever becomes of its path, and nobody
-/// else's.
+/// The directory of an unfinished copy. The handle keeps the same directory even if its path changes, and the
+/// lock excludes other processes.
 struct Room {
+    directory: PathBuf,
+    /// The directories that were made for it, the outermost first.
+    made: Vec<PathBuf>,
     _hold: Box<dyn DiskHold>,
-    /// Unless the file system has no locks of directories.
+    /// `None` if the file system cannot lock directories.
     _lock: Option<Box<dyn DiskLock>>,
 }
 
-/// Makes an empty directory, or finds one, which is not in the database's.
-fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
-    let refused = |problem: &str| LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() };
-    let looking = || LogError::io(WHAT);
+impl Room {
+    /// The copy is not complete, because of this error: removes what is there of it, and the directories that were made
+    /// for it. If that fails the error says so, too.
+    fn clear(self, disk: &dyn Disk, error: LogError) -> LogError {
+        let Room { directory, made, .. } = &self;
+        let Err(left) = empty(disk, directory).and_then(|()| unmake(disk, made)) else { return error };
+        let note = format!("what is left of the copy in {} could not be removed: {left}", directory.display());
+        match error {
+            LogError::Io { what, source } => LogError::Io { what: format!("{what} ({note})"), source },
+            LogError::Corrupt { file, offset, problem, advice } => {
+                LogError::Corrupt { file, offset, problem, advice: format!("{advice} ({note})") }
+            }
+            error => error,
+        }
+    }
+}
+
+fn refused(to: &Path, problem: &str) -> LogError {
+    LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() }
+}
+
+const NOT_EMPTY: &str = "it is not empty: name a new or empty directory for the copy";
+
+/// Refuses what cannot become a copy; nothing is made. Whether the directory is there.
+fn check(disk: &dyn Disk, from: &Path, to: &Path) -> Result<bool, LogError> {
+    let (refused, looking) = (|problem| refused(to, problem), || LogError::io(WHAT));
     refuse_empty(from)?;
     refuse_empty(to)?;
-    // Before anything is made. Where there is no database that is said later.
-    if let Ok(from) = disk.canonical(from)
-        && canonical_above(disk, to).map_err(looking())?.starts_with(from)
-    {
-        return Err(refused("it is in the database's own directory: name one outside of it for the copy"));
+    // The database's directory may have been moved since it was opened: then it has another path than `from`. Where
+    // there is no database that is said later.
+    if let Ok(Some(own)) = disk.identity(from) {
+        for above in canonical_above(disk, to).map_err(looking())?.ancestors() {
+            if disk.identity(above).map_err(looking())? == Some(own) {
+                return Err(refused("it is in the database's own directory: name one outside of it for the copy"));
+            }
+        }
     }
     if to.iter().any(is_reserved) {
         return Err(refused(
@@ -180,12 +209,24 @@ fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
         ));
     }
     match disk.find(to).map_err(looking())? {
-        Some(found) if !found.is_dir => {
-            return Err(refused("it is a file: name a new or empty directory for the copy"));
-        }
-        Some(_) => {}
-        None => make(disk, to).map_err(looking())?,
+        Some(found) if !found.is_dir => Err(refused("it is a file: name a new or empty directory for the copy")),
+        Some(_) if !disk.list(to).map_err(looking())?.is_empty() => Err(refused(NOT_EMPTY)),
+        found => Ok(found.is_some()),
     }
+}
+
+/// Makes an empty directory, or finds one, which is not in the database's.
+fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
+    let made = if check(disk, from, to)? { Vec::new() } else { make(disk, to).map_err(LogError::io(WHAT))? };
+    take(disk, to, &made).inspect_err(|_| {
+        // The first error says more.
+        let _ = unmake(disk, &made);
+    })
+}
+
+/// Takes a directory that is to be empty.
+fn take(disk: &dyn Disk, to: &Path, made: &[PathBuf]) -> Result<Room, LogError> {
+    let (refused, looking) = (|problem| refused(to, problem), || LogError::io(WHAT));
     let hold = disk.hold(to).map_err(looking())?;
     let lock = match disk.lock(to, Locking::Exclusive) {
         Ok(Some(lock)) => Some(lock),
@@ -196,12 +237,12 @@ fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
         Err(error) => return Err(looking()(error)),
     };
     match disk.list(to).map_err(looking())?.is_empty() {
-        true => Ok(Room { _hold: hold, _lock: lock }),
-        false => Err(refused("it is not empty: name a new or empty directory for the copy")),
+        true => Ok(Room { directory: to.to_owned(), made: made.to_vec(), _hold: hold, _lock: lock }),
+        false => Err(refused(NOT_EMPTY)),
     }
 }
 
-/// The empty path would be taken for the directory that the process is in.
+/// The empty path would mean the current directory of the process.
 fn refuse_empty(path: &Path) -> Result<(), LogError> {
     if !path.as_os_str().is_empty() {
         return Ok(());
@@ -210,7 +251,7 @@ fn refuse_empty(path: &Path) -> Result<(), LogError> {
     Err(LogError::NotADatabase { directory: path.to_owned(), problem })
 }
 
-/// The canonical path of what is there, and the rest as it is.
+/// The canonical path of the existing part of `path`, followed by the rest.
 fn canonical_above(disk: &dyn Disk, path: &Path) -> Result<PathBuf, Error> {
     let absolute = std::path::absolute(path)?;
     for above in absolute.ancestors() {
@@ -223,20 +264,45 @@ fn canonical_above(disk: &dyn Disk, path: &Path) -> Result<PathBuf, Error> {
     Ok(absolute)
 }
 
-/// Makes a directory and those above it, durably.
-fn make(disk: &dyn Disk, to: &Path) -> Result<(), Error> {
-    let mut above = Vec::new();
-    for parent in to.ancestors().skip(1) {
-        above.push(parent);
-        if parent.as_os_str().is_empty() || disk.find(parent)?.is_some() {
+/// Makes a directory and those above it, durably: which ones, the outermost first. If that fails nothing is left: an
+/// attempt that finds the directory would not know that its name is not durable.
+fn make(disk: &dyn Disk, to: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut missing = Vec::new();
+    for directory in to.ancestors().filter(|directory| !directory.as_os_str().is_empty()) {
+        if disk.find(directory)?.is_some() {
             break;
         }
+        missing.push(directory.to_owned());
     }
-    disk.create_dir_all(to)?;
-    above.iter().rev().filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+    missing.reverse();
+    let make = || {
+        disk.create_dir_all(to)?;
+        let parents = missing.iter().filter_map(|made| made.parent());
+        parents.filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+    };
+    match make() {
+        Ok(()) => Ok(missing),
+        Err(error) => {
+            // The first error says more.
+            let _ = unmake(disk, &missing);
+            Err(error)
+        }
+    }
 }
 
-/// Removes all that is in a directory, the manifest first.
+/// Removes directories that were made, unless something is in them by now.
+fn unmake(disk: &dyn Disk, made: &[PathBuf]) -> Result<(), Error> {
+    for directory in made.iter().rev() {
+        match disk.remove_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(()),
+            removed => removed?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes the contents of a directory, the manifest first.
 fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
     let mut found = disk.list(directory)?;
     found.sort_by_key(|found| found.is_dir);
@@ -247,8 +313,8 @@ fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies once what another process may have open. `None` if the database has changed so that the copy is worth
-/// nothing.
+/// Makes one attempt at copying a database that another process may have open. Returns `None` if the database
+/// changed and the copy is useless.
 fn attempt(
     disk: &dyn Disk,
     from: &Path,
@@ -269,8 +335,7 @@ fn attempt(
     Ok(Some(copied))
 }
 
-/// Whether nothing has changed from one manifest to another but that tables were created; where the logs end is told
-/// with each.
+/// Whether the manifests differ only in new tables, and in the ends of logs, which every manifest states anew.
 fn differs_in_new_tables_only(before: &Manifest, after: &Manifest) -> bool {
     let without_ends = |manifest: &Manifest| {
         let mut incarnations = manifest.incarnations.clone();
@@ -285,7 +350,8 @@ fn differs_in_new_tables_only(before: &Manifest, after: &Manifest) -> bool {
         && without_ends(after) == without_ends(before)
 }
 
-/// Copies what the manifest lists, and of the logs what the scan has: the copy's manifest, which is not written yet.
+/// Copies the files that the manifest lists and the batches of the scan. Returns the manifest of the copy,
+/// which is not written yet.
 fn copy(
     disk: &dyn Disk,
     from: &Path,
@@ -351,7 +417,7 @@ fn copy_file(disk: &dyn Disk, from: &Path, to: &Path, more: &mut dyn FnMut(u64))
     to.sync_data()
 }
 
-/// Copies the batches of a log, and no more of its segments than holds them.
+/// Copies the batches of a log, and only the segments that hold them.
 fn copy_log(
     disk: &dyn Disk,
     scan: &LogScan,
@@ -361,7 +427,7 @@ fn copy_log(
     more: &mut dyn FnMut(u64),
 ) -> Result<(), LogError> {
     let copying = || LogError::io(WHAT);
-    // Of a log without batches its first segment, which says that it is none that is missing.
+    // A log without batches still needs its first segment, or the segment would be missing.
     let last = scan.batches[log.batches.clone()].last().map(|batch| batch.segment as usize);
     let first = log.segments.clone().next().filter(|&at| scan.segments[at].bytes >= PAGE as u64);
     let Some(last) = last.or(first) else { return Ok(()) };
@@ -371,7 +437,7 @@ fn copy_log(
         let of_segment = log.batches.clone().filter(|&number| scan.batches[number].segment as usize == at);
         let mut page = [0; PAGE];
         match scan.headers[at] {
-            // The copy is as long as it says.
+            // The copy must have the length that its header states.
             Some(header) if header.whole_bytes().is_some() => {
                 let end = of_segment.clone().next_back().map(|last| scan.end_of(last..last + 1).bytes);
                 page = segment::Header { bytes: end.unwrap_or(PAGE as u64), ..header }.encode();
@@ -387,7 +453,8 @@ fn copy_log(
             let batch = &scan.batches[number];
             match needed[number] {
                 true => scan.read(disk, number, &mut buffer)?,
-                // It is there so that none is missing, damaged or not.
+                // Recovery does not need this batch. It is copied, even if damaged, so that no number is
+                // missing.
                 false => scan.read_raw(disk, number, &mut buffer)?,
             }
             let bytes = batch.header.bytes();
@@ -402,17 +469,19 @@ fn copy_log(
     Ok(())
 }
 
-/// Reads a whole database directory that nobody writes to: manifest, checkpoint, and every batch that a recovery would look at.
+/// Reads a whole database directory that no process writes to: manifest, checkpoint, and every batch that a
+/// recovery would read.
 ///
 /// # Errors
-/// The first fault found, as [`LogError::Corrupt`]; [`LogError::NotADatabase`], [`LogError::Format`], [`LogError::Io`].
+/// [`LogError::Corrupt`] for the first damage; [`LogError::NotADatabase`], [`LogError::Format`],
+/// [`LogError::Io`].
 pub fn verify(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> Result<Verified, LogError> {
     refuse_empty(directory)?;
     let manifest = Manifest::read(disk, directory)?;
     verify_as(disk, directory, &manifest, progress)
 }
 
-/// Verifies a directory by a manifest that it may not have yet.
+/// Verifies a directory with a manifest that may not be in it yet.
 fn verify_as(
     disk: &dyn Disk,
     directory: &Path,
@@ -456,7 +525,7 @@ fn verify_as(
         match read {
             Ok(()) => verified.entries += entries,
             Err(LogError::Corrupt { file, offset, problem, .. }) if !needed[at] => verified.notices.push(format!(
-                "{} is damaged at byte {offset}: {problem}; no recovery needs it, as the checkpoint has what counts of it",
+                "{} is damaged at byte {offset}: {problem}; no recovery needs it, since the checkpoint has its rows",
                 file.display()
             )),
             Err(error) => return Err(error),
@@ -467,13 +536,13 @@ fn verify_as(
     Ok(verified)
 }
 
-/// Verifies a backup, and copies it into a directory that is absent or empty.
+/// Verifies a backup, and copies it into a directory that is missing or empty.
 ///
 /// # Errors
 /// As [`verify`] and [`backup`].
 pub fn restore(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    // What is refused is refused before it is read all through.
-    drop(prepare(disk, from, to)?);
+    // What is refused is refused before it is read all through. Nothing is made for a backup that is damaged.
+    check(disk, from, to)?;
     verify(disk, from, &|_, _| {})?;
     backup(disk, from, to, progress)
 }

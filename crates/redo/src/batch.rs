@@ -1,7 +1,7 @@
-//! Batches: the unit in which a logger writes and flushes.
+//! Batches: a logger writes and flushes one batch at a time.
 //!
-//! Invariant: a batch begins at a multiple of [`PAGE`] and nothing else is ever written to its pages, so a flushed batch cannot
-//! be damaged by the write of another. The header alone says whether header and payload are what was written.
+//! Invariant: a batch begins at a multiple of [`PAGE`], and no other batch is ever written to its pages. So
+//! writing one batch cannot damage a flushed one. The header alone tells whether header and payload are intact.
 //!
 //! ```text
 //! header, 64 bytes, little-endian
@@ -16,13 +16,14 @@
 //!    0  magic u32                   8  incarnation u64            24  sequence of the next segment u64
 //!    4  checksum of bytes 8..32 u32 16 number of the next batch u64
 //! ```
-//! A batch is written only after the one before it is flushed. So a batch that does not check out is a torn tail if no batch of a
-//! higher number is there, and damage otherwise. The checksums of headers and links begin with the nonce of their segment
-//! ([`Salt`]): bytes of a row, which may stand where a batch could begin, are not taken for a header.
+//! A batch is written only after the batch before it was flushed. So a batch that fails its checksums is a torn
+//! tail if no batch of a higher number exists, and damage otherwise. The checksums of headers and links begin
+//! with the nonce of their segment ([`Salt`]). Therefore bytes of a row are never taken for a header, even at a
+//! place where a batch could begin.
 
 use seriatim_base::Epoch;
 
-/// The unit of space in a segment, in bytes. Disks write it, or its eight sectors, apart from its neighbours.
+/// The unit of space in a segment, in bytes. A disk writes each page, or each of its eight sectors, separately.
 pub const PAGE: usize = 4096;
 /// Bytes of a batch's header.
 pub const HEADER_BYTES: usize = 64;
@@ -33,20 +34,20 @@ pub const LINK_BYTES: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"BTCH");
 const LINK_MAGIC: u32 = u32::from_le_bytes(*b"NEXT");
 
-/// What the checksums of headers in one segment begin with.
+/// The state with which the checksums of headers in one segment begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Salt(u32);
 
 impl Salt {
-    /// Of segments of format 1, which have no nonce.
+    /// For segments of format 1, which have no nonce.
     pub const NONE: Salt = Salt(0);
 
-    /// Of a segment with this nonce.
+    /// For a segment with this nonce.
     pub fn of(nonce: u64) -> Salt {
         Salt(crc32fast::hash(&nonce.to_le_bytes()))
     }
 
-    /// crc32 of the nonce's bytes and these.
+    /// The crc32 of the nonce and `bytes`.
     pub(crate) fn checksum(self, bytes: &[u8]) -> u32 {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
         hasher.update(bytes);
@@ -54,8 +55,8 @@ impl Salt {
     }
 }
 
-/// Stands behind the last batch of a filled segment, and is flushed before the first batch of the next one is written: so a next
-/// segment that is missing is noticed.
+/// Follows the last batch of a filled segment. It is flushed before the first batch of the next segment is
+/// written, so a missing next segment is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The incarnation that wrote it.
@@ -79,7 +80,7 @@ impl Link {
         bytes
     }
 
-    /// The link at the front of `bytes`, if it checks out.
+    /// Decodes the link at the front of `bytes`, if its checksum is right.
     pub fn decode(bytes: &[u8], salt: Salt) -> Option<Link> {
         let bytes: &[u8; LINK_BYTES] = bytes.first_chunk()?;
         let checks_out = u32_at(bytes, 0) == LINK_MAGIC && u32_at(bytes, 4) == salt.checksum(&bytes[8..]);
@@ -91,21 +92,22 @@ impl Link {
     }
 }
 
-/// What a batch says about itself.
+/// The header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Contiguous from 1 within an incarnation and logger, across segments.
     pub number: u64,
     /// The incarnation that wrote it.
     pub incarnation: u64,
-    /// Everything that this logger's writers committed up to this epoch is in batches up to this one.
+    /// All commits of this logger's writers up to this epoch are in this batch or in earlier ones.
     pub closed: Epoch,
-    /// Up to here every logger's log was closed on disk when this was written: recovery finds at least this much.
+    /// The durable epoch when the batch was written: every logger had closed it on disk. Recovery finds at
+    /// least this epoch.
     pub durable: Epoch,
-    /// The newest epoch of a group in it; zero if there is none.
+    /// The newest epoch of a group in the payload, or zero without groups.
     pub newest: Epoch,
-    /// The newest epoch of a group in the batches before it, of this logger and incarnation: says whether a log may begin here, when
-    /// those before it were deleted.
+    /// The newest epoch of a group in earlier batches of this logger and incarnation. It tells whether the log
+    /// may begin here after earlier batches were deleted.
     pub newest_before: Epoch,
     /// Groups in the payload.
     pub groups: u32,
@@ -116,7 +118,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header's bytes, in a segment with this salt.
+    /// Encodes the header for a segment with this salt.
     pub fn encode(&self, salt: Salt) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[8..12].copy_from_slice(&self.payload_crc.to_le_bytes());
@@ -134,8 +136,8 @@ impl Header {
         bytes
     }
 
-    /// The header at the front of `bytes`, if it checks out in a segment with this salt. Says nothing about the payload: see
-    /// [`Header::holds`].
+    /// Decodes the header at the front of `bytes`, if its checksum is right in a segment with this salt. It
+    /// does not check the payload: see [`Header::holds`].
     pub fn decode(bytes: &[u8], salt: Salt) -> Option<Header> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let checks_out = u32_at(bytes, 0) == MAGIC && u32_at(bytes, 4) == salt.checksum(&bytes[8..]);
@@ -157,7 +159,7 @@ impl Header {
         payload.len() == self.payload_bytes as usize && crc32fast::hash(payload) == self.payload_crc
     }
 
-    /// Bytes from the batch's beginning to where the next one may begin.
+    /// Bytes from the start of this batch to where the next batch may begin.
     pub fn bytes(&self) -> u64 {
         padded(HEADER_BYTES + self.payload_bytes as usize) as u64
     }
@@ -172,7 +174,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// Epochs have fewer bits than that.
+/// Reads 48 bits: an epoch has fewer.
 fn u48_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| if i < 6 { bytes[at + i] } else { 0 }))
 }
@@ -213,8 +215,8 @@ mod tests {
                 assert_eq!(Header::decode(&damaged, salt), None, "bit {bit}");
             }
             assert_eq!(Header::decode(&bytes[..63], salt), None);
-            assert_eq!(Header::decode(&[0; 64], salt), None, "zeros are no batch");
-            assert_eq!(Header::decode(&bytes, Salt::of(78)), None, "it is of another segment");
+            assert_eq!(Header::decode(&[0; 64], salt), None, "zeros are not a batch");
+            assert_eq!(Header::decode(&bytes, Salt::of(78)), None, "the header belongs to another segment");
         }
     }
 

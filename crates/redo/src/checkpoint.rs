@@ -1,31 +1,36 @@
-//! Checkpoints: all rows with their TIDs, so that the log before them can go.
+//! Checkpoints hold all rows with their TIDs, so that earlier log segments can be deleted.
 //!
 //! ```text
 //! DIR/checkpoint-<epoch>/part-<n>           n from 0, decimal, padded so that names sort; integers little-endian
 //! part      header | blocks | footer
-//! header    magic "SRTMCKP1" | format u32 | part u32 | database u128 | begin epoch u64 | crc32 of the bytes before it u32
-//! block     magic "BLCK" | crc32 of header bytes 8..32 u32 | crc32 of the payload u32 | payload bytes u32 | raw bytes u32 |
-//!           rows u32 | number u64, from 1 | payload: the rows, compressed by zstd
-//! footer    magic "DONE" | crc32 of footer bytes 8..40 u32 | blocks u64 | rows u64 | raw bytes u64 | bytes of the part u64
+//! header    magic "SRTMCKP1" | format u32 | part u32 | database u128 | begin epoch u64 |
+//!           crc32 of the bytes before it u32
+//! block     magic "BLCK" | crc32 of header bytes 8..32 u32 | crc32 of the payload u32 | payload bytes u32 |
+//!           raw bytes u32 | rows u32 | number u64, from 1 | payload: the rows, compressed by zstd
+//! footer    magic "DONE" | crc32 of footer bytes 8..40 u32 | blocks u64 | rows u64 | raw bytes u64 |
+//!           bytes of the part u64
 //! row       TID u64 | varint layout | key | row        as in entries of the log
 //! ```
-//! Invariant: a checkpoint counts when the manifest names it, and then it is complete and durable: it is written in
-//! `checkpoint-<epoch>.new`, its parts synced and then the directory, renamed, and the directory above synced, all before the manifest
-//! is replaced; nothing is deleted before that is durable. A power cut at any moment leaves the old checkpoint with its log, or the new
-//! one.
+//! Invariant: a checkpoint counts when the manifest lists it, and then it is complete and durable. It is
+//! written in `checkpoint-<epoch>.new`. Its parts are synced, then the directory; the directory is renamed, and
+//! its parent synced. Only then is the manifest replaced, and only when that is durable is anything deleted. A
+//! power cut at any moment leaves the old checkpoint with its log, or the new checkpoint.
 //!
-//! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own TID, and only with the log from
-//! `begin_epoch` on do they make a state. It may leave out rows of `begin_epoch` and later if the log from there on has
-//! them as a whole. The order of a checkpoint, and who takes each step:
-//! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory. If rows are to be left out, it begins
-//!    B, after it has told commits to log first changes as whole rows; it tells them to stop after step 3.
-//! 2. It walks its tables into [`PartWriter`]s, and flushes them where nothing waits for it.
-//! 3. It reads the epoch e, and waits until e is durable **on disk**: a row of an epoch that a crash takes back must not count.
+//! A checkpoint is fuzzy: its rows are from `begin_epoch` to `end_epoch`, each with its own TID. Only with the
+//! log from `begin_epoch` on do they form a state. It may omit rows of `begin_epoch` and later if that log has
+//! them as whole rows. The steps of a checkpoint:
+//! 1. The database reads the epoch B and waits until all commits of earlier epochs are in memory. To omit rows,
+//!    it first makes commits log the first change of a row as a whole row, and then begins epoch B. Commits
+//!    stop doing so after step 3.
+//! 2. It walks its tables into [`PartWriter`]s, and flushes these at points where no transaction waits for it.
+//! 3. It reads the epoch e and waits until e is durable **on disk**: a row of an epoch that a crash undoes must
+//!    not count.
 //! 4. [`CheckpointWriter::finish`], then the manifest. The checkpoint counts.
-//! 5. What is superfluous then is deleted: [`delete_unnamed`], [`delete_superfluous_logs`], and the log's own segments below B.
+//! 5. It deletes superfluous files: [`delete_unnamed`], [`delete_superfluous_logs`], and the log's own segments
+//!    below B.
 //!
-//! One that is given up on the way is of no use, and may be large: [`delete_unnamed`] then, too, and before the next, and when the
-//! database is opened.
+//! An abandoned checkpoint is useless and may be large. [`delete_unnamed`] deletes it at once, before the next
+//! checkpoint, and when the database is opened.
 
 mod clean;
 mod name;
@@ -43,9 +48,10 @@ pub(crate) use self::read::Parts;
 pub use self::read::{Loaded, bytes_found, load};
 pub use self::write::{CheckpointWriter, PartTotals, PartWriter};
 
-/// Bytes of rows that make a block, before compression.
+/// Bytes of rows in a block, before compression.
 const BLOCK_BYTES: usize = if cfg!(test) { 512 } else { 256 << 10 };
-/// Of compression: the work is done beside transactions, and rows are short of repetitions that a higher one would find.
+/// The compression level. Compression runs beside transactions, and rows have few repetitions that a higher
+/// level would find.
 const LEVEL: i32 = -5;
 
 const PART_MAGIC: &[u8; 8] = b"SRTMCKP1";
@@ -62,7 +68,7 @@ fn part_name(part: u32) -> String {
     format!("part-{part:04}")
 }
 
-/// What a part says about itself.
+/// The header of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PartHeader {
     format: u32,
@@ -95,7 +101,7 @@ impl PartHeader {
     }
 }
 
-/// What a block says about itself.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BlockHeader {
     payload_crc: u32,
@@ -127,7 +133,7 @@ impl BlockHeader {
     }
 }
 
-/// What stands at the end of a complete part.
+/// The end of a complete part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Footer {
     blocks: u64,
@@ -155,7 +161,7 @@ impl Footer {
     }
 }
 
-/// Magic and checksum in front of what is behind them.
+/// Writes magic and checksum at the front of `bytes`.
 fn sealed<const N: usize>(mut bytes: [u8; N], magic: u32) -> [u8; N] {
     let crc = crc32fast::hash(&bytes[8..]);
     bytes[..4].copy_from_slice(&magic.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Every decoder of what is on disk, given damaged images of what was written, bytes from anywhere, and lengths that no file has: there
-//! is an answer, and no allocation that is much larger than what was read.
+//! Tests of every decoder of files, with damaged images, random bytes and impossible lengths. A decoder must
+//! return, and must not allocate much more memory than the bytes that it read.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ use crate::{LogError, Tables, backup, entry};
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// Of what is allocated whatever is read: buffers of a fixed size, of this or of the compressor.
+/// Allocations that do not depend on the input: fixed buffers, of this crate or of the compressor.
 const FIXED_BYTES: usize = 1 << 20;
-/// What may be allocated at once for each byte that is read.
+/// The largest single allocation for each byte of input.
 const FACTOR: usize = 64;
 
-/// Decodes, and answers whether nothing was allocated that `input_bytes` do not explain.
+/// Decodes, and checks that no allocation was larger than `input_bytes` explain.
 #[track_caller]
 fn within<R>(input_bytes: usize, decode: impl FnOnce() -> R) -> R {
     let ((decoded, _, largest), most) = (watch(decode), FIXED_BYTES + FACTOR * input_bytes);
@@ -33,12 +33,13 @@ fn within<R>(input_bytes: usize, decode: impl FnOnce() -> R) -> R {
 
 #[test]
 #[should_panic(expected = "were allocated at once for 10 bytes of input")]
-fn canary_an_allocation_of_what_a_length_says_is_noticed() {
+fn canary_an_allocation_of_a_claimed_length_is_noticed() {
     let length = FIXED_BYTES + FACTOR * 10 + 1;
     within(10, || std::hint::black_box(vec![0_u8; length]));
 }
 
-/// Random cases, `SERIATIM_ROUNDS` times as many if that is set; the seed is printed first. `cargo xtask fuzz` is the long run.
+/// Runs random cases, `SERIATIM_ROUNDS` times as many if that is set. The seed is printed first. `cargo xtask
+/// fuzz` runs longer.
 fn each(cases: u64, mut case: impl FnMut(&mut Rng)) {
     let seed = rng::seed("each");
     let rounds = std::env::var("SERIATIM_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -47,10 +48,10 @@ fn each(cases: u64, mut case: impl FnMut(&mut Rng)) {
     }
 }
 
-/// Numbers on which decoders trip.
+/// Numbers at which decoders tend to fail.
 const EXTREMES: [u64; 8] = [0, 1, 0x7F, 0xFF, 0xFFFF, u32::MAX as u64, 1 << 40, u64::MAX];
 
-/// Damages bytes: flips, overwrites by extreme numbers, cuts, repeats; or takes others.
+/// Damages bytes by flips, extreme numbers, cuts and repetitions; or returns random bytes.
 fn damaged(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     if rng.percent(10) {
         return (0..rng.below(300)).map(|_| rng.next_u64() as u8).collect();
@@ -119,7 +120,7 @@ fn replace(database: &Database, path: &Path, bytes: &[u8]) {
     file.write_all_at(bytes, 0).unwrap();
 }
 
-/// Whether an error is one that damage explains.
+/// Whether damage explains an error.
 fn is_explained(error: &LogError) -> bool {
     matches!(
         error,
@@ -127,7 +128,7 @@ fn is_explained(error: &LogError) -> bool {
     )
 }
 
-/// Takes whatever there is.
+/// Accepts every version.
 struct Taker;
 
 impl Apply for Taker {
@@ -136,7 +137,7 @@ impl Apply for Taker {
     }
 }
 
-/// Recovers and verifies what is there; both answer.
+/// Recovers and verifies the directory. Both must return.
 fn recover(database: &Database, manifest: &Manifest) -> Result<(), LogError> {
     checkpoint::load(&database.disk, &database.directory, manifest, 1, &Taker, &|_| {})?;
     Replay::open(&database.disk, &database.directory, manifest)?.run(&database.disk, 1, &Taker, &|_| {})?;
@@ -165,7 +166,7 @@ fn manifests_are_read_or_refused() {
     each(1_000, |rng| {
         let mut bytes = if rng.percent(50) { damaged(&text, rng) } else { text.clone() };
         if rng.percent(60) {
-            // Another number in the place of one.
+            // Replaces a number by another one.
             let places: Vec<usize> =
                 (1..bytes.len()).filter(|&at| bytes[at].is_ascii_digit() && bytes[at - 1] == b' ').collect();
             if let Some(&at) = places.get(rng.below(places.len().max(1) as u64) as usize) {
@@ -179,7 +180,7 @@ fn manifests_are_read_or_refused() {
         bytes.extend_from_slice(format!("crc32 {crc:08x}\n").as_bytes());
         match within(bytes.len(), || Manifest::decode(&bytes, Path::new("MANIFEST"))) {
             Ok(manifest) => {
-                // What is believed can be worked with.
+                // An accepted manifest is usable.
                 within(bytes.len() + (1 << 20), || Tables::new(&manifest));
                 let _ = within(1 << 20, || recover(&database, &manifest));
             }
@@ -200,7 +201,7 @@ fn entries_rows_and_keys_are_read_or_refused() {
             for group in entry::groups(&bytes).flatten() {
                 for entry in group.entries(&tables).flatten() {
                     let rows = &accounts.wire;
-                    // What was skipped is decoded.
+                    // Bytes that were skipped can be decoded.
                     let image = |decode: &dyn Fn(&mut seriatim_catalog::RowWriter<'_>)| {
                         Accounts::writing(&mut accounts.image(0, (0, 0)), |row| decode(row));
                     };
@@ -236,7 +237,7 @@ fn logs_are_replayed_or_refused() {
         of_page.resize(200, 0);
         bytes[page..page + 200].copy_from_slice(&of_page);
         if rng.percent(60) {
-            // Checksums that agree with the damage.
+            // Recomputes the checksums over the damage.
             let length = u32::from_le_bytes(bytes[page + 12..page + 16].try_into().expect("four bytes"));
             let payload = page + HEADER_BYTES..(page + HEADER_BYTES).saturating_add(length as usize).min(bytes.len());
             let crc = crc32fast::hash(&bytes[payload]);
@@ -273,7 +274,7 @@ fn checkpoints_are_loaded_or_refused() {
         let path: PathBuf = database.directory.join(&directory).join("part-0000");
         let mut bytes = contents(&database, &path);
         if rng.percent(60) {
-            // A block or footer that says something else, with a checksum that agrees.
+            // Damages a block header or the footer and recomputes its checksum.
             let block = 44;
             let footer = bytes.len() - 40;
             let (begin, end) = if rng.percent(60) { (block, block + 32) } else { (footer, footer + 40) };
@@ -302,15 +303,15 @@ fn checkpoints_are_loaded_or_refused() {
     });
 }
 
-/// A frame of a few bytes may stand for gigabytes only if it could.
+/// A frame of a few bytes is trusted to hold gigabytes only if its compressed bytes could produce them.
 #[test]
-fn a_block_that_says_more_than_its_payload_can_hold_allocates_nothing() {
+fn a_block_that_claims_more_than_its_payload_can_hold_allocates_nothing() {
     let mut database = sound(3);
     let Checkpoint { directory, .. } = database.manifest.checkpoint.clone().expect("there is one");
     let path = database.directory.join(directory).join("part-0000");
     let mut bytes = contents(&database, &path);
     let footer = bytes.len() - 40;
-    // Bytes of the rows, in the block's header and in the footer.
+    // The size of the rows, in the header of the block and in the footer.
     bytes[44 + 16..44 + 20].copy_from_slice(&u32::MAX.to_le_bytes());
     bytes[footer + 24..footer + 32].copy_from_slice(&u64::from(u32::MAX).to_le_bytes());
     for (begin, end) in [(44, 76), (footer, footer + 40)] {
@@ -320,6 +321,6 @@ fn a_block_that_says_more_than_its_payload_can_hold_allocates_nothing() {
     replace(&database, &path, &bytes);
     let manifest = database.manifest.clone();
     let error = within(bytes.len(), || recover(&database, &manifest)).expect_err("it lies").to_string();
-    assert!(error.contains("block 1 does not hold the 4294967295 bytes that it says"), "{error}");
+    assert!(error.contains("block 1 does not hold the 4294967295 bytes that its header states"), "{error}");
     database.manifest.checkpoint = None;
 }

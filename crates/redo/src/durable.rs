@@ -1,8 +1,8 @@
-//! The durable point: which epoch survives now, and who waits for it.
+//! The durable point, and the callers that wait for it.
 //!
-//! Invariant: it never moves back, and once it has reached an epoch every commit of that epoch and of all before
-//! it is on disk. Reading it is one load. Waiting takes a mutex, off the commit path: the loggers take it when
-//! they move the point, so nobody sleeps through it.
+//! Invariant: the point never moves back. Once it has reached an epoch, every commit of that epoch and of
+//! earlier ones is on disk. Reading the point is one load. Waiting takes a mutex, off the commit path. The
+//! loggers take the same mutex when they move the point, so no waiter misses a move.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,11 +28,11 @@ pub struct Durable {
 
 #[derive(Debug, Default)]
 struct Waiters {
-    /// Why the point will not move again.
+    /// Why the point will not move again, if it has stopped.
     stop_reason: Option<String>,
-    /// Whether that is because the log was closed.
+    /// Whether it stopped because the log was closed.
     closed: bool,
-    /// By the epoch waited for; the number tells those apart that wait for the same.
+    /// By the awaited epoch, and a number that distinguishes waiters for the same epoch.
     wakers: BTreeMap<(Epoch, u64), Waker>,
     next: u64,
 }
@@ -52,19 +52,19 @@ impl Durable {
         Durable { point, process, waiters: Mutex::default(), moved: Condvar::new() }
     }
 
-    /// The point itself, for those who only look at it.
+    /// The point itself, for readers that do not wait.
     pub fn point(&self) -> &Arc<DurablePoint> {
         &self.point
     }
 
-    /// The newest epoch all of whose commits survive a crash.
+    /// The newest epoch whose commits survive a crash, with all commits of earlier epochs.
     #[inline]
     pub fn epoch(&self) -> Epoch {
         self.point.epoch()
     }
 
-    /// Whether commits of `epoch` survive: `Some(Ok)` if they do, `Some(Err)` if that will not be known any more,
-    /// `None` while it is open.
+    /// Whether commits of `epoch` survive a crash: `Some(Ok)` if they do, `None` while that is undecided,
+    /// `Some(Err)` if the log ended before it was decided.
     pub fn poll(&self, epoch: Epoch) -> Option<Result<(), LogError>> {
         if self.epoch() >= epoch {
             return Some(Ok(()));
@@ -73,12 +73,13 @@ impl Durable {
         self.waiters().map_or_else(|forked| Some(Err(forked)), |waiters| self.answer(&waiters, epoch))
     }
 
-    /// Waits until commits of `epoch` survive. Not bounded by itself: the loggers, or the thread that steps them, end
-    /// it; see [`Durable::wait_timeout`].
+    /// Waits until commits of `epoch` survive a crash. The wait has no bound of its own: it ends when the
+    /// loggers, or the thread that steps them, move or stop the point. See [`Durable::wait_timeout`].
     ///
     /// # Errors
-    /// [`LogError::Stopped`] or [`LogError::Closed`] when the log ended before it got there: whether these commits
-    /// survive is then known to the next recovery only. [`LogError::Forked`] in a fork, if it did not get there before.
+    /// [`LogError::Stopped`] or [`LogError::Closed`] when the log ended before. Only the next recovery then
+    /// knows whether these commits survive. [`LogError::Forked`] in a fork, if it
+    /// did not get there before.
     pub fn wait(&self, epoch: Epoch) -> Result<(), LogError> {
         if self.epoch() >= epoch {
             return Ok(());
@@ -92,7 +93,7 @@ impl Durable {
         }
     }
 
-    /// As [`Durable::wait`], at most `timeout`: `false` if it ended before.
+    /// As [`Durable::wait`], but at most for `timeout`. Returns `false` if the time ran out.
     ///
     /// # Errors
     /// As [`Durable::wait`].
@@ -114,8 +115,8 @@ impl Durable {
         }
     }
 
-    /// A future that is ready when commits of `epoch` survive, with [`Durable::wait`]'s answer. It needs no particular
-    /// executor.
+    /// A future that is ready when commits of `epoch` survive a crash, with the result of [`Durable::wait`]. It
+    /// needs no particular executor.
     pub fn reached(self: &Arc<Durable>, epoch: Epoch) -> Reached {
         Reached { durable: Arc::clone(self), epoch, number: None }
     }
@@ -125,7 +126,7 @@ impl Durable {
         self.waiters().map_or_else(|forked| Some(forked.to_string()), |waiters| waiters.stop_reason.clone())
     }
 
-    /// The error of what needs a log that goes on, if it does not.
+    /// The error for an operation that needs a running log, if the log has ended.
     pub(crate) fn error(&self) -> Option<LogError> {
         self.waiters().map_or_else(Some, |waiters| waiters.error())
     }
@@ -136,13 +137,13 @@ impl Durable {
         self.point.final_epoch().is_some()
     }
 
-    /// Moves the point to `epoch`, unless it is beyond already.
+    /// Moves the point to `epoch`, unless it is there already.
     pub(crate) fn publish(&self, epoch: Epoch) {
         if self.epoch() >= epoch {
             return;
         }
         let Ok(mut waiters) = self.waiters() else { return };
-        // Under the mutex, so that a waiter that found it too low is asleep by now.
+        // Under the mutex: a waiter that saw the old point sleeps by now, and is woken below.
         if !self.point.advance(epoch) {
             return;
         }
@@ -153,12 +154,12 @@ impl Durable {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// Ends all waiting. The first reason stays.
+    /// Ends all waiting. The first reason is kept.
     pub(crate) fn stop(&self, reason: impl Into<String>) {
         self.end(reason, false);
     }
 
-    /// As [`Durable::stop`], because the log was closed.
+    /// As [`Durable::stop`], with the reason that the log was closed.
     pub(crate) fn close(&self) {
         self.end("it was closed", true);
     }
@@ -198,7 +199,7 @@ impl Durable {
 pub struct Reached {
     durable: Arc<Durable>,
     epoch: Epoch,
-    /// Under which its waker is kept.
+    /// The number under which its waker is registered.
     number: Option<u64>,
 }
 
@@ -222,7 +223,7 @@ impl Future for Reached {
             waiters.next
         });
         let replaced = waiters.wakers.insert((this.epoch, number), context.waker().clone());
-        // A waker that is dropped may drop its task, and with it others who wait.
+        // Dropping a waker may drop its task, which may drop other waiters: not under the mutex.
         drop(waiters);
         drop(replaced);
         Poll::Pending

@@ -1,13 +1,14 @@
-//! Redo entries: what a commit wrote, grouped by commit.
+//! Redo entries: the writes of a commit, in groups.
 //!
 //! ```text
 //! group    body bytes u32 | TID u64 | body: entries            little-endian
 //! entry    varint(layout << 2 | kind) | key | row (0), nothing (1, delete), patch (2), delta (3)
 //! ```
-//! Key, row, patch and delta are those of [`seriatim_catalog::wire`]. A commit that is larger than [`CUT_BYTES`] is several groups
-//! of one TID; its epoch makes it atomic. Entries have no length of their own: a reader knows the layouts.
+//! Key, row, patch and delta are encoded as in [`seriatim_catalog::wire`]. A commit that is larger than
+//! [`CUT_BYTES`] is several groups of one TID. Its epoch makes it atomic. Entries have no length field: a
+//! reader needs the layouts.
 //!
-//! Invariant: a group is never empty, and reading checks every byte before an entry is handed out.
+//! Invariant: a group is never empty. Reading checks every byte of an entry before it returns the entry.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ use seriatim_catalog::{Key, RowRef};
 /// Bytes in front of a group's entries.
 pub const GROUP_HEADER_BYTES: usize = 12;
 
-/// A group with so many bytes of entries takes no more. A writer's choice, not part of the format.
+/// A group with this many bytes of entries takes no more entries. The writer chooses this; the format does not.
 pub const CUT_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };
 
 /// The lowest bits of an entry's first byte.
@@ -30,27 +31,26 @@ const DELTA: u64 = 3;
 
 /// Writes the entries of one commit as groups.
 ///
-/// The last group is open until [`GroupWriter::finish`]: its length is not there yet. One entry may be larger than
-/// [`CUT_BYTES`], but has to fit a `u32`: long texts are bounded where they come in
-/// (`TransactError::TooLarge`).
+/// The last group is open until [`GroupWriter::finish`] writes its length. One entry may be larger than
+/// [`CUT_BYTES`], but must fit into a `u32`. The engine bounds long texts (`TransactError::TooLarge`).
 #[derive(Debug)]
 pub struct GroupWriter<'b> {
     out: &'b mut Vec<u8>,
-    /// Where the open group begins.
+    /// Where the open group begins in `out`.
     begin: usize,
     tid: Tid,
     groups: u32,
 }
 
 impl<'b> GroupWriter<'b> {
-    /// Begins a group behind what is in `out`.
+    /// Begins a group at the end of `out`.
     pub fn begin(tid: Tid, out: &'b mut Vec<u8>) -> GroupWriter<'b> {
         let mut writer = GroupWriter { begin: out.len(), out, tid, groups: 0 };
         writer.open();
         writer
     }
 
-    /// Entries from here on have this TID.
+    /// Sets the TID of the entries from here on.
     pub fn tid(&mut self, tid: Tid) {
         if tid != self.tid {
             self.close();
@@ -59,14 +59,14 @@ impl<'b> GroupWriter<'b> {
         }
     }
 
-    /// The row of `key` became this one, whatever was there.
+    /// Records that the row of `key` became `row`, whatever it was before.
     pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, row: RowRef<'_>) {
         self.entry(layout, ROW, wire, key);
         wire.encode_row(row, self.out);
     }
 
-    /// The row of `key` became `after` from `before`, the version just below this TID: a patch or a delta, the whole row where
-    /// neither can say it, nothing where they are equal.
+    /// Records that the row of `key` became `after`. `before` is the version just below this TID. Writes a
+    /// patch or a delta, the whole row if neither can express the change, and nothing if both rows are equal.
     pub fn update(
         &mut self,
         layout: LayoutId,
@@ -89,12 +89,12 @@ impl<'b> GroupWriter<'b> {
         updated
     }
 
-    /// The row of `key` is gone.
+    /// Records that the row of `key` was deleted.
     pub fn delete(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>) {
         self.entry(layout, DELETE, wire, key);
     }
 
-    /// An amount was added to a column of the row of `key`.
+    /// Records that an amount was added to a column of the row of `key`.
     ///
     /// # Panics
     /// As [`RowWire::encode_delta`].
@@ -103,13 +103,13 @@ impl<'b> GroupWriter<'b> {
         wire.encode_delta(column, amount, self.out);
     }
 
-    /// Ends the last group. How many groups were written; none if there were no entries.
+    /// Ends the last group. Returns the number of groups, which is zero without entries.
     pub fn finish(mut self) -> u32 {
         self.close();
         self.groups
     }
 
-    /// Appends kind and key; where the entry begins.
+    /// Appends kind and key. Returns where the entry begins.
     fn entry(&mut self, layout: LayoutId, kind: u64, wire: &RowWire, key: Key<'_>) -> usize {
         if self.out.len() - self.begin >= GROUP_HEADER_BYTES + CUT_BYTES {
             self.close();
@@ -121,7 +121,7 @@ impl<'b> GroupWriter<'b> {
         begin
     }
 
-    /// Makes the entry that begins there one of this kind.
+    /// Changes the kind of the entry that begins at `begin`.
     fn make(&mut self, begin: usize, kind: u64) {
         self.out[begin] = self.out[begin] >> KIND_BITS << KIND_BITS | kind as u8;
     }
@@ -138,26 +138,26 @@ impl<'b> GroupWriter<'b> {
             self.out.truncate(self.begin);
             return;
         }
-        assert!(body <= u32::MAX as usize, "an entry of {body} bytes: long texts are bounded where they come in");
+        assert!(body <= u32::MAX as usize, "an entry of {body} bytes, although the engine bounds long texts");
         self.out[self.begin..self.begin + 4].copy_from_slice(&(body as u32).to_le_bytes());
         self.groups += 1;
     }
 }
 
-/// Bytes of entries and TID bits of the group that begins here, if the bytes of its header are all there.
+/// Bytes of entries and TID bits of the group that begins here, if its header is complete.
 pub(crate) fn group_header(bytes: &[u8]) -> Option<(usize, u64)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let tid = rest.first_chunk::<8>()?;
     Some((u32::from_le_bytes(*length) as usize, u64::from_le_bytes(*tid)))
 }
 
-/// Which encoding a layout has.
+/// Maps layouts to encodings.
 pub trait Layouts {
-    /// The encoding of rows of this layout, if there is such a layout.
+    /// The encoding of rows of this layout, or `None` for an unknown layout.
     fn rows(&self, layout: LayoutId) -> Option<&RowWire>;
 }
 
-/// The groups of a batch's payload, first to last; ends after the first error.
+/// The groups of a batch's payload, first to last. The iterator ends after the first error.
 pub fn groups(payload: &[u8]) -> Groups<'_> {
     Groups { payload, at: 0 }
 }
@@ -169,12 +169,12 @@ pub struct Groups<'a> {
     at: usize,
 }
 
-/// A group, framed but not looked into.
+/// A group whose entries have not been read.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
     /// The TID of its entries.
     pub tid: Tid,
-    /// Bytes from the payload's start to its entries.
+    /// Bytes from the start of the payload to its entries.
     pub offset: usize,
     /// Its entries.
     pub body: &'a [u8],
@@ -214,7 +214,7 @@ impl<'a> Iterator for Groups<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Its entries, first to last, each checked whole; ends after the first error.
+    /// Its entries, first to last, each fully checked. The iterator ends after the first error.
     pub fn entries<'l, L: Layouts>(&self, layouts: &'l L) -> Entries<'a, 'l, L> {
         Entries { rest: self.body, end: self.offset + self.body.len(), layouts }
     }
@@ -236,16 +236,16 @@ pub struct Entry<'a> {
     pub layout: LayoutId,
     /// The row's key.
     pub key: Key<'a>,
-    /// What became of the row.
+    /// What happened to the row.
     pub change: Change<'a>,
-    /// Bytes from the payload's start to the entry.
+    /// Bytes from the start of the payload to the entry.
     pub offset: usize,
 }
 
-/// What became of a row. The bytes have been checked and go to the method of [`RowWire`] named.
+/// A change of a row. The bytes have been checked; decode them with the named method of [`RowWire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// It became this one: [`RowWire::decode_row`].
+    /// The row became this one: [`RowWire::decode_row`].
     Row(&'a [u8]),
     /// It was deleted.
     Delete,
@@ -256,7 +256,7 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Which kind of entry it is, as `FORMAT.md` calls it.
+    /// The kind of the entry, as `FORMAT.md` names it.
     pub fn kind(&self) -> &'static str {
         match self {
             Change::Row(_) => "row",
@@ -303,10 +303,10 @@ impl<'a, L: Layouts> Iterator for Entries<'a, '_, L> {
     }
 }
 
-/// Bytes of a payload that are no group or entry.
+/// Bytes of a payload that are neither a group nor an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryError {
-    /// Bytes from the payload's start to the group or entry.
+    /// Bytes from the start of the payload to the malformed group or entry.
     pub offset: usize,
     /// What is wrong with it.
     pub problem: Problem,
@@ -320,11 +320,11 @@ pub enum Problem {
     GroupCutShort,
     /// The group has no entries.
     EmptyGroup,
-    /// The group's TID is none.
+    /// The bits of the group's TID are not a TID.
     Tid,
-    /// There is no such layout.
+    /// The manifest has no such layout.
     Layout(u64),
-    /// The entry's key or change is not of its layout.
+    /// The key or the change does not have the form that its layout prescribes.
     Malformed(Malformed),
 }
 
@@ -333,7 +333,7 @@ impl fmt::Display for Problem {
         match self {
             Problem::GroupCutShort => f.write_str("the payload ends within a group"),
             Problem::EmptyGroup => f.write_str("a group has no entries"),
-            Problem::Tid => f.write_str("a group's TID is none"),
+            Problem::Tid => f.write_str("the bits of a group's TID are not a TID"),
             Problem::Layout(layout) => write!(f, "an entry is of layout {layout}, which the manifest does not list"),
             Problem::Malformed(error) => write!(f, "an entry is not of its layout: {error}"),
         }

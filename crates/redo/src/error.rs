@@ -1,4 +1,4 @@
-//! What can go wrong with a database directory. Every message names the file and what to do about it.
+//! Errors of database directories. Every message names the file and what to do about it.
 
 use std::fmt;
 use std::io;
@@ -8,31 +8,31 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The operating system refused. The source says the operation and the path.
+    /// The operating system refused an operation. The source names the operation and the path.
     Io {
-        /// What was being done, as in "writing the manifest".
+        /// What the log was doing, as in "writing the manifest".
         what: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A file does not hold what was once written to it.
+    /// A file does not hold the bytes that were written to it.
     Corrupt {
         /// The file, or the directory where a file is missing.
         file: PathBuf,
-        /// Bytes from the file's start to what is wrong.
+        /// Bytes from the start of the file to the damage.
         offset: u64,
         /// What is wrong there.
         problem: String,
-        /// What can be done.
+        /// What the operator can do.
         advice: String,
     },
-    /// A file is of a format that this program does not know.
+    /// This program does not know the format of a file.
     Format {
         /// The file.
         file: PathBuf,
-        /// The format it has.
+        /// The format of the file.
         found: u64,
-        /// The newest format this program knows.
+        /// The newest format that this program knows.
         newest: u64,
     },
     /// A directory holds no database.
@@ -44,31 +44,31 @@ pub enum LogError {
     },
     /// A directory or a segment was removed while its database was open.
     Removed {
-        /// Where it was.
+        /// Its path.
         path: PathBuf,
     },
     /// A directory was moved while its database was open, and something else is at its path.
     Replaced {
-        /// Where it was.
+        /// Its path.
         directory: PathBuf,
     },
-    /// The process was forked from the one that opened the database.
+    /// The process is a fork of the one that opened the database.
     Forked,
-    /// What is recovered does not fit into memory.
+    /// The recovered rows do not fit into memory.
     OutOfMemory {
         /// The table whose rows were being recovered.
         table: String,
     },
-    /// The log has stopped for good; nothing that was acknowledged is lost.
+    /// The log has stopped for good. No acknowledged commit is lost.
     Stopped(String),
-    /// The log was closed; nothing that was acknowledged is lost.
+    /// The log was closed. No acknowledged commit is lost.
     Closed,
-    /// The disk is full: commits are refused until there is space again; nothing is lost.
+    /// The disk is full. Commits are refused until there is space again, and nothing is lost.
     Full {
-        /// Where space is needed.
+        /// The directory that needs space.
         directory: PathBuf,
     },
-    /// More is committed than the disk takes: this commit was refused, and may be tried again.
+    /// The disk is slower than the commits. This commit was refused and may be retried.
     Backlogged {
         /// Bytes that this writer has appended and that are not flushed yet.
         backlog_bytes: u64,
@@ -76,7 +76,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// An [`LogError::Io`] made of what the operating system said, for `map_err`.
+    /// Makes an [`LogError::Io`] of an error of the operating system, for `map_err`.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LogError {
         let what = what.into();
         move |source| LogError::Io { what, source }

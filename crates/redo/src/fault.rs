@@ -1,7 +1,7 @@
-//! Deliberate faults for canaries: a log that breaks its promise, built only in tests and with the feature `canary`, that must
-//! be caught. Without the feature nothing asks for them.
+//! Deliberate faults for canaries. A log with a fault breaks a promise, and the tests must catch it. Built only
+//! in tests and with the feature `canary`; nothing enables a fault otherwise.
 
-/// What is broken.
+/// The fault of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFault {
     /// Nothing.
@@ -9,19 +9,19 @@ pub enum LogFault {
     None,
     /// Moves the durable point before the flush.
     AcknowledgeBeforeFlush,
-    /// Takes what one logger has flushed for what all have.
+    /// Takes the progress of one logger for that of all loggers.
     FlushOwnLogOnly,
     /// Recovers without the log of one logger.
     ForgetLog,
-    /// Takes what was written for flushed, when it recovers.
+    /// Recovery takes written bytes for flushed ones.
     TrustUnflushed,
-    /// Deletes the log before a checkpoint counts.
+    /// Deletes the log before the manifest names the checkpoint.
     DeleteEarly,
-    /// Logs a row that a checkpoint leaves out as a patch.
+    /// Logs a patch for a row that a checkpoint leaves out.
     ForgetWhole,
-    /// Adds the amount of each delta twice, when it recovers.
+    /// Recovery adds the amount of each delta twice.
     AddTwice,
-    /// Does not say in a filled segment that there is another.
+    /// Writes no link at the end of a filled segment.
     OmitLinks,
 }
 

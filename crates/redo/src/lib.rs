@@ -1,18 +1,20 @@
-//! What is acknowledged survives: the redo log, checkpoints and recovery.
+//! The redo log, checkpoints and recovery. An acknowledged commit survives a crash.
 //!
-//! Invariant: this crate knows bytes, keys and TIDs, and no protocol; the durable point never moves back. It reaches files
-//! through the platform interface `seriatim_base::disk` only, so a test that replaces it owns every power cut.
-//!
+//! Invariant: this crate knows bytes, keys and TIDs, and no protocol. The durable point never moves back. Files
+//! are reached only through the platform interface `seriatim_base::disk`, so a test can cut the power at any
+//! operation.
 //! ```text
 //! DIR/LOCK                                 held while a process has the database open
 //! DIR/MANIFEST                             format, incarnations, tables, newest checkpoint; replaced as a whole
 //! DIR/checkpoint-<epoch>/part-<n>          rows with their TIDs, compressed
 //! DIR/log-<incarnation>-<logger>-<n>       segments of batches; perhaps in directories of their own
 //! ```
-//! The path of a commit, top to bottom: a worker encodes its writes ([`entry`]) and appends them to its own [`stream`] between
-//! `begin` and `end` of its [`writer`]; a [`logger`] collects the streams of its workers, writes one [`batch`] into its
-//! [`segment`], flushes, and moves the [`durable`] point. Recovery reads the [`manifest`], loads the [`checkpoint`] and
-//! [`replay`]s the log tail, epoch by epoch. `FORMAT.md`, beside this crate's `Cargo.toml`, has every byte.
+//! The path of a commit: a worker encodes its writes ([`entry`]). Between `begin` and `end` of its [`writer`]
+//! it appends them to its own [`stream`]. A [`logger`] collects the streams of its workers, writes one
+//! [`batch`] into its [`segment`], flushes it and advances the [`durable`] point.
+//!
+//! Recovery reads the [`manifest`], loads the [`checkpoint`] and [`replay`]s the rest of the log, epoch by
+//! epoch. `FORMAT.md`, beside this crate's `Cargo.toml`, specifies every byte.
 
 pub mod backup;
 pub mod batch;
@@ -36,7 +38,7 @@ mod synthetic;
 mod tables;
 pub mod writer;
 
-/// The format of everything in a database directory that this program writes: manifest, segments, checkpoints.
+/// The format that this program writes: of manifests, segments and checkpoints alike.
 pub const FORMAT: u32 = 2;
 
 pub use durable::Durable;

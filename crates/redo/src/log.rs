@@ -1,14 +1,16 @@
-//! The log as its database sees it: opened, woken, asked how far it is, closed.
+//! The log as a database uses it: open, wake, ask for progress, close.
 //!
-//! Invariant: the durable point D is never above what a recovery would keep, but for epochs in which nothing was logged.
+//! Invariant: the durable point D is never above the epoch that a recovery would keep, except for epochs in
+//! which nothing was logged.
 //!
-//! Each logger tells two epochs: what it has *recorded* as closed, in a flushed batch, and what it has *closed*: flushed all of,
-//! whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If nothing was ever logged above R, then D
-//! is the smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have
-//! closed. So an idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
+//! Each logger publishes two epochs. Up to the *closed* epoch it has flushed everything. The *recorded* epoch
+//! is the closed epoch that its flushed batches state. A recovery keeps the smallest recorded epoch R. If
+//! nothing was logged above R, then D is the smallest closed epoch; otherwise D is R. While something was
+//! logged above R, loggers without entries also record what they have closed. So an idle database writes
+//! nothing, an idle logger delays no commit, and D advances in both cases.
 //!
-//! A failure is final unless it says that the disk is full: the log stops, D stays, waiting callers are told, commits are refused.
-//! While the disk is full commits are refused and the batch that found no space is kept and tried again.
+//! A full disk refuses commits until there is space; the batch that found no space is kept and written again.
+//! Any other failure is final: the log stops, D stays, waiting callers get an error, and commits are refused.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -31,33 +33,36 @@ use crate::sync::fence;
 use crate::writer::{Slot, Writer};
 use crate::{Durable, LogError, segment};
 
-/// How a log is written.
+/// Options of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// One logger for each, which writes its segments there. They exist; one may be named several times.
+    /// The directories of the loggers, one logger each. They must exist. A directory may be listed several
+    /// times.
     pub directories: Vec<PathBuf>,
-    /// The directory of the database, if it has one: what was flushed is lost without its manifest.
+    /// The directory of the database, if it has one. Without its manifest, flushed commits are lost.
     pub database: Option<PathBuf>,
-    /// Size of a segment, in bytes, at most [`SEGMENT_BYTES_MAX`](segment::SEGMENT_BYTES_MAX). Larger ones are made for larger batches.
+    /// Size of a segment in bytes, at most [`SEGMENT_BYTES_MAX`](segment::SEGMENT_BYTES_MAX). A larger batch
+    /// gets a larger segment.
     pub segment_bytes: u64,
-    /// What a worker's stream grows by, in bytes.
+    /// Size in bytes of the chunks of a worker's stream.
     pub chunk_bytes: usize,
-    /// When a batch has this many bytes the rest goes into another.
+    /// A batch of this many bytes is full; further groups go into the next batch.
     pub batch_bytes: usize,
-    /// Bytes that one writer may have appended and not flushed when it begins another commit.
+    /// A writer with more appended and unflushed bytes than this is refused another commit.
     pub backlog_bytes_max: u64,
-    /// How long a transaction may wait, before it begins, for the disk to get below that. Zero where one thread steps everything.
+    /// How long a transaction may wait for the disk before it begins, if its writer is above that limit. Zero
+    /// where one thread steps everything.
     pub backlog_wait_max: Duration,
-    /// What is broken.
+    /// The deliberate fault.
     #[cfg(any(test, feature = "canary"))]
     pub fault: LogFault,
 }
 
-/// No segment is smaller, unless all are, in bytes.
+/// The smallest segment in bytes, unless `segment_bytes` is smaller.
 const LEAST_SEGMENT_BYTES: u64 = 16 * PAGE as u64;
 
 impl LogOptions {
-    /// The defaults, with one logger for each directory.
+    /// The default options, with one logger for each directory.
     pub fn new(directories: Vec<PathBuf>) -> LogOptions {
         LogOptions {
             directories,
@@ -72,55 +77,55 @@ impl LogOptions {
         }
     }
 
-    /// Size of a segment where there is no space for one of the usual size, in bytes: 256 KiB for one of 64 MiB, and never below 64 KiB,
-    /// which are 15 flushes.
+    /// Size in bytes of a segment when there is no space for one of the usual size. It is 256 KiB for segments
+    /// of 64 MiB, and never below 64 KiB, which hold 15 flushes.
     pub fn small_segment_bytes(&self) -> u64 {
         (self.segment_bytes / 256).max(LEAST_SEGMENT_BYTES).min(self.segment_bytes)
     }
 
-    /// Size of the first segment where there is no space for a small one, in bytes: what was set aside may be for
-    /// smaller segments than these.
+    /// Size in bytes of the first segment when there is no space even for a small one. The reserved space may
+    /// have been sized for smaller segments.
     fn least_segment_bytes(&self) -> u64 {
         LEAST_SEGMENT_BYTES.min(self.segment_bytes)
     }
 
-    /// The sizes of a first segment, in the order in which they are tried.
+    /// The sizes that are tried for a first segment, in this order.
     pub(crate) fn first_segment_bytes(&self) -> [u64; 3] {
         [self.segment_bytes, self.small_segment_bytes(), self.least_segment_bytes()]
     }
 }
 
-/// Where a log begins, as recovery found it.
+/// Where a log begins, as recovery determined.
 #[derive(Clone, Copy, Debug)]
 pub struct LogStart {
-    /// The database's id.
+    /// The id of the database.
     pub database: u128,
-    /// This opening of it.
+    /// The number of this opening.
     pub incarnation: u64,
-    /// Above every epoch that an earlier incarnation can have written. Nothing is logged in an earlier one.
+    /// Above every epoch in which an earlier incarnation can have written. Nothing is logged in earlier epochs.
     pub first_epoch: Epoch,
-    /// Up to here earlier incarnations are durable.
+    /// The durable epoch of the earlier incarnations.
     pub durable: Epoch,
-    /// Random; the nonces of its segments are drawn from it.
+    /// Random. The nonces of its segments are drawn from this seed.
     pub nonce_seed: u64,
 }
 
-/// What a log has done since it was opened, over all loggers.
+/// Counts of a log since it was opened, over all loggers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
     /// Batches flushed: one write and one flush each.
     pub batches: u64,
-    /// Groups in them: commits, but for very large ones, which are several.
+    /// Groups in them: one for each commit, several for a very large commit.
     pub groups: u64,
     /// Bytes written, with headers and padding.
     pub bytes: u64,
-    /// Bytes of groups in them.
+    /// Bytes of groups in the batches.
     pub payload_bytes: u64,
     /// Time spent in flushes.
     pub flush_time: Duration,
     /// The longest flush.
     pub flush_time_max: Duration,
-    /// Bytes appended and not flushed now.
+    /// Bytes that are appended and not yet flushed.
     pub backlog_bytes: u64,
 }
 
@@ -131,13 +136,15 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log for writing: makes the first segment of each logger, durably, which none of this incarnation may be there for
-    /// ([`segment::delete_unnamed`]). The manifest names the incarnation after that, and before anything is committed; so an
-    /// incarnation that it names has segments. Answers the log, a writer for each worker slot, and the
-    /// loggers, which somebody has to step: [`Log::spawn`], or the caller.
+    /// Opens a log for writing. Creates the first segment of each logger durably. No segment of this
+    /// incarnation may exist ([`segment::delete_unnamed`]). Afterwards, and before any commit, the manifest
+    /// lists the incarnation. So every listed incarnation has segments.
+    ///
+    /// Returns the log, a writer for each worker slot, and the loggers. [`Log::spawn`] or the caller steps the
+    /// loggers.
     ///
     /// # Errors
-    /// When the options make no sense, and when a segment cannot be made, also because the disk is full.
+    /// When the options are invalid, or a segment cannot be created, for instance because the disk is full.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: LogOptions,
@@ -185,10 +192,10 @@ impl Log {
         Ok((Log { shared }, handles, loggers))
     }
 
-    /// Steps each logger on a thread of its own, every `interval`, when woken, and soon again while somebody waits for what the step
-    /// could not flush. `epoch` ends the epoch that it is given, if that is not over, and answers the current one: it is given the
-    /// newest that somebody waits for ([`Log::request`]). As a logger does this only between two flushes, epochs end no faster than
-    /// the disk flushes them.
+    /// Steps each logger on its own thread: every `interval`, when woken, and again soon while a caller waits
+    /// for an epoch that the step could not flush. The closure `epoch` gets the newest epoch that a caller
+    /// waits for ([`Log::request`]). It ends that epoch, unless it is over, and returns the current epoch. A
+    /// logger calls it only between two flushes, so epochs end no faster than the disk flushes them.
     ///
     /// # Errors
     /// When the operating system refuses another thread.
@@ -202,7 +209,7 @@ impl Log {
         let threads = loggers.iter().enumerate().map(|(index, logger)| {
             let (logger, epoch, shared) = (Arc::clone(logger), epoch.clone(), Arc::clone(&self.shared));
             let step = move || {
-                // Only its own thread steps it, until the thread is joined.
+                // No other thread steps it before this thread is joined.
                 logger.lock().unwrap_or_else(PoisonError::into_inner).step(epoch(shared.requested()));
                 if shared.is_behind_request() { interval.min(REQUEST_LOOK) } else { interval }
             };
@@ -210,24 +217,26 @@ impl Log {
         });
         let threads =
             threads.collect::<Result<Vec<_>, _>>().map_err(LogError::io("starting the threads of the log"))?;
-        // Waking is an optimization: a log whose loggers were spawned twice keeps the first wakers.
+        // Waking only saves time: if loggers are spawned twice, the log keeps the first wakers.
         let _ = self.shared.wakers.set(threads.iter().map(Periodic::waker).collect());
         Ok(LogThreads { log: self.clone(), threads, loggers })
     }
 
-    /// Has every logger with a thread take a step now. Never waits.
+    /// Makes every logger with a thread take a step now. Never waits.
     pub fn wake(&self) {
         self.shared.wake();
     }
 
-    /// Somebody waits until `epoch` is durable: the loggers end it and flush it as soon as they have flushed what they are at. Never waits.
+    /// Asks the loggers to make `epoch` durable for a waiting caller. They end and flush that epoch after their
+    /// current flush. Never waits.
     pub fn request(&self, epoch: Epoch) {
-        // ORDERING: before the wake-up, whose lock has a logger that wakes for it see this.
+        // ORDERING: the store precedes the wake-up, and the lock of the wake-up makes it visible to the woken
+        // logger.
         self.shared.requested.fetch_max(epoch.0, Ordering::AcqRel);
         self.shared.wake();
     }
 
-    /// The newest epoch that somebody waited for.
+    /// The newest epoch that a caller waited for.
     pub fn requested(&self) -> Epoch {
         self.shared.requested()
     }
@@ -237,46 +246,50 @@ impl Log {
         &self.shared.durable
     }
 
-    /// Whether a commit would be refused now: the log has stopped, or its disk is full.
+    /// Whether a commit would be refused now, because the log has stopped or its disk is full.
     #[inline]
     pub fn refuses(&self) -> bool {
         self.shared.refuses()
     }
 
-    /// Whether a commit would be refused now, and why.
+    /// The error with which a commit would be refused now, if it would be.
     pub fn refusal(&self) -> Option<LogError> {
         self.shared.refuses().then(|| self.shared.refusal())
     }
 
-    /// Has the loggers record `epoch` as closed although nothing was logged in it. The durable point may have reached it unrecorded
-    /// before. But when it reaches an epoch that was the current one after this call, a recovery would find `epoch`. For a
-    /// checkpoint, whose last epoch the manifest tells.
+    /// Makes the loggers record `epoch` as closed, although nothing was logged in it. The durable point may
+    /// have reached it without a record before. But once it reaches an epoch that was current after this call,
+    /// a recovery finds `epoch`. A checkpoint needs this for its last epoch, which the manifest lists.
     pub fn record(&self, epoch: Epoch) {
         self.shared.newest_logged.fetch_max(epoch.0, Ordering::AcqRel);
-        // ORDERING: pairs with the fence in `Slot::closed`: a logger that closes an epoch which the caller reads from here on has
-        // read a later one before its fence, so that came after this one, and it finds the request.
+        // ORDERING: pairs with the fence in `Slot::closed`. Consider a logger that closes an epoch which the
+        // caller reads after this call. It has read a later epoch before its fence, so its fence comes after
+        // this one, and it sees the request.
         fence(Ordering::SeqCst);
     }
 
-    /// An epoch that a recovery would find mentioned, or a later one, though it may not be durable.
+    /// An epoch that a recovery finds in a batch, even if it is not durable. A later epoch may be found as
+    /// well.
     pub fn mentioned(&self) -> Epoch {
         // ORDERING: pairs with the release in `advance`.
         let recorded = self.shared.loggers.iter().map(|progress| progress.recorded.load(Ordering::Acquire));
         Epoch(recorded.max().unwrap_or(0))
     }
 
-    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one
-    /// being written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
+    /// Deletes segments of this incarnation whose entries are all of epochs before `epoch`, oldest first. The
+    /// segment being written stays. A checkpoint that begins at `epoch` must be durable. Returns how many
+    /// segments it deleted.
     ///
     /// # Errors
-    /// When one cannot be deleted; it and the later ones of its logger are kept for the next time.
+    /// When a segment cannot be deleted. It and the later segments of its logger are kept for the next call.
     pub fn delete_before(&self, epoch: Epoch) -> Result<usize, LogError> {
         let mut deleting = Deleting::default();
-        // Recovery expects every segment of an incarnation whose first epoch it needs, also those without an entry.
+        // While recovery needs the first epoch of an incarnation, it expects all its segments, even those
+        // without entries.
         if epoch <= self.shared.start.first_epoch {
             return Ok(0);
         }
-        // One at a time, so that they go in order; the loggers do not wait for it.
+        // The lock keeps deletions in order. Loggers do not take it.
         let _alone = self.shared.deleting.lock().unwrap_or_else(PoisonError::into_inner);
         for progress in &self.shared.loggers {
             let filled = || progress.filled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -294,8 +307,8 @@ impl Log {
         deleting.end()
     }
 
-    /// Whether the directories of the log and its database are where the log was opened. One that was removed, or has
-    /// another in its place, stops the log: nobody would find there what is acknowledged from then on.
+    /// Whether the directories of log and database are still where they were when the log was opened. If one
+    /// was removed or replaced, the log stops, since a later opening would not find further commits.
     ///
     /// # Errors
     /// [`LogError::Removed`], [`LogError::Replaced`].
@@ -305,12 +318,12 @@ impl Log {
         checked.inspect_err(|error| self.shared.stop(error.to_string()))
     }
 
-    /// Stops the log for good, for a reason of the caller's: nothing more becomes durable.
+    /// Stops the log for good with the caller's reason. Nothing more becomes durable.
     pub fn stop(&self, reason: &str) {
         self.shared.stop(reason);
     }
 
-    /// What the log has done.
+    /// The counts of the log.
     pub fn statistics(&self) -> LogStatistics {
         let mut sum = LogStatistics::default();
         for progress in &self.shared.loggers {
@@ -320,32 +333,33 @@ impl Log {
         sum
     }
 
-    /// An epoch that a recovery finds durable, and where the log of each logger ends at least that finds it.
+    /// An epoch that a recovery finds durable, and positions up to which each logger's log records it.
     pub fn recorded(&self) -> (Epoch, Vec<LogEnd>) {
-        // The ends after it: what it was recorded in was flushed before.
+        // The ends are read afterwards: the batches that record the epoch were flushed before.
         let recorded = self.shared.recorded();
         (recorded, self.ends())
     }
 
-    /// Where the log of each logger ends at least: the batches up to there are flushed.
+    /// Positions up to which the batches of each logger are flushed.
     pub fn ends(&self) -> Vec<LogEnd> {
         let end = |progress: &CacheAligned<Progress>| *progress.end.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.loggers.iter().map(end).collect()
     }
 
-    /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
-    /// stops. No commit is under way. `note` is told the epoch that a recovery finds, which the durable point may be above, and where
-    /// the logs end, and has the manifest say so; then the space is given back that the segments have left.
+    /// Closes the log: flushes all commits of epochs before `after`, and stops. The caller has advanced the
+    /// current epoch to `after`, and no commit is running. `note` gets the epoch that a recovery finds, which
+    /// may be below the durable point, and the ends of the logs. It writes both to the manifest. Then the
+    /// unused space of the segments is freed.
     ///
     /// # Errors
-    /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost. Those of `note`.
+    /// When the log has stopped, or the disk is full: commits that are not durable are lost. Errors of `note`.
     pub fn close(
         &self,
         mut loggers: Vec<Logger>,
         after: Epoch,
         note: impl FnOnce(Epoch, Vec<LogEnd>) -> Result<(), LogError>,
     ) -> Result<(), LogError> {
-        // In the first round everything is written, in the second everybody records that.
+        // The first round writes everything. The second makes every logger record it.
         for _ in 0..2 {
             loggers.iter_mut().for_each(|logger| {
                 logger.step(after);
@@ -359,7 +373,8 @@ impl Log {
     }
 }
 
-/// The threads that step the loggers. Dropping them stops the log where it is: [`LogThreads::close`] ends it in order.
+/// The threads that step the loggers. Dropping them stops the log at once; [`LogThreads::close`] ends it in
+/// order.
 #[derive(Debug)]
 pub struct LogThreads {
     log: Log,
@@ -368,7 +383,8 @@ pub struct LogThreads {
 }
 
 impl LogThreads {
-    /// Whether the caller runs on one of them, as what a waker does when it is told; it cannot close the log.
+    /// Whether the caller runs on one of these threads, for instance in a waker. Such a caller cannot close the
+    /// log.
     pub fn is_current(&self) -> bool {
         self.threads.iter().any(Periodic::is_current)
     }
@@ -382,7 +398,7 @@ impl LogThreads {
         after: Epoch,
         note: impl FnOnce(Epoch, Vec<LogEnd>) -> Result<(), LogError>,
     ) -> Result<(), LogError> {
-        // Joined, so that nobody else has the loggers.
+        // The threads are joined, so no other thread has the loggers.
         drop(self.threads);
         let loggers = self.loggers.into_iter().filter_map(Arc::into_inner);
         let loggers = loggers.map(|logger| logger.into_inner().unwrap_or_else(PoisonError::into_inner));
@@ -390,16 +406,17 @@ impl LogThreads {
     }
 }
 
-/// What writers, loggers and handles share.
+/// The state that writers, loggers and handles share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) slots: Box<[CacheAligned<Slot>]>,
     pub(crate) loggers: Box<[CacheAligned<Progress>]>,
-    /// The newest epoch of an entry that a logger has taken out of a stream, or that must be recorded.
+    /// The newest epoch of an entry that a logger took from a stream, or of a request to record.
     newest_logged: CacheAligned<AtomicU64>,
-    /// The newest epoch that somebody waited for.
+    /// The newest epoch that a caller waited for.
     requested: CacheAligned<AtomicU64>,
-    /// Why commits are refused: full loggers counted, and a bit once the log has stopped.
+    /// The number of loggers with a full disk, and a bit that is set once the log has stopped. Commits are
+    /// refused unless it is zero.
     refusing: CacheAligned<AtomicU64>,
     pub(crate) durable: Arc<Durable>,
     wakers: OnceLock<Vec<Waker>>,
@@ -412,7 +429,7 @@ pub(crate) struct Shared {
 
 const STOPPED: u64 = 1 << 32;
 
-/// How soon a logger looks again that could not flush all that somebody waits for.
+/// How soon a logger steps again if it could not flush all that a caller waits for.
 const REQUEST_LOOK: Duration = Duration::from_millis(1);
 
 impl Shared {
@@ -421,7 +438,7 @@ impl Shared {
         self.refusing.load(Ordering::Relaxed) != 0
     }
 
-    /// Why commits are refused; the disk may have got space since.
+    /// The error with which commits are refused. The disk may have space again.
     #[cold]
     pub(crate) fn refusal(&self) -> LogError {
         if let Some(error) = self.durable.error() {
@@ -445,7 +462,7 @@ impl Shared {
         self.durable.is_stopped()
     }
 
-    /// Says whether logger `index` finds no space.
+    /// Records whether logger `index` finds no space.
     pub(crate) fn set_full(&self, index: usize, full: bool) {
         let before = self.loggers[index].counts.full.swap(u64::from(full), Ordering::AcqRel) != 0;
         match (before, full) {
@@ -455,8 +472,8 @@ impl Shared {
         }
     }
 
-    /// Whether this directory of the log, and the database's, are where the log was opened. One that was moved only is
-    /// the same still.
+    /// Checks that this log directory and the database's directory are where they were when the log was opened.
+    /// A directory that was only moved passes.
     pub(crate) fn check_in_place(&self, directory: &Path) -> Result<(), LogError> {
         let database = self.options.database.as_deref().filter(|database| *database != directory);
         for directory in std::iter::once(directory).chain(database) {
@@ -473,7 +490,8 @@ impl Shared {
         Epoch(self.requested.load(Ordering::Acquire))
     }
 
-    /// Whether somebody waits for what is not durable and could be: a commit was in the way, or another logger is not so far.
+    /// Whether a caller waits for an epoch that another step may make durable: a commit delayed it, or another
+    /// logger is behind.
     fn is_behind_request(&self) -> bool {
         self.requested() > self.durable.epoch() && !self.refuses()
     }
@@ -482,7 +500,7 @@ impl Shared {
         self.wakers.get().into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Has those loggers take a step now that have not recorded `epoch`, so that it does not wait for their intervals.
+    /// Wakes the loggers that have not recorded `epoch`, so that it does not wait for their intervals.
     pub(crate) fn wake_behind(&self, epoch: Epoch) {
         let loggers = self.loggers.iter().zip(self.wakers.get().into_iter().flatten());
         for (progress, waker) in loggers {
@@ -492,7 +510,7 @@ impl Shared {
         }
     }
 
-    /// Has one logger take a step now.
+    /// Makes one logger take a step now.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn wake_one(&self, index: usize) {
         self.wakers.get().expect("it was spawned")[index].wake();
@@ -503,22 +521,24 @@ impl Shared {
         Epoch(self.newest_logged.load(Ordering::Acquire))
     }
 
-    /// An entry of this epoch was taken out of a stream.
+    /// Notes that an entry of epoch `newest` was taken from a stream.
     pub(crate) fn logged(&self, newest: Epoch) {
         self.newest_logged.fetch_max(newest.0, Ordering::AcqRel);
     }
 
-    /// What a recovery would keep at least.
+    /// The epoch that a recovery would keep at least.
     pub(crate) fn recorded(&self) -> Epoch {
         // ORDERING: pairs with the release in `advance`.
         let recorded = self.loggers.iter().map(|progress| progress.recorded.load(Ordering::Acquire));
         Epoch(recorded.min().unwrap_or(0))
     }
 
-    /// Logger `index` has flushed up to `closed`, and says so on disk up to `recorded`: moves the durable point.
+    /// Advances the durable point: logger `index` has flushed up to `closed`, and its batches record
+    /// `recorded`.
     pub(crate) fn advance(&self, index: usize, recorded: Epoch, closed: Epoch) {
         let own = &self.loggers[index];
-        // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees what was logged in it.
+        // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees
+        // what was logged in it.
         own.recorded.store(recorded.0, Ordering::Release);
         own.closed.store(closed.0, Ordering::Release);
         if self.injects_own_log_only() {
@@ -526,7 +546,7 @@ impl Shared {
             return;
         }
         let closed = self.loggers.iter().map(|progress| progress.closed.load(Ordering::Acquire)).min();
-        // After the above: all that was logged up to there counts.
+        // Read after the stores above, so that it includes everything logged up to there.
         let newest_logged = self.newest_logged();
         let recorded = self.recorded();
         let nothing_between = newest_logged <= recorded;
@@ -564,12 +584,12 @@ impl Shared {
     }
 }
 
-/// How far one logger is. Written by it, read by all.
+/// The progress of one logger, which alone writes it.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Recorded as closed in a flushed batch.
+    /// The epoch that its flushed batches record as closed.
     recorded: AtomicU64,
-    /// Everything up to here is flushed.
+    /// The epoch up to which everything is flushed.
     closed: AtomicU64,
     /// Its segments before the one being written, oldest first.
     pub(crate) filled: Mutex<VecDeque<Filled>>,
@@ -586,7 +606,7 @@ pub(crate) struct Filled {
     pub(crate) newest: Epoch,
 }
 
-/// What one logger has done.
+/// The counts of one logger.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     batches: AtomicU64,
@@ -595,7 +615,7 @@ pub(crate) struct Counts {
     payload_bytes: AtomicU64,
     flush_nanoseconds: AtomicU64,
     flush_nanoseconds_max: AtomicU64,
-    /// 1 while it finds no space.
+    /// 1 while the logger finds no space.
     full: AtomicU64,
 }
 

@@ -1,15 +1,16 @@
-//! Loggers: collect, write, flush.
+//! Loggers collect the entries of their writers, write them and flush them.
 //!
-//! Invariant: a batch is written only after the one before it is flushed, and nothing is told before it is flushed.
+//! Invariant: a batch is written only after the batch before it was flushed. Progress is published only after
+//! the flush.
 //!
-//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the
-//! streams, so that all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is,
-//! which moves the durable point. Nothing is written if there is nothing to say: see the module `log`. Between (3) and
-//! (4) it looks whether the segment and its directory are where a recovery would find them, which takes two or three
-//! calls of the system beside the flush.
+//! A step: (1) find the epochs in which no writer can write any more, *before* reading the streams; (2) take
+//! the contents of the streams, which include all entries of those epochs; (3) write them as one batch and
+//! flush it; (4) publish the progress, which moves the durable point. Nothing is written if there is nothing to
+//! record: see the module `log`. Between (3) and (4) the logger checks that its segment and directory are where
+//! a recovery would look for them. That takes two or three system calls beside the flush.
 //!
-//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish
-//! the smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
+//! In DBX (§5) workers hand over full buffers, and the logger computes the smallest snapshot number. In Silo
+//! (§4.10) loggers publish the smallest epoch of their workers, minus one. Here the logger reads the streams.
 
 use std::sync::{Arc, PoisonError};
 
@@ -25,7 +26,8 @@ use crate::segment::{self, Failure, Name, SEGMENT_BYTES_MAX, Segment};
 use crate::stream::Consumer;
 use crate::writer::Slot;
 
-/// A buffer for batches that is larger is given back when its batch is flushed: beside a flush of so many bytes a new one costs little.
+/// A larger buffer for batches is freed when its batch was flushed. A new buffer costs little beside so large a
+/// flush.
 const BATCH_BYTES_KEPT: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 
 /// Writes the log of some of the writers.
@@ -35,26 +37,27 @@ pub struct Logger {
     index: usize,
     streams: Vec<Stream>,
     segment: Segment,
-    /// The segment after it, as far as it is made.
+    /// The next segment, as far as it is prepared.
     next: Option<Segment>,
-    /// Whether there was no space for a segment of the usual size: the next is a small one.
+    /// Whether there was no space for a segment of the usual size, so that the next one is small.
     low: bool,
     sequence: u64,
-    /// Draws the nonces of segments.
+    /// The source of the nonces of segments.
     nonces: Rng,
     /// The newest epoch of an entry in `segment`.
     newest: Epoch,
     /// The newest epoch of an entry in any batch.
     newest_ever: Epoch,
-    /// Filled segments, until the first batch in `segment` is flushed: the newest batch must stay.
+    /// The filled segment, until the first batch in `segment` is flushed: the segment with the newest batch
+    /// must not be deleted.
     left: Option<Filled>,
     /// The number of the last batch.
     number: u64,
     recorded: Epoch,
     closed: Epoch,
-    /// The batch that is collected or written: header, payload, padding.
+    /// The batch that is being collected or written: header, payload, padding.
     batch: Vec<u8>,
-    /// Its header, from when it is complete until it is flushed.
+    /// Its header, once complete and until the batch is flushed.
     pending: Option<batch::Header>,
 }
 
@@ -62,7 +65,7 @@ pub struct Logger {
 struct Stream {
     slot: usize,
     consumer: Consumer,
-    /// How far this step reads, in bytes since the stream began.
+    /// Where this step stops reading, in bytes since the stream began.
     until: u64,
 }
 
@@ -110,8 +113,8 @@ impl Logger {
         })
     }
 
-    /// Takes a step; `current` is the current epoch, which the caller has read just before. Answers whether anything was flushed.
-    /// A failure stops the log or refuses commits; this has nobody to tell.
+    /// Takes a step. `current` is the current epoch, which the caller has just read. Returns whether anything
+    /// was flushed. On a failure the log stops or refuses commits, since a step has no caller to report to.
     pub fn step(&mut self, current: Epoch) -> bool {
         if self.shared.is_stopped() {
             return false;
@@ -122,11 +125,11 @@ impl Logger {
             Ok(()) => self.shared.set_full(self.index, false),
             Err(Failure::Full) => self.shared.set_full(self.index, true),
             Err(Failure::Final(error)) => self.shared.stop(match self.check_in_place() {
-                // Whatever failed, failed for that.
+                // The displacement caused the failure.
                 Err(displaced) => displaced.to_string(),
                 Ok(()) => format!(
-                    "{error}; what was durable is on disk, the rest is not known: copy what the database holds if need be, \
-                     look after the disk, and open the database again"
+                    "{error}; durable commits are on disk, later ones may be lost: export what you need from the open \
+                     database, repair the disk, and open the database again"
                 ),
             }),
         }
@@ -138,7 +141,8 @@ impl Logger {
             self.write()?;
         }
         let slots = self.streams.iter().map(|stream| &*self.shared.slots[stream.slot]);
-        // A writer that announces an older epoch than it will read opens none that was closed.
+        // A writer may announce an epoch that has been closed and then read a later one: what was closed stays
+        // closed.
         let closed = Slot::closed(current, slots).max(self.closed);
         for stream in &mut self.streams {
             stream.until = stream.consumer.consumed() + stream.consumer.available();
@@ -161,14 +165,16 @@ impl Logger {
         }
         self.closed = closed;
         self.tell();
-        // What was logged is durable when all have recorded it. Recording alone wakes nobody: each epoch costs a step of each.
+        // The groups are durable once every logger has recorded them. A record without groups wakes no logger,
+        // since each epoch would then cost a step of each.
         if has_groups {
             self.shared.wake_behind(self.recorded);
         }
         Ok(())
     }
 
-    /// Takes groups out of the streams, up to where this step reads or to the size of a batch; whether that was all.
+    /// Takes groups from the streams, up to where this step reads or to the size of a batch. Returns whether it
+    /// took all.
     fn collect(&mut self) -> (batch::Header, bool) {
         self.batch.clear();
         self.batch.resize(HEADER_BYTES, 0);
@@ -187,7 +193,7 @@ impl Logger {
                 groups += 1;
             }
         }
-        // Before anything says that it is closed.
+        // Published before any logger publishes that the epoch is closed.
         self.shared.logged(newest);
         let payload = &self.batch[HEADER_BYTES..];
         let header = batch::Header {
@@ -209,14 +215,14 @@ impl Logger {
         self.pending = Some(header);
     }
 
-    /// Writes and flushes the pending batch. If that finds no space it is still pending.
+    /// Writes and flushes the pending batch. Without space for it, the batch stays pending.
     fn write(&mut self) -> Result<(), Failure> {
         let Some(header) = self.pending else { return Ok(()) };
         let bytes = header.bytes();
         if self.segment.room() < bytes {
             self.roll(bytes, header.number)?;
         }
-        // Only now is the segment known.
+        // The segment, and so the salt, is known only now.
         self.batch[..HEADER_BYTES].copy_from_slice(&header.encode(self.segment.salt()));
         self.segment.write(&self.batch)?;
         if self.shared.injects_acknowledging_early() {
@@ -232,7 +238,7 @@ impl Logger {
         if let Some(left) = self.left.take() {
             progress.filled.lock().unwrap_or_else(PoisonError::into_inner).push_back(left);
         }
-        // Before the waiters of this batch are told, and commit again.
+        // Before waiters of this batch are woken and commit again.
         self.shared.set_full(self.index, false);
         self.pending = None;
         self.batch.clear();
@@ -249,7 +255,7 @@ impl Logger {
         self.look_ahead(bytes)
     }
 
-    /// Whether somebody who opens the database finds what is flushed here.
+    /// Checks that an opening of the database would find what is flushed here.
     fn check_in_place(&self) -> Result<(), LogError> {
         self.shared.check_in_place(&self.shared.options.directories[self.index])?;
         match self.segment.is_removed() {
@@ -258,7 +264,7 @@ impl Logger {
         }
     }
 
-    /// Gives back the space that a log which is closed does not need. The manifest says, durably, where it ends.
+    /// Frees the unused space of a closed log. The manifest records durably where it ends.
     pub(crate) fn trim(&mut self) {
         self.segment.trim();
         if let Some(next) = self.next.take() {
@@ -266,7 +272,7 @@ impl Logger {
         }
     }
 
-    /// Takes back what making it did. It has written nothing.
+    /// Removes the segments that creating the logger made. It has written nothing.
     pub(crate) fn discard(self) {
         self.segment.discard(&*self.shared.disk);
     }
@@ -275,7 +281,8 @@ impl Logger {
         self.shared.advance(self.index, self.recorded, self.closed);
     }
 
-    /// Makes a part of the next segment, if it will be needed soon. That there is no space for it matters when it is needed.
+    /// Prepares a part of the next segment, if that is needed soon. A lack of space matters only when it is
+    /// needed.
     fn look_ahead(&mut self, flushed_bytes: u64) -> Result<(), Failure> {
         if !self.segment.is_half_full() {
             return Ok(());
@@ -291,13 +298,14 @@ impl Logger {
         }
     }
 
-    /// There was no space for the next segment: what it took is given back, if it was of the usual size, and a small one is tried.
+    /// Handles a lack of space for the next segment: if it had the usual size, removes it and tries a small
+    /// one.
     fn give_up_next(&mut self) -> bool {
         let options = &self.shared.options;
         if self.low || options.small_segment_bytes() >= options.segment_bytes {
             return false;
         }
-        // One that cannot be removed is made further when there is space: its name is taken.
+        // If it cannot be removed, its name is taken: preparing it continues when there is space.
         if self.next.as_ref().is_some_and(|next| self.shared.disk.remove_file(&next.path).is_err()) {
             return false;
         }
@@ -306,7 +314,7 @@ impl Logger {
         true
     }
 
-    /// Goes on in the next segment, which has room for batch `number` of `bytes` bytes.
+    /// Continues in the next segment, which gets room for batch `number` of `bytes` bytes.
     fn roll(&mut self, bytes: u64, number: u64) -> Result<(), Failure> {
         let make = |logger: &mut Logger| {
             logger.next_segment(bytes)?.enlarge(bytes);
@@ -345,10 +353,10 @@ impl Logger {
     }
 }
 
-/// A piece larger than any segment.
+/// More than any segment has.
 const ALL: u64 = u64::MAX / 2;
 
-/// A segment of the wanted size, or with room for a batch of `bytes` bytes if that is more.
+/// A segment of the usual size, or a larger one if a batch of `bytes` bytes needs it.
 fn create(
     shared: &Shared,
     index: usize,
@@ -367,12 +375,12 @@ fn create(
 
 impl Drop for Logger {
     fn drop(&mut self) {
-        // Nobody flushes these writers' entries any more.
+        // No thread flushes the entries of these writers any more.
         self.shared.stop("its loggers ended");
     }
 }
 
-/// A logger that panics must not leave others waiting.
+/// Stops the log when a logger panics, so that waiters get an error.
 struct StopsIfPanicking(Arc<Shared>);
 
 impl Drop for StopsIfPanicking {

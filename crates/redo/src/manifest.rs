@@ -1,4 +1,4 @@
-//! The manifest: what a database directory consists of.
+//! The manifest lists the contents of a database directory.
 //!
 //! ```text
 //! {                        JSON, for people to read: `mirror` has the fields
@@ -7,12 +7,12 @@
 //! }
 //! crc32 0a1b2c3d           of everything above this line
 //! ```
-//! Invariant: it is replaced as a whole, so a power cut leaves the old one or the new one; and nothing in the directory counts
-//! that the manifest does not list.
+//! Invariant: the manifest is replaced as a whole, so a power cut leaves the old one or the new one. A file of
+//! the directory counts only if the manifest lists it.
 //!
-//! Versions: `format` is raised by every change that an older program would misread, also of segments and entries. A newer
-//! format is refused; an older one is upgraded, one function a step. The last line and the place of `format` never change.
-//! `FORMAT.md` has the rules.
+//! `format` is raised by every change that an older program would misread, also of segments and entries. A
+//! newer format is refused. An older one is upgraded, one function for each step. The last line and the place
+//! of `format` never change. `FORMAT.md` has the rules.
 
 mod mirror;
 
@@ -30,53 +30,53 @@ use crate::batch::PAGE;
 use crate::segment::SEGMENT_BYTES_MAX;
 use crate::{FORMAT, LogError};
 
-/// The manifest's name in the directory.
+/// The file name of the manifest.
 pub const MANIFEST: &str = "MANIFEST";
 
-/// The name under which a manifest is written before it replaces the one in place.
+/// The file name of a manifest that is being written.
 const MANIFEST_NEW: &str = "MANIFEST.new";
 
-/// Turns a manifest of one format into one of the next.
+/// Turns a manifest of one format into one of the next format.
 type Upgrade = fn(Value) -> Result<Value, String>;
 
-/// The upgrade from format `n` stands at `n - 1`.
+/// The upgrade from format `n` is at index `n - 1`.
 const UPGRADES: [Upgrade; FORMAT as usize - 1] = [without_ends];
 
-/// A manifest has fewer bytes.
+/// The largest manifest, in bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
-/// Openings of one database for writing are fewer.
+/// The highest number of an incarnation.
 pub const INCARNATION_MAX: u64 = u32::MAX as u64;
-/// Loggers of one incarnation are no more.
+/// The most loggers of an incarnation.
 pub const LOGGERS_MAX: usize = 1 << 10;
-/// Parts of a checkpoint, one for each thread that wrote it, are no more.
+/// The most parts of a checkpoint. Each thread that writes it writes one.
 pub const PARTS_MAX: u32 = 1 << 16;
-/// Ids of tables and indexes, and of layouts, are below this.
+/// Ids of tables and indexes, and ids of layouts, are below this.
 pub const TABLE_IDS_MAX: u32 = 1 << 20;
 /// Epochs are below this.
 const EPOCH_END: u64 = 1 << (Tid::BITS - Tid::COUNTER_BITS);
 
 const ADVICE: &str = "restore a backup, or MANIFEST from a copy of this directory";
 
-/// What a database directory consists of.
+/// The contents of a database directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Which database this is; its log segments say the same.
+    /// Identifies the database; its log segments state the same id.
     pub database: DatabaseId,
-    /// The openings for writing, oldest first. Those before the checkpoint may be left out.
+    /// The openings for writing, oldest first. Those that recovery does not need may be missing.
     pub incarnations: Vec<Incarnation>,
     /// The newest complete checkpoint.
     pub checkpoint: Option<Checkpoint>,
     /// The tables, in order of creation.
     pub tables: Vec<TableEntry>,
-    /// What the layout ids in log and checkpoint mean.
+    /// The meanings of the layout ids in log and checkpoint.
     pub layouts: Vec<LayoutEntry>,
-    /// Above the id of every table and index there ever was.
+    /// Above the id of every table and index that was ever created.
     pub next_table: TableId,
-    /// Above the id of every layout there ever was.
+    /// Above the id of every layout that was ever created.
     pub next_layout: LayoutId,
 }
 
-/// Tells databases apart: 128 random bits.
+/// 128 random bits that identify a database.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DatabaseId(pub u128);
 
@@ -95,28 +95,28 @@ impl fmt::Debug for DatabaseId {
 /// One opening of a database for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
-    /// Its number, from 1; part of the names of its segments.
+    /// Its number, from 1. Names of its segments contain it.
     pub number: u64,
-    /// Its first epoch, above every epoch that an earlier one can have written.
+    /// Its first epoch, above every epoch in which an earlier incarnation can have written.
     pub first_epoch: Epoch,
-    /// Its last epoch that counts: entries of later ones are void. `None` while it was neither closed in order
-    /// nor recovered.
+    /// Its last durable epoch: entries of later epochs are void. `None` before it was closed in order or
+    /// recovered.
     pub durable_epoch: Option<Epoch>,
-    /// Where each logger's segments are; relative to the database directory, or absolute.
+    /// The directory of each logger's segments, relative to the database directory or absolute.
     pub loggers: Vec<PathBuf>,
-    /// Where each logger's log ends: all of it if there is a durable epoch, else at least that. Empty where that is not known, as in
-    /// manifests of format 1.
+    /// Where each logger's log ends: exactly, if there is a durable epoch, otherwise at least there. Empty if
+    /// that is unknown, as in manifests of format 1.
     pub ends: Vec<LogEnd>,
 }
 
 impl Incarnation {
-    /// Whether nothing in its logs counts: it has ended, and nothing of it was durable.
+    /// Whether its logs are void: it has ended, and none of its epochs was durable.
     pub fn is_void(&self) -> bool {
         self.durable_epoch.is_some_and(|durable| durable < self.first_epoch)
     }
 }
 
-/// Where the log of a logger in one incarnation ends.
+/// Where the log of one logger in one incarnation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The segment with the last batch.
@@ -128,7 +128,7 @@ pub struct LogEnd {
 }
 
 impl LogEnd {
-    /// Of a log without a batch.
+    /// The end of a log without a batch.
     pub const FIRST: LogEnd = LogEnd { segment: 1, batches: 0, bytes: PAGE as u64 };
 }
 
@@ -137,9 +137,10 @@ impl LogEnd {
 pub struct Checkpoint {
     /// Its directory, relative to the database directory.
     pub directory: PathBuf,
-    /// The epoch in which the pass began: it holds everything of earlier ones, and replay begins here.
+    /// The epoch in which the pass over the tables began. The checkpoint has everything of earlier epochs, and
+    /// replay begins here.
     pub begin_epoch: Epoch,
-    /// The epoch in which the pass ended: it holds nothing of later ones.
+    /// The epoch in which the pass ended. The checkpoint has nothing of later epochs.
     pub end_epoch: Epoch,
     /// How many files it has.
     pub parts: u32,
@@ -152,11 +153,12 @@ pub struct Checkpoint {
 /// Why a manifest was not replaced.
 #[derive(Debug)]
 pub struct NotWritten {
-    /// What the file system said.
+    /// The error of the file system.
     pub error: LogError,
-    /// A sync or the rename failed, so it is not known which manifest is in place, or what else the disk has lost: nothing more may be
-    /// written or acknowledged. Otherwise the old one is in place, untouched, and another may be tried: so where space was short for
-    /// the new one, whenever before the sync of the directory that was said.
+    /// Whether a sync or the rename failed. Then it is unknown which manifest is in place and what else the
+    /// disk has lost, so nothing more may be written or acknowledged. Otherwise the old manifest is untouched,
+    /// and writing may be retried. A full disk that is reported before the sync of the directory is such a
+    /// case.
     pub is_final: bool,
 }
 
@@ -175,25 +177,25 @@ pub struct TableEntry {
     pub definition: TableDef,
     /// The ids of its indexes, in order of declaration.
     pub indexes: Vec<TableId>,
-    /// Its rows do not count: it was replaced, or it is to replace another and is not complete. Its declaration says how to skip what
-    /// the log and the checkpoint have of it.
+    /// Whether its rows are void: it was replaced, or it will replace another table and is not complete. Its
+    /// declaration tells how to skip its rows in log and checkpoint.
     pub is_void: bool,
 }
 
-/// What a layout id means.
+/// The meaning of a layout id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutEntry {
     /// The id.
     pub id: LayoutId,
-    /// The table whose columns, as its declaration has them, it names.
+    /// The table whose declared columns it describes.
     pub table: TableId,
 }
 
 impl Manifest {
-    /// Has a table count in the place of another, which counts no more.
+    /// Makes table `new` valid and table `old` void.
     ///
     /// # Panics
-    /// If one of them is not there.
+    /// If the manifest lacks one of them.
     pub fn replace_table(&mut self, old: TableId, new: TableId) {
         let at = |id| self.tables.iter().position(|table| table.id == id).expect("a table of the manifest");
         let (old, new) = (at(old), at(new));
@@ -201,19 +203,20 @@ impl Manifest {
         self.tables.swap(old, new);
     }
 
-    /// The manifest of a database directory; `None` where no database was ever created: a directory that does not exist, or that
-    /// has nothing a database would have. Another one's manifest is written before its first segment and checkpoint.
+    /// Reads the manifest of a database directory. Returns `None` if no database was created there: the
+    /// directory does not exist, or has no file of a database. The manifest of a new database is written before
+    /// its first segment and checkpoint.
     ///
     /// # Errors
-    /// [`LogError::Format`] for a newer format; [`LogError::Corrupt`] where it is damaged, or missing beside segments or a
-    /// checkpoint; [`LogError::Io`].
+    /// [`LogError::Format`] for a newer format. [`LogError::Corrupt`] if the manifest is damaged, or missing
+    /// although there are segments or a checkpoint. [`LogError::Io`].
     pub fn find(disk: &dyn Disk, directory: &Path) -> Result<Option<Manifest>, LogError> {
         let path = directory.join(MANIFEST);
         let looking = || format!("looking for a database in {}", directory.display());
         if disk.find(&path).map_err(LogError::io(looking()))?.is_none() {
             return match first_of_a_database(disk, directory).map_err(LogError::io(looking()))? {
                 Some(name) => {
-                    Err(LogError::corrupt(&path, 0, format!("it is missing, and yet there is {name}"), ADVICE))
+                    Err(LogError::corrupt(&path, 0, format!("it is missing, although there is {name}"), ADVICE))
                 }
                 None => Ok(None),
             };
@@ -235,21 +238,21 @@ impl Manifest {
         Manifest::decode(&bytes, &path).map(Some)
     }
 
-    /// The manifest of a directory that is said to hold a database.
+    /// Reads the manifest of a directory that must hold a database.
     ///
     /// # Errors
-    /// [`LogError::NotADatabase`] where [`Manifest::find`] finds none, and its errors.
+    /// [`LogError::NotADatabase`] if [`Manifest::find`] finds none, and its errors.
     pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Manifest, LogError> {
         let problem = || format!("it holds no database: there is no file {MANIFEST} in it");
         Manifest::find(disk, directory)?
             .ok_or_else(|| LogError::NotADatabase { directory: directory.to_owned(), problem: problem() })
     }
 
-    /// Replaces the manifest of a directory, or writes its first: durable when this returns, and on an error the old one is in
-    /// place or the new one.
+    /// Replaces the manifest of a directory, or writes the first one. It is durable when this returns. After an
+    /// error the old manifest or the new one is in place.
     ///
     /// # Errors
-    /// [`NotWritten`], also where the manifest contradicts itself (see [`Manifest::check`]) and nothing is written.
+    /// [`NotWritten`]. A manifest that contradicts itself ([`Manifest::check`]) is not written.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), NotWritten> {
         let what = "writing the manifest";
         let untouched = |source| NotWritten { error: LogError::io(what)(source), is_final: false };
@@ -266,8 +269,9 @@ impl Manifest {
         };
         let file = prepare().map_err(untouched)?;
         let lost = |source| NotWritten { error: LogError::io(what)(source), is_final: true };
-        // File systems that find space only when they write back say so at the sync. Nothing relies on this file, and the next attempt
-        // writes another, so the sync is not repeated for what the kernel has dropped.
+        // Some file systems allocate space at the sync and report a full disk there. This sync is not repeated,
+        // so bytes that the kernel dropped do no harm: nothing relies on this file, and the next attempt writes
+        // another one.
         let unless_full = |source: Error| match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => untouched(source),
             _ => lost(source),
@@ -277,7 +281,7 @@ impl Manifest {
         disk.sync_dir(directory).map_err(lost)
     }
 
-    /// The file's bytes.
+    /// Encodes the file.
     fn encode(&self) -> Result<Vec<u8>, String> {
         self.check()?;
         let mut text = mirror::to_json(self);
@@ -290,7 +294,7 @@ impl Manifest {
         Ok(text.into_bytes())
     }
 
-    /// What the bytes of the file at `path` say.
+    /// Decodes the bytes of the file at `path`.
     ///
     /// # Errors
     /// [`LogError::Format`] for a newer format; [`LogError::Corrupt`].
@@ -309,10 +313,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Whether its parts agree.
+    /// Checks that the fields agree.
     ///
     /// # Errors
-    /// The first contradiction, in words.
+    /// The first contradiction.
     pub fn check(&self) -> Result<(), String> {
         self.check_incarnations()?;
         let checkpoint = self.checkpoint.iter().map(|checkpoint| &checkpoint.directory);
@@ -323,7 +327,7 @@ impl Manifest {
         if let Some(checkpoint) = &self.checkpoint {
             check_epoch(checkpoint.end_epoch)?;
             if checkpoint.begin_epoch > checkpoint.end_epoch {
-                return Err("the checkpoint ends before it begins".to_owned());
+                return Err("the checkpoint's last epoch is before its first".to_owned());
             }
             if checkpoint.parts > PARTS_MAX {
                 return Err(format!("the checkpoint has {} parts; {PARTS_MAX} are possible", checkpoint.parts));
@@ -335,6 +339,7 @@ impl Manifest {
                 "{tables} tables and indexes and {layouts} layouts were ever created; {TABLE_IDS_MAX} are possible"
             ));
         }
+        let tables: HashSet<TableId> = self.tables.iter().map(|table| table.id).collect();
         let (mut names, mut ids) = (HashSet::new(), HashSet::new());
         for table in &self.tables {
             let definition = &table.definition;
@@ -358,7 +363,7 @@ impl Manifest {
             if !layouts.insert(layout.id) || layout.id >= self.next_layout {
                 return Err(format!("layout id {} is used twice, or not below the next id", layout.id));
             }
-            if self.tables.iter().all(|table| table.id != layout.table) {
+            if !tables.contains(&layout.table) {
                 return Err(format!("layout {} is of table {}, which there is not", layout.id, layout.table));
             }
         }
@@ -376,7 +381,9 @@ impl Manifest {
         }
         for Incarnation { number, first_epoch, durable_epoch, loggers, ends } in &self.incarnations {
             if *number == 0 || *number > INCARNATION_MAX {
-                return Err(format!("incarnation {number} is none: they are numbered from 1 to {INCARNATION_MAX}"));
+                return Err(format!(
+                    "incarnation {number} is out of range: incarnations are numbered from 1 to {INCARNATION_MAX}"
+                ));
             }
             check_epoch(*first_epoch)?;
             durable_epoch.map_or(Ok(()), check_epoch)?;
@@ -396,19 +403,19 @@ impl Manifest {
     }
 }
 
-/// Epochs have as many bits as TIDs have for them.
+/// An epoch has at most as many bits as it has in a TID.
 pub(crate) fn check_epoch(epoch: Epoch) -> Result<(), String> {
     match epoch.0 < EPOCH_END {
         true => Ok(()),
-        false => Err(format!("there is no epoch {}: they are below {EPOCH_END}", epoch.0)),
+        false => Err(format!("epoch {} is out of range: epochs are below {EPOCH_END}", epoch.0)),
     }
 }
 
-/// From format 1 to 2: it does not say where logs end.
+/// Upgrades from format 1 to 2. Format 1 does not state where logs end.
 fn without_ends(mut value: Value) -> Result<Value, String> {
     let incarnations = value.get_mut("incarnations").and_then(Value::as_array_mut);
-    for incarnation in incarnations.ok_or("`incarnations` is no list")? {
-        let incarnation = incarnation.as_object_mut().ok_or("an incarnation is no object")?;
+    for incarnation in incarnations.ok_or("`incarnations` is not a list")? {
+        let incarnation = incarnation.as_object_mut().ok_or("an incarnation is not an object")?;
         if incarnation.insert("ends".to_owned(), Value::Array(Vec::new())).is_some() {
             return Err("an incarnation of format 1 has a field `ends`".to_owned());
         }
@@ -416,13 +423,13 @@ fn without_ends(mut value: Value) -> Result<Value, String> {
     Ok(value)
 }
 
-/// A manifest of this format after all upgrades from it on.
+/// Applies all upgrades from this format on.
 fn upgraded(value: Value, format: u64, upgrades: &[Upgrade]) -> Result<Value, String> {
     let done = format.checked_sub(1).ok_or("there is no format 0")?;
     upgrades.iter().skip(done as usize).try_fold(value, |value, upgrade| upgrade(value))
 }
 
-/// What is above the last line, if that is its checksum; else where it is not and why.
+/// The text above the last line, if that has its checksum. Otherwise the place of the error and the reason.
 fn checked(bytes: &[u8]) -> Result<&[u8], (usize, &'static str)> {
     let whole = bytes.strip_suffix(b"\n").ok_or((bytes.len(), "it does not end in a line with its checksum"))?;
     let begin = whole.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);

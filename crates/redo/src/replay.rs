@@ -1,40 +1,46 @@
-//! Replay: the log of a directory, read for recovery.
+//! Replay reads the log of a directory for recovery.
 //!
-//! [`Replay::open`] walks the batches' headers and decides how far the log reaches; [`Replay::run`] reads the batches and hands every
-//! version that counts to an [`Apply`], the versions of a key by one thread and in the order of their TIDs.
+//! [`Replay::open`] reads the headers of all batches and determines where the log ends. [`Replay::run`] reads
+//! the batches and passes every valid version to an [`Apply`]. One thread gets all versions of a key, in the
+//! order of their TIDs.
 //!
-//! **What counts.** An incarnation's durable epoch D is the smallest closed epoch that its loggers have recorded. Its entries with
-//! epochs up to D count: each logger has closed D, so they are all there, from all loggers, and epochs are consistent cuts. What is
-//! above D is void, now and in every later recovery, whose manifest records D. Nothing below the checkpoint's begin counts either: a row
-//! that was deleted before the checkpoint began is not in it, and must not come back from a batch that outlived its deletion's.
+//! **What counts.** The durable epoch D of an incarnation is the smallest closed epoch that its loggers have
+//! recorded. Entries of epochs up to D count. Each logger has closed D, so these entries are all on disk, and
+//! epochs are consistent cuts. Entries above D are void, now and in every later recovery, whose manifest
+//! records D. Entries below the beginning of the checkpoint do not count either. A row that was deleted before
+//! the checkpoint began is not in the checkpoint. It must not come back from a batch that outlived the batch of
+//! its deletion.
 //!
-//! **Patches without a row.** Let a fuzzy checkpoint begin in epoch B and end in e. The pass began when all commits below B were in
-//! memory, so of each key it holds the newest version below B, or one from B to e, or no row where it saw none. Replay meets a patch
-//! of TID s, from B on, in one of these states:
-//! - *An older version*: the one that was patched. All versions of the key between the checkpoint's and s are replayed before s.
-//! - *A version of TID s or above*, from the checkpoint: it says what the patch says, and more.
-//! - *No row.* Something was there to be patched, so what was there has been deleted again when the pass came by, and that deletion is
-//!   of an epoch up to e. A checkpoint counts only if e is durable; so the deletion is replayed, with a TID above s.
+//! **Patches without a row.** Let a fuzzy checkpoint begin in epoch B and end in epoch e. The pass began when
+//! all commits below B were in memory. So for each key it holds the newest version below B, or a version from B
+//! to e, or no row if it saw none. Replay meets a patch with TID s, from B on, in one of these states:
+//! - *An older version*, which the patch changes. All versions of the key between the checkpoint's version and
+//!   s are replayed before s.
+//! - *A version with TID s or above*, from the checkpoint. It includes the change of the patch.
+//! - *No row.* The patch changed a row, so that row was deleted before the pass reached the key, in an epoch up
+//!   to e. A checkpoint counts only if e is durable. So the deletion is replayed, with a TID above s.
 //!
-//! A checkpoint that leaves out rows of B and later ([`crate::checkpoint`]) adds no state: their first entry from B on is a row or a
-//! deletion.
+//! A checkpoint that omits rows of B and later ([`crate::checkpoint`]) adds no state: their first entry from B
+//! on is a row or a deletion.
 //!
-//! So a patch without a row is lawful at first. It is noted by its key; the next row or deletion of that key strikes it out, and what is
-//! left at the end is damage. Deltas likewise.
+//! So a patch without a row is not an error at first. Its key is noted, and the next row or deletion of the key
+//! removes the note. A note that remains at the end is damage. The same holds for deltas.
 //!
-//! **Patches and deltas need the version before theirs**: a patch for the columns that it does not name, a delta for the one that it
-//! does. A patch applied twice would be one; a delta would not. Each is applied once, and to the version just below its TID:
-//! - TIDs rise from one version of a key to the next, in every log, incarnation and life of the key, so a TID names a version.
-//! - A row in a checkpoint and its TID were read together: it has all that was added up to that TID, and nothing above it.
-//! - Versions of a key are handed on in the order of their TIDs, all that count above the row's, none left out: an
-//!   epoch is applied
-//!   when every log has told all of it. [`Apply`] passes over TIDs that are not above the row's, so what came with the
-//!   checkpoint, or is replayed again, is not added again.
-//! - A batch counts once, by its number, and its groups are in no other. So entries of one key and TID are different
-//!   ones of one
-//!   commit, made one version, and each is applied.
+//! **Patches and deltas need the version before theirs.** A patch needs it for the columns that it omits, a
+//! delta for its column. A patch could be applied twice, a delta could not. Each is applied once, to the
+//! version just below its TID:
+//! - TIDs rise from one version of a key to the next, across logs, incarnations, deletions and inserts. So a
+//!   TID identifies a version.
+//! - A row of a checkpoint and its TID were read together. The row includes every addition up to that TID, and
+//!   none above it.
+//! - Every version of a key above the checkpoint's is passed on, in the order of TIDs. An epoch is applied only
+//!   when the entries of all logs have been read. [`Apply`] skips a TID that is not above the row's. So an
+//!   addition that the checkpoint includes, or that is replayed twice, is not applied again.
+//! - A batch counts once, by its number, and no other batch has its groups. So several entries of one key and
+//!   TID are different changes of one commit. They form one version, and each is applied.
 //!
-//! Reading order: `log_scan` finds the log's end, `partitioned` divides the work, `apply` is what the caller implements.
+//! Reading order: `log_scan` finds the end of the log, `partitioned` divides the work among threads, and the
+//! caller implements `apply`.
 
 mod apply;
 pub(crate) mod log_scan;
@@ -57,17 +63,17 @@ use crate::tables::Tables;
 
 pub use self::apply::{Apply, Outcome, Version};
 
-/// Bytes of batches that are read before they are applied, or one batch if it is larger.
+/// Bytes of batches that are read in one round, unless one batch is larger.
 const ROUND_BYTES: u64 = if cfg!(test) { 8 << 10 } else { 8 << 20 };
 
-/// The end of a logger's log was torn by a power cut: what was being written then, and was never acknowledged, is ignored.
+/// A torn end of a logger's log. A power cut interrupted a write, which was never acknowledged and is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The segment.
     pub file: PathBuf,
     /// Where the log ends in it.
     pub offset: u64,
-    /// Bytes behind that, up to the last that is not zero.
+    /// Bytes from there to the last byte that is not zero.
     pub bytes: u64,
 }
 
@@ -78,14 +84,14 @@ impl std::fmt::Display for Torn {
     }
 }
 
-/// What was replayed.
+/// Counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Bytes read.
     pub bytes: u64,
-    /// Versions handed on.
+    /// Versions passed to `apply`.
     pub versions: u64,
-    /// Those of them that something newer, or they themselves, were there for.
+    /// Versions among these that were not above the TID of their row.
     pub older: u64,
 }
 
@@ -98,24 +104,25 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Looks at the log of a directory: at every batch's header, and at the last batch of each logger. Keeps some 100 bytes for each
-    /// batch.
+    /// Reads the header of every batch of a directory's log, and the last batch of each logger. Keeps about 100
+    /// bytes for each batch.
     ///
     /// # Errors
-    /// [`LogError::Corrupt`] if something is missing or damaged in front of something that is there, or something that was durable is
-    /// not there; [`LogError::Format`] for segments of a newer format; [`LogError::Io`].
+    /// [`LogError::Corrupt`] if something is missing or damaged before an intact batch, or if a durable batch
+    /// is missing. [`LogError::Format`] for segments of a newer format; [`LogError::Io`].
     pub fn open(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
         let scan = LogScan::of(disk, directory, manifest)?;
         scan.check(manifest)?;
         Ok(Replay::new(scan, manifest))
     }
 
-    /// As [`Replay::open`], for a database that may be in use: finds what a power cut could have left meanwhile. It counts only if the
-    /// manifest is still the same when all was read; otherwise segments may have been deleted under the look, the oldest first, which
-    /// nothing else would tell.
+    /// As [`Replay::open`], for a database that may be in use: finds a state that a power cut meanwhile could
+    /// have left. The result is valid only if the manifest is still the same after everything was read.
+    /// Otherwise segments may have been deleted meanwhile, oldest first, which nothing else would reveal.
     ///
     /// # Errors
-    /// As [`Replay::open`]. A batch that is being written may look like damage: that has to be found again.
+    /// As [`Replay::open`]. A batch that is being written may look damaged, so look again before you report
+    /// damage.
     pub fn look(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
         Ok(Replay::new(LogScan::while_written(disk, directory, manifest)?, manifest))
     }
@@ -125,23 +132,24 @@ impl Replay {
         Replay { scan, tables: Tables::new(manifest), begin }
     }
 
-    /// The newest epoch that counts: of the last incarnation with a log, or the one that the manifest tells.
+    /// The newest durable epoch: of the last incarnation with a log, or the one that the manifest states.
     pub fn durable(&self) -> Epoch {
         self.scan.durable
     }
 
-    /// The newest epoch seen anywhere, also in what is void. The next incarnation begins above it.
+    /// The newest epoch in any batch, void ones included. The next incarnation begins above it.
     pub fn newest(&self) -> Epoch {
         self.scan.newest
     }
 
-    /// The durable epochs found, by incarnation number. Those that the checkpoint made superfluous are not among them.
+    /// The durable epochs that were found, by incarnation number, without incarnations that the checkpoint made
+    /// superfluous.
     pub fn incarnations(&self) -> impl Iterator<Item = (u64, Epoch)> {
         self.scan.incarnations.iter().map(|incarnation| (incarnation.number, incarnation.durable))
     }
 
-    /// The incarnations of the manifest as the next one should have them: each says up to which epoch and batch it counts. For when
-    /// what counts is secured ([`Replay::secure`]), and nothing is written to their logs any more.
+    /// The incarnations of the manifest, each with its durable epoch and the ends of its logs, for the next
+    /// manifest. Call it after [`Replay::secure`], when no process writes to their logs any more.
     pub fn ended_incarnations(&self, manifest: &Manifest) -> Vec<manifest::Incarnation> {
         let mut ended = manifest.incarnations.clone();
         for incarnation in &mut ended {
@@ -156,32 +164,33 @@ impl Replay {
         ended
     }
 
-    /// Where loggers' logs were torn, in the last incarnation.
+    /// The torn ends of logs in the last incarnation.
     pub fn torn(&self) -> &[Torn] {
         &self.scan.torn
     }
 
-    /// Makes sure that what counts is on the disk, and not only in the memory of the machine, as it may be where the process that
-    /// wrote the log has ended and the machine has not, or where a flush had failed. Before anything says that it counts: the
-    /// manifest, or an answer. What is there is written again, and nothing else.
+    /// Ensures that the valid log is on disk and not only in the page cache. The process that wrote it may have
+    /// ended before a flush, or its flush may have failed. Writes the last batches again, unchanged. Must
+    /// precede any statement that the log counts: the manifest, or an answer to a caller.
     ///
     /// # Errors
-    /// [`LogError::Io`]; then the database is not opened. [`LogError::Corrupt`] if it cannot be read any more.
+    /// [`LogError::Io`]: the database must not be opened. [`LogError::Corrupt`] if the batches cannot be read
+    /// any more.
     pub fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
         self.scan.secure(disk)
     }
 
-    /// Bytes that [`Replay::run`] will read.
+    /// The number of bytes that [`Replay::run`] will read.
     pub fn bytes(&self) -> u64 {
         self.wanted().map(Batch::bytes).sum()
     }
 
-    /// Batches that [`Replay::run`] will read.
+    /// The number of batches that [`Replay::run`] will read.
     pub fn batches(&self) -> u64 {
         self.wanted().count() as u64
     }
 
-    /// Leaves a logger's log out, for a canary.
+    /// Omits the log of one logger, for a canary.
     #[cfg(feature = "canary")]
     pub fn forget_log(&mut self) {
         if let Some(log) = self.scan.logs.last_mut() {
@@ -197,13 +206,13 @@ impl Replay {
         })
     }
 
-    /// Reads the log and applies what counts, by `threads` threads, which is at least one. With one, nothing is spawned and the order
-    /// is always the same. `progress` is told the bytes read so far. Nothing is written: it can be done again at any time, and applying
-    /// everything twice is applying it once.
+    /// Reads the log and applies valid versions, on `threads` threads, which is at least one. With one, no
+    /// thread is spawned and the order is always the same. `progress` gets the number of bytes read so far.
+    /// Replay writes nothing and may be repeated: applying everything twice equals applying it once.
     ///
     /// # Errors
-    /// [`LogError::Corrupt`] for a batch that is damaged, or a change of a row that there never was; [`LogError::Io`]; those of `apply`.
-    /// Some of the log may have been applied by then.
+    /// [`LogError::Corrupt`] for a damaged batch, or a change of a row that never existed; [`LogError::Io`];
+    /// errors of `apply`. A part of the log may have been applied.
     pub fn run(
         &self,
         disk: &dyn Disk,
@@ -224,11 +233,11 @@ struct Log<'r> {
     planner: Mutex<Planner>,
 }
 
-/// How far the log has been planned.
+/// The part of the log that has been planned.
 #[derive(Default)]
 struct Planner {
     incarnation: usize,
-    /// Of each logger of the incarnation, what is left.
+    /// The remaining batches of each logger of the incarnation, and the epoch that its planned batches close.
     left: Vec<(std::ops::Range<usize>, Epoch)>,
     begun: bool,
 }
@@ -242,8 +251,8 @@ impl Log<'_> {
 }
 
 impl Source for Log<'_> {
-    /// Takes batches from the logger that lags most. When all loggers have closed an epoch in what was taken, all of its entries have
-    /// been read: it and those before it can be applied.
+    /// Takes batches from the logger that lags most. Once all loggers have closed an epoch in the taken
+    /// batches, all its entries have been read. Then it and earlier epochs can be applied.
     fn next(&self) -> Option<Round> {
         let scan = &self.replay.scan;
         let mut planner = self.planner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -301,22 +310,22 @@ impl Source for Log<'_> {
     }
 }
 
-/// The TIDs of an epoch and those before it are below this.
+/// All TIDs of this epoch and earlier ones are below the result.
 pub(crate) fn end_of(epoch: Epoch) -> u64 {
     epoch.0.saturating_add(1).checked_shl(Tid::COUNTER_BITS).filter(|_| epoch.0 < u64::MAX >> 30).unwrap_or(u64::MAX)
 }
 
-/// Whether a change says what the row is, whatever was there.
+/// Whether a change determines the whole row, independently of its former version.
 pub(crate) fn is_whole(change: &Change<'_>) -> bool {
     matches!(change, Change::Row(_) | Change::Delete)
 }
 
-/// What can be done about a damaged log.
-pub(crate) const ADVICE: &str = "restore a backup; what follows in the log cannot be recovered without what is damaged";
+/// Advice for a damaged log.
+pub(crate) const ADVICE: &str = "restore a backup; the log behind the damage cannot be recovered";
 
-/// A malformed group or entry of a batch that checks out.
+/// The error for a malformed group or entry in a batch whose checksum is right.
 pub(crate) fn malformed(file: &Path, offset: u64, error: &entry::EntryError) -> LogError {
     let at = offset + (crate::batch::HEADER_BYTES + error.offset) as u64;
-    let problem = format!("the batch's checksum is right, and yet {}", error.problem);
+    let problem = format!("the batch's checksum is right, but {}", error.problem);
     LogError::corrupt(file, at, problem, "open the database with the program that wrote it, or restore a backup")
 }

@@ -1,18 +1,20 @@
 //! Segments: pre-zeroed files that hold batches.
 //!
-//! Invariant: every byte of a segment was written and synced, as a zero, before a batch is written over it. Then flushing a batch
-//! changes neither the file's length nor its place on the disk, so it is one write, and a full disk is noticed ahead of need.
-//! A segment's name is synced before its first batch is written. The next segment is made in pieces, of twice the bytes that were
-//! just flushed, from when the current one is half full: so it is there when it is needed, and no flush waits for all of it.
+//! Invariant: every byte of a segment was written and synced as a zero before a batch is written over it. So
+//! flushing a batch changes neither the length of the file nor its place on the disk, and a full disk is
+//! noticed early. The name of a segment is synced before its first batch is written.
+//!
+//! The next segment is zeroed in pieces of twice the bytes that were just flushed, once the current segment is
+//! half full. So it is ready when it is needed, and no flush waits for all of it.
 //!
 //! ```text
 //! log-<incarnation>-<logger>-<sequence>     decimal, padded so that names sort
-//! header page, 4096 bytes, little-endian: magic "SRTMLOG1" | format u32 | logger u32 | database u128 | incarnation u64 |
-//!                                         sequence u64 | nonce u64 | bytes u64 | crc32 of the bytes before it u32 | zeros
+//! header page, 4096 bytes, little-endian: magic "SRTMLOG1" | format u32 | logger u32 | database u128 |
+//!         incarnation u64 | sequence u64 | nonce u64 | bytes u64 | crc32 of the bytes before it u32 | zeros
 //! batches, each at a multiple of 4096, the last page kept for a link
 //! ```
-//! Segments of format 1 have neither nonce nor bytes. The header is written last, so a segment with one is as long as that says; it
-//! is cut only when the manifest says where its log ends.
+//! Segments of format 1 have neither nonce nor length. The header is written last, so a segment with a header
+//! has the length that the header states. It is cut only after the manifest states where its log ends.
 
 use std::fmt;
 use std::io;
@@ -24,18 +26,19 @@ use crate::LogError;
 use crate::batch::{Link, PAGE, Salt};
 
 const MAGIC: &[u8; 8] = b"SRTMLOG1";
-/// Bytes of the header page that are covered by its checksum, in format 1.
+/// Bytes of the header page that its checksum covers, in format 1.
 const CHECKED_1: usize = 48;
-/// The same from format 2 on.
+/// The same, from format 2 on.
 const CHECKED: usize = 64;
-/// Bytes of the header page that say anything.
+/// Bytes of the header page before its padding.
 const HEADER_BYTES: usize = CHECKED + 4;
-/// A segment is no larger, in bytes: one batch of 4 GiB fits.
+/// The largest segment, in bytes: a batch of 4 GiB fits.
 pub const SEGMENT_BYTES_MAX: u64 = 8 << 30;
-/// The least that is zeroed at once, in bytes.
+/// The least that is zeroed at a time, in bytes.
 const PIECE_MIN: u64 = 1 << 20;
 
-/// Which segment: of which incarnation and logger, and the how manieth, from 1. Ordered as written.
+/// Names a segment by incarnation, logger and sequence number. Names sort in the order in which segments are
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The opening of the database that wrote it.
@@ -53,33 +56,33 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// The segment that a file's name says, if it is the name of one.
+    /// Parses a file name. Returns `None` for any other file.
     pub fn parse(file_name: &str) -> Option<Name> {
         let mut parts = file_name.strip_prefix("log-")?.split('-');
         let mut part = || parts.next()?.parse::<u64>().ok();
         let name = Name { incarnation: part()?, logger: u32::try_from(part()?).ok()?, sequence: part()? };
-        // Only as `Display` writes it: neither signs nor other paddings.
+        // Only the form that `Display` writes: no sign, no other padding.
         (name.to_string() == file_name).then_some(name)
     }
 }
 
-/// What a segment says about itself.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The format of what follows.
+    /// The format of the segment.
     pub format: u32,
     /// The database it belongs to.
     pub database: u128,
-    /// What its file should be called.
+    /// The name that its file should have.
     pub name: Name,
-    /// Random, part of the checksums in it. Zero in format 1.
+    /// Random; the checksums in the segment cover it. Zero in format 1.
     pub nonce: u64,
-    /// The file's length, if nothing was cut off, in bytes. Zero in format 1.
+    /// The length of the file in bytes, unless it was cut. Zero in format 1.
     pub bytes: u64,
 }
 
 impl Header {
-    /// The header page.
+    /// Encodes the header page.
     pub fn encode(&self) -> [u8; PAGE] {
         let mut page = [0; PAGE];
         page[0..8].copy_from_slice(MAGIC);
@@ -98,7 +101,7 @@ impl Header {
         page
     }
 
-    /// The header at the front of `bytes`, if it checks out; of whatever format.
+    /// Decodes the header at the front of `bytes`, of any format, if its checksum is right.
     pub fn decode(bytes: &[u8]) -> Option<Header> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -117,18 +120,18 @@ impl Header {
         (checks_out && possible).then_some(header)
     }
 
-    /// What the checksums in the segment begin with.
+    /// The state with which the checksums in the segment begin.
     pub fn salt(&self) -> Salt {
         if self.format == 1 { Salt::NONE } else { Salt::of(self.nonce) }
     }
 
-    /// The file's length, if it says that.
+    /// The length of the file, if the header states it.
     pub fn whole_bytes(&self) -> Option<u64> {
         (self.format > 1).then_some(self.bytes)
     }
 }
 
-/// How many bytes of a header the checksum behind them is of.
+/// Bytes of a header that its checksum covers.
 fn checked_bytes(format: u32) -> usize {
     if format == 1 { CHECKED_1 } else { CHECKED }
 }
@@ -136,7 +139,7 @@ fn checked_bytes(format: u32) -> usize {
 /// A segment found in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundSegment {
-    /// Which.
+    /// Its name.
     pub name: Name,
     /// Its file.
     pub path: PathBuf,
@@ -144,7 +147,7 @@ pub struct FoundSegment {
     pub bytes: u64,
 }
 
-/// The segments in a directory, by name, whichever incarnation and logger they are of.
+/// The segments in a directory, of all incarnations and loggers, sorted by name.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -159,11 +162,12 @@ pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<FoundSegment>, LogE
     Ok(segments)
 }
 
-/// Deletes the segments in a directory that were written by incarnations before `incarnation`, oldest first: for when a
-/// checkpoint of `incarnation` is durable and the manifest no longer names those before it. Answers how many.
+/// Deletes the segments of incarnations before `incarnation` in a directory, oldest first. A checkpoint of
+/// `incarnation` must be durable, and the manifest must no longer list those incarnations. Returns how many
+/// segments it deleted.
 ///
 /// # Errors
-/// When the directory cannot be read or changed; the rest is then still there, and may be deleted later.
+/// When the directory cannot be read or changed. The remaining segments may be deleted later.
 pub fn delete_before(disk: &dyn Disk, directory: &Path, incarnation: u64) -> Result<usize, LogError> {
     let mut segments = list(disk, directory)?;
     segments.retain(|segment| segment.name.incarnation < incarnation);
@@ -171,11 +175,12 @@ pub fn delete_before(disk: &dyn Disk, directory: &Path, incarnation: u64) -> Res
     Ok(segments.len())
 }
 
-/// Deletes the segments that an opening left which did not come to be: those of this database from `incarnation` on, which no manifest
-/// names. Databases do not share a directory for their logs, since their segments have the same names: looks at all of them.
+/// Deletes the segments of an opening that failed: those of this database from `incarnation` on, which no
+/// manifest lists. Looks at every segment, since two databases must not share a log directory: their segments
+/// have the same names.
 ///
 /// # Errors
-/// [`LogError::NotADatabase`] if a segment is of another database; [`LogError::Io`].
+/// [`LogError::NotADatabase`] if a segment belongs to another database; [`LogError::Io`].
 pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarnation: u64) -> Result<(), LogError> {
     for FoundSegment { name, path, .. } in list(disk, directory)? {
         let read = || {
@@ -183,7 +188,7 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarna
             let read = disk.open(&path, Opening::Read)?.read_at(&mut page, 0)?;
             Ok(Header::decode(&page[..read]))
         };
-        // Without a header it was being made.
+        // A segment without a header was never completed.
         let header = read().map_err(LogError::io("looking at a segment of the log"))?;
         if header.is_some_and(|header| header.database != database) {
             let problem =
@@ -197,8 +202,8 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarna
     Ok(())
 }
 
-/// Deletes one segment, durably before the next is deleted: after a crash no segment is missing between two that are there, unless a
-/// sync failed. One that is gone was deleted by an attempt whose sync failed.
+/// Deletes one segment durably before the next one is deleted. So after a crash no segment is missing between
+/// two others, unless a sync failed. A segment that does not exist was deleted by an attempt whose sync failed.
 pub(crate) fn delete(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     let failed = || LogError::io("deleting a segment of the log that is no longer needed");
     match disk.remove_file(path) {
@@ -208,20 +213,20 @@ pub(crate) fn delete(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     path.parent().map_or(Ok(()), |directory| disk.sync_dir(directory)).map_err(failed())
 }
 
-/// What segments are filled with.
+/// The zeros that fill a segment.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// Why bytes did not get to the disk.
+/// Why bytes did not reach the disk.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// There was no space to write or extend: it may be tried again.
+    /// There was no space. The operation may be retried.
     Full,
-    /// Anything else: what is on the disk is not known.
+    /// Any other error. The contents of the disk are unknown.
     Final(LogError),
 }
 
 impl Failure {
-    /// What a failed write, creation or extension amounts to.
+    /// Classifies the error of a write, creation or extension.
     pub(crate) fn of_writing(what: &str) -> impl FnOnce(io::Error) -> Failure {
         move |error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Full,
@@ -229,21 +234,21 @@ impl Failure {
         }
     }
 
-    /// What a failed sync amounts to, whatever its kind: the kernel may have dropped what it could not write.
+    /// Classifies the error of a sync. It is always final: the kernel may have dropped what it could not write.
     pub(crate) fn of_syncing(what: &str) -> impl FnOnce(io::Error) -> Failure {
         move |error| Failure::Final(LogError::io(what)(error))
     }
 }
 
-/// A segment that is being made or written.
+/// A segment that is being prepared or written.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     file: Box<dyn DiskFile>,
     header: Header,
-    /// How large it is to be.
+    /// Its final size.
     bytes: u64,
-    /// Written and synced, as zeros but for the header.
+    /// Bytes that were written and synced as zeros, apart from the header.
     zeroed: u64,
     /// Whether its name is durable.
     named: bool,
@@ -252,20 +257,20 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Creates the file of a segment with room for `room` bytes of batches. Nothing is in it yet.
+    /// Creates the file of a segment with room for `room` bytes of batches. The file is empty.
     pub(crate) fn create(disk: &dyn Disk, directory: &Path, header: Header, room: u64) -> Result<Segment, Failure> {
         let path = directory.join(header.name.to_string());
         let file = disk.open(&path, Opening::Create).map_err(Failure::of_writing("creating a segment of the log"))?;
         Ok(Segment { path, file, header, bytes: bytes_for(room), zeroed: 0, named: false, at: PAGE as u64 })
     }
 
-    /// Makes sure that there is room for `room` bytes of batches, once it is prepared. For segments that hold nothing yet.
+    /// Makes room for `room` bytes of batches in a segment that is still empty.
     pub(crate) fn enlarge(&mut self, room: u64) {
         self.bytes = self.bytes.max(bytes_for(room));
     }
 
-    /// Writes and syncs at most `piece` more bytes of zeros, the last time also its header and its name. Where it ended it goes on
-    /// when called again. Answers whether it is ready.
+    /// Writes and syncs at most `piece` more bytes of zeros, and with the last piece the header and the name. A
+    /// later call continues. Returns whether the segment is ready.
     pub(crate) fn prepare(&mut self, disk: &dyn Disk, piece: u64) -> Result<bool, Failure> {
         let what = "making a segment of the log";
         let until = self.bytes.min(self.zeroed + piece.max(PAGE as u64));
@@ -296,7 +301,7 @@ impl Segment {
         self.bytes - self.at - PAGE as u64
     }
 
-    /// What its checksums begin with.
+    /// The state with which its checksums begin.
     pub(crate) fn salt(&self) -> Salt {
         self.header.salt()
     }
@@ -306,7 +311,8 @@ impl Segment {
         self.at
     }
 
-    /// Says, durably, that batch `number` is in the segment after this one, which is there. Nothing else is written here any more.
+    /// Records durably that batch `number` is in the next segment, which exists. Nothing is written to this
+    /// segment afterwards.
     pub(crate) fn link(&self, number: u64) -> Result<(), Failure> {
         let Name { incarnation, sequence, .. } = self.header.name;
         let link = Link { incarnation, number, sequence: sequence + 1 }.encode(self.salt());
@@ -314,35 +320,35 @@ impl Segment {
         self.file.sync_data().map_err(Failure::of_syncing("flushing the log"))
     }
 
-    /// Whether the file has no name any more.
+    /// Whether the file has been unlinked.
     pub(crate) fn is_removed(&self) -> bool {
         self.file.is_removed()
     }
 
-    /// Whether it is time to make the next one.
+    /// Whether the next segment should be prepared.
     pub(crate) fn is_half_full(&self) -> bool {
         self.at * 2 >= self.bytes
     }
 
-    /// Gives back the space after the last batch, when no more will come. Nothing relies on it.
+    /// Frees the space behind the last batch after the log was closed. Nothing relies on it.
     pub(crate) fn trim(&self) {
-        // Space, not safety: a cut that fails, or that a power cut undoes, leaves zeros.
+        // This saves space only: if the cut fails or a power cut undoes it, zeros remain.
         let _ = self.file.set_bytes(self.at).and_then(|()| self.file.sync_data());
     }
 
-    /// Removes a segment that holds nothing, and that nothing relies on.
+    /// Removes a segment that is empty and that nothing relies on.
     pub(crate) fn discard(&self, disk: &dyn Disk) {
-        // Space, not safety.
+        // This saves space only.
         let _ = disk.remove_file(&self.path);
     }
 
-    /// Writes a batch where the next one goes.
+    /// Writes a batch behind the last one.
     pub(crate) fn write(&self, batch: &[u8]) -> Result<(), Failure> {
         debug_assert!(batch.len() as u64 <= self.room() && batch.len().is_multiple_of(PAGE));
         self.file.write_all_at(batch, self.at).map_err(Failure::of_writing("writing the log"))
     }
 
-    /// Flushes the batch that was written, and goes on behind it.
+    /// Flushes the batch that was written, and advances behind it.
     pub(crate) fn flush(&mut self, bytes: u64) -> Result<(), Failure> {
         self.file.sync_data().map_err(Failure::of_syncing("flushing the log"))?;
         self.at += bytes;
@@ -350,13 +356,14 @@ impl Segment {
     }
 }
 
-/// How large a segment is that has room for `room` bytes of batches: with a page in front of them and one behind.
+/// The size of a segment with room for `room` bytes of batches. One page precedes the batches and one follows
+/// them.
 fn bytes_for(room: u64) -> u64 {
     (2 * PAGE as u64).saturating_add(room).next_multiple_of(PAGE as u64)
 }
 
-/// What is zeroed after a batch of `batch_bytes` was flushed, in bytes: twice as much, so that a segment begun when the one
-/// before is half full is ready when that one is full.
+/// Bytes to zero after a batch of `batch_bytes` was flushed: twice as many. So a segment that is begun when its
+/// predecessor is half full is ready when that is full.
 pub(crate) fn piece_after(batch_bytes: u64) -> u64 {
     PIECE_MIN.max(2 * batch_bytes)
 }
@@ -419,7 +426,8 @@ mod tests {
         let database = u128::from_le_bytes(*b"DATABASEdatabase");
         let header = Header { format: 2, database, name, nonce: u64::from_le_bytes(*b"anonce.."), bytes: 8192 };
         let page = header.encode();
-        let before = b"SRTMLOG1\x02\0\0\0\x02\0\0\0DATABASEdatabase\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0anonce..\0\x20\0\0\0\0\0\0";
+        let before = b"SRTMLOG1\x02\0\0\0\x02\0\0\0DATABASEdatabase\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0anonce..\
+                       \0\x20\0\0\0\0\0\0";
         assert_eq!(page[..64], before[..]);
         assert_eq!(page[64..68], crc32fast::hash(before).to_le_bytes());
     }

@@ -1,26 +1,27 @@
 //! Streams: bytes from one worker to its logger, without a lock.
 //!
-//! One producer, one consumer, a chain of chunks. The producer fills its chunk, links another when it is full, and never waits;
-//! the consumer reads up to the published point. Chunks that the consumer has left are used again.
-//! (Vyukov's unbounded queue for one producer and one consumer with its cache of nodes, with chunks of bytes for nodes.)
+//! A stream is a chain of chunks with one producer and one consumer. The producer fills its chunk, links
+//! another one when it is full, and never waits. The consumer reads up to the published point. Chunks that the
+//! consumer has left are reused. (This is Vyukov's unbounded single-producer, single-consumer queue with its
+//! cache of nodes; a node is a chunk of bytes.)
 //!
 //! ```text
 //!  first ──► … ──► tail ──► … ──► head
 //!  free chunks     the consumer's  the producer's
 //! ```
-//! Which side may touch what:
-//! 1. A chunk's bytes below the published point are the consumer's to read, those above it the producer's to write.
-//! 2. A chunk's `next` is written by the producer, before it publishes anything beyond the chunk, and when it takes the chunk
-//!    from the front of the chain, which it does only with chunks before `tail`.
-//! 3. `tail` is moved by the consumer, after its last read of the chunk that it leaves.
-//! 4. `first` is the producer's; shared only so that the last of the two can free the chain.
+//! Access rules:
+//! 1. The consumer reads the bytes of a chunk below the published point, the producer writes those above it.
+//! 2. The producer writes the `next` of a chunk at two times: before it publishes anything beyond the chunk,
+//!    and when it takes the chunk from the front of the chain. It takes only chunks before `tail`.
+//! 3. The consumer moves `tail`, after its last read of the chunk that it leaves.
+//! 4. The producer uses `first`. It is shared so that whichever end is dropped last can free the chain.
 
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Bytes, Ordering};
 use seriatim_base::CacheAligned;
 use std::ptr;
 
-/// Chunks that a stream keeps for reuse once it needed as many, whether or not it needs them now. More are given back one at a
-/// time: 4 MiB of chunks of 64 KiB stay, which is what a worker logs in about 10 ms at full speed.
+/// Chunks that a stream keeps for reuse, whether or not it still needs them. Others are freed one at a time. 64
+/// chunks of 64 KiB are 4 MiB, which a worker at full speed logs in about 10 ms.
 const CHUNKS_KEPT: usize = 64;
 
 #[derive(Debug)]
@@ -33,28 +34,28 @@ struct Chunk {
 struct Shared {
     /// Bytes the producer has published since the stream began.
     published: CacheAligned<AtomicU64>,
-    /// The chunk the consumer is in.
+    /// The chunk that the consumer reads.
     tail: CacheAligned<AtomicPtr<Chunk>>,
     first: CacheAligned<AtomicPtr<Chunk>>,
 }
 
-/// The end that is written.
+/// The writing end.
 #[derive(Debug)]
 pub struct Producer {
     shared: Arc<Shared>,
-    /// The chunk being filled, and how far it is.
+    /// The chunk being filled, and how many of its bytes are filled.
     head: *mut Chunk,
     filled: usize,
     chunk_bytes: usize,
-    /// The chunk the consumer was in when last asked.
+    /// The chunk that the consumer was reading when `tail` was last loaded.
     tail_seen: *mut Chunk,
-    /// In the chain.
+    /// Chunks in the chain.
     chunks: usize,
-    /// Since the stream began.
+    /// Bytes written since the stream began.
     written: u64,
 }
 
-/// The end that is read.
+/// The reading end.
 #[derive(Debug)]
 pub struct Consumer {
     shared: Arc<Shared>,
@@ -62,19 +63,19 @@ pub struct Consumer {
     /// Bytes of `tail` that were read.
     left: usize,
     chunk_bytes: usize,
-    /// Since the stream began.
+    /// Bytes read since the stream began.
     read: u64,
 }
 
-// SAFETY: the pointers are to chunks of the chain, which lives as long as either end; rules 1 to 4 say who touches what,
-// whichever threads the two ends are on.
+// SAFETY: the pointers lead to chunks of the chain, which lives as long as either end. Rules 1 to 4 separate
+// the accesses of the two ends, on whichever threads they are.
 unsafe impl Send for Producer {}
 // SAFETY: as for `Producer`.
 unsafe impl Send for Consumer {}
 
-/// A stream whose chunks hold `chunk_bytes` bytes, at least one.
+/// Makes a stream with chunks of `chunk_bytes` bytes, which is at least one.
 pub fn stream(chunk_bytes: usize) -> (Producer, Consumer) {
-    assert!(chunk_bytes > 0, "a chunk holds something");
+    assert!(chunk_bytes > 0, "a chunk has at least one byte");
     let chunk = Chunk::allocate(chunk_bytes);
     let shared = Arc::new(Shared {
         published: CacheAligned(AtomicU64::new(0)),
@@ -87,7 +88,7 @@ pub fn stream(chunk_bytes: usize) -> (Producer, Consumer) {
 }
 
 impl Producer {
-    /// Adds bytes, which the consumer does not see yet. Never waits.
+    /// Appends bytes, which stay invisible to the consumer until [`Producer::publish`]. Never waits.
     pub fn write(&mut self, mut bytes: &[u8]) {
         self.written += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -102,9 +103,10 @@ impl Producer {
         }
     }
 
-    /// Makes all that was written visible to the consumer.
+    /// Makes everything written so far visible to the consumer.
     pub fn publish(&mut self) {
-        // ORDERING: pairs with the acquire in `Consumer::available`: the bytes, and the links between their chunks.
+        // ORDERING: pairs with the acquire in `Consumer::available`, for the bytes and for the links between
+        // chunks.
         self.shared.published.store(self.written, Ordering::Release);
     }
 
@@ -113,7 +115,7 @@ impl Producer {
         self.written
     }
 
-    /// Gives chunks back that a burst has needed, as far as they are read, when nothing has been written for a while.
+    /// Frees the chunks that a burst needed and the consumer has read. Called after a time without writes.
     pub fn rest(&mut self) {
         while self.chunks > CHUNKS_KEPT
             && let Some(spare) = self.unlink_free()
@@ -123,7 +125,7 @@ impl Producer {
     }
 
     fn free(&mut self, chunk: *mut Chunk) {
-        // SAFETY: it came from `Chunk::allocate`, and neither the chain nor the consumer knows it any more.
+        // SAFETY: it came from `Chunk::allocate`, and neither the chain nor the consumer refers to it any more.
         drop(unsafe { Box::from_raw(chunk) });
         self.chunks -= 1;
     }
@@ -134,7 +136,7 @@ impl Producer {
             self.chunks += 1;
             Chunk::allocate(self.chunk_bytes)
         });
-        // SAFETY: both are chunks of the chain or new; nothing beyond `head` is published yet (rule 2).
+        // SAFETY: both are chunks of the chain, or new. Nothing beyond `head` is published yet (rule 2).
         unsafe { (*self.head).next.store(chunk, Ordering::Relaxed) };
         self.head = chunk;
         self.filled = 0;
@@ -154,7 +156,8 @@ impl Producer {
     fn unlink_free(&mut self) -> Option<*mut Chunk> {
         let first = self.shared.first.load(Ordering::Relaxed);
         if first == self.tail_seen {
-            // ORDERING: pairs with the release in `Consumer::read`: its reads of the chunks before `tail` are over.
+            // ORDERING: pairs with the release in `Consumer::read`: the consumer no longer reads the chunks
+            // before `tail`.
             self.tail_seen = self.shared.tail.load(Ordering::Acquire);
             if first == self.tail_seen {
                 return None;
@@ -183,7 +186,7 @@ impl Consumer {
         let mut missing = bytes;
         while missing > 0 {
             if self.left == self.chunk_bytes {
-                // SAFETY: `tail` is a chunk of the chain, and something beyond it is published, so that its `next` is there
+                // SAFETY: `tail` is a chunk of the chain. Bytes beyond it are published, so its `next` is set
                 // (rule 2).
                 self.tail = unsafe { (*self.tail).next.load(Ordering::Relaxed) };
                 self.left = 0;
@@ -213,7 +216,7 @@ impl Chunk {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // ORDERING: dropping the last `Arc` comes after all that either end did.
+        // ORDERING: dropping the last `Arc` happens after every access of either end.
         let mut chunk = self.first.load(Ordering::Relaxed);
         while !chunk.is_null() {
             // SAFETY: all chunks of the chain came from `Chunk::allocate`, and both ends are gone.

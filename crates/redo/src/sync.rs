@@ -1,5 +1,5 @@
-//! What writers and loggers share memory through: the standard atomics and cells, or those of loom when they are model-checked
-//! (`--cfg loom`).
+//! The atomics and cells that writers and loggers share: those of the standard library, or those of loom under
+//! `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -12,7 +12,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicPtr, AtomicU64, Ordering, fence},
 };
 
-/// Bytes that two threads reach, never the same ones at the same time: whose turn it is, is up to the owner.
+/// Bytes that two threads access, never the same ones at the same time. The owner of the buffer separates them.
 #[derive(Debug)]
 pub(crate) struct Bytes(Box<[Cell]>);
 
@@ -29,12 +29,12 @@ impl Bytes {
     /// Writes `from` at `at`.
     ///
     /// # Safety
-    /// No other thread reaches these bytes meanwhile.
+    /// No other thread accesses these bytes during the call.
     pub(crate) unsafe fn write(&self, at: usize, from: &[u8]) {
         let cells = &self.0[at..][..from.len()];
         #[cfg(not(loom))]
-        // SAFETY: the cells are as many as the bytes, an `UnsafeCell<u8>` is laid out as its byte, and by the caller's promise
-        // nobody else reaches them.
+        // SAFETY: there are as many cells as bytes, and an `UnsafeCell<u8>` has the layout of its byte. By the
+        // caller's promise no other thread accesses them.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), cells.as_ptr().cast_mut().cast::<u8>(), from.len());
         }
@@ -48,11 +48,12 @@ impl Bytes {
     /// Appends `bytes` bytes from `at` to `to`.
     ///
     /// # Safety
-    /// They were written, and no other thread writes them meanwhile.
+    /// The bytes were written, and no other thread writes them during the call.
     pub(crate) unsafe fn read(&self, at: usize, bytes: usize, to: &mut Vec<u8>) {
         let cells = &self.0[at..][..bytes];
         #[cfg(not(loom))]
-        // SAFETY: an `UnsafeCell<u8>` is laid out as its byte, and by the caller's promise nobody writes these.
+        // SAFETY: an `UnsafeCell<u8>` has the layout of its byte. By the caller's promise no thread writes
+        // these bytes.
         to.extend_from_slice(unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), bytes) });
         #[cfg(loom)]
         // SAFETY: the caller's promise, which loom checks.
@@ -60,7 +61,7 @@ impl Bytes {
     }
 }
 
-// SAFETY: `write` and `read` are unsafe, and ask the caller to keep threads apart.
+// SAFETY: `write` and `read` are unsafe. Their callers promise not to access the same bytes at the same time.
 unsafe impl Sync for Bytes {}
-// SAFETY: bytes have no thread of their own.
+// SAFETY: the bytes are not bound to a thread.
 unsafe impl Send for Bytes {}

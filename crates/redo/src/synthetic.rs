@@ -1,5 +1,5 @@
-//! Logs and rows made by hand, for the tests of replay, checkpoints and backups: a table of accounts on a simulated disk, a writer of
-//! batches that does as it is told, and a keeper of rows that does what protocols promise of `restore`.
+//! Handmade logs and rows for the tests of replay, checkpoints and backups. There is a table of accounts on a
+//! simulated disk, a writer of arbitrary batches, and a keeper of rows that restores rows as protocols must.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,18 @@ pub(crate) const DATABASE: DatabaseId = DatabaseId(0xdead);
 /// Balance and count of an account.
 pub(crate) type Account = (i64, i64);
 
-/// What becomes of an account.
+/// A change of an account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Write {
     Row(u32, Account),
     Delete(u32),
-    /// From the first to the second, which differ.
+    /// From the first value to the second, which differs.
     Update(u32, Account, Account),
-    /// An amount added to the balance.
+    /// Adds an amount to the balance.
     Add(u32, i64),
 }
 
-/// The accounts' table.
+/// The table of accounts.
 pub(crate) struct Accounts {
     pub definition: TableDef,
     layout: Layout,
@@ -59,7 +59,7 @@ impl Accounts {
     pub(crate) fn writing<R>(image: &mut [u64], with: impl FnOnce(&mut RowWriter<'_>) -> R) -> R {
         let row: *mut u8 = image.as_mut_ptr().cast();
         let mut out_of_line_values = NoOutOfLine;
-        // SAFETY: zeros, or a row of this table; no column is immutable.
+        // SAFETY: the image is all zeros or a row of this table. No column is immutable.
         with(&mut unsafe { RowWriter::for_insert(row, row, &mut out_of_line_values) })
     }
 
@@ -77,13 +77,13 @@ impl Accounts {
     fn account(&self, image: &[u64]) -> Account {
         let value = |at: usize| match Value::read(&self.definition.columns[at], &self.layout.places[at], as_row(image))
         {
-            Value::Int(value) => value,
+            Value::Integer(value, _) => i64::try_from(value).expect("a column of 64 bits"),
             other => panic!("{other:?}"),
         };
         (value(1), value(2))
     }
 
-    /// The groups of commits, each with its TID.
+    /// Encodes commits, each with its TID, as groups.
     pub(crate) fn payload(&self, commits: &[(Tid, Vec<Write>)]) -> (Vec<u8>, u32) {
         let (mut out, mut groups) = (Vec::new(), 0);
         for (tid, writes) in commits {
@@ -121,7 +121,7 @@ pub(crate) fn header(name: Name) -> segment::Header {
     segment::Header { format: crate::FORMAT, database: DATABASE.0, name, nonce, bytes: 64 * PAGE as u64 }
 }
 
-/// What its checksums begin with.
+/// The state with which its checksums begin.
 pub(crate) fn salt(name: Name) -> Salt {
     header(name).salt()
 }
@@ -135,7 +135,7 @@ pub(crate) struct Database {
     logs: BTreeMap<(u64, u32), Log>,
 }
 
-/// Where a logger is.
+/// The position of a logger.
 #[derive(Clone)]
 struct Log {
     sequence: u64,
@@ -167,7 +167,7 @@ impl Database {
         database
     }
 
-    /// Begins an incarnation, its manifest and its segments.
+    /// Begins an incarnation: adds it to the manifest and creates its segments.
     pub(crate) fn incarnation(&mut self, number: u64, first_epoch: u64, loggers: usize) {
         self.manifest.incarnations.push(Incarnation {
             number,
@@ -187,7 +187,7 @@ impl Database {
         self.directory.join(Name { incarnation, logger, sequence }.to_string())
     }
 
-    /// Goes on in a new segment of 64 pages.
+    /// Continues in a new segment of 64 pages.
     pub(crate) fn roll(&mut self, incarnation: u64, logger: u32) {
         let log = self.logs.get_mut(&(incarnation, logger)).unwrap();
         let filled = Name { incarnation, logger, sequence: log.sequence };
@@ -208,7 +208,7 @@ impl Database {
         self.disk.sync_dir(&self.directory).unwrap();
     }
 
-    /// Writes and flushes a batch; where it begins.
+    /// Writes and flushes a batch. Returns where it begins.
     pub(crate) fn batch(
         &mut self,
         (incarnation, logger): (u64, u32),
@@ -248,12 +248,12 @@ impl Database {
     }
 }
 
-/// Keeps rows as protocols promise to restore them.
+/// Restores rows as protocols must.
 pub(crate) struct Keeper {
     accounts: Accounts,
-    /// Also what is deleted.
+    /// Deleted rows are `None`.
     rows: Mutex<BTreeMap<u64, (Tid, Option<Account>)>>,
-    /// Which thread a key belongs to.
+    /// The thread that owns each key.
     threads: Mutex<BTreeMap<u64, usize>>,
 }
 
@@ -262,13 +262,13 @@ impl Keeper {
         Keeper { accounts: Accounts::new(), rows: Mutex::default(), threads: Mutex::default() }
     }
 
-    /// The accounts there are.
+    /// The existing accounts.
     pub(crate) fn rows(&self) -> BTreeMap<u32, Account> {
         let rows = self.rows.lock().unwrap();
         rows.iter().filter_map(|(&id, (_, account))| Some((id as u32, (*account)?))).collect()
     }
 
-    /// The same with their TIDs.
+    /// The existing accounts with their TIDs.
     pub(crate) fn rows_with_tids(&self) -> Vec<(u32, Tid, Account)> {
         let rows = self.rows.lock().unwrap();
         rows.iter().filter_map(|(&id, (tid, account))| Some((id as u32, *tid, (*account)?))).collect()
@@ -290,7 +290,7 @@ impl Apply for Keeper {
         for (at, change) in version.changes.iter().enumerate() {
             match *change {
                 Change::Row(bytes) => {
-                    assert_eq!(at, 0, "a row is the first of its commit's changes that matter");
+                    assert_eq!(at, 0, "a row is the first change of its version");
                     let mut new = self.accounts.image(0, (0, 0));
                     new.fill(0);
                     Accounts::writing(&mut new, |row| version.rows.decode_row(bytes, row)).expect("a row");

@@ -1,13 +1,15 @@
-//! Writers: a worker's end of the log, and which epochs it may still write into.
+//! Writers: the log's interface for a worker, and the epochs in which a worker may still write.
 //!
-//! Invariant: between `begin` and `end` the slot's epoch word holds at most the epoch of the commit that runs, so
-//! that no logger closes that epoch before the commit's entries are in the stream. Outside it is idle and holds
-//! nobody up. On the way are two stores, a fence and a copy: no lock, and no word that another worker writes.
+//! Invariant: between `begin` and `end` the epoch word of the slot is at most the epoch of the running commit.
+//! So no logger closes that epoch before the commit's entries are in the stream. Otherwise the slot is idle and
+//! delays no logger. A commit costs two stores, a fence and a copy here: no lock, and no word that another
+//! worker writes.
 //!
-//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores
-//! its slot, fences, and then reads the epoch of its commit. If the logger finds the slot idle its fence came
-//! first, so the worker reads an epoch no smaller than the logger did, which is above what the logger closes. In
-//! Silo §4.10 workers publish the id of their last commit instead, so that an idle one has to be woken.
+//! Why a logger never closes too much: a logger reads the current epoch, fences, and reads the slots. A worker
+//! stores its slot, fences, and then reads the epoch of its commit. If the logger finds the slot idle, its
+//! fence came first. So the worker reads an epoch no smaller than the one that the logger read, and the logger
+//! closes only smaller ones. In Silo (§4.10) workers publish the id of their last commit instead, so that idle
+//! workers must be woken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +22,21 @@ use crate::log::Shared;
 use crate::stream::Producer;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// How long a writer that waits for the disk sleeps before it looks again.
+/// How long a writer that waits for the disk sleeps between two checks.
 const BACKLOG_LOOK: Duration = Duration::from_millis(1);
 
-/// A buffer for commits that is larger is given back after the commit that needed it. One that reaches the size at
-/// which groups are cut ([`entry::CUT_BYTES`](crate::entry::CUT_BYTES)) is rare, and making another costs less
-/// than filling it did.
+/// A larger buffer for the groups of a commit is freed after the commit. Few commits reach this size, at which
+/// groups are cut ([`entry::CUT_BYTES`](crate::entry::CUT_BYTES)). Another buffer costs less than filling it.
 const GROUPS_BYTES_KEPT: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
-/// What a writer shares with its logger.
+/// The state that a writer shares with its logger.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// No commit of this writer that is not in its stream is of an earlier epoch; [`Slot::IDLE`] outside of commits.
+    /// Every commit of an earlier epoch is in the stream. [`Slot::IDLE`] outside of commits.
     epoch: AtomicU64,
-    /// Bytes appended. Stored by the writer only.
+    /// Bytes appended. Only the writer stores it.
     appended: AtomicU64,
-    /// Bytes flushed. Stored by the logger only.
+    /// Bytes flushed. Only the logger stores it.
     flushed: CacheAligned<AtomicU64>,
 }
 
@@ -50,27 +51,27 @@ impl Slot {
         }
     }
 
-    /// A commit begins, in `current` or later.
+    /// Announces a commit in epoch `current` or a later one.
     #[inline]
     fn announce(&self, current: Epoch) {
-        // ORDERING: a release, because a logger that reads this instead of the idle word before must see what was
-        // published.
+        // ORDERING: a release, since a logger may read this value in place of the idle word that preceded it.
+        // The logger must see what was published before.
         self.epoch.store(current.0, Ordering::Release);
-        // ORDERING: pairs with the fence in `closed`; see the module.
+        // ORDERING: pairs with the fence in `closed`; see the module comment.
         fence(Ordering::SeqCst);
     }
 
-    /// The commit is in the stream.
+    /// Ends a commit whose entries are in the stream.
     #[inline]
     fn leave(&self) {
-        // ORDERING: pairs with the acquire in `closed`: a logger that finds the slot idle finds its entries.
+        // ORDERING: pairs with the acquire in `closed`: a logger that finds the slot idle sees its entries.
         self.epoch.store(Slot::IDLE, Ordering::Release);
     }
 
-    /// The newest epoch of which none of these writers can still append anything, if `current` was read just before.
-    /// What they appended up to there is in the streams by now.
+    /// The newest epoch in which none of these writers can still append. `current` was read just before. All
+    /// entries up to the returned epoch are in the streams.
     pub(crate) fn closed<'a>(current: Epoch, slots: impl Iterator<Item = &'a Slot>) -> Epoch {
-        // ORDERING: pairs with the fence in `announce`; see the module.
+        // ORDERING: pairs with the fence in `announce`; see the module comment.
         fence(Ordering::SeqCst);
         // ORDERING: pairs with the releases in `announce` and `leave`.
         let earliest = slots.map(|slot| slot.epoch.load(Ordering::Acquire)).fold(current.0, u64::min);
@@ -88,7 +89,7 @@ impl Slot {
     }
 }
 
-/// Appends what one worker commits. A worker slot's only writer; the slot's lessee uses it.
+/// Appends the commits of one worker. A worker slot has one writer, which the slot's lessee uses.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
@@ -103,9 +104,10 @@ impl Writer {
         Writer { shared, slot, producer, groups: Vec::new(), begun: false }
     }
 
-    /// Waits while this writer is too far ahead of the disk, at most [`LogOptions::backlog_wait_max`]: before a
-    /// transaction begins, which holds nothing then that others wait for. While it has not begun to commit the backlog
-    /// does not grow. Does not wait for what another wait would not help: [`Writer::begin`] says what that is.
+    /// Waits while the writer is too far ahead of the disk, at most [`LogOptions::backlog_wait_max`]. Called
+    /// before a transaction begins, when it holds nothing that other transactions wait for. The backlog does
+    /// not grow before the transaction commits. Does not wait if waiting cannot help; [`Writer::begin`] then
+    /// returns the reason.
     ///
     /// [`LogOptions::backlog_wait_max`]: crate::LogOptions::backlog_wait_max
     #[inline]
@@ -115,14 +117,14 @@ impl Writer {
         }
     }
 
-    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until
-    /// [`Writer::end`] no epoch from `current` on becomes durable. Never waits, since the committing transaction may
-    /// hold locks: [`Writer::wait_for_disk`] waits, before.
+    /// Announces a commit before it reads its epoch. `current` is the current epoch or an earlier one. No epoch
+    /// from `current` on becomes durable before [`Writer::end`]. Never waits, since the committing transaction
+    /// may hold locks; [`Writer::wait_for_disk`] waits beforehand.
     ///
     /// # Errors
-    /// [`LogError::Stopped`] when the log has failed; [`LogError::Closed`] when it was closed; [`LogError::Full`]
-    /// while the disk is full; [`LogError::Backlogged`] when this writer is too far ahead of the disk. Then nothing
-    /// was announced.
+    /// Nothing was announced on an error. [`LogError::Stopped`] after a failure of the log,
+    /// [`LogError::Closed`] after closing, [`LogError::Full`] while the disk is full, [`LogError::Backlogged`]
+    /// when this writer is too far ahead of the disk.
     #[inline]
     pub fn begin(&mut self, current: Epoch) -> Result<(), LogError> {
         if self.shared.refuses() {
@@ -138,23 +140,23 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::begin`], whatever the log refuses: for what belongs to commits that it has taken.
+    /// As [`Writer::begin`], but never refuses: for entries that belong to an accepted commit.
     pub fn begin_regardless(&mut self, current: Epoch) {
         self.shared.slots[self.slot].announce(current);
         self.begun = true;
     }
 
-    /// Where the groups of the commit are encoded ([`crate::entry::GroupWriter`]): empty after `begin` and `append`.
+    /// The buffer into which the groups of the commit are encoded ([`crate::entry::GroupWriter`]). It is empty
+    /// after `begin` and `append`.
     #[inline]
     pub fn groups(&mut self) -> &mut Vec<u8> {
         &mut self.groups
     }
 
-    /// Hands what was encoded to the logger: whole groups, or nothing. Never waits and never fails, since the commit
-    /// has happened.
+    /// Hands the encoded groups to the logger. Never waits and never fails, since the commit has happened.
     ///
     /// # Panics
-    /// Outside of `begin` and `end`.
+    /// If called outside of `begin` and `end`.
     #[inline]
     pub fn append(&mut self) {
         assert!(self.begun, "entries are appended between begin and end");
@@ -166,12 +168,12 @@ impl Writer {
         }
     }
 
-    /// Gives back what a burst has needed: nothing has been written for a while.
+    /// Frees memory that a burst needed. Called after a time without writes.
     pub fn rest(&mut self) {
         self.producer.rest();
     }
 
-    /// The commit has appended all its entries, or has aborted.
+    /// Ends the commit, which has appended all its entries or has aborted.
     #[inline]
     pub fn end(&mut self) {
         self.discard_groups();
@@ -214,8 +216,9 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.begun {
-            // It may have taken effect in memory, and it is not in the log: nothing after it may be called durable.
-            self.shared.stop("a commit ended, by a panic, before all it wrote was in the log: open the database again");
+            // The commit may have taken effect in memory without being in the log. No later commit may become
+            // durable.
+            self.shared.stop("a commit panicked before its writes were in the log: open the database again");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Cuts a stream of bytes into messages: a tag, a length that counts itself, and a body.
 //!
-//! Its caller decides for each message whether it is gathered, passed on in parts, or refused. A message is gathered if
-//! its caller wants to decode it. The parts of any other are passed on as they arrive, so that a row of a gigabyte takes
-//! no more memory than a buffer.
+//! Its caller decides for each message whether it is gathered, passed on in parts, or refused. A message is
+//! gathered if its caller wants to decode it. The parts of any other are passed on as they arrive, so that a
+//! row of a gigabyte takes no more memory than a buffer.
 
 use bytes::{Bytes, BytesMut};
 

@@ -1,8 +1,10 @@
-//! Both ends of a PostgreSQL connection, below what a program does with it: frames, the start of a session, TLS, errors.
+//! Both ends of a PostgreSQL connection, below what a program does with it: frames, the start of a session,
+//! TLS, errors.
 //!
-//! Invariant: it knows no database and no SQL, and what it passes on are the bytes that came. [`frames`] cuts a stream into
-//! messages without looking into them; what a program wants to look into, [`message`] decodes from a copy, by the crate `pgwire`. So
-//! a message that `pgwire` does not know, or would encode otherwise, gets through as it came.
+//! Invariant: it knows no database and no SQL, and what it passes on are the bytes that came. [`frames`] cuts a
+//! stream into messages without looking into them; what a program wants to look into, [`message`] decodes from
+//! a copy, by the crate `pgwire`. So a message that `pgwire` does not know, or would encode otherwise, gets
+//! through as it came.
 //!
 //! The source is the PostgreSQL 15 documentation, chapter 55, "Frontend/Backend Protocol".
 
@@ -25,8 +27,8 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// How long a connection is silent before it is asked whether the other end is there, and then how long between two questions. A
-/// server's own default, of the system, is two hours.
+/// How long a connection is silent before it is asked whether the other end is there, and then how long between
+/// two questions. A server's own default, of the system, is two hours.
 const KEEPALIVE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
 /// Has messages leave at once, and an end that vanished without a word noticed.

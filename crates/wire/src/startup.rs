@@ -1,4 +1,5 @@
-//! The first packet of a connection, which has no tag: a wish for encryption, a request to cancel, or the start of a session.
+//! The first packet of a connection, which has no tag: a wish for encryption, a request to cancel, or the start
+//! of a session.
 //!
 //! The source is the PostgreSQL 15 documentation, §55.2.1, §55.2.9 and §55.2.10.
 
@@ -98,7 +99,8 @@ pub fn parameter<'a>(packet: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, M
 pub async fn ask_for_tls(stream: &mut (impl Duplex + ?Sized)) -> std::io::Result<bool> {
     stream.write_all(&[8_u32.to_be_bytes(), SSL_CODE.to_be_bytes()].concat()).await?;
     stream.flush().await?;
-    // One byte and no more: what came behind it unencrypted would be taken for something that was encrypted (CVE-2021-23222).
+    // One byte and no more: what came behind it unencrypted would be taken for something that was encrypted
+    // (CVE-2021-23222).
     match stream.read_u8().await? {
         b'S' => Ok(true),
         b'N' => Ok(false),

@@ -1,8 +1,9 @@
 //! TLS at either end of a connection, by rustls, with certificates as `sslmode` has them.
 //!
-//! What `sslmode` means is libpq's (PostgreSQL 15 documentation, §34.19.1): `require` encrypts and asks for no certificate that anybody
-//! signed, `verify-ca` asks for one, `verify-full` for one that names the host. A channel that ends here cannot be bound to one that
-//! begins here: SCRAM-SHA-256-PLUS is not for programs in between.
+//! What `sslmode` means is libpq's (PostgreSQL 15 documentation, §34.19.1): `require` encrypts and asks for no
+//! certificate that anybody signed, `verify-ca` asks for one, `verify-full` for one that names the host. A
+//! channel that ends here cannot be bound to one that begins here: SCRAM-SHA-256-PLUS is not for programs in
+//! between.
 
 use std::sync::Arc;
 
@@ -124,7 +125,8 @@ fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if certificates.is_empty() { Err("no certificate in PEM".into()) } else { Ok(certificates) }
 }
 
-/// Asks for less than the name: for a chain, or for nothing but that the server has the key of the certificate that it shows.
+/// Asks for less than the name: for a chain, or for nothing but that the server has the key of the certificate
+/// that it shows.
 #[derive(Debug)]
 struct Lenient {
     provider: Arc<CryptoProvider>,

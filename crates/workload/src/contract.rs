@@ -1,8 +1,9 @@
 //! What a runner needs of a workload: load it, run its terminals, ask whether the data still makes sense.
 //!
-//! A terminal calls its procedures by a `CallMode`: `Now` waits for each result, `Later` leaves it outstanding until it
-//! is durable, and `InExecutor` has a thread of an executor run it. The terminal's code is the same; only what is left outstanding is put
-//! on the heap. What an executor is given can also be carried to owners of partitions ([`ExecutorClient::of_owners`]).
+//! A terminal calls its procedures by a `CallMode`: `Now` waits for each result, `Later` leaves it outstanding
+//! until it is durable, and `InExecutor` has a thread of an executor run it. The terminal's code is the same;
+//! only what is left outstanding is put on the heap. What an executor is given can also be carried to owners of
+//! partitions ([`ExecutorClient::of_owners`]).
 
 use std::fmt;
 use std::future::Future;
@@ -20,8 +21,9 @@ pub trait Workload: Send + Sync {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Creates its tables in `db`, without rows, and registers its procedures: all that there is to analyse. Tables that are
-    /// there, with the same definition, stay as they are: so it declares itself in a recovered database, too.
+    /// Creates its tables in `db`, without rows, and registers its procedures: all that there is to analyse.
+    /// Tables that are there, with the same definition, stay as they are: so it declares itself in a recovered
+    /// database, too.
     ///
     /// # Errors
     /// When a table has another definition, a procedure is there already, or one is refused.
@@ -30,8 +32,8 @@ pub trait Workload: Send + Sync {
     /// The kinds of transaction it runs; [`Outcome::kind`] is an index into this.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// Creates its tables in `db`, registers its procedures as one set, and fills the tables. The same options, seed and time
-    /// give the same rows, for any thread count.
+    /// Creates its tables in `db`, registers its procedures as one set, and fills the tables. The same options,
+    /// seed and time give the same rows, for any thread count.
     ///
     /// # Errors
     /// When a table cannot be created, a procedure not registered, or a loading transaction fails.
@@ -44,7 +46,8 @@ pub trait Workload: Send + Sync {
     /// When the tables are missing or a reading transaction fails; a violated condition is no error but in the report.
     fn consistency(&self, db: &Database) -> Result<Report, LoadError>;
 
-    /// As [`Workload::consistency`], by what the tables alone tell: without what terminals booked, as of a recovered database.
+    /// As [`Workload::consistency`], by what the tables alone tell: without what terminals booked, as of a
+    /// recovered database.
     ///
     /// # Errors
     /// As [`Workload::consistency`].
@@ -55,8 +58,8 @@ pub trait Workload: Send + Sync {
         1
     }
 
-    /// The `index`-th source of transactions, whose inputs `seed` determines. Terminals of one workload over one database
-    /// must have different indexes while they run at the same time.
+    /// The `index`-th source of transactions, whose inputs `seed` determines. Terminals of one workload over
+    /// one database must have different indexes while they run at the same time.
     ///
     /// # Errors
     /// When `db` lacks the tables: it was not loaded with this workload.
@@ -71,8 +74,8 @@ pub trait Terminal: Send {
     /// As [`Terminal::run_one`], without waiting until the result is durable: the next can begin meanwhile.
     fn submit_one(&mut self, session: &mut Session) -> Submitted;
 
-    /// As [`Terminal::run_one`], on a thread of an executor. The next can begin when this one has ended, as terminals have one
-    /// transaction at a time.
+    /// As [`Terminal::run_one`], on a thread of an executor. The next can begin when this one has ended, as
+    /// terminals have one transaction at a time.
     fn start_one(&mut self, client: &mut ExecutorClient) -> Started;
 }
 
@@ -122,8 +125,8 @@ impl ExecutorClient {
         ExecutorClient { runs: Runs::Executor(executor), session }
     }
 
-    /// Has the owners of partitions run them: what is started is taken and carried there by [`ExecutorClient::carry`]. The session is of a
-    /// database without rows.
+    /// Has the owners of partitions run them: what is started is taken and carried there by
+    /// [`ExecutorClient::carry`]. The session is of a database without rows.
     pub fn of_owners(divided: Arc<Divided>, session: Session) -> ExecutorClient {
         ExecutorClient { runs: Runs::Owners(divided, None), session }
     }

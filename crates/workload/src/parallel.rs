@@ -57,8 +57,9 @@ impl Loader<'_> {
     }
 }
 
-/// Runs `load(loader, part)` for every part in `0..parts` on the threads of `loading`. `rows` is what all parts together insert. When this
-/// returns all are durable, where that is promised. The first error stops the handing out and is returned.
+/// Runs `load(loader, part)` for every part in `0..parts` on the threads of `loading`. `rows` is what all parts
+/// together insert. When this returns all are durable, where that is promised. The first error stops the
+/// handing out and is returned.
 ///
 /// # Errors
 /// The first that a part returned.
@@ -96,15 +97,15 @@ pub fn load(
     failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Things made and inserted by one thread at a stretch. What is made depends on its part alone, so the population is the same
-/// for any number of threads.
+/// Things made and inserted by one thread at a stretch. What is made depends on its part alone, so the
+/// population is the same for any number of threads.
 const PART: u64 = if cfg!(test) { 16 } else { 10_000 };
 /// Things inserted by one transaction.
 const BATCH: u64 = if cfg!(test) { 3 } else { 100 };
 
-/// Loads `count` things, such as a row or a row with its children: each made once by `make(rng, number)`, its number from 0,
-/// and inserted by `insert`, which tells how many rows it inserted and may run again. `rows` is what all have together, `seed`
-/// determines what `make` draws.
+/// Loads `count` things, such as a row or a row with its children: each made once by `make(rng, number)`, its
+/// number from 0, and inserted by `insert`, which tells how many rows it inserted and may run again. `rows` is
+/// what all have together, `seed` determines what `make` draws.
 ///
 /// # Errors
 /// The first that a transaction ended with.

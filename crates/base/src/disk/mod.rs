@@ -1,12 +1,14 @@
-//! The platform interface to files: a real side ([`real`]) and, in builds for tests (`test-support`), a simulated one (`FaultyDisk`);
-//! [`sticky_errors`] remembers failures of either. [`Around`] makes a disk of another one.
+//! The platform interface to files: a real side ([`real`]) and, in builds for tests (`test-support`), a
+//! simulated one (`FaultyDisk`); [`sticky_errors`] remembers failures of either. [`Around`] makes a disk of
+//! another one.
 //!
-//! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`] makes a file's
-//! contents and length durable, [`Disk::sync_dir`] the names in a directory; neither does the other's work, and a new directory
-//! needs a sync of the one that holds it. A rename is atomic and stays within one directory: across directories the outcome of a
-//! power cut differs between file systems, so it is refused.
-//! **A sync that failed must not be repeated.** The kernel reports the error once and forgets the pages, so that the next sync
-//! succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+//! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`]
+//! makes a file's contents and length durable, [`Disk::sync_dir`] the names in a directory; neither does the
+//! other's work, and a new directory needs a sync of the one that holds it. A rename is atomic and stays within
+//! one directory: across directories the outcome of a power cut differs between file systems, so it is refused.
+//! **A sync that failed must not be repeated.** The kernel reports the error once and forgets the pages, so
+//! that the next sync succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?",
+//! USENIX ATC 2020).
 //!
 //! Every error keeps its [`io::ErrorKind`] and says what was tried on which path.
 
@@ -52,8 +54,8 @@ pub trait Disk: Debug + Send + Sync {
     /// `AlreadyExists` or `NotADirectory` if a file is in the way, and what the file system says.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// Gives a file or directory another name in its directory, atomically; a file of that name, or an empty directory, is
-    /// replaced.
+    /// Gives a file or directory another name in its directory, atomically; a file of that name, or an empty
+    /// directory, is replaced.
     ///
     /// # Errors
     /// `CrossesDevices` if the names are in different directories; `NotFound`, and what the file system says.
@@ -64,6 +66,12 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// `NotFound`, `IsADirectory`, and what the file system says.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and what the file system says.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Removes a directory and all in it; not atomically.
     ///
@@ -77,7 +85,8 @@ pub trait Disk: Debug + Send + Sync {
     /// What the file system says; then nothing is known about these names, and a second try may lie.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Why no sync of a directory can succeed any more, where the disk remembers that one has failed ([`sticky_errors`]).
+    /// Why no sync of a directory can succeed any more, where the disk remembers that one has failed
+    /// ([`sticky_errors`]).
     fn failed_sync(&self, dir: &Path) -> Option<io::Error> {
         let _ = dir;
         None
@@ -88,6 +97,13 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// What the file system says; that there is nothing is no error.
     fn find(&self, path: &Path) -> io::Result<Option<Found>>;
+
+    /// What tells the file or directory at a path from all others that are there, whatever they are called; `None` if
+    /// nothing is there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>>;
 
     /// The path of what is there by which it is called from everywhere: absolute, without links.
     ///
@@ -107,13 +123,13 @@ pub trait Disk: Debug + Send + Sync {
     /// so is one that is not held.
     fn whereabouts(&self, dir: &Path) -> Whereabouts;
 
-    /// A lock on a directory or file, until the guard is dropped or the process ends; `None` while another process or guard holds
-    /// one that excludes it. What is at the path when this returns is locked. A file that is not there is created for an exclusive
-    /// lock; nothing is written for a shared one.
+    /// A lock on a directory or file, until the guard is dropped or the process ends; `None` while another
+    /// process or guard holds one that excludes it. What is at the path when this returns is locked. A file
+    /// that is not there is created for an exclusive lock; nothing is written for a shared one.
     ///
     /// # Errors
-    /// `Unsupported` where the file system has no such locks, as NFS has none for directories; `NotFound`, and what the file system
-    /// says.
+    /// `Unsupported` where the file system has no such locks, as NFS has none for directories; `NotFound`, and
+    /// what the file system says.
     fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 
@@ -131,8 +147,8 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Writes all bytes; a gap after the end of the file becomes zeros. Not durable before [`DiskFile::sync_data`].
     ///
     /// # Errors
-    /// `StorageFull`, `PermissionDenied` if opened for reading, and what the file system says; any part of the bytes may then
-    /// have been written.
+    /// `StorageFull`, `PermissionDenied` if opened for reading, and what the file system says; any part of the
+    /// bytes may then have been written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Makes contents and length durable, not the name. See the module on failure.

@@ -1,10 +1,11 @@
 //! A directory whose sync failed is not trusted again.
 //!
-//! Several things share a directory: names of log segments, of checkpoints, of the manifest. When the sync of one of them fails, the names
-//! of the others may be forgotten with it, and their own syncs then lie. So the first failure is every later one's.
+//! Several things share a directory: names of log segments, of checkpoints, of the manifest. When the sync of
+//! one of them fails, the names of the others may be forgotten with it, and their own syncs then lie. So the
+//! first failure is every later one's.
 //!
-//! Invariant: a directory is synced by one at a time, so that nobody's sync succeeds after another's failure. Different directories,
-//! which may be on different disks, do not wait for each other.
+//! Invariant: a directory is synced by one at a time, so that nobody's sync succeeds after another's failure.
+//! Different directories, which may be on different disks, do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Around, Disk, at};
 
-/// A disk whose directories can be synced until that fails once; from then on it fails for that directory, until it is removed.
-/// Directories are told apart by their paths, not through links.
+/// A disk whose directories can be synced until that fails once; from then on it fails for that directory,
+/// until it is removed. Directories are told apart by their paths, not through links.
 pub fn sticky_errors(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(StickyDisk { disk, directories: Mutex::default() })
 }
@@ -22,7 +23,8 @@ pub fn sticky_errors(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
 #[derive(Debug)]
 struct StickyDisk {
     disk: Arc<dyn Disk>,
-    /// By absolute path, those that are being synced, and those whose sync failed. Never held while a directory's own lock is awaited.
+    /// By absolute path, those that are being synced, and those whose sync failed. Never held while a
+    /// directory's own lock is awaited.
     directories: Mutex<BTreeMap<PathBuf, Arc<Directory>>>,
 }
 
@@ -32,6 +34,12 @@ type Directory = Mutex<Option<(io::ErrorKind, String)>>;
 impl StickyDisk {
     fn directories(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Directory>>> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A directory, and what was in it, is there no more.
+    fn removed(&self, dir: &Path) {
+        let gone = absolute(dir);
+        self.directories().retain(|dir, _| !dir.starts_with(&gone));
     }
 
     /// Nothing failed, and if nobody else is about to sync it there is nothing to remember.
@@ -81,10 +89,15 @@ impl Around for StickyDisk {
         failed.as_ref().map(|failed| remembered(dir, failed))
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)?;
+        self.removed(dir);
+        Ok(())
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.disk.remove_dir_all(dir)?;
-        let gone = absolute(dir);
-        self.directories().retain(|dir, _| !dir.starts_with(&gone));
+        self.removed(dir);
         Ok(())
     }
 }

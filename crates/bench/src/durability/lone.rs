@@ -1,7 +1,8 @@
-//! One client, one transaction after another: how often group commit answers it, and how often a flush for each transaction.
+//! One client, one transaction after another: how often group commit answers it, and how often a flush for each
+//! transaction.
 //!
-//! Both arms do the same: an insert of a small row, and a wait until it is durable. So their ratio is what waiting for others costs a
-//! client that has none.
+//! Both arms do the same: an insert of a small row, and a wait until it is durable. So their ratio is what
+//! waiting for others costs a client that has none.
 
 use std::error::Error;
 use std::path::Path;

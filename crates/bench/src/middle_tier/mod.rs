@@ -1,9 +1,10 @@
-//! SmallBank on a PostgreSQL of its own: clients connect to it, or to the middle tier before it (Ding, Kot, Gehrke, PVLDB 12(2), 2018,
-//! §5.6, figures 26 to 28).
+//! SmallBank on a PostgreSQL of its own: clients connect to it, or to the middle tier before it (Ding, Kot,
+//! Gehrke, PVLDB 12(2), 2018, §5.6, figures 26 to 28).
 //!
-//! Each client is a thread with a connection, and has one transaction at a time, which comes in one message. One that the server rolls back for its
-//! serializability is sent again at once, until it commits; its latency is from the first time. In the end the accounts must have what was loaded
-//! and what clients were told that they brought and took.
+//! Each client is a thread with a connection, and has one transaction at a time, which comes in one message.
+//! One that the server rolls back for its serializability is sent again at once, until it commits; its latency
+//! is from the first time. In the end the accounts must have what was loaded and what clients were told that
+//! they brought and took.
 
 mod client;
 mod smallbank;

@@ -1,8 +1,9 @@
-//! SmallBank as the paper has it (§5.2): a customer's balance, a deposit, a transfer from checking to savings, one to another customer, and a
-//! withdrawal, each as often as the others.
+//! SmallBank as the paper has it (§5.2): a customer's balance, a deposit, a transfer from checking to savings,
+//! one to another customer, and a withdrawal, each as often as the others.
 //!
-//! A withdrawal looks at both accounts, and takes nothing where they have less than it: how many rows it changed says which, so what the bank has in the
-//! end is known to the cent. (SmallBank overdraws, with a penalty.)
+//! A withdrawal looks at both accounts, and takes nothing where they have less than it: how many rows it
+//! changed says which, so what the bank has in the end is known to the cent. (SmallBank overdraws, with a
+//! penalty.)
 
 use seriatim::Rng;
 use seriatim_postgres::Server;

@@ -1,14 +1,17 @@
-//! The microbenchmark of partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.1 to §5.4): twelve keys a transaction, at one
-//! partition or six at each of two, over a hash table in memory, carried by the crate `transport`.
+//! The microbenchmark of partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.1 to §5.4):
+//! twelve keys a transaction, at one partition or six at each of two, over a hash table in memory, carried by
+//! the crate `transport`.
 //!
-//! Each client has keys of its own, reads and increments them, and asks again when it is answered. With conflicts the first clients keep to one
-//! partition each for single-partition transactions, and others write one of their keys.
+//! Each client has keys of its own, reads and increments them, and asks again when it is answered. With
+//! conflicts the first clients keep to one partition each for single-partition transactions, and others write
+//! one of their keys.
 //!
-//! Invariant, which each run is checked by: at each partition the sum of values has grown by the keys that were written there by
-//! transactions that were answered to have committed, and by no others; nothing is left under way. A run that is recorded is also checked to
-//! be strictly serializable, by what clients were told alone.
+//! Invariant, which each run is checked by: at each partition the sum of values has grown by the keys that were
+//! written there by transactions that were answered to have committed, and by no others; nothing is left under
+//! way. A run that is recorded is also checked to be strictly serializable, by what clients were told alone.
 //!
-//! Roles are closures: on threads they run side by side ([`on_threads`]), on simulated cores whoever has them runs them.
+//! Roles are closures: on threads they run side by side ([`on_threads`]), on simulated cores whoever has them
+//! runs them.
 
 mod check;
 mod client;

@@ -9,8 +9,8 @@
 //! | `locks` (`l`) | half over two partitions, `locking` | owners' time over what the two above come to, less one |
 //! | `coordinator` | all over two partitions, `speculation` | the coordinator's time a transaction; the paper has none |
 //!
-//! An owner's time is that in which it does not sleep: what messages cost is in it. The model has no clients: give enough of them that owners
-//! are never out of work ([`Plan::with_clients`]).
+//! An owner's time is that in which it does not sleep: what messages cost is in it. The model has no clients:
+//! give enough of them that owners are never out of work ([`Plan::with_clients`]).
 
 use std::time::Duration;
 
@@ -102,7 +102,8 @@ impl Plan {
 /// Runs that are as long are long enough: times that make no sense are not measured again by longer ones.
 const LENGTH_MAX: Duration = Duration::from_secs(2);
 
-/// Measures the times on a system like this plan's, in microseconds; again by longer runs, if they make no sense because too little ran.
+/// Measures the times on a system like this plan's, in microseconds; again by longer runs, if they make no
+/// sense because too little ran.
 ///
 /// # Errors
 /// What went wrong in a run; or times that still make no sense.

@@ -14,7 +14,8 @@ pub trait Rows {
     /// What something was before it was changed.
     type Before;
 
-    /// Runs a fragment, which notes in `undo` what it changes, if that may be taken back. None: it fails, which it does at its beginning or not at all.
+    /// Runs a fragment, which notes in `undo` what it changes, if that may be taken back. None: it fails, which
+    /// it does at its beginning or not at all.
     fn run(&mut self, work: &Self::Work, undo: Option<&mut Vec<Self::Before>>) -> Option<Self::Reply>;
 
     /// Puts back what was noted.

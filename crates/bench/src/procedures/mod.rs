@@ -1,9 +1,10 @@
-//! What a registered procedure costs over the same transaction written by hand (the goal: at most 5 %): New-Order and Payment of
-//! TPC-C, and YCSB with 16 operations on a hash table and an ordered one, on one session, in four arms a transaction: closure
-//! and procedure, each with prefetching and without.
+//! What a registered procedure costs over the same transaction written by hand (the goal: at most 5 %):
+//! New-Order and Payment of TPC-C, and YCSB with 16 operations on a hash table and an ordered one, on one
+//! session, in four arms a transaction: closure and procedure, each with prefetching and without.
 //!
-//! All arms run on one database, in turn, so that each meets the same rows; inputs of a round are the same for each arm but for
-//! the keys of history rows. The ratio is the closure's rate over the procedure's: 1.05 is a procedure that takes 5 % longer.
+//! All arms run on one database, in turn, so that each meets the same rows; inputs of a round are the same for
+//! each arm but for the keys of history rows. The ratio is the closure's rate over the procedure's: 1.05 is a
+//! procedure that takes 5 % longer.
 
 mod tpcc;
 mod ycsb;
@@ -31,8 +32,8 @@ enum Form {
 const ARMS: [(Form, bool); 4] =
     [(Form::Closure, true), (Form::Procedure, true), (Form::Closure, false), (Form::Procedure, false)];
 
-/// What is compared with what: where there is prefetching, closure and procedure among [`ARMS`]. The last is what a plan brings
-/// to those who would not prefetch by hand.
+/// What is compared with what: where there is prefetching, closure and procedure among [`ARMS`]. The last is
+/// what a plan brings to those who would not prefetch by hand.
 const COMPARISONS: [(&str, [usize; 2]); 3] = [("on", [0, 1]), ("off", [2, 3]), ("procedure only", [2, 1])];
 
 /// Whether it committed, or rolled back with an `E` as the workload asks; anything else is a fault.

@@ -1,7 +1,8 @@
 //! Which kind of machine this is: the instructions fault, are executed and abort, or commit.
 //!
-//! They are executed in a process of its own, this program again, because they may fault although nothing says so: what the
-//! processor says of itself is known beforehand, but hypervisors hide RTM and leave the instructions.
+//! They are executed in a process of its own, this program again, because they may fault although nothing says
+//! so: what the processor says of itself is known beforehand, but hypervisors hide RTM and leave the
+//! instructions.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -14,7 +15,8 @@ const ABORTED: i32 = 3;
 /// The signal of an invalid opcode.
 const SIGILL: i32 = 4;
 
-/// Executes regions and ends this process: with 0 if one committed, [`ABORTED`] if none did; by SIGILL where they fault.
+/// Executes regions and ends this process: with 0 if one committed, [`ABORTED`] if none did; by SIGILL where
+/// they fault.
 pub(super) fn probe() -> ! {
     // SAFETY: SIGILL may end this process: it has nothing else to do.
     let commits = unsafe { seriatim_htm::probe() };

@@ -1,4 +1,5 @@
-//! TPC-C's full mix under `dbx` with regions and without, beside the roofline; what became of the regions; consistency after it.
+//! TPC-C's full mix under `dbx` with regions and without, beside the roofline; what became of the regions;
+//! consistency after it.
 //!
 //! The arms run in turn, with the same inputs in a round. A row with budgets of one abort forces fallbacks.
 

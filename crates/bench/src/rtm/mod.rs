@@ -1,9 +1,10 @@
-//! What hardware regions cost and hold on this machine, how often bodies fall back, and what they bring to TPC-C beside the
-//! roofline; and, for machines without, which kind this is.
+//! What hardware regions cost and hold on this machine, how often bodies fall back, and what they bring to
+//! TPC-C beside the roofline; and, for machines without, which kind this is.
 //!
-//! Standard output is Markdown, so that a report can take it as it is. What must hold is checked: a lost increment or a violated
-//! consistency condition ends the run as failed. Every measurement runs on any back end, so that its code is tried where there is
-//! no RTM; only on `rtm` do the figures say something about a processor.
+//! Standard output is Markdown, so that a report can take it as it is. What must hold is checked: a lost
+//! increment or a violated consistency condition ends the run as failed. Every measurement runs on any back
+//! end, so that its code is tried where there is no RTM; only on `rtm` do the figures say something about a
+//! processor.
 
 mod kind;
 mod mix;
@@ -125,6 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "nightly: ten seconds"]
     fn every_measurement_runs_on_every_back_end_and_is_reported() {
         let rtm = detect().probe_commits.then_some(HtmMode::Rtm);
         for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation::default())].into_iter().chain(rtm) {

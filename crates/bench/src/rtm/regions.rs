@@ -1,4 +1,5 @@
-//! What a region costs, how much it holds, how long it may last, and that no update is lost between regions and fallbacks.
+//! What a region costs, how much it holds, how long it may last, and that no update is lost between regions and
+//! fallbacks.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -55,8 +56,9 @@ fn repeat<B: Body>(htm: &Htm, count: u32, body: &mut B) -> (f64, RegionStatistic
     (began.elapsed().as_secs_f64() * 1e9 / f64::from(count), agent.statistics().since(&before))
 }
 
-/// Two threads add to one word, which a lock guards where regions fall back. Of each thread's turns one in `by_hand`, if any, takes
-/// the lock itself. Nanoseconds of a turn, what became of the regions, and the increments lost.
+/// Two threads add to one word, which a lock guards where regions fall back. Of each thread's turns one in
+/// `by_hand`, if any, takes the lock itself. Nanoseconds of a turn, what became of the regions, and the
+/// increments lost.
 fn contend(htm: &Htm, count: u32, by_hand: Option<u32>, seed: u64) -> (f64, RegionStatistics, u64) {
     let (lock, word, start) = (SpinLock::new(), AtomicU64::new(0), Barrier::new(2));
     let (lock, word, start) = (&lock, &word, &start);

@@ -1,4 +1,5 @@
-//! Benchmarks that `seriatim simulate` runs, each a command in a process of its own, and what it reads of their reports.
+//! Benchmarks that `seriatim simulate` runs, each a command in a process of its own, and what it reads of their
+//! reports.
 
 use std::path::Path;
 use std::process::Command;

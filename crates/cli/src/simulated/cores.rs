@@ -22,7 +22,8 @@ use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
 use crate::working_sets::Region;
 use crate::{Failure, callers};
 
-/// The tables that come with the program, by the names of the machines they were measured on. The first is the default: it has costs of regions.
+/// The tables that come with the program, by the names of the machines they were measured on. The first is the
+/// default: it has costs of regions.
 const TABLES: [(&str, &str); 2] = [
     ("xeon-2", include_str!("../../../simulate/costs/xeon-2.json")),
     ("epyc-2", include_str!("../../../simulate/costs/epyc-2.json")),
@@ -35,8 +36,8 @@ const UNIT: f64 = 10.0;
 const SECONDS: f64 = 0.1;
 const WARMUP: f64 = 0.02;
 
-/// Virtual seconds after its end that a run is given up: a transaction may wait for another for as long as its protocol waits, and be run
-/// a thousand times.
+/// Virtual seconds after its end that a run is given up: a transaction may wait for another for as long as its
+/// protocol waits, and be run a thousand times.
 const GRACE: f64 = 30.0;
 
 /// Real time that no core holds the thread for: what is longest between two steps is touching fresh memory.
@@ -88,7 +89,8 @@ impl Simulation {
         Ok(Some(Simulation { table }))
     }
 
-    /// Runs `one` on each core, with its number. It is charged the same for every step: of use for what does not depend on time.
+    /// Runs `one` on each core, with its number. It is charged the same for every step: of use for what does
+    /// not depend on time.
     pub(crate) fn crew<T>(&self, plan: &Plan, one: impl Fn(usize) -> T) -> Result<Vec<T>, Failure> {
         let one = &one;
         let roles = (0..plan.threads).map(|at| Role::new(format!("core {at}"), move || one(at))).collect();
@@ -119,8 +121,8 @@ impl Simulation {
     }
 }
 
-/// Runs each of these, which have names, on a core of its own. They say themselves what their work costs, and are given up so many virtual
-/// seconds after they should have ended.
+/// Runs each of these, which have names, on a core of its own. They say themselves what their work costs, and
+/// are given up so many virtual seconds after they should have ended.
 pub(crate) fn roles<T>(seconds: f64, roles: Vec<(String, Box<dyn FnOnce() -> T + Send>)>) -> Result<Vec<T>, Failure> {
     let roles = roles.into_iter().map(|(name, body)| Role { name, body: body as Box<dyn FnOnce() -> T> }).collect();
     let guard = Guard { longest: Duration::from_secs_f64(seconds + GRACE), held: HELD, tell: Box::new(give_up) };

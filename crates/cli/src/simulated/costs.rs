@@ -1,11 +1,13 @@
 //! `seriatim simulate costs`: what a step costs on this machine.
 //!
-//! Every protocol runs small workloads twice: on one thread of a plain build, which gives the time of a transaction, and on one
-//! simulated core, which gives its steps. The costs are those with which steps explain times best ([`fit`]). Then each workload of
-//! the registry is looked at in the same way, without regions and with them, and the costs of first touches are scaled to its time.
+//! Every protocol runs small workloads twice: on one thread of a plain build, which gives the time of a
+//! transaction, and on one simulated core, which gives its steps. The costs are those with which steps explain
+//! times best ([`fit`]). Then each workload of the registry is looked at in the same way, without regions and
+//! with them, and the costs of first touches are scaled to its time.
 //!
-//! Threads come first, in rounds through all protocols, so that what disturbs the machine for a while disturbs none more than others.
-//! Times are processor times, and the shortest of all rounds counts. Steps do not depend on how busy the machine is.
+//! Threads come first, in rounds through all protocols, so that what disturbs the machine for a while disturbs
+//! none more than others. Times are processor times, and the shortest of all rounds counts. Steps do not depend
+//! on how busy the machine is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,8 +48,8 @@ const SCALED: &[&[&str]] = &[
     &["twelve-key", "--clients", "8"],
 ];
 
-/// Nanoseconds that steps are likely to take, with the private work of an access in those of first touches, and the line in the first or
-/// second cache: what workloads do not tell apart is held to this.
+/// Nanoseconds that steps are likely to take, with the private work of an access in those of first touches, and
+/// the line in the first or second cache: what workloads do not tell apart is held to this.
 const LIKELY: [f64; Step::ALL.len()] = [300.0, 8.0, 30.0, 2.0, 1.0, 1.5, 8.0, 0.5];
 
 /// How strongly.
@@ -158,8 +160,8 @@ fn points(protocol: &'static str, modes: &[&'static str]) -> Vec<Point> {
     all.into_iter().map(point).collect()
 }
 
-/// The costs of a protocol by the points of all, by mode of regions. Steps are the same with regions and without, so only the scales
-/// differ.
+/// The costs of a protocol by the points of all, by mode of regions. Steps are the same with regions and
+/// without, so only the scales differ.
 fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&'static str]) -> Vec<Protocol> {
     let seen = |regions: &str, workload: &[&str]| {
         let of = |point: &&Point| point.protocol == protocol && point.regions == regions && point.workload == workload;
@@ -192,7 +194,8 @@ fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&
 /// Where a transaction takes less time than even its later touches are said to cost, first ones cost this share.
 const SCALE_MIN: f64 = 0.05;
 
-/// Nanoseconds of a transaction on one thread: of processor time where the system tells it, as others may have the processor as well.
+/// Nanoseconds of a transaction on one thread: of processor time where the system tells it, as others may have
+/// the processor as well.
 fn time(commands: &Commands, plain: &Path, point: &Point, seconds: f64) -> Result<f64, Failure> {
     let seconds = seconds.to_string();
     let length = ["--seconds", &seconds, "--warmup", "0.1"];

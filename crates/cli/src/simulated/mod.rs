@@ -1,4 +1,5 @@
-//! `--simulate-cores` and `seriatim simulate`: what of them every build has. One without the feature `simulate` refuses them.
+//! `--simulate-cores` and `seriatim simulate`: what of them every build has. One without the feature `simulate`
+//! refuses them.
 
 mod arguments;
 #[cfg(feature = "simulate")]

@@ -1,10 +1,11 @@
 //! `seriatim simulate validate`: how far simulated cores are from threads on this machine.
 //!
-//! Every protocol runs the same workloads on one and two threads of the plain build and on as many simulated cores. Runs of threads are short
-//! and repeated in rounds through everything, so that what disturbs the machine for a while disturbs all protocols. Runs in which threads
-//! had their processors for less time than in the best one do not count: threads that do not run at once are not in each other's way.
-//! Of the others the middle counts. The table of costs is printed with the comparison in it, and a simulation by that table
-//! knows which protocols are proven.
+//! Every protocol runs the same workloads on one and two threads of the plain build and on as many simulated
+//! cores. Runs of threads are short and repeated in rounds through everything, so that what disturbs the
+//! machine for a while disturbs all protocols. Runs in which threads had their processors for less time than in
+//! the best one do not count: threads that do not run at once are not in each other's way. Of the others the
+//! middle counts. The table of costs is printed with the comparison in it, and a simulation by that table knows
+//! which protocols are proven.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,8 @@ fn runs() -> impl Iterator<Item = (&'static [&'static str], u16)> {
     WORKLOADS.iter().flat_map(|&workload| CORES.map(|cores| (workload, cores)))
 }
 
-/// Rows become hot by conflicts of a second: by the same rates, counted for a tenth of the time, they do within short runs.
+/// Rows become hot by conflicts of a second: by the same rates, counted for a tenth of the time, they do within
+/// short runs.
 const SOON: &[(&str, &[&str])] =
     &[("htcc", &["--option", "hot_period=10", "--option", "hot_failures=10", "--option", "hot_failures_kept=1"])];
 
@@ -191,8 +193,8 @@ fn on_cores(commands: &Commands, own: &Path, point: &Point, costs: Option<&PathB
     Ok(figures(&commands.bench(own, &[point.workload, &common, options(&point.protocol), &more])?))
 }
 
-/// What a run came to. Seconds are those in which a thread or a core has its processor: threads may have to leave theirs to others, and sleep
-/// as long as the system likes.
+/// What a run came to. Seconds are those in which a thread or a core has its processor: threads may have to
+/// leave theirs to others, and sleep as long as the system likes.
 fn figures(report: &Value) -> Figures {
     let (committed, aborted) = (number(&report["committed"]), number(&report["conflict_aborted"]));
     let seconds = report["processor_seconds"].as_f64().map_or_else(

@@ -1,39 +1,42 @@
-//! The partitions of a call, told before it runs (Jones, Abadi, Madden, SIGMOD 2010, §3.1).
+//! The partitions of a call, computed before it runs (Jones, Abadi, Madden, SIGMOD 2010, §3.1).
 //!
 //! An operation's partition is known if
-//! 1. the value that names it is a part of the arguments: it is read from there; or
-//! 2. the arguments tell the whole key, and the generated footprint visits it, for each iteration; or
-//! 3. another operation is known by 2 that runs whenever this one does, with the same value.
+//! 1. the value that names it is a part of the arguments; or
+//! 2. the arguments determine the whole key, and the generated footprint visits it, for each iteration; or
+//! 3. another operation is known by 2, and runs whenever this one does, with the same value.
 //!
-//! Reads of what every partition has need none, unless the procedure changes it: then they are in all partitions, as the change is. So is a
-//! procedure with any other operation, and registration says why. What is told is not trusted: the protocol looks at each access.
+//! Reads of replicated tables need no partition, unless the procedure changes the table: then they need all, as
+//! the change does. A procedure with any other operation needs all partitions too, and registration says why.
+//! The result is not trusted: the protocol checks each access.
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use seriatim_catalog::{ColumnType, Key, PartitionValue};
-use seriatim_procedure::Datum;
+use seriatim_catalog::{Key, PartitionValue};
+use seriatim_procedure::Value;
 use seriatim_procedure::ir::{OperationId, Procedure};
 use seriatim_procedure::plan::{Operation, Plan, Symbol};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
 
 use crate::{Engine, TableSet, TransactError};
 
-/// What a call's arguments tell.
+/// The arguments of a call.
 pub trait Arguments {
     /// The part that these names of fields lead to, if there is one.
-    fn part(&self, path: &[Arc<str>]) -> Option<Datum>;
+    fn part(&self, path: &[Arc<str>]) -> Option<Value>;
 
-    /// Calls `visit` for each access whose keys the arguments tell: with the operation, and the bounds of its keys.
-    /// Whether those are all: it may end early, where it computes what the call may not come to.
+    /// Calls `visit` for each access whose keys the arguments determine: with the operation, and the bounds of
+    /// its keys.
+    /// Returns whether these are all: it may end early, where it computes a value that the call may never need.
     fn visit(&self, visit: &mut Visit<'_>) -> bool;
 }
 
-/// Is told an operation, and the bounds of its keys.
+/// Called with an operation, and the bounds of its keys.
 pub type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
 
-/// As [`Arguments::visit`]. A pure function that panics ends it early: it does so where the procedure runs too, if that gets there.
+/// As [`Arguments::visit`]. A pure function that panics ends it early; it also panics in the procedure, if that
+/// reaches it.
 pub fn visit_all(arguments: &impl Arguments, visit: &mut Visit<'_>) -> bool {
     catch_unwind(AssertUnwindSafe(|| arguments.visit(visit))).unwrap_or(false)
 }
@@ -41,23 +44,24 @@ pub fn visit_all(arguments: &impl Arguments, visit: &mut Visit<'_>) -> bool {
 /// How the partitions of a procedure's calls follow from its arguments.
 #[derive(Default)]
 pub struct Reach {
-    /// Why its calls have all of them, if they do.
+    /// Why its calls need all partitions, if they do.
     pub everywhere: Option<String>,
-    /// Why it is not known which partitions its operations have, if that is so.
+    /// Why the partitions of some of its operations are unknown, if they are.
     pub unknown: Option<String>,
-    /// By operation: whether the footprint tells all its keys, if it comes to its end.
+    /// By operation: whether the footprint visits all its keys, if it does not end early.
     is_told: Vec<bool>,
-    /// Parts of the arguments, by the names of fields, that name partitions by a value of this type.
-    parts: Vec<(Vec<Arc<str>>, ColumnType)>,
-    /// Constants that do.
+    /// Parts of the arguments, by the names of fields, whose values name partitions.
+    parts: Vec<Vec<Arc<str>>>,
+    /// Constants that name partitions.
     constants: Vec<i128>,
-    /// By operation: whose keys the footprint tells, if they are asked for. Empty if none is.
+    /// By operation: its table or index, if the footprint's keys are needed. Empty if none is.
     told: Vec<Option<Placed>>,
-    /// By operation: which of the above names its partition; empty if there is one that none of them does.
+    /// By operation: which of the above names its partition; empty if the partition of an operation is unknown.
     by: Vec<By>,
 }
 
-/// What names the partition of an operation: it needs none, or all, or one of [`Reach::parts`], [`Reach::constants`], [`Reach::told`].
+/// The source of an operation's partition: it needs none, or all, or the one named by [`Reach::parts`],
+/// [`Reach::constants`] or [`Reach::told`].
 #[derive(Clone, Copy, Debug)]
 enum By {
     Nothing,
@@ -72,7 +76,7 @@ enum By {
 pub struct Place {
     /// In these partitions.
     pub partitions: PartitionSet,
-    /// The values that name them; none of one that needs no partition.
+    /// The values that name them; none if the operation needs no partition.
     pub values: Vec<PartitionValue>,
 }
 
@@ -84,7 +88,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// How its keys say the partition.
+    /// How its keys name the partition.
     pub(super) fn placement(&self) -> &Placement {
         match self.index {
             None => &self.set.primary.placement,
@@ -95,18 +99,19 @@ impl Placed {
 
 /// How the partition of an operation is known.
 enum Known {
-    /// It needs none.
+    /// The operation needs none.
     Nowhere,
-    /// It needs all, for this reason.
+    /// The operation needs all, for this reason.
     Everywhere(String),
     Part(Vec<Arc<str>>),
     Constant(i128),
-    /// By the footprint of this operation.
+    /// The footprint visits the keys of this operation.
     Told(usize),
 }
 
 impl Reach {
-    /// Of a procedure with this plan, whose tables are there. `visited` are the operations whose keys [`Arguments::visit`] has.
+    /// For a procedure with this plan, whose tables exist. `visited` are the operations whose keys
+    /// [`Arguments::visit`] visits.
     pub fn new(plan: &Plan, declaration: &Procedure, visited: &[OperationId], engine: &Engine) -> Reach {
         let touches = plan.footprint().touches.into_iter();
         let is_told = |id: usize| visited.iter().any(|visited| visited.index() == id);
@@ -124,14 +129,11 @@ impl Reach {
                     By::Everywhere
                 }
                 Ok(Known::Part(path)) => {
-                    let column =
-                        set.definition.partition_column().map(|column| &set.definition.columns[column.index()]);
-                    let part = column.map(|column| (path, column.ty));
-                    reach
-                        .parts
-                        .extend(part.iter().filter(|part| !reach.parts.contains(part)).cloned().collect::<Vec<_>>());
-                    let at = part.and_then(|part| reach.parts.iter().position(|known| *known == part));
-                    at.map_or(By::Nothing, By::Part)
+                    let at = reach.parts.iter().position(|known| *known == path).unwrap_or(reach.parts.len());
+                    if at == reach.parts.len() {
+                        reach.parts.push(path);
+                    }
+                    By::Part(at)
                 }
                 Ok(Known::Constant(number)) => {
                     reach.constants.push(number);
@@ -149,14 +151,14 @@ impl Reach {
         reach
     }
 
-    /// Some of its operations may be anywhere.
+    /// The partitions of some operations are unknown.
     fn without(mut self, why: String) -> Reach {
         self.unknown = Some(why.clone());
         self.everywhere.get_or_insert(why);
         self
     }
 
-    /// Whether the footprint of a call tells all keys of an operation, if it comes to its end.
+    /// Whether the footprint of a call visits all keys of an operation, if it does not end early.
     pub fn is_told(&self, operation: usize) -> bool {
         self.is_told[operation]
     }
@@ -164,7 +166,7 @@ impl Reach {
     /// Where each operation of a call with these arguments may run.
     ///
     /// # Errors
-    /// The partition function fails on a value; or the arguments do not tell one.
+    /// The partition function fails on a value; or the arguments do not name a partition.
     pub fn places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
         let untold = |what: &str| TransactError::NoPartition { table: String::new(), key: what.to_owned() };
         let of_value = |value: PartitionValue| match partitions.of_value(&value) {
@@ -177,19 +179,16 @@ impl Reach {
             By::Everywhere => Ok(Place { partitions: all(partitions), values: Vec::new() }),
             By::Constant(at) => of_value(PartitionValue::Integer(self.constants[at])),
             By::Told(at) => Ok(told[at].clone()),
-            By::Part(at) => {
-                let (path, ty) = &self.parts[at];
-                match arguments.part(path).and_then(|part| value(part, *ty)) {
-                    Some(Some(value)) => of_value(value),
-                    Some(None) => Ok(Place::default()),
-                    None => Err(untold("a value that the arguments do not have")),
-                }
-            }
+            By::Part(at) => match arguments.part(&self.parts[at]).and_then(|part| value(&part)) {
+                Some(Some(value)) => of_value(value),
+                Some(None) => Ok(Place::default()),
+                None => Err(untold("a value that the arguments do not have")),
+            },
         };
         self.by.iter().map(place).collect()
     }
 
-    /// Where operations may run whose keys the footprint tells.
+    /// The places of the operations whose keys the footprint visits.
     fn told_places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
         let mut places = vec![Place::default(); self.told.len()];
         if places.is_empty() {
@@ -215,7 +214,7 @@ impl Reach {
             return Err(TransactError::NoPartition { table, key: "a key".to_owned() });
         }
         if !is_told {
-            // What it had still to tell may be anywhere.
+            // The remaining keys may be in any partition.
             places.iter_mut().for_each(|place| place.partitions = all(partitions));
         }
         Ok(places)
@@ -234,9 +233,9 @@ impl Reach {
             Ok(partition) => Ok(PartitionSet::one(partition)),
             Err(_) => Err(TransactError::NoPartition { table: String::new(), key: shown(value) }),
         };
-        for (path, ty) in &self.parts {
+        for path in &self.parts {
             let Some(part) = arguments.part(path) else { return Ok(PartitionSet::ALL) };
-            match value(part, *ty) {
+            match value(&part) {
                 Some(Some(value)) => all = all.union(of_value(&value)?),
                 Some(None) => {}
                 None => return Ok(PartitionSet::ALL),
@@ -248,7 +247,7 @@ impl Reach {
         if self.told.is_empty() { Ok(all) } else { self.told(arguments, partitions, all) }
     }
 
-    /// These partitions and those that the footprint tells.
+    /// Adds the partitions of the footprint's keys.
     fn told(
         &self,
         arguments: &impl Arguments,
@@ -269,7 +268,7 @@ impl Reach {
     }
 }
 
-/// Those that there are.
+/// All partitions of the database.
 fn all(partitions: &Partitions) -> PartitionSet {
     (0..partitions.count()).fold(PartitionSet::NONE, |all, at| all.union(PartitionSet::one(at)))
 }
@@ -312,7 +311,7 @@ fn known(plan: &Plan, declaration: &Procedure, told: &[bool], id: usize, set: &T
         .ok_or_else(|| format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(id)))
 }
 
-/// Whether the keys that an operation names tell the partition.
+/// Whether the keys of an operation name the partition.
 fn has_place(operation: &Operation, set: &TableSet) -> bool {
     let placement = match operation.index {
         None => &set.primary.placement,
@@ -339,26 +338,12 @@ fn path(declaration: &Procedure, symbol: &Symbol) -> Option<Vec<Arc<str>>> {
     }
 }
 
-/// The value that names a partition of a table by a column of this type; `Some(None)` of an absent one, `None` of one of another type.
-fn value(datum: Datum, ty: ColumnType) -> Option<Option<PartitionValue>> {
-    use ColumnType as C;
-    let value = match (datum, ty) {
-        (Datum::Option(None), _) => return Some(None),
-        (Datum::Option(Some(inner)), _) => return value(*inner, ty),
-        (Datum::Integer(number, _), C::I8 | C::I16 | C::I32 | C::I64 | C::U8 | C::U16 | C::U32 | C::U64) => {
-            PartitionValue::Integer(number)
-        }
-        (Datum::Bool(value), C::Bool) => PartitionValue::Integer(value.into()),
-        (Datum::Timestamp(microseconds), C::Timestamp) => PartitionValue::Integer(microseconds.into()),
-        (Datum::Decimal { units, scale }, C::Decimal { scale: wanted }) if scale == wanted => {
-            PartitionValue::Integer(units.into())
-        }
-        (Datum::Float(value), C::F64) => value.into(),
-        (Datum::Text(text), C::Text { .. } | C::LongText) => PartitionValue::Bytes(text.into_bytes()),
-        (Datum::Bytes(bytes), C::Bytes { .. }) => PartitionValue::Bytes(bytes),
-        _ => return None,
-    };
-    Some(Some(value))
+/// The value that names a partition; `Some(None)` for an absent value, `None` for a composed one.
+fn value(part: &Value) -> Option<Option<PartitionValue>> {
+    match part {
+        Value::Option(part) => part.as_ref().map_or(Some(None), |part| value(part)),
+        part => part.partition_value().map(Some),
+    }
 }
 
 fn shown(value: &PartitionValue) -> String {

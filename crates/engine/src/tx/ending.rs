@@ -160,9 +160,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.executed().map_err(OpError::Abort)?;
         let Some(queue) = self.inner.queue.as_ref().filter(|_| self.is_queued()) else { return Ok(None) };
         let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
-        // The validation and the lists are for the choice of an order.
-        let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };
-        Ok(Some((queue, self.with_known(prepared))))
+        Ok(Some((queue, self.with_known(held.prepare()?))))
     }
 
     /// What was prepared, with what its worker does not know.
@@ -308,13 +306,15 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The session runs a call of an executor from now on: what the answer cancels stays cancelled until
     /// [`TxCore::end_call`].
     pub(crate) fn begin_call(&self) -> Canceller {
-        self.deadline.begin_call();
+        // What was cancelled before does not concern the call.
+        self.deadline.set(u64::MAX, true);
+        self.in_call.set(true);
         self.deadline.canceller()
     }
 
     /// The next transaction takes no notice of what was cancelled before.
     pub fn end_call(&self) {
-        self.deadline.end_call();
+        self.in_call.set(false);
     }
 
     /// What must be durable before the result leaves.

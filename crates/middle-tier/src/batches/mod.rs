@@ -1,15 +1,17 @@
 //! Batches of transactions that have not run, and when each of them may.
 //!
-//! Transactions gather until there are enough of them, or the first has waited long enough, or nobody else can come: no transaction is
-//! under way, or every client has one here. So a client that is alone never waits for company. A batch is ordered by the
-//! crate `batch`, from what its transactions read and write, and enters the `schedule` in that order: those that conflict, in one
-//! batch or in several, run one after another, the others at the same time.
+//! Transactions gather until there are enough of them, or the first has waited long enough, or nobody else can
+//! come: no transaction is under way, or every client has one here. So a client that is alone never waits for
+//! company. A batch is ordered by the crate `batch`, from what its transactions read and write, and enters the
+//! `schedule` in that order: those that conflict, in one batch or in several, run one after another, the others
+//! at the same time.
 //!
-//! Keys advise, the server decides: who has waited for longer than `hold` goes, whoever is in its way. So a transaction that does not end,
-//! because its client does not read its answer or has vanished, holds up others for so long and no longer.
+//! Keys advise, the server decides: who has waited for longer than `hold` goes, whoever is in its way. So a
+//! transaction that does not end, because its client does not read its answer or has vanished, holds up others
+//! for so long and no longer.
 //!
-//! The paper drops those that are in each other's way from a batch and adds them to the next (§5.6). Here they come last in their own: they
-//! wait for the others, and cannot fail because of them.
+//! The paper drops those that are in each other's way from a batch and adds them to the next (§5.6). Here they
+//! come last in their own: they wait for the others, and cannot fail because of them.
 
 mod schedule;
 
@@ -165,8 +167,9 @@ impl State {
     }
 }
 
-/// In which order they run: readers of a row before those that write it, where that can be; then those that were left out because of cycles. If
-/// they are not all worth the same, those of little weight are left out, and of them the heavier ones go first; else as they came.
+/// In which order they run: readers of a row before those that write it, where that can be; then those that
+/// were left out because of cycles. If they are not all worth the same, those of little weight are left out,
+/// and of them the heavier ones go first; else as they came.
 fn order(gathering: &[(u64, Footprint)]) -> Vec<usize> {
     if gathering.len() == 1 {
         return vec![0];

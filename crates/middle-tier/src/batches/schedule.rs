@@ -1,8 +1,8 @@
 //! Which transactions may run at the same time: none that conflict.
 //!
-//! Each row has a queue of those that use it, in the order in which they were added. A transaction runs when in each of its queues
-//! nobody before it writes, and nobody at all if it writes itself. All its queues are joined at once, so nobody waits in a circle: each waits
-//! only for those that were added before.
+//! Each row has a queue of those that use it, in the order in which they were added. A transaction runs when in
+//! each of its queues nobody before it writes, and nobody at all if it writes itself. All its queues are joined
+//! at once, so nobody waits in a circle: each waits only for those that were added before.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -72,7 +72,8 @@ impl Schedule {
     }
 }
 
-/// Grants the row to those in front of its queue: to readers up to the first writer, or to one writer. Those who did not have it.
+/// Grants the row to those in front of its queue: to readers up to the first writer, or to one writer. Those
+/// who did not have it.
 fn grant(queue: &mut VecDeque<Entry>) -> Vec<u64> {
     let mut granted = Vec::new();
     for (at, entry) in queue.iter_mut().enumerate() {
@@ -98,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// Against a model that looks at all pairs: who runs conflicts with nobody who runs, all run at last, and of two that conflict the
-    /// earlier runs first.
+    /// Against a model that looks at all pairs: who runs conflicts with nobody who runs, all run at last, and
+    /// of two that conflict the earlier runs first.
     #[test]
     fn conflicting_transactions_run_one_after_another_in_their_order() {
         for seed in 0..300 {

@@ -1,11 +1,14 @@
-//! What a client and its upstream say, and what is passed on: without I/O, clock or thread, so that tests can be any network.
+//! What a client and its upstream say, and what is passed on: without I/O, clock or thread, so that tests can
+//! be any network.
 //!
-//! Bytes come into two buffers and leave by two others; [`Session::advance`] moves them. A transaction is looked for only where one can
-//! begin: after the upstream has answered all that it was sent, outside of a transaction. What may become one is held until it is complete or cannot
-//! be any more. A complete one waits ([`Session::wants_place`]) until it may go ([`Session::go`]).
+//! Bytes come into two buffers and leave by two others; [`Session::advance`] moves them. A transaction is
+//! looked for only where one can begin: after the upstream has answered all that it was sent, outside of a
+//! transaction. What may become one is held until it is complete or cannot be any more. A complete one waits
+//! ([`Session::wants_place`]) until it may go ([`Session::go`]).
 //!
-//! Invariant: a transaction is sent again only after the upstream has said that it was rolled back for its serializability, and nothing
-//! of what it answered has gone to the client. Whoever asks meanwhile, the client or the network, learns what the upstream last said.
+//! Invariant: a transaction is sent again only after the upstream has said that it was rolled back for its
+//! serializability, and nothing of what it answered has gone to the client. Whoever asks meanwhile, the client
+//! or the network, learns what the upstream last said.
 
 #[cfg(test)]
 mod tests;
@@ -30,8 +33,8 @@ use crate::templates::{Instance, Pipeline, Prepared, Templates};
 const INSPECTED_MAX: usize = 64 << 10;
 /// Bytes of answers that are kept for a transaction that may be run again; with more, it is not.
 const RETAINED_MAX: usize = 256 << 10;
-/// Answers that are owed, at which nothing more is read from the client. At half of them no more names are noted, so that the
-/// others are such as come without the client saying more.
+/// Answers that are owed, at which nothing more is read from the client. At half of them no more names are
+/// noted, so that the others are such as come without the client saying more.
 const OWED_MAX: usize = 4096;
 /// Statements prepared by name that are noted; later ones are not taken for a template's.
 const STATEMENTS_MAX: usize = 1024;
@@ -62,8 +65,8 @@ pub(crate) struct Session {
     database: Vec<u8>,
     /// What the upstream has not answered yet.
     owed: VecDeque<Owed>,
-    /// The client has sent messages of the extended protocol behind which neither a `Sync` nor a query came: they are in
-    /// a transaction that is open. After an error the upstream ignores everything up to a `Sync`.
+    /// The client has sent messages of the extended protocol behind which neither a `Sync` nor a query came:
+    /// they are in a transaction that is open. After an error the upstream ignores everything up to a `Sync`.
     is_unsynced: bool,
     /// Queries behind such messages. The upstream answers each with a `ReadyForQuery`, or ignores all after an error.
     unsynced_queries: usize,
@@ -164,7 +167,8 @@ struct Attempt {
 }
 
 impl Session {
-    /// A session that begins with this packet; whether it may have transactions of templates; whether both sides are encrypted.
+    /// A session that begins with this packet; whether it may have transactions of templates; whether both
+    /// sides are encrypted.
     pub(crate) fn new(
         templates: Arc<Templates>,
         counts: Arc<Counts>,
@@ -211,7 +215,8 @@ impl Session {
     /// Moves what came to where it goes, as far as it can.
     ///
     /// # Errors
-    /// When one of the two does not keep to the protocol: what follows from it is [`Session::violated`] or [`Session::lost`].
+    /// When one of the two does not keep to the protocol: what follows from it is [`Session::violated`] or
+    /// [`Session::lost`].
     pub(crate) fn advance(&mut self) -> Result<(), Violation> {
         while !self.is_closing {
             let handling = |tag: u8, length: usize| match length < INSPECTED_MAX && b"RSKEZ13CGWA".contains(&tag) {
@@ -243,8 +248,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the upstream has sent the first `ReadyForQuery`. Before that, messages of the client are not decoded: the
-    /// client may not have authenticated.
+    /// Whether the upstream has sent the first `ReadyForQuery`. Before that, messages of the client are not
+    /// decoded: the client may not have authenticated.
     fn is_ready(&self) -> bool {
         self.status.is_some()
     }
@@ -467,7 +472,8 @@ impl Session {
         self.phase = Phase::Running(attempt);
     }
 
-    /// The number of the last transaction, which is the one that there is, if there is one. It stays the same when it is run again.
+    /// The number of the last transaction, which is the one that there is, if there is one. It stays the same
+    /// when it is run again.
     pub(crate) fn transaction(&self) -> u64 {
         self.transactions
     }
@@ -496,8 +502,9 @@ impl Session {
         self.is_unsynced || self.unsynced_queries > 0 || !self.owed.is_empty()
     }
 
-    /// Whether the session may be ended, as the upstream has executed and answered all that it was sent, and is not in a
-    /// transaction. A message or pipeline that is not complete is not sent or not executed, so it does not count.
+    /// Whether the session may be ended, as the upstream has executed and answered all that it was sent, and is
+    /// not in a transaction. A message or pipeline that is not complete is not sent or not executed, so it does
+    /// not count.
     pub(crate) fn is_idle(&self) -> bool {
         let has_sent = matches!(self.phase, Phase::Passing | Phase::Gathering { .. });
         let is_outside = self.status == Some(b'I') && !self.is_under_way() && has_sent;

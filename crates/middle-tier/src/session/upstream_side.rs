@@ -88,7 +88,8 @@ impl Session {
                     self.unsynced_queries = self.unsynced_queries.saturating_sub(1);
                 }
                 if std::mem::take(&mut self.ignores_sync) && ready != Some(true) {
-                    // A COPY of the extended protocol failed: this answers a `Sync` that was taken for one that is ignored.
+                    // A COPY of the extended protocol failed: this answers a `Sync` that was taken for one that
+                    // is ignored.
                     self.is_unsynced = false;
                 }
                 self.forget_copies();

@@ -171,7 +171,8 @@ impl Templates {
         Some(Arc::new(tokens))
     }
 
-    /// What a statement that a client prepares by name is for later pipelines; none also where no template's transaction has it.
+    /// What a statement that a client prepares by name is for later pipelines; none also where no template's
+    /// transaction has it.
     pub(crate) fn prepare_named(&self, text: &str, conforming: bool) -> Prepared {
         let is_like = |statement: &[Token]| {
             let mut expected = self.list.iter().flat_map(|template| &template.statements);
@@ -240,8 +241,9 @@ fn words(statement: &[Token]) -> Option<Vec<&str>> {
     statement.iter().map(word).collect()
 }
 
-/// A pipeline that may become an instance, message by message: `Parse`, `Bind`, `Describe`, `Execute`, for one statement after another.
-/// Only unnamed portals are used; statements are prepared in it without a name, or were prepared before it by name.
+/// A pipeline that may become an instance, message by message: `Parse`, `Bind`, `Describe`, `Execute`, for one
+/// statement after another. Only unnamed portals are used; statements are prepared in it without a name, or
+/// were prepared before it by name.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     /// Templates that it may be an instance of, and what their parameters are then.

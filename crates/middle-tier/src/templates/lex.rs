@@ -1,7 +1,7 @@
 //! Cuts SQL into tokens, as far as it must to compare two texts.
 //!
-//! Invariant: what it does not understand, it refuses (comments, dollar-quoted and escaped strings), and a transaction that is refused
-//! is passed on. What is sent is never made of tokens: it is what the client sent.
+//! Invariant: what it does not understand, it refuses (comments, dollar-quoted and escaped strings), and a
+//! transaction that is refused is passed on. What is sent is never made of tokens: it is what the client sent.
 
 /// What a text of SQL consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,8 +30,9 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// A new server with these lines in its configuration, and users `postgres` and `plain` (let in as they are) and `secret` (with a
-    /// password of that name); none, and a line that says so, where there is none to be had.
+    /// A new server with these lines in its configuration, and users `postgres` and `plain` (let in as they
+    /// are) and `secret` (with a password of that name); none, and a line that says so, where there is none to
+    /// be had.
     pub(crate) fn start(name: &str, configuration: &str) -> Option<Postgres> {
         let Some(binaries) = seriatim_postgres::binaries() else {
             talk!("skipped: {name}: {}", seriatim_postgres::MISSING);
@@ -176,7 +177,8 @@ impl Answer {
         self.tags.last().is_some_and(|tag| tag == "COMMIT") && self.errors.is_empty()
     }
 
-    /// Whether nobody says how it ended: the server's own last word (57P02: crash shutdown) leaves that as unknown as ours does.
+    /// Whether nobody says how it ended: the server's own last word (57P02: crash shutdown) leaves that as
+    /// unknown as ours does.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(&self.errors[..], [one] if ["08007", "57P01", "57P02"].contains(&one.as_str()))
     }

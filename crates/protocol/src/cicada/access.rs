@@ -47,7 +47,8 @@ impl Timestamp {
         Timestamp { clock, worker, wait_steps, at: 0, since: Epoch(0), last: 0, under_way }
     }
 
-    /// The attempt's timestamp, and the epoch before it was drawn. Whoever has a timestamp above commits in that epoch or later.
+    /// The attempt's timestamp, and the epoch before it was drawn. Whoever has a timestamp above commits in
+    /// that epoch or later.
     #[inline]
     pub(super) fn draw(&mut self, core: &Core) -> (u64, Epoch) {
         if self.at == 0 {
@@ -71,7 +72,8 @@ impl Timestamp {
         self.at
     }
 
-    /// Draws another, above the last and above `above`: the attempt has not been decided, and what it read is looked at again.
+    /// Draws another, above the last and above `above`: the attempt has not been decided, and what it read is
+    /// looked at again.
     pub(super) fn redraw(&mut self, above: u64) -> u64 {
         self.at = self.clock.draw(self.worker, self.last.max(above));
         self.last = self.at;

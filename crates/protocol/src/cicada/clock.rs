@@ -4,21 +4,23 @@
 //! 63                                                            1      0
 //! |   ticks since the clock was first asked   |  number of the worker  | a flag of the word that holds it |
 //! ```
-//! A tick is 16 ns, or more where there may be more than 2048 workers, so that timestamps last for 2^56 ns, 2.2 years of the process, at least.
-//! With 64 sessions it is 36 years.
+//! A tick is 16 ns, or more where there may be more than 2048 workers, so that timestamps last for 2^56 ns, 2.2
+//! years of the process, at least. With 64 sessions it is 36 years.
 //!
 //! Rules:
-//! 1. A timestamp is drawn once: its worker's number is in it, and a worker draws upwards; the last is passed when its number becomes
-//!    another worker's. Zero is none, and below all.
-//! 2. *Passed*: before a transaction commits, or is answered, the clock has gone past its ticks, or the floor is raised to them. What is
-//!    drawn later, by whatever worker, is above. With a clock of this resolution it has gone past by itself, and the floor stays where it
-//!    is: a word that is read by all and written by hardly anyone. That holds on x86-64, whose fences order reading the clock too.
-//!    Elsewhere each commit raises the floor.
-//! 3. A database has one clock for its life, which does not go back. (Of simulated cores: their virtual clocks, and what comes before and
-//!    after the run is at a time of theirs.)
+//! 1. A timestamp is drawn once: its worker's number is in it, and a worker draws upwards; the last is passed
+//!    when its number becomes another worker's. Zero is none, and below all.
+//! 2. *Passed*: before a transaction commits, or is answered, the clock has gone past its ticks, or the floor
+//!    is raised to them. What is drawn later, by whatever worker, is above. With a clock of this resolution it
+//!    has gone past by itself, and the floor stays where it is: a word that is read by all and written by
+//!    hardly anyone. That holds on x86-64, whose fences order reading the clock too. Elsewhere each commit
+//!    raises the floor.
+//! 3. A database has one clock for its life, which does not go back. (Of simulated cores: their virtual clocks,
+//!    and what comes before and after the run is at a time of theirs.)
 //!
-//! So if a timestamp is above that of an attempt, its transaction had not committed when the attempt drew. The order of timestamps agrees
-//! with real time, and whatever an attempt may still need of old versions was replaced after its worker came online (`README.md`).
+//! So if a timestamp is above that of an attempt, its transaction had not committed when the attempt drew. The
+//! order of timestamps agrees with real time, and whatever an attempt may still need of old versions was
+//! replaced after its worker came online (`README.md`).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -33,8 +35,8 @@ const TICK_SHIFT: u32 = 4;
 /// Bits of numbers of workers with ticks of that length; for each further one they are twice as long.
 const WORKER_BITS: u32 = 11;
 
-/// Whether a fence orders reading the clock among accesses to memory: on x86-64 `mfence`, and `lfence` before `rdtsc`, which the platform's
-/// clock has. Elsewhere the floor, a word in memory, does.
+/// Whether a fence orders reading the clock among accesses to memory: on x86-64 `mfence`, and `lfence` before
+/// `rdtsc`, which the platform's clock has. Elsewhere the floor, a word in memory, does.
 const FENCES_ORDER_THE_CLOCK: bool = cfg!(target_arch = "x86_64");
 
 #[cfg(test)]
@@ -84,8 +86,8 @@ impl Clock {
 
     /// Draws a timestamp for a worker whose last one was `last`. The worker is online.
     pub(super) fn draw(&self, worker: WorkerId, last: u64) -> u64 {
-        // ORDERING: the worker is online, and has read what is to be older, before the floor and, where fences order it, the clock are read;
-        // partner of the fence in `pass`.
+        // ORDERING: the worker is online, and has read what is to be older, before the floor and, where fences
+        // order it, the clock are read; partner of the fence in `pass`.
         fence(Ordering::SeqCst);
         crate::step(Touch::Header, &*self.floor);
         let floor = self.floor.load(Ordering::SeqCst);
@@ -94,8 +96,8 @@ impl Clock {
         ticks << self.ticks_shift | u64::from(worker.0) << 1
     }
 
-    /// The newest timestamp that there can be below all that are drawn from now on, as far as is known; a fence follows. What was passed
-    /// before is not above it.
+    /// The newest timestamp that there can be below all that are drawn from now on, as far as is known; a fence
+    /// follows. What was passed before is not above it.
     pub(super) fn passed(&self) -> u64 {
         crate::step(Touch::Header, &*self.floor);
         let floor = self.floor.load(Ordering::SeqCst);

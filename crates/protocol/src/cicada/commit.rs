@@ -1,14 +1,16 @@
 //! Commit: pending versions, validation, installation, at the timestamp that was drawn before.
 //!
-//! 0. If a commit of the worker was refused lately: look whether what was read and is to be written is as it was, before others are held up for
-//!    nothing (§3.5).
-//! 1. Lock the records to be written, latest wts first, as the newest are the likeliest to have been written again: each gets a pending
-//!    version. One that is pending below is waited for, with a bound; one above ends the attempt.
-//! 2. If a version to be replaced has been seen by a later timestamp, or the absence of a key that is given its first row, draw another
-//!    timestamp above that, and look again, some times at most. What was read has to be what the last one sees.
+//! 0. If a commit of the worker was refused lately: look whether what was read and is to be written is as it
+//!    was, before others are held up for nothing (§3.5).
+//! 1. Lock the records to be written, latest wts first, as the newest are the likeliest to have been written
+//!    again: each gets a pending version. One that is pending below is waited for, with a bound; one above ends
+//!    the attempt.
+//! 2. If a version to be replaced has been seen by a later timestamp, or the absence of a key that is given its
+//!    first row, draw another timestamp above that, and look again, some times at most. What was read has to be
+//!    what the last one sees.
 //! 3. Pass the timestamp, fence, read E. The TID is above every TID read or overwritten, in E.
-//! 4. Raise the rts of each version read and announce the absences relied on; fence; each version is still the one that the timestamp
-//!    sees, and each node version has its value.
+//! 4. Raise the rts of each version read and announce the absences relied on; fence; each version is still the
+//!    one that the timestamp sees, and each node version has its value.
 //! 5. Install and unlock, record by record.
 //!
 //! A transaction that wrote nothing does step 4, and passes its timestamp. So does one that is about to report an
@@ -44,7 +46,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
         validate(attempt, state)?;
         return Ok(attempt.end_read_only(&claim));
     }
-    // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
+    // A transaction that meets a locked record aborts again and again: a panic that left one behind would never
+    // end that.
     let tid = match abort_on_unwind("a commit", || decide(attempt, state)) {
         Ok(tid) => tid,
         Err(error) => {
@@ -126,8 +129,8 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     Ok(tid)
 }
 
-/// Step 0: why the commit cannot succeed, whatever others do. What they hold is not known, and is for the locks to find out. Nothing rests on
-/// this: all of it is looked at again.
+/// Step 0: why the commit cannot succeed, whatever others do. What they hold is not known, and is for the locks
+/// to find out. Nothing rests on this: all of it is looked at again.
 #[cold]
 pub(super) fn early_failure(attempt: &Attempt, at: u64, since: Epoch) -> Option<Failure> {
     let is_stale = |write: &Write<Entry>| {
@@ -140,8 +143,8 @@ pub(super) fn early_failure(attempt: &Attempt, at: u64, since: Epoch) -> Option<
     stale.or_else(refuted).filter(|failure| matches!(failure, Failure::Changed(_)))
 }
 
-/// Before the locks: makes room for the deletions that rows are inserted over, each of which becomes a version of its own. A transaction that
-/// only deletes allocates nothing.
+/// Before the locks: makes room for the deletions that rows are inserted over, each of which becomes a version
+/// of its own. A transaction that only deletes allocates nothing.
 fn make_deletions(attempt: &mut Attempt, state: &mut State) -> Result<(), OpError> {
     let Base { core, writes, .. } = &mut attempt.base;
     state.replaced.reset(writes.entries().len(), 0);
@@ -214,8 +217,8 @@ fn unlock_as(record_layout: &RecordLayout, record: RecordPtr, wts: u64, word: Ti
 
 /// Step 2: the timestamp, or a write that is seen by others again and again.
 fn be_in_time(attempt: &mut Attempt, state: &State, mut at: u64) -> Result<u64, usize> {
-    // ORDERING: what is linked and pending is visible before it is looked at who has seen what was there. A timestamp drawn again needs no
-    // other: who passes by the higher value is below it.
+    // ORDERING: what is linked and pending is visible before it is looked at who has seen what was there. A
+    // timestamp drawn again needs no other: who passes by the higher value is below it.
     fence(Ordering::SeqCst);
     for _ in 0..REDRAWS_MAX {
         let Some((_, above)) = late_write(attempt, state, at) else { return Ok(at) };

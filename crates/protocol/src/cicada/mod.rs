@@ -1,7 +1,8 @@
-//! Cicada: optimistic execution on multiple versions, in the order of timestamps that are drawn from the clock at the first access.
+//! Cicada: optimistic execution on multiple versions, in the order of timestamps that are drawn from the clock
+//! at the first access.
 //!
-//! Source: Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017; `README.md` beside this file
-//! gives the algorithm, the departures and the argument. Software only.
+//! Source: Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017;
+//! `README.md` beside this file gives the algorithm, the departures and the argument. Software only.
 
 mod access;
 mod clock;
@@ -74,16 +75,11 @@ impl Protocol for Cicada {
             snapshots: Freshness::Past,
             strict: true,
             epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
             regulated: true,
+            ..Capabilities::NONE
         },
         options: &[WAIT_STEPS, EARLY_CHECKS],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, wts, rts.
     const HEADER_BYTES: usize = record_header::bytes(2);
@@ -188,7 +184,6 @@ impl State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     fn claim(&self) -> impl gc::Claim {
         Unlinking(&self.absences)

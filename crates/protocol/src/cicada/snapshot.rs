@@ -1,20 +1,25 @@
-//! Read-only transactions (§3.1, §3.4 of the paper): each reads at a timestamp that everybody has passed who may still write. It notes
-//! nothing, validates nothing, writes no word that others read, and waits for no pending version but one that is
-//! inserted over a deletion.
+//! Read-only transactions (§3.1, §3.4 of the paper): each reads at a timestamp that everybody has passed who
+//! may still write. It notes nothing, validates nothing, writes no word that others read, and waits for no
+//! pending version but one that is inserted over a deletion.
 //!
-//! A worker *announces* from which timestamp on its transaction may commit, from before it draws until all that it wrote is installed; one
-//! that is idle announces nothing. A helper moves `min_rts`, a timestamp that will never again be committed at or below, and says since which
-//! epoch versions are needed for it ([`PastReads`]). A snapshot looks itself, and is fresher: it reads just below the oldest transaction
-//! that is under way, or just below the present if there is none.
+//! A worker *announces* from which timestamp on its transaction may commit, from before it draws until all that
+//! it wrote is installed; one that is idle announces nothing. A helper moves `min_rts`, a timestamp that will
+//! never again be committed at or below, and says since which epoch versions are needed for it ([`PastReads`]).
+//! A snapshot looks itself, and is fresher: it reads just below the oldest transaction that is under way, or
+//! just below the present if there is none.
 //!
 //! Access rules:
-//! 1. A worker's word is written by itself alone: a bound that its timestamp will be above, then a fence, then it draws; then the timestamp;
-//!    zero, when it has ended. A transaction that draws again goes up, and leaves the word.
-//! 2. Who looks for the oldest reads the clock first, then a fence, then the words. So of a worker whose announcement it does not find, it finds all
-//!    that has ended, and what begins later draws above the clock that was read.
-//! 3. `min_rts` rises. A timestamp at or below it, or one that a look found to be below all, is of a transaction that has ended, for ever.
-//! 4. A snapshot's worker is online before it loads `min_rts`, with a fence between, and reads at that or above. Whoever finds a version no more
-//!    needed found `min_rts` higher before, and looks at who is online after (`seriatim_memory::horizon`).
+//! 1. A worker's word is written by itself alone: a bound that its timestamp will be above, then a fence, then
+//!    it draws; then the timestamp; zero, when it has ended. A transaction that draws again goes up, and leaves
+//!    the word.
+//! 2. Who looks for the oldest reads the clock first, then a fence, then the words. So of a worker whose
+//!    announcement it does not find, it finds all that has ended, and what begins later draws above the clock
+//!    that was read.
+//! 3. `min_rts` rises. A timestamp at or below it, or one that a look found to be below all, is of a
+//!    transaction that has ended, for ever.
+//! 4. A snapshot's worker is online before it loads `min_rts`, with a fence between, and reads at that or
+//!    above. Whoever finds a version no more needed found `min_rts` higher before, and looks at who is online
+//!    after (`seriatim_memory::horizon`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -90,7 +95,8 @@ impl UnderWay {
         self.announce(worker, 0);
     }
 
-    /// The newest timestamp of which all has ended, or a lower one; none above `present`, which was of the present before a fence.
+    /// The newest timestamp of which all has ended, or a lower one; none above `present`, which was of the
+    /// present before a fence.
     fn settled(&self, present: u64) -> u64 {
         let workers = &self.by_worker[..self.workers.load(Ordering::SeqCst)];
         let announced = workers.iter().map(|own| {
@@ -113,8 +119,8 @@ impl UnderWay {
 }
 
 impl PastReads for UnderWay {
-    /// A candidate becomes `min_rts` when all that was under way when it was of the present has ended. Who finds another at it leaves it to
-    /// that one: there are steps within.
+    /// A candidate becomes `min_rts` when all that was under way when it was of the present has ended. Who
+    /// finds another at it leaves it to that one: there are steps within.
     fn since(&self, now: Epoch) -> Epoch {
         let next = match self.next.try_lock() {
             Ok(next) => Some(next),
@@ -122,7 +128,8 @@ impl PastReads for UnderWay {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut next) = next {
-            // Who is above the candidate passes its timestamp after the clock is read here, and reads its epoch after that.
+            // Who is above the candidate passes its timestamp after the clock is read here, and reads its epoch
+            // after that.
             let (candidate, epoch) = *next.candidate.get_or_insert_with(|| (self.clock.passed(), now));
             // ORDERING: as in `read_at`.
             fence(Ordering::SeqCst);
@@ -144,7 +151,8 @@ impl PastReads for UnderWay {
 pub(super) struct View {
     /// Versions with a higher wts came later.
     pub(super) at: u64,
-    /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they are not durable.
+    /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they are
+    /// not durable.
     durable: Option<Epoch>,
 }
 
@@ -186,8 +194,8 @@ impl chains::View for View {
             if !word.is_absent() || word.tid() == Tid::ZERO {
                 return Ok((word, false));
             }
-            // If the record is locked and nothing pending, this is when it was deleted; or a row was just installed, which has come too late:
-            // then the version word begins with that row.
+            // If the record is locked and nothing pending, this is when it was deleted; or a row was just
+            // installed, which has come too late: then the version word begins with that row.
             let deleted = versions::wts_unless_pending(record_layout, record);
             crate::step(Touch::Header, header);
             if let Some(deleted) = deleted

@@ -231,7 +231,8 @@ fn a_write_of_what_a_later_one_saw_comes_after_that_or_is_refused() {
     }
 }
 
-/// What was read is the newest version still, and what is written below it was not seen: but another has written below the reader.
+/// What was read is the newest version still, and what is written below it was not seen: but another has
+/// written below the reader.
 #[test]
 fn a_read_is_looked_at_again() {
     for gives_up in [false, true] {
@@ -384,7 +385,8 @@ fn a_deletion_that_was_seen_is_passed_by_while_a_later_insertion_is_pending() {
     [keeps, blind, later].into_iter().for_each(abort);
 }
 
-/// Each has read what the other writes, and a third has seen both: they draw again, and one of them waits for the other.
+/// Each has read what the other writes, and a third has seen both: they draw again, and one of them waits for
+/// the other.
 #[cfg(feature = "steps")]
 #[test]
 fn of_two_that_draw_again_one_commits() {
@@ -563,7 +565,8 @@ fn a_write_whose_record_was_unlinked_was_not_as_read() {
     abort(fills);
 }
 
-/// Who commits in a later epoch than the one that overwrote what it read would come first in the order, and last in the log.
+/// Who commits in a later epoch than the one that overwrote what it read would come first in the order, and
+/// last in the log.
 #[test]
 fn no_epoch_is_later_than_that_of_who_overwrote_what_was_read() {
     for (before, after, writes, commits) in
@@ -637,7 +640,8 @@ fn timestamps_rise_with_time_also_while_the_clock_stands_still_and_when_it_goes_
     abort(idle);
 }
 
-/// Whoever begins later sees it, if nobody who may still write is older; whoever is idle, or reads only, is in nobody's way.
+/// Whoever begins later sees it, if nobody who may still write is older; whoever is idle, or reads only, is in
+/// nobody's way.
 #[test]
 fn a_snapshot_sees_what_was_there_below_the_oldest_transaction_that_may_write() {
     let mut stage = Stage::new();
@@ -673,8 +677,8 @@ fn a_snapshot_sees_what_was_there_below_the_oldest_transaction_that_may_write() 
     drop(idle);
 }
 
-/// It was replaced, deleted, or deleted and born again before the snapshot began: the transaction that made it read so early ends at once,
-/// and helpers and collectors do all that they may.
+/// It was replaced, deleted, or deleted and born again before the snapshot began: the transaction that made it
+/// read so early ends at once, and helpers and collectors do all that they may.
 #[test]
 fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
     for reborn in [false, true] {
@@ -730,7 +734,8 @@ fn a_snapshot_finds_what_was_replaced_while_nobody_read() {
     assert_eq!(stage.look_past(X), Some(50));
 }
 
-/// A worker that is about to draw came online since the round of the horizon that is about to end: snapshots read below all that it may draw.
+/// A worker that is about to draw came online since the round of the horizon that is about to end: snapshots
+/// read below all that it may draw.
 #[test]
 fn a_snapshot_beside_one_that_draws_finds_what_was_replaced_since() {
     let mut stage = Stage::new();
@@ -760,7 +765,8 @@ fn no_snapshot_is_at_or_above_who_may_still_write() {
     stage.commit(old);
 }
 
-/// At every step of a transaction, its first access included, another looks at one of two rows that it changes, and afterwards at both.
+/// At every step of a transaction, its first access included, another looks at one of two rows that it changes,
+/// and afterwards at both.
 #[cfg(feature = "steps")]
 #[test]
 fn a_snapshot_that_begins_amid_a_transaction_sees_all_of_it_or_nothing() {
@@ -826,7 +832,8 @@ fn a_session_sees_what_it_did() {
     }
 }
 
-/// While a row is inserted over a deletion the record does not say when that was: so long a snapshot waits, and no longer.
+/// While a row is inserted over a deletion the record does not say when that was: so long a snapshot waits, and
+/// no longer.
 #[test]
 fn a_deletion_is_not_forgotten_while_a_row_is_inserted_over_it() {
     let mut stage = Stage::new();

@@ -1,25 +1,28 @@
 //! The versions of a record: which of them a timestamp sees.
 //!
-//! Of a record the newest committed version is found as under every protocol, by TID word and version word. Two words of the header are
-//! the protocol's own:
+//! Of a record the newest committed version is found as under every protocol, by TID word and version word. Two
+//! words of the header are the protocol's own:
 //!
 //! ```text
 //! 63                                                           1       0           63                                          0
 //! |  wts of the newest version, or at least that of the pending one  | PENDING |     |  rts: the newest to have seen the newest version  |
 //! ```
-//! Each row version names its wts and the version that it replaced (`shared/versions`). A deletion that a row was inserted over is a version
-//! of its own from then on, a header without a row, with DELETION in place of PENDING.
+//! Each row version names its wts and the version that it replaced (`shared/versions`). A deletion that a row
+//! was inserted over is a version of its own from then on, a header without a row, with DELETION in place of
+//! PENDING.
 //!
 //! Access rules:
-//! 1. Who holds the lock bit of the TID word to write sets its timestamp and PENDING in the first word: its version is *pending*, and
-//!    will have this wts or one above. The word rises whenever another timestamp is drawn. It takes both back, or installs: version word, wts, TID word, which unlocks. The version word
+//! 1. Who holds the lock bit of the TID word to write sets its timestamp and PENDING in the first word: its
+//!    version is *pending*, and will have this wts or one above. The word rises whenever another timestamp is
+//!    drawn. It takes both back, or installs: version word, wts, TID word, which unlocks. The version word
 //!    names committed versions only.
-//! 2. A record without PENDING that is locked is being unlinked, or about to be pending, or all but unlocked. Its wts is no more than
-//!    that of what is pending then, if anything is.
-//! 3. Anybody may raise the rts. Who writes looks at it when its version is pending, with a fence between; who reads raises it, and
-//!    looks then whether the version is still the one that it sees, with a fence between. So one of the two finds the other.
-//! 4. A new version is above all others of the record, and above the rts. So an older version is seen by the same timestamps for ever:
-//!    only the newest needs an rts.
+//! 2. A record without PENDING that is locked is being unlinked, or about to be pending, or all but unlocked.
+//!    Its wts is no more than that of what is pending then, if anything is.
+//! 3. Anybody may raise the rts. Who writes looks at it when its version is pending, with a fence between; who
+//!    reads raises it, and looks then whether the version is still the one that it sees, with a fence between.
+//!    So one of the two finds the other.
+//! 4. A new version is above all others of the record, and above the rts. So an older version is seen by the
+//!    same timestamps for ever: only the newest needs an rts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,8 +103,9 @@ pub(super) fn pend(record_layout: &RecordLayout, record: RecordPtr, at: u64) -> 
     before
 }
 
-/// Moves a pending version of the caller's up to `at`, above where it was. Who passes by the lower value has a lower timestamp still; who
-/// has one between the two passes by from now on, so that waiting goes from later to earlier timestamps.
+/// Moves a pending version of the caller's up to `at`, above where it was. Who passes by the lower value has a
+/// lower timestamp still; who has one between the two passes by from now on, so that waiting goes from later to
+/// earlier timestamps.
 pub(super) fn repend(record_layout: &RecordLayout, record: RecordPtr, at: u64) {
     let word = written(record_layout, record);
     crate::step(Touch::Store, word);
@@ -141,8 +145,8 @@ pub(super) enum Sight {
     /// A version is pending, or the record being unlinked, that may be to be seen; or others changed the record at
     /// each look.
     Held,
-    /// The record has no row under this TID word, and a later transaction is writing one; when it was deleted is not known meanwhile. Who
-    /// has seen this deletion sees it still.
+    /// The record has no row under this TID word, and a later transaction is writing one; when it was deleted
+    /// is not known meanwhile. Who has seen this deletion sees it still.
     Deleted(TidWord),
     /// It is not known any more.
     Lost,
@@ -174,8 +178,8 @@ impl<'t> Words<'t> {
     #[inline]
     pub(super) fn sight(self, at: u64, since: Epoch) -> Sight {
         for _ in 0..LOOKS_MAX {
-            // ORDERING: pairs with the release store of the TID word at install, as the others do with theirs; each is loaded before
-            // the next.
+            // ORDERING: pairs with the release store of the TID word at install, as the others do with theirs;
+            // each is loaded before the next.
             let word = TidWord(self.tid.load(Ordering::Acquire));
             crate::step(Touch::Header, self.written);
             let written = self.written.load(Ordering::Acquire);
@@ -215,8 +219,9 @@ impl<'t> Words<'t> {
         if lost {
             return Sight::Lost;
         }
-        // SAFETY: a version that is passed by is above `at`. So it was installed after the attempt's worker came online, as was the
-        // deletion, and what it replaced was retired after that (`clock.rs`; `shared/versions`, rule 2).
+        // SAFETY: a version that is passed by is above `at`. So it was installed after the attempt's worker
+        // came online, as was the deletion, and what it replaced was retired after that (`clock.rs`;
+        // `shared/versions`, rule 2).
         let found = unsafe {
             find(version, |version: &VersionHeader| {
                 if version.kept.wts() < at {

@@ -18,8 +18,9 @@ use seriatim_htm::Budget;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr, SnapshotTerms, Table,
+    Capabilities, CapabilityChange, Core, DatabaseSettings, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError,
+    OptionEffect, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr,
+    SnapshotTerms, Table,
 };
 
 use crate::shared::gc;
@@ -131,6 +132,12 @@ const OPTIONS: [Knob; 11] = {
     [conflict, capacity, system, held, REBASES_MAX, interval, wanted, durable, LATE_PERIOD, LATE_MAX, DEFER]
 };
 
+const EFFECTS: [OptionEffect; 3] = [
+    OptionEffect { option: &DEFER, at_zero: false, change: CapabilityChange::GivesUpRealTime },
+    OptionEffect { option: &DEFER, at_zero: false, change: CapabilityChange::Defers },
+    OptionEffect { option: &SNAPSHOT_INTERVAL, at_zero: true, change: CapabilityChange::LatestSnapshots },
+];
+
 impl Protocol for DbxTc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx-tc",
@@ -143,20 +150,32 @@ impl Protocol for DbxTc {
             snapshots: Freshness::Eventual,
             strict: true,
             epoch_order: true,
-            tid_order: false,
             column_groups: true,
             pieces: true,
-            detach: true,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            commits_in_regions: true,
+            ..Capabilities::NONE
         },
         options: &OPTIONS,
-        strict_unless: Some(&DEFER),
+        effects: &EFFECTS,
     };
     const HEADER_BYTES: usize = snapshot_numbered::HEADER_BYTES;
     const VERSION_HEADER_BYTES: usize = snapshot_numbered::VERSION_HEADER_BYTES;
     type Worker = Worker<State>;
+
+    fn check(options: &Options, settings: &DatabaseSettings<'_>) -> Result<(), String> {
+        let is_durable = options.get(&DURABLE_SNAPSHOTS) > 0;
+        let Some(given) = options.given(&SNAPSHOT_INTERVAL).filter(|_| is_durable) else { return Ok(()) };
+        let otherwise = settings.epoch_interval.filter(|&interval| interval != Duration::from_millis(given));
+        if given > 0 && otherwise.is_none() {
+            return Ok(());
+        }
+        let epochs = otherwise.map_or(String::new(), |interval| format!(", and epochs every {interval:?}"));
+        Err(format!(
+            "with option {} each snapshot ends an epoch: {} is above 0, and the epoch interval the same or left out; \
+             here it is {given} ms{epochs}",
+            DURABLE_SNAPSHOTS.name, SNAPSHOT_INTERVAL.name
+        ))
+    }
 
     fn open(options: &Options, environment: &Environment) -> DbxTc {
         let workers = environment.memory.workers_max();
@@ -169,23 +188,21 @@ impl Protocol for DbxTc {
             true => SnapshotNumber::Epoch(Arc::clone(&environment.epochs)),
             false => SnapshotNumber::default(),
         };
-        match options.get(&SNAPSHOT_INTERVAL) {
-            0 => environment.epochs.snapshots().make_when_taken(),
-            interval => {
-                let wanted_min = if durable > 0 { 0 } else { options.get(&SNAPSHOT_WANTED) };
-                environment.epochs.snapshots().allow(SnapshotTerms {
-                    number: snapshot.own(),
-                    ends_epochs: durable > 0,
-                    by_readers: durable > 1,
-                    interval: Duration::from_millis(interval),
-                    wanted_min,
-                    workers,
-                });
-                environment.memory.keep_snapshots();
-                if wanted_min > 0 {
-                    // Nothing is offered yet, and no worker is online.
-                    (0..2).for_each(|_| environment.memory.pass_snapshot(Epoch(u64::MAX)));
-                }
+        let interval = options.get(&SNAPSHOT_INTERVAL);
+        if interval > 0 {
+            let wanted_min = if durable > 0 { 0 } else { options.get(&SNAPSHOT_WANTED) };
+            environment.epochs.snapshots().allow(SnapshotTerms {
+                number: snapshot.own(),
+                ends_epochs: durable > 0,
+                by_readers: durable > 1,
+                interval: Duration::from_millis(interval),
+                wanted_min,
+                workers,
+            });
+            environment.memory.keep_snapshots();
+            if wanted_min > 0 {
+                // Nothing is offered yet, and no worker is online.
+                (0..2).for_each(|_| environment.memory.pass_snapshot(Epoch(u64::MAX)));
             }
         }
         let [rebases_max, late_period, late_max] =

@@ -140,7 +140,7 @@ impl Marks {
 }
 
 impl AccessLocks for Marks {
-    const ANNOUNCES: bool = true;
+    const HOLDS: bool = true;
 
     #[inline]
     fn look(

@@ -5,13 +5,13 @@ use std::fmt;
 use std::io;
 use std::sync::Mutex;
 
-use seriatim_base::disk::{Around, DiskFile, FaultyDisk};
+use seriatim_base::disk::{Around, DiskFile, FaultyDisk, Operation, Times};
 
 use super::*;
 use crate::replay::Replay;
 use crate::synthetic::{Account, Database, Keeper, Write, tid};
 
-/// A disk on which something else happens while a file is opened: as of a database that is in use.
+/// A disk that runs a callback when a file is opened, to simulate a database in use.
 struct Meddling<'m> {
     disk: FaultyDisk,
     opened: Mutex<Meddler<'m>>,
@@ -46,7 +46,8 @@ fn recovered(disk: &dyn Disk, directory: &Path) -> (BTreeMap<u32, Account>, Epoc
     (keeper.rows(), replay.durable())
 }
 
-/// One more epoch of two loggers: each inserts the epoch's row, and both know that the one before is durable.
+/// Writes one more epoch of two loggers. Each inserts the row of the epoch, and states that the epoch before is
+/// durable.
 fn write_epoch(database: &mut Database, epoch: u64, logger: u32) {
     let commits = [(tid(epoch, 1), vec![Write::Row(2 * epoch as u32 + logger, (1, 1))])];
     database.batch((1, logger), epoch, epoch - 1, &commits);
@@ -61,7 +62,7 @@ fn with_epochs(epochs: std::ops::RangeInclusive<u64>) -> Database {
     database
 }
 
-/// The rows of all epochs up to one.
+/// The rows of all epochs up to `durable`.
 fn up_to(durable: Epoch) -> BTreeMap<u32, Account> {
     (20..2 * durable.0 as u32 + 2).map(|id| (id, (1, 1))).collect()
 }
@@ -112,7 +113,7 @@ fn a_backup_of_a_database_in_use_holds_what_was_durable_before_and_a_prefix_of_t
         };
         let meddling = Meddling { disk: disk.clone(), opened: Mutex::new(Box::new(writes)) };
         let copied = backup(&meddling, &directory, Path::new(TO), &|_, _| {}).unwrap();
-        assert!(copied.durable >= Epoch(15), "what was durable before is in it");
+        assert!(copied.durable >= Epoch(15), "the copy has what was durable before");
         assert_eq!(recovered(&disk, Path::new(TO)), (up_to(copied.durable), copied.durable), "{burst} every {every}");
     }
 }
@@ -158,8 +159,33 @@ fn damage_is_not_backed_up() {
     let Err(LogError::Corrupt { file, .. }) = result else { panic!("{result:?}") };
     assert_eq!(file, path);
     assert!(matches!(verify(&database.disk, &database.directory, &|_, _| {}), Err(LogError::Corrupt { .. })));
-    let left = database.disk.list(Path::new(TO)).unwrap();
-    assert_eq!(left, [], "what was copied is gone");
+    assert_eq!(database.disk.find(Path::new("/backups")).unwrap(), None, "what was copied is gone");
+    for (name, copy) in &copying()[..2] {
+        copy(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).expect_err(name);
+        assert_eq!(database.disk.find(Path::new("/backups")).unwrap(), None, "{name}");
+    }
+    // A directory that was there stays.
+    database.disk.create_dir_all(Path::new(TO)).unwrap();
+    backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap_err();
+    assert_eq!(database.disk.list(Path::new(TO)).unwrap(), []);
+    // What cannot be removed is named.
+    database.disk.fail(Operation::Remove, 1, Times::ForEver, ErrorKind::PermissionDenied);
+    let error = backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap_err().to_string();
+    assert!(error.contains(&format!("what is left of the copy in {TO} could not be removed")), "{error}");
+}
+
+/// The second attempt would find the directory, and not know that its name may be lost.
+#[test]
+fn a_directory_whose_name_is_not_durable_is_not_left_for_the_next_attempt() {
+    for failing in 1..=2 {
+        let database = with_epochs(10..=12);
+        database.disk.fail(Operation::SyncDir, failing, Times::Once, ErrorKind::PermissionDenied);
+        let error = backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap_err();
+        assert!(error.to_string().contains("sync"), "{error}");
+        assert_eq!(database.disk.find(Path::new("/backups")).unwrap(), None);
+        backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap();
+        assert_eq!(recovered(&database.disk, Path::new(TO)).0, up_to(Epoch(12)));
+    }
 }
 
 #[test]
@@ -197,10 +223,10 @@ fn a_copy_that_was_cut_short_is_no_database() {
 
 type Copying = fn(&dyn Disk, &Path, &Path, &Progress<'_>) -> Result<Copied, LogError>;
 
-/// What makes a copy, each of which refuses the same.
+/// The functions that copy. All must refuse the same targets.
 fn copying() -> [(&'static str, Copying); 3] {
     let open: Copying = |disk, from, to, progress| {
-        // That of an open database is known.
+        // The manifest of an open database is known to its process.
         let manifest = Manifest::read(disk, Path::new("/db"))?;
         backup_open(disk, from, &manifest, to, progress)
     };
@@ -219,7 +245,7 @@ fn a_copy_into_the_database_itself_is_refused_and_nothing_is_made() {
             assert!(refused.contains("in the database's own directory"), "{name} {to}: {refused}");
         }
         assert_eq!(disk.list(db).unwrap(), before, "{name}");
-        // A name that begins alike is another.
+        // A sibling whose name has the same prefix is allowed.
         copy(disk, db, Path::new("/db-copy"), &|_, _| {}).unwrap();
     }
 }
@@ -253,7 +279,7 @@ fn a_directory_into_which_a_copy_is_being_made_takes_no_other() {
     };
     let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(copy_too)) };
     backup(&meddling, Path::new("/db"), Path::new(TO), &|_, _| {}).unwrap();
-    // The first file is opened before there is a directory for the copy.
+    // The first file is opened before the directory of the copy is created.
     let second = second.lock().unwrap();
     assert!(
         second.iter().any(|result| result.as_ref().is_err_and(|error| error.contains("another copy"))),
@@ -299,7 +325,7 @@ fn a_database_that_changes_all_the_time_is_busy_and_not_damaged() {
     let busy = backup(&meddling, &directory, Path::new(TO), &|_, _| {}).unwrap_err();
     assert!(matches!(&busy, LogError::Io { source, .. } if source.kind() == ErrorKind::ResourceBusy), "{busy}");
     assert!(busy.to_string().contains("try again"), "{busy}");
-    assert_eq!(disk.list(Path::new(TO)).unwrap(), [], "what was copied is gone");
+    assert_eq!(disk.find(Path::new(TO)).unwrap(), None, "what was copied is gone");
 }
 
 #[test]
@@ -322,7 +348,7 @@ fn damage_that_is_not_found_again_is_none() {
         let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(mend)) };
         match backup(&meddling, &database.directory, Path::new(TO), &|_, _| {}) {
             Ok(copied) => begun_again += usize::from(copied.attempts == 2),
-            Err(LogError::Corrupt { file, .. }) => assert_eq!(file, path, "it was found twice"),
+            Err(LogError::Corrupt { file, .. }) => assert_eq!(file, path, "the damage was found twice"),
             Err(error) => panic!("{error}"),
         }
     }
@@ -362,7 +388,7 @@ fn damage_that_no_recovery_needs_is_told_and_copied() {
     database.manifest.write(&database.disk, &database.directory).unwrap();
     let sound = recovered(&database.disk, &database.directory);
     database.disk.flip_bit(&path, offset + HEADER_BYTES as u64, 3).unwrap();
-    assert_eq!(recovered(&database.disk, &database.directory), sound, "a recovery does not read it");
+    assert_eq!(recovered(&database.disk, &database.directory), sound, "a recovery does not read the damaged batch");
     let verified = verify(&database.disk, &database.directory, &|_, _| {}).unwrap();
     assert_eq!((verified.batches, verified.entries, verified.notices.len()), (3, 2, 1));
     assert!(verified.notices[0].contains("no recovery needs it"), "{:?}", verified.notices);

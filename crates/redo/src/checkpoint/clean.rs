@@ -1,8 +1,8 @@
-//! What a database directory no longer needs.
+//! Deletes the files of a database directory that are no longer needed.
 //!
-//! Invariant: only what the manifest on disk does not need is deleted, so the caller has made that manifest durable; but an unfinished
-//! checkpoint is named by none. A power cut in between leaves some of it, which is found again. One thing that cannot be deleted keeps
-//! none of the others.
+//! Invariant: only files that the durable manifest does not need are deleted, so the caller has made it
+//! durable. No manifest lists an unfinished checkpoint. A power cut leaves some of these files, and the next
+//! call finds them. A file that cannot be deleted does not keep the others from being deleted.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -18,24 +18,25 @@ use crate::segment::{self, FoundSegment, Name as Segment};
 
 const WHAT: &str = "deleting what a checkpoint made superfluous";
 
-/// Whether a recovery needs the log of an incarnation: not if the checkpoint has all of it, or if nothing in it counts. One that it does
-/// not need may be left out of the next manifest, when [`delete_superfluous_logs`] has deleted its segments.
+/// Whether a recovery needs the log of an incarnation. It does not if the checkpoint has all of it or if it is
+/// void. The next manifest may drop such an incarnation after [`delete_superfluous_logs`] has deleted its
+/// segments.
 pub fn is_needed(manifest: &Manifest, incarnation: &Incarnation) -> bool {
     let begin = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.begin_epoch);
     !incarnation.is_void() && incarnation.durable_epoch.zip(begin).is_none_or(|(durable, begin)| durable >= begin)
 }
 
-/// Deletes the checkpoints that do not count: all but the manifest's, unfinished ones too. Answers how many. No checkpoint is being
-/// written, and `manifest` is the durable one.
+/// Deletes all checkpoints except the manifest's, unfinished ones too. Returns how many. No checkpoint may be
+/// in progress, and `manifest` must be durable.
 ///
 /// # Errors
-/// The first [`LogError::Io`]; what is left is superfluous still.
+/// The first [`LogError::Io`]. The remaining files are still superfluous.
 pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<usize, LogError> {
     delete_checkpoints(disk, directory, manifest, |_| true)
 }
 
-/// As [`delete_unnamed`], but only those that were not finished: also where it is not known which manifest is the durable one, since none
-/// names them.
+/// As [`delete_unnamed`], but only unfinished checkpoints. No manifest lists these, so it may be unknown which
+/// manifest is durable.
 ///
 /// # Errors
 /// As [`delete_unnamed`].
@@ -50,7 +51,7 @@ fn delete_checkpoints(
     wanted: impl Fn(&Name) -> bool,
 ) -> Result<usize, LogError> {
     let newest = manifest.checkpoint.as_ref().map(|checkpoint| directory.join(&checkpoint.directory));
-    // An older version may have been told to keep its log in a directory of such a name.
+    // An older version may have been configured to keep its log in a directory of such a name.
     let logs: Vec<PathBuf> = manifest
         .incarnations
         .iter()
@@ -72,9 +73,9 @@ fn delete_checkpoints(
     deleting.end()
 }
 
-/// Deletes the segments of incarnations that no recovery needs ([`is_needed`]), and what those that have ended have behind their last
-/// batches. Answers how many segments. `manifest` is the durable one. The log itself deletes segments of the present incarnation
-/// ([`Log::delete_before`](crate::Log::delete_before)).
+/// Deletes the segments of incarnations that no recovery needs ([`is_needed`]), and the segments and bytes
+/// behind the ends of ended logs. Returns how many segments were deleted. `manifest` must be durable. The log
+/// itself deletes segments of the current incarnation ([`Log::delete_before`](crate::Log::delete_before)).
 ///
 /// # Errors
 /// As [`delete_unnamed`].
@@ -88,17 +89,18 @@ pub fn delete_superfluous_logs(disk: &dyn Disk, directory: &Path, manifest: &Man
     deleting.end()
 }
 
-/// Has a manifest forget the incarnations that no recovery needs, once [`delete_superfluous_logs`] has deleted their segments.
+/// Removes from a manifest the incarnations that no recovery needs, after [`delete_superfluous_logs`] has
+/// deleted their segments.
 pub fn forget_superfluous_logs(manifest: &mut Manifest) {
     let before = manifest.clone();
     manifest.incarnations.retain(|incarnation| is_needed(&before, incarnation));
 }
 
-/// What becomes of a segment.
+/// What to do with a segment.
 enum Fate {
     Kept,
     Deleted,
-    /// Cut to so many bytes.
+    /// Cut to this many bytes.
     Cut(u64),
 }
 
@@ -106,7 +108,7 @@ fn fate(manifest: &Manifest, segment: &FoundSegment) -> Fate {
     let Segment { incarnation: number, logger, sequence } = segment.name;
     let newest = manifest.incarnations.last().map_or(0, |incarnation| incarnation.number);
     let Some(incarnation) = manifest.incarnations.iter().find(|incarnation| incarnation.number == number) else {
-        // One that was forgotten; one above the newest is not named yet.
+        // An incarnation below the newest was dropped from the manifest. One above it is not listed yet.
         return if number < newest { Fate::Deleted } else { Fate::Kept };
     };
     if !is_needed(manifest, incarnation) {
@@ -119,7 +121,7 @@ fn fate(manifest: &Manifest, segment: &FoundSegment) -> Fate {
     }
 }
 
-/// Those of one directory, in order.
+/// Deletes the segments of one directory, in order.
 fn delete_superfluous_segments(disk: &dyn Disk, loggers: &Path, manifest: &Manifest) -> Result<usize, LogError> {
     if disk.find(loggers).map_err(LogError::io(WHAT))?.is_none() {
         return Ok(0);
@@ -132,7 +134,7 @@ fn delete_superfluous_segments(disk: &dyn Disk, loggers: &Path, manifest: &Manif
                 deleted += 1;
             }
             Fate::Cut(bytes) if is_of(disk, &segment.path, manifest)? => {
-                // Nothing relies on it: a cut that a power cut undoes leaves what it left.
+                // Nothing relies on the cut: if a power cut undoes it, the next call repeats it.
                 let cut = || disk.open(&segment.path, Opening::Write)?.set_bytes(bytes);
                 cut().map_err(LogError::io(WHAT))?;
             }
@@ -142,7 +144,8 @@ fn delete_superfluous_segments(disk: &dyn Disk, loggers: &Path, manifest: &Manif
     Ok(deleted)
 }
 
-/// Whether a segment is of this database, or never said of which. Opening refuses a directory that has another's, but nothing locks it.
+/// Whether a segment belongs to this database, or has no header. Opening refuses a directory with segments of
+/// another database, but nothing locks that directory.
 fn is_of(disk: &dyn Disk, path: &Path, manifest: &Manifest) -> Result<bool, LogError> {
     let read = || {
         let file = disk.open(path, Opening::Read)?;
@@ -154,7 +157,7 @@ fn is_of(disk: &dyn Disk, path: &Path, manifest: &Manifest) -> Result<bool, LogE
     Ok(header.is_none_or(|header| header.database == manifest.database.0))
 }
 
-/// Deletions of which each is tried, whatever became of those before it.
+/// Collects the results of deletions, each of which is attempted even after a failure.
 #[derive(Debug, Default)]
 pub(crate) struct Deleting {
     deleted: usize,
@@ -169,7 +172,7 @@ impl Deleting {
         }
     }
 
-    /// How many were deleted, or why not all.
+    /// The number of deletions, or the first error.
     pub(crate) fn end(self) -> Result<usize, LogError> {
         self.error.map_or(Ok(self.deleted), Err)
     }

@@ -1,7 +1,7 @@
-//! What checkpoints' directories are called.
+//! Names of checkpoint directories.
 //!
-//! Invariant: a name is a checkpoint's only if it is exactly as it is written here. Whatever else people keep beside a database is
-//! theirs.
+//! Invariant: a directory is a checkpoint only if its name has exactly this form. Any other file beside a
+//! database belongs to the user.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,11 +11,11 @@ use seriatim_base::Epoch;
 /// The name of a checkpoint's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// The epoch in which it began.
+    /// The epoch in which the checkpoint began.
     pub(super) begin: Epoch,
-    /// The how manieth of this epoch, from 1.
+    /// Counts the checkpoints of this epoch, from 1.
     pub(super) again: u32,
-    /// Whether it is still being written.
+    /// Whether the checkpoint is still being written.
     pub(super) unfinished: bool,
 }
 
@@ -30,19 +30,20 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// The checkpoint that a directory's name says, if it is the name of one.
+    /// Parses the name of a directory. Returns `None` for any other directory.
     pub(super) fn parse(directory: &OsStr) -> Option<Name> {
         let directory = directory.to_str()?;
         let rest = directory.strip_prefix("checkpoint-")?;
         let (rest, unfinished) = rest.strip_suffix(".new").map_or((rest, false), |rest| (rest, true));
         let (begin, again) = rest.split_once('-').unwrap_or((rest, "1"));
         let name = Name { begin: Epoch(begin.parse().ok()?), again: again.parse().ok()?, unfinished };
-        // Only as `Display` writes it: neither signs nor other paddings.
+        // Only the form that `Display` writes: no sign, no other padding.
         (name.to_string() == directory).then_some(name)
     }
 }
 
-/// Whether a directory of this name in a database's would be taken for a checkpoint, and deleted if it is not the newest.
+/// Whether a database would take a directory of this name for one of its checkpoints, and delete it unless it
+/// is the newest.
 pub fn is_reserved(directory: &OsStr) -> bool {
     Name::parse(directory).is_some()
 }

@@ -1,4 +1,5 @@
-//! Reading a checkpoint: its blocks' headers first, so that a part that was cut off is recognized before a row is handed on.
+//! Reading a checkpoint. The headers of its blocks are read first, so a part that was cut short is recognized
+//! before any row is applied.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -18,27 +19,27 @@ use crate::tables::Tables;
 
 const WHAT: &str = "reading a checkpoint";
 
-/// Bytes of rows that are decompressed before they are applied, or one block if it is larger.
+/// Bytes of rows that are decompressed in one round, unless one block is larger.
 const ROUND_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 16 << 20 };
 
-/// A byte of a zstd frame stands for no more than this: a block of 128 KiB of one byte takes four.
+/// The highest ratio of zstd: a block of 128 KiB of equal bytes takes four bytes.
 const COMPRESSION_MAX: u64 = 32 << 10;
 
-/// What was loaded.
+/// Counts of a loaded checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Rows handed on.
+    /// Rows passed to `apply`.
     pub rows: u64,
     /// Bytes read.
     pub bytes: u64,
 }
 
-/// Hands every row of the manifest's checkpoint to `apply`, by `threads` threads as in
-/// [`Replay::run`](crate::replay::Replay::run). Without a checkpoint there is nothing to do.
+/// Passes every row of the manifest's checkpoint to `apply`, on `threads` threads as in
+/// [`Replay::run`](crate::replay::Replay::run). Does nothing without a checkpoint.
 ///
 /// # Errors
-/// [`LogError::Corrupt`] where a part is missing, cut off or damaged; [`LogError::Format`], [`LogError::Io`], and those of `apply`.
-/// Some rows may have been applied by then.
+/// [`LogError::Corrupt`] if a part is missing, cut short or damaged; [`LogError::Format`], [`LogError::Io`],
+/// and errors of `apply`. Some rows may have been applied.
 pub fn load(
     disk: &dyn Disk,
     directory: &Path,
@@ -55,14 +56,15 @@ pub fn load(
     Ok(Loaded { rows: checkpoint.rows, bytes: counts.bytes })
 }
 
-/// Bytes of the files in the directory of the manifest's checkpoint, whatever they hold; zero where they cannot be seen.
+/// Bytes of the files in the directory of the manifest's checkpoint, whatever they hold. Zero if the directory
+/// cannot be read.
 pub fn bytes_found(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> u64 {
     let Some(checkpoint) = &manifest.checkpoint else { return 0 };
     let found = disk.list(&directory.join(&checkpoint.directory)).unwrap_or_default();
     found.iter().map(|found| found.bytes).fold(0, u64::saturating_add)
 }
 
-/// The parts of a checkpoint, and where their blocks are.
+/// The parts of a checkpoint, and the places of their blocks.
 #[derive(Debug)]
 pub(crate) struct Parts {
     files: Vec<PathBuf>,
@@ -77,7 +79,7 @@ struct Block {
 }
 
 impl Parts {
-    /// Walks the blocks' headers of all parts.
+    /// Reads the headers of all blocks.
     pub(crate) fn open(
         disk: &dyn Disk,
         directory: &Path,
@@ -100,7 +102,7 @@ impl Parts {
             bytes = u64::saturating_add(bytes, footer.bytes);
         }
         if (rows, bytes) != (checkpoint.rows, checkpoint.bytes) {
-            let problem = "its parts do not have the rows and bytes that the manifest says";
+            let problem = "its parts do not have the rows and bytes that the manifest states";
             return Err(LogError::corrupt(&directory, 0, problem, ADVICE));
         }
         Ok(parts)
@@ -142,13 +144,13 @@ impl Parts {
             counted.raw_bytes += u64::from(header.raw_bytes);
         }
         if counted != footer {
-            return Err(corrupt(end, "its blocks are not those that its last bytes count"));
+            return Err(corrupt(end, "its blocks do not match the totals in its footer"));
         }
         self.files.push(path);
         Ok(footer)
     }
 
-    /// Reads every row.
+    /// Reads and checks every row.
     pub(crate) fn verify(&self, disk: &dyn Disk, tables: &Tables, mut read: impl FnMut(u64)) -> Result<(), LogError> {
         let mut idle = Decompressing::new()?;
         for block in &self.blocks {
@@ -170,7 +172,7 @@ fn read<const N: usize>(file: &dyn DiskFile, offset: u64) -> Result<[u8; N], Log
     Ok(bytes)
 }
 
-/// What is needed to read a block.
+/// Buffers for reading a block.
 struct Decompressing {
     decompressor: Decompressor<'static>,
     payload: Vec<u8>,
@@ -183,7 +185,7 @@ impl Decompressing {
         Ok(Decompressing { decompressor, payload: Vec::new(), raw: Vec::new() })
     }
 
-    /// Hands on the rows of a block, each with its TID and offset.
+    /// Passes on the rows of a block, each with its TID and offset.
     fn rows(
         &mut self,
         parts: &Parts,
@@ -200,17 +202,20 @@ impl Decompressing {
         let payload = block.offset + BLOCK_HEADER_BYTES as u64;
         file.read_exact_at(&mut self.payload, payload).map_err(LogError::io(WHAT))?;
         if crc32fast::hash(&self.payload) != header.payload_crc {
-            return Err(corrupt(format!("block {} is not what was written", header.number)));
+            return Err(corrupt(format!("block {} does not match its checksum", header.number)));
         }
         let raw_bytes = header.raw_bytes as usize;
-        // A frame says how much is in it, and can hold no more than its bytes can stand for.
+        // A frame states its size, which its compressed bytes must be able to produce.
         let told = zstd::zstd_safe::get_frame_content_size(&self.payload).ok().flatten();
         let possible = u64::from(header.raw_bytes) <= u64::from(header.payload_bytes) * COMPRESSION_MAX;
         if told != Some(raw_bytes as u64) || !possible {
-            return Err(corrupt(format!("block {} does not hold the {raw_bytes} bytes that it says", header.number)));
+            return Err(corrupt(format!(
+                "block {} does not hold the {raw_bytes} bytes that its header states",
+                header.number
+            )));
         }
         self.raw.clear();
-        self.raw.try_reserve_exact(raw_bytes).map_err(|_| corrupt("a block that memory has no room for".to_owned()))?;
+        self.raw.try_reserve_exact(raw_bytes).map_err(|_| corrupt("a block does not fit into memory".to_owned()))?;
         let decompressed = self.decompressor.decompress_to_buffer(&self.payload, &mut self.raw);
         if !decompressed.is_ok_and(|bytes| bytes == raw_bytes) {
             return Err(corrupt(format!("block {} cannot be decompressed", header.number)));
@@ -225,18 +230,18 @@ impl Decompressing {
             rows += 1;
         }
         if rows != header.rows {
-            return Err(corrupt(format!("block {} has {rows} rows, and should have {}", header.number, header.rows)));
+            return Err(corrupt(format!("block {} has {rows} rows; its header states {}", header.number, header.rows)));
         }
         Ok(())
     }
 }
 
-/// Takes a row off the front.
+/// Takes a row off the front of `rest`.
 fn row<'a>(rest: &mut &'a [u8], offset: usize, tables: &Tables) -> Result<(Tid, Entry<'a>), String> {
     let (tid, behind) = rest.split_first_chunk::<8>().ok_or("it is cut short")?;
     let tid = u64::from_le_bytes(*tid);
     if tid == 0 || tid >> Tid::BITS != 0 {
-        return Err("its TID is none".to_owned());
+        return Err("the bits of its TID are not a TID".to_owned());
     }
     *rest = behind;
     let layout = read_varint(rest).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Checkpoints are read as they were written, or refused; only what is superfluous is deleted.
+//! A checkpoint is read back as written, or refused. Only superfluous files are deleted.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::manifest::{Checkpoint, Manifest};
 use crate::replay::Replay;
 use crate::synthetic::{Account, DATABASE, Database, Keeper, LAYOUT, Write, as_row, tid};
 
-/// A checkpoint of these rows in three parts.
+/// Writes a checkpoint of these rows in three parts.
 pub(crate) fn write(database: &Database, begin: u64, end: u64, rows: &[(u32, u64, Account)]) -> Checkpoint {
     let disk: Arc<dyn Disk> = Arc::new(database.disk.clone());
     let writer = CheckpointWriter::begin(disk, &database.directory, DATABASE, Epoch(begin), None).unwrap();
@@ -128,9 +128,9 @@ fn a_part_of_another_checkpoint_or_other_totals_are_refused() {
 }
 
 #[test]
-fn what_was_added_counts_once_whichever_version_a_checkpoint_has() {
+fn an_addition_counts_once_whichever_version_a_checkpoint_has() {
     let newest = 15;
-    // So large that additions are shorter than what they come to.
+    // Large values, so that a delta is shorter than a patch.
     let at = |epoch: u64| (1000 + (1 << epoch), 0);
     for (begin, seen) in (11..=newest).flat_map(|begin| (begin - 1..=newest).map(move |seen| (begin, seen))) {
         let mut database = Database::new(2, 2);
@@ -139,7 +139,7 @@ fn what_was_added_counts_once_whichever_version_a_checkpoint_has() {
                 10 => Write::Row(1, at(epoch)),
                 _ => Write::Update(1, at(epoch - 1), at(epoch)),
             };
-            // The versions of the key are in the logs by turns.
+            // The two logs alternate.
             let logger = (epoch % 2) as u32;
             database.batch((1, logger), epoch, 9, &[(tid(epoch, 1), vec![write])]);
             database.batch((1, 1 - logger), epoch, 9, &[]);
@@ -167,9 +167,9 @@ fn a_fuzzy_checkpoint_and_the_log_from_its_begin_make_the_state() {
         (tid(12, 3), vec![Write::Row(6, (6, 0))]),
     ];
     database.batch((1, 0), 11, 9, &begun);
-    // Replay does not read this batch: row 5 of the one before must not come back.
+    // Replay skips this batch: row 5 of the batch before must not come back.
     database.batch((1, 1), 11, 9, &[(tid(11, 2), vec![Write::Delete(5)])]);
-    // While the pass is under way: row 2 is changed and seen so, row 3 is changed and deleted before it is seen.
+    // During the pass, row 2 is changed and then seen. Row 3 is changed and deleted before it is seen.
     let during = [
         (tid(12, 1), vec![Write::Update(2, (2, 0), (20, 0)), Write::Update(3, (3, 0), (30, 0))]),
         (tid(12, 2), vec![Write::Delete(3), Write::Add(1, 100)]),
@@ -197,7 +197,7 @@ fn a_checkpoint_that_is_not_durable_by_the_log_is_missed() {
 }
 
 #[test]
-fn what_the_manifest_does_not_need_is_deleted_and_nothing_else() {
+fn only_files_that_the_manifest_does_not_need_are_deleted() {
     let mut database = Database::new(3, 1);
     database.batch((1, 0), 12, 9, &[(tid(10, 1), vec![Write::Row(1, (1, 1))])]);
     let old = write(&database, 11, 12, &many());
@@ -220,12 +220,12 @@ fn what_the_manifest_does_not_need_is_deleted_and_nothing_else() {
     assert_eq!(delete(&database, &database.manifest).unwrap(), 0);
     loaded(&database, 1).unwrap();
     Replay::open(&database.disk, &database.directory, &database.manifest).unwrap();
-    // Another of the same epoch does not take the place of the one that counts.
+    // A second checkpoint of the same epoch does not replace the valid one.
     assert_ne!(write(&database, 13, 15, &many()).directory, database.manifest.checkpoint.unwrap().directory);
 }
 
 #[test]
-fn who_writes_is_told_how_far_ahead_of_the_rate_all_parts_are() {
+fn flushing_a_part_tells_how_far_all_parts_are_ahead_of_the_rate() {
     let database = Database::new(8, 1);
     let disk: Arc<dyn Disk> = Arc::new(database.disk.clone());
     let writer = CheckpointWriter::begin(disk, &database.directory, DATABASE, Epoch(11), Some(1)).unwrap();
@@ -263,7 +263,7 @@ fn only_what_is_named_exactly_as_a_checkpoint_is_deleted_and_never_a_log() {
 }
 
 #[test]
-fn what_cannot_be_deleted_keeps_none_of_the_others() {
+fn a_failed_deletion_does_not_prevent_the_others() {
     let database = Database::new(7, 1);
     let (disk, directory) = (&database.disk, &database.directory);
     for name in ["checkpoint-0000000007.new", "checkpoint-0000000008"] {
@@ -291,7 +291,7 @@ fn an_unfinished_checkpoint_gets_no_name() {
     assert!(database.disk.list(&database.directory).unwrap().iter().all(|found| !found.is_dir));
 }
 
-/// A part with one block, which checks out, of these bytes for rows.
+/// A part with one sound block that has these bytes as its rows.
 fn part_of(raw: &[u8], rows: u32) -> Vec<u8> {
     let payload = zstd::bulk::compress(raw, LEVEL).unwrap();
     let block = BlockHeader {
@@ -342,7 +342,7 @@ fn rows_from_anywhere_are_taken_or_refused() {
             assert!(matches!(error, LogError::Corrupt { .. }), "{error}");
         }
     }
-    // A block that decompresses to something else than it says.
+    // A block that decompresses to another size than its header states.
     let mut lying = part_of(&sound, 1);
     let header = BlockHeader { raw_bytes: 5, ..BlockHeader::decode(&lying[44..76].try_into().unwrap()).unwrap() };
     lying[44..76].copy_from_slice(&header.encode());

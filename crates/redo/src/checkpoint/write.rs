@@ -1,4 +1,4 @@
-//! Writing a checkpoint, its parts by as many threads as there are parts.
+//! Writing a checkpoint. Each part is written by one thread.
 
 use std::io::{Error, ErrorKind};
 use std::mem;
@@ -21,7 +21,7 @@ use crate::manifest::{Checkpoint, DatabaseId};
 
 const WHAT: &str = "writing a checkpoint";
 
-/// A part is synced whenever it has grown by so much: one sync of all of it would keep the disk from the log for long.
+/// A part is synced whenever it has grown by this much. A single sync at the end would delay the log's flushes.
 const SYNC_BYTES: u64 = if cfg!(test) { 256 } else { 16 << 20 };
 
 /// A checkpoint being written, in a directory that does not count yet.
@@ -29,7 +29,7 @@ const SYNC_BYTES: u64 = if cfg!(test) { 256 } else { 16 << 20 };
 pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    /// What it will be called.
+    /// Its future name.
     name: Name,
     temporary: PathBuf,
     database: DatabaseId,
@@ -38,8 +38,9 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`; what an earlier attempt left there is deleted. All parts together
-    /// write at most `bytes_per_second` if their writers wait for as long as [`PartWriter::flush`] answers.
+    /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`, and deletes the remains of an earlier
+    /// attempt. All parts together write at most `bytes_per_second` if their writers wait as long as
+    /// [`PartWriter::flush`] tells.
     ///
     /// # Errors
     /// [`LogError::Io`].
@@ -52,7 +53,7 @@ impl CheckpointWriter {
     ) -> Result<CheckpointWriter, LogError> {
         let mut name = Name { begin, again: 1, unfinished: false };
         let mut begun = || {
-            // One of the same epoch may be there, and may be the one that counts.
+            // A checkpoint of the same epoch may exist, and may be the valid one.
             while disk.find(&directory.join(name.to_string()))?.is_some() {
                 name.again += 1;
             }
@@ -71,7 +72,7 @@ impl CheckpointWriter {
     /// Begins a part. Parts are numbered from 0.
     ///
     /// # Errors
-    /// [`LogError::Io`], also where there is such a part.
+    /// [`LogError::Io`], also if the part exists.
     pub fn part(&self, part: u32) -> Result<PartWriter, LogError> {
         let header = PartHeader { format: crate::FORMAT, part, database: self.database.0, begin: self.begin };
         let path = self.temporary.join(part_name(part));
@@ -87,17 +88,23 @@ impl CheckpointWriter {
         Ok(PartWriter { part, file, compressor, raw: Vec::new(), rows: 0, out: Vec::new(), totals, unsynced: 0, pace })
     }
 
-    /// Gives the checkpoint its name, durably, and says what the manifest should. `end` is the epoch after the pass, and durable.
+    /// Renames the checkpoint durably, and returns its entry for the manifest. `end` is the epoch after the
+    /// pass, and durable.
     ///
     /// # Errors
-    /// [`LogError::Io`], when it may have its name all the same ([`delete_unnamed`](super::delete_unnamed)); also where `parts` are not all that were begun, or the checkpoint ends before it begins.
+    /// [`LogError::Io`]; the checkpoint may have been renamed all the same
+    /// ([`delete_unnamed`](super::delete_unnamed)). Also if parts are missing, or `end` is before the
+    /// beginning.
     pub fn finish(self, mut parts: Vec<PartTotals>, end: Epoch) -> Result<Checkpoint, LogError> {
         parts.sort_unstable_by_key(|part| part.part);
         let finish = || {
             let begun = self.disk.list(&self.temporary)?.len();
             let all = begun == parts.len() && parts.iter().zip(0..).all(|(part, number)| part.part == number);
             if !all || end < self.begin {
-                return Err(Error::new(ErrorKind::InvalidInput, "some parts were not finished, or the epochs go back"));
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "some parts were not finished, or the last epoch is before the first",
+                ));
             }
             self.disk.sync_dir(&self.temporary)?;
             self.disk.rename(&self.temporary, &self.directory.join(self.name.to_string()))?;
@@ -135,7 +142,7 @@ pub struct PartWriter {
     /// The rows of the open block.
     raw: Vec<u8>,
     rows: u32,
-    /// Header and compressed rows.
+    /// The header and the compressed rows of a block.
     out: Vec<u8>,
     totals: Footer,
     /// Bytes since the last sync.
@@ -144,7 +151,7 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Takes a row; touches no file. The caller flushes when there are rows for a block.
+    /// Adds a row to the open block, without I/O. The caller flushes when the block is full.
     pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, tid: Tid, row: RowRef<'_>) {
         self.raw.extend_from_slice(&tid.bits().to_le_bytes());
         write_varint(&mut self.raw, layout.0.into());
@@ -153,15 +160,15 @@ impl PartWriter {
         self.rows += 1;
     }
 
-    /// Whether there are rows for a block.
+    /// Whether the open block is full.
     pub fn is_full(&self) -> bool {
         self.raw.len() >= BLOCK_BYTES
     }
 
-    /// Writes the rows taken so far as a block. Answers how long to wait before more is written, to keep to the rate.
+    /// Writes the open block. Returns how long to wait before writing more, to keep to the rate.
     ///
     /// # Errors
-    /// [`LogError::Io`], also if the rows have more than 4 GiB; then the checkpoint is to be given up.
+    /// [`LogError::Io`], also if the rows exceed 4 GiB. The checkpoint must then be abandoned.
     pub fn flush(&mut self) -> Result<Duration, LogError> {
         let before = self.totals.bytes;
         self.block()?;
@@ -220,7 +227,7 @@ impl PartWriter {
     }
 }
 
-/// A compressor that says no more of itself.
+/// A compressor with a `Debug` implementation.
 struct Compressing(Compressor<'static>);
 
 impl std::fmt::Debug for Compressing {
@@ -229,7 +236,7 @@ impl std::fmt::Debug for Compressing {
     }
 }
 
-/// How far writers are ahead of a rate.
+/// How far the writers are ahead of their rate.
 #[derive(Debug)]
 struct Pace {
     bytes_per_second: Option<u64>,
@@ -238,7 +245,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// After so many more bytes were written: the time until they and those before them are due.
+    /// Counts `bytes` more as written. Returns the time until all bytes so far are due.
     fn ahead_after(&self, bytes: u64) -> Duration {
         let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;

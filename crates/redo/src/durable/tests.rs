@@ -1,4 +1,5 @@
-//! Waiting for the durable point: nobody sleeps through it, and nobody waits for what will not come.
+//! Waiting for the durable point: no waiter misses a move, and none waits for an epoch that cannot become
+//! durable.
 
 use super::*;
 use seriatim_base::process::in_fork;
@@ -28,7 +29,7 @@ fn the_point_never_moves_back() {
         assert_eq!(durable.epoch(), Epoch(7));
     }
     assert!(durable.poll(Epoch(7)).is_some_and(|answer| answer.is_ok()) && durable.poll(Epoch(8)).is_none());
-    assert!(!durable.wait_timeout(Epoch(8), Duration::ZERO).expect("it goes on"), "it is not there yet");
+    assert!(!durable.wait_timeout(Epoch(8), Duration::ZERO).expect("it goes on"), "the point is still below");
     assert!(durable.wait_timeout(Epoch(7), Duration::ZERO).expect("it goes on"));
 }
 
@@ -39,7 +40,7 @@ fn futures_are_woken_when_their_epoch_is_durable_and_not_before() {
     let counts = || [0, 1, 2].map(|i: usize| woken[i].0.load(Ordering::SeqCst));
     let mut reached = [6, 6, 8].map(|epoch| durable.reached(Epoch(epoch)));
     for (reached, woken) in reached.iter_mut().zip(&woken) {
-        // Polled twice, it waits once.
+        // A future that is polled twice registers one waker.
         assert!(poll(reached, woken).is_pending() && poll(reached, woken).is_pending());
     }
     durable.publish(Epoch(6));

@@ -1,4 +1,4 @@
-//! Entries come back in their groups, and payloads from anywhere are read or refused at an offset.
+//! Entries are read back in their groups. Random payloads are read, or refused with an offset.
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -7,7 +7,7 @@ use seriatim_catalog::{ColumnDef, ColumnType, Layout, NoOutOfLine, RowWriter, Ta
 
 use super::*;
 
-/// A table with rows of plain numbers, and the memory of such rows.
+/// A table with rows of plain numbers, and memory for such rows.
 struct Accounts {
     table: TableDef,
     layout: Layout,
@@ -39,7 +39,7 @@ impl Accounts {
     fn writing<R>(&self, image: &mut [u64], with: impl FnOnce(&mut RowWriter<'_>) -> R) -> R {
         let row: *mut u8 = image.as_mut_ptr().cast();
         let mut out_of_line_values = NoOutOfLine;
-        // SAFETY: zeros, or a row of this table; no column is immutable.
+        // SAFETY: the image is all zeros or a row of this table. No column is immutable.
         with(&mut unsafe { RowWriter::for_insert(row, row, &mut out_of_line_values) })
     }
 
@@ -59,7 +59,7 @@ impl Accounts {
         columns.map(|(column, place)| Value::read(column, place, as_row(image))).collect()
     }
 
-    /// Keys and what became of their rows, of a payload's entries.
+    /// The keys and changes of a payload's entries.
     fn read<'a>(&self, payload: &'a [u8]) -> Result<Vec<(Tid, u64, Change<'a>)>, EntryError> {
         let mut read = Vec::new();
         for group in groups(payload) {
@@ -98,7 +98,7 @@ fn payload(accounts: &Accounts) -> Vec<u8> {
     group.delta(LAYOUT, wire, Key::Word8(1), ColumnId(1), -7);
     group.tid(tid(5));
     group.delete(LAYOUT, wire, Key::Word8(9));
-    // As if the key had changed: no patch says that.
+    // A changed key, which no patch can express.
     assert_eq!(group.update(LAYOUT, wire, Key::Word8(2), as_row(&ann), as_row(&other)), Updated::NotByUpdate);
     assert_eq!(group.finish(), 2);
     out
@@ -126,7 +126,7 @@ fn commits_come_back_entry_by_entry() {
     assert_eq!(balances, [5, 500, 493, 493, 5i64].map(Value::from));
 }
 
-/// The bytes themselves: they are on people's disks. If this fails, raise the manifest's format.
+/// The bytes of the format, which existing files have. If this test fails, raise the manifest's format.
 #[test]
 fn the_format_is_these_bytes() {
     let bytes = payload(&Accounts::new());
@@ -216,7 +216,7 @@ fn a_large_commit_is_cut_into_groups_of_its_tid() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_offset() {
+fn an_error_has_the_offset_of_its_group_or_entry() {
     let accounts = Accounts::new();
     let good = payload(&accounts);
     let error = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -239,7 +239,7 @@ fn what_is_wrong_is_said_with_its_offset() {
     assert_eq!(accounts.read(&good).map(|entries| entries.len()), Ok(5));
 }
 
-/// Reading must end, without panic, on any bytes: the errors' offsets lie in the payload.
+/// Reading random bytes must end without a panic, and offsets of errors must lie in the payload.
 #[test]
 fn payloads_from_anywhere_are_read_or_refused() {
     let accounts = Accounts::new();

@@ -1,4 +1,4 @@
-//! The log on the simulated disk, all on one thread: what was called durable is found after every power cut.
+//! The log on the simulated disk, on one thread: whatever was called durable is found after every power cut.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use crate::{Log, LogOptions, LogStart, Writer};
 const FIRST: Epoch = Epoch(10);
 const START: LogStart = LogStart { database: 77, incarnation: 3, first_epoch: FIRST, durable: Epoch(8), nonce_seed: 5 };
 
-/// One group as it was committed: its TID, and its writer and entries, which are different for all.
+/// A committed group: its TID, and its writer and entries, which differ between groups.
 type Committed = (Tid, Vec<u8>);
 
 /// A log whose writers, epochs and loggers are stepped.
@@ -57,7 +57,7 @@ fn disk(seed: u64, loggers: usize) -> FaultyDisk {
     disk
 }
 
-/// A group of these bytes, which the log does not look into.
+/// Encodes a group of these bytes. The log does not decode them.
 fn group(out: &mut Vec<u8>, tid: Tid, entries: &[u8]) {
     out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
     out.extend_from_slice(&tid.bits().to_le_bytes());
@@ -75,7 +75,7 @@ impl Stepped {
         Stepped::open(&disk(1, loggers), options(loggers), writers).expect("a log")
     }
 
-    /// Appends one group within a commit.
+    /// Appends one group of a commit.
     fn append(&mut self, writer: usize, epoch: Epoch, entries_bytes: usize) {
         self.newest = self.newest.next(epoch);
         let mut entries = format!("{writer}:{}:", self.committed.len()).into_bytes();
@@ -106,7 +106,7 @@ impl Stepped {
         self.log.durable().epoch()
     }
 
-    /// What is wrong with what is on the disk now, if anything.
+    /// Checks the contents of the disk.
     fn check(&self) -> Result<(), String> {
         let found = read(&self.disk, self.directories);
         let kept: BTreeSet<_> = found.groups.iter().filter(|(tid, _)| tid.epoch() <= found.recorded).collect();
@@ -130,7 +130,7 @@ impl Stepped {
     }
 }
 
-/// What a recovery finds.
+/// The result of a recovery.
 struct Found {
     groups: Vec<Committed>,
     /// The smallest epoch recorded as closed.
@@ -157,7 +157,7 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
                 let name = segment::Header::decode(&bytes).expect("the header of a segment that is used").name;
                 assert_eq!((name, header.incarnation), (segment.name, START.incarnation));
                 assert!(number.is_none_or(|number| header.number == number + 1), "a batch is missing");
-                assert!(header.closed >= recorded, "an epoch is opened again");
+                assert!(header.closed >= recorded, "a closed epoch is open again");
                 number = Some(header.number);
                 recorded = header.closed;
                 found.known = found.known.max(header.durable);
@@ -178,8 +178,9 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
     found
 }
 
-/// A random run of writers, ticker and loggers until the power is cut, at operation `crash_at` after the log was opened, or for
-/// `steps` steps. Answers how many operations there were and how many groups were durable, or what was wrong.
+/// A random run of writers, ticker and loggers. It lasts for `steps` steps, or until the power is cut at
+/// operation `crash_at` after the log was opened. Returns the number of operations and of durable groups, or
+/// the problem.
 fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Result<(u64, usize), String> {
     let mut rng = Rng::from_seed(seed);
     let (loggers, writers) = (rng.range(1, 4) as usize, rng.range(1, 6) as usize);
@@ -191,7 +192,7 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
     let Ok(mut run) = Stepped::open(&disk, LogOptions { fault, ..options(loggers) }, writers) else {
         return if crash_at.is_some() { Ok((0, 0)) } else { Err("not opened".to_owned()) };
     };
-    // The epoch that a writer's commit under way has read.
+    // The epoch that the running commit of each writer has read.
     let mut open = vec![None; writers];
     for _ in 0..steps {
         let writer = rng.below(writers as u64) as usize;
@@ -203,7 +204,7 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
                 run.loggers[logger].step(epoch);
             }
             5..=6 if open[writer].is_none() => {
-                // The caller may have read the epoch a while ago; the commit reads it again.
+                // The caller may have read an older epoch. The commit reads the epoch again.
                 let announced = Epoch(run.epoch.0 - rng.below(2));
                 if run.writers[writer].begin(announced).is_ok() {
                     open[writer] = Some(run.epoch);
@@ -223,13 +224,13 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
             break;
         }
     }
-    // Commits that were never finished are not in the log either; their epochs are not durable.
+    // Commits that never finished are not in the log. Their epochs must not be durable.
     let unfinished = open.iter().flatten().min();
     if unfinished.is_some_and(|&epoch| fault == LogFault::None && run.durable() >= epoch) {
         return Err("durable before it was written".to_owned());
     }
     if seed.is_multiple_of(2) {
-        // The others abort.
+        // The other commits abort.
         run.writers.iter_mut().for_each(Writer::end);
         run.next_epoch();
         let mut told = Err(LogError::Stopped("nothing was told".to_owned()));
@@ -246,7 +247,7 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
                 return Err("not all is durable after closing".to_owned());
             }
             if read(&disk.fork(seed), loggers).recorded != recorded {
-                return Err("the end that was told is not what a recovery finds".to_owned());
+                return Err("the recorded end is not the one that a recovery finds".to_owned());
             }
         }
     }
@@ -257,8 +258,8 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
     Ok((operations, durable))
 }
 
-/// A run, and the same run with a power cut at each of its operations. Answers the sums over all of operations and durable
-/// groups.
+/// A run, and the same run with a power cut at each of its operations. Returns the sums of operations and of
+/// durable groups.
 fn run_with_cuts(seed: u64, fault: LogFault, steps: usize) -> Result<(u64, usize), String> {
     let (operations, mut durable) = run(seed, fault, None, steps)?;
     for n in 1..=operations {
@@ -268,7 +269,7 @@ fn run_with_cuts(seed: u64, fault: LogFault, steps: usize) -> Result<(u64, usize
 }
 
 #[test]
-fn what_is_durable_is_read_after_a_power_cut_at_any_operation() {
+fn durable_groups_are_read_after_a_power_cut_at_any_operation() {
     let (mut cuts, mut durable) = (0, 0);
     for seed in 0..30 {
         println!("seed {seed}");
@@ -293,11 +294,11 @@ fn a_commit_is_durable_when_its_epoch_is_over_and_every_logger_has_recorded_that
     let mut run = Stepped::new(2, 2);
     run.commit(0, 100);
     run.step_all();
-    assert!(run.durable() < FIRST, "more may come in this epoch");
+    assert!(run.durable() < FIRST, "the epoch may get more commits");
     run.next_epoch();
     assert!(run.loggers[0].step(run.epoch));
     assert!(run.durable() < FIRST, "the other logger has not recorded it");
-    assert!(run.loggers[1].step(run.epoch), "with nothing to write it records");
+    assert!(run.loggers[1].step(run.epoch), "a logger without entries records the epoch");
     assert_eq!(run.durable(), FIRST);
     run.disk.crash();
     run.check().expect("it is there");
@@ -318,11 +319,12 @@ fn an_idle_database_writes_nothing_and_its_durable_point_moves() {
         assert_eq!(run.durable().0, run.epoch.0 - 1);
     }
     assert_eq!(run.disk.operations(), operations);
-    // What is recorded is behind the durable point by epochs in which nothing was logged; a commit after them finds that sound.
+    // The durable point is ahead of the recorded epoch by epochs without entries. A later commit must not make
+    // this look like damage.
     run.commit(2, 10);
     run.step_all();
     run.disk.crash();
-    run.check().expect("nothing that was known is missed");
+    run.check().expect("no durable epoch is missing");
 }
 
 #[test]
@@ -378,7 +380,11 @@ fn a_failed_flush_is_final() {
         run.disk.heal();
         run.next_epoch();
         run.step_all();
-        assert_eq!((run.disk.count(Operation::Sync), run.durable()), (syncs, START.durable), "it is not tried again");
+        assert_eq!(
+            (run.disk.count(Operation::Sync), run.durable()),
+            (syncs, START.durable),
+            "the flush is not retried"
+        );
     }
 }
 
@@ -390,7 +396,7 @@ fn a_full_disk_refuses_commits_and_loses_nothing() {
     run.step_all();
     let durable = run.durable();
     run.disk.set_capacity(run.disk.used_bytes() + 3 * 512);
-    // More than the segment has room for.
+    // More than fits into the segment.
     run.commit(0, 40_000);
     run.commit(1, 10);
     run.next_epoch();
@@ -419,7 +425,7 @@ fn a_power_cut_while_the_disk_is_full_loses_nothing_that_was_durable() {
     for seed in 0..50 {
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);
-        // Every other time small segments are smaller than the usual ones.
+        // With every other seed, small segments are smaller than the usual ones.
         let segment_bytes = if seed % 2 == 0 { options(2).segment_bytes } else { 64 * PAGE as u64 };
         let options = LogOptions { segment_bytes, ..options(2) };
         let mut run = Stepped::open(&disk(seed, 2), options, 3).expect("a log");
@@ -439,7 +445,7 @@ fn a_power_cut_while_the_disk_is_full_loses_nothing_that_was_durable() {
             run.disk.set_capacity(u64::MAX);
             run.next_epoch();
             (0..3).for_each(|_| run.step_all());
-            assert_eq!(run.durable().0, run.epoch.0 - 1, "seed {seed}: it goes on");
+            assert_eq!(run.durable().0, run.epoch.0 - 1, "seed {seed}: the log continues");
         }
         run.disk.crash();
         run.check().unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
@@ -468,8 +474,8 @@ fn where_space_is_short_a_log_opens_and_goes_on_in_small_segments() {
     };
     fill(&mut run);
     let made = sizes(&disk);
-    assert_eq!(made[..3], [small; 3], "it used what there was, and refused commits then");
-    assert!(made.len() <= 4, "one more may be begun: {made:?}");
+    assert_eq!(made[..3], [small; 3], "the log used the space, and then refused commits");
+    assert!(made.len() <= 4, "another segment may have been begun: {made:?}");
     disk.set_capacity(u64::MAX);
     run.step_all();
     fill(&mut run);
@@ -484,7 +490,7 @@ fn a_log_does_not_open_where_there_is_no_space_or_no_sense() {
     disk.set_capacity(PAGE as u64);
     let full = Stepped::open(&disk, options(1), 1).map(drop);
     assert!(matches!(full, Err(LogError::Full { .. })), "{full:?}");
-    assert!(segment::list(&disk, &directories(1)[0]).expect("a directory").is_empty(), "what was begun is taken back");
+    assert!(segment::list(&disk, &directories(1)[0]).expect("a directory").is_empty(), "the segments are removed");
     let disk = self::disk(1, 1);
     assert!(matches!(Stepped::open(&disk, options(0), 1).map(drop), Err(LogError::Io { .. })));
     drop(Stepped::open(&disk, options(1), 1).expect("a log"));
@@ -513,14 +519,14 @@ fn a_batch_that_is_too_large_is_cut_and_only_the_last_part_closes() {
 }
 
 #[test]
-fn what_a_large_commit_needed_is_given_back_when_it_is_flushed() {
+fn buffers_of_a_large_commit_are_freed_when_it_is_flushed() {
     let mut run = Stepped::new(1, 1);
     let appending = &mut run.writers[0];
     appending.begin(FIRST).expect("nothing is in the way");
     group(appending.groups(), Tid::ZERO.next(FIRST), &[7; 100_000]);
     assert!(appending.groups().capacity() > 100_000);
     appending.append();
-    // One that is encoded, and not appended.
+    // A commit that is encoded but not appended.
     assert!(appending.groups().capacity() <= 1 << 10, "{} bytes are kept", appending.groups().capacity());
     appending.groups().resize(100_000, 0);
     appending.end();
@@ -550,12 +556,12 @@ fn segments_without_anything_newer_are_deleted_but_for_the_one_being_written() {
     let needed = run.committed.iter().filter(|committed| committed.0.epoch() >= middle);
     assert!(needed.into_iter().all(|committed| left.contains(committed)));
     run.disk.fail(Operation::Remove, 1, Times::Once, ErrorKind::PermissionDenied);
-    run.log.delete_before(Epoch(u64::MAX)).expect_err("it is kept for the next time");
-    // Its file is gone, and then the sync fails.
+    run.log.delete_before(Epoch(u64::MAX)).expect_err("the deletion failed");
+    // The file is removed, but then the sync fails.
     run.disk.fail(Operation::SyncDir, 1, Times::Once, ErrorKind::Other);
     run.log.delete_before(Epoch(u64::MAX)).expect_err("it may come back");
     run.log.delete_before(Epoch(u64::MAX)).expect("no more faults");
-    assert_eq!(read(&run.disk, 1).recorded, run.durable(), "how far the log is, is still known");
+    assert_eq!(read(&run.disk, 1).recorded, run.durable(), "the recorded epoch is still known");
     drop(run.loggers);
     assert_eq!(segment::delete_before(&run.disk, &directories(1)[0], START.incarnation).expect("no faults"), 0);
     assert!(segment::delete_before(&run.disk, &directories(1)[0], START.incarnation + 1).expect("no faults") >= 1);
@@ -570,12 +576,12 @@ fn a_writer_too_far_ahead_of_the_disk_is_refused_until_it_is_not() {
     run.commit(1, 10);
     run.next_epoch();
     run.step_all();
-    assert_eq!(run.durable(), FIRST, "the refused commit holds nobody up");
+    assert_eq!(run.durable(), FIRST, "the refused commit delays no epoch");
     run.commit(0, 10);
 }
 
 #[test]
-fn who_waits_for_the_disk_waits_before_the_commit_and_not_for_ever() {
+fn a_writer_waits_for_the_disk_before_the_commit_and_only_for_a_while() {
     let disk = disk(1, 1);
     let limits = LogOptions { backlog_bytes_max: 1000, backlog_wait_max: Duration::from_secs(3600), ..options(1) };
     let (log, mut writers, mut loggers) = Log::open(Arc::new(disk.mount()), limits, START, 1).expect("a log");
@@ -596,7 +602,7 @@ fn who_waits_for_the_disk_waits_before_the_commit_and_not_for_ever() {
     writer.append();
     writer.end();
     log.stop("a test wants it");
-    // Nothing will flush it.
+    // Nothing flushes the backlog.
     writer.wait_for_disk();
     assert!(matches!(writer.begin(FIRST), Err(LogError::Stopped(_))));
 }
@@ -623,7 +629,7 @@ fn closing_makes_everything_durable_and_refuses_what_comes_after() {
     let occupied = directories(2).into_iter().flat_map(|dir| segment::list(&run.disk, &dir).expect("a directory"));
     assert_eq!(occupied.map(|segment| segment.bytes).sum::<u64>(), run.log.statistics().bytes + 2 * PAGE as u64);
     run.disk.crash();
-    run.check().expect("what was cut off held nothing");
+    run.check().expect("the space that was cut off was empty");
 }
 
 #[test]
@@ -665,7 +671,7 @@ fn threads_make_commits_durable_and_close_in_order() {
                     writer.end();
                     if i % 5 == 0 {
                         epoch.fetch_add(1, Ordering::SeqCst);
-                        // A logger that is behind in its own step is woken again.
+                        // A logger that is behind is woken again.
                         while !log.durable().wait_timeout(read, Duration::from_millis(1)).expect("no faults") {
                             log.wake();
                         }
@@ -706,7 +712,7 @@ fn a_logger_that_logged_has_the_others_record_it_at_once() {
     writers[0].append();
     writers[0].end();
     epoch.fetch_add(1, Ordering::SeqCst);
-    // The one that has nothing is not woken by anybody else.
+    // No other thread wakes the logger without entries.
     writers[0].wake_own_logger();
     assert!(log.durable().wait_timeout(FIRST, Duration::from_secs(600)).expect("no faults"), "within an hour");
     threads.close(Epoch(FIRST.0 + 2), |_, _| Ok(())).expect("no faults");
@@ -727,13 +733,13 @@ fn an_epoch_that_was_durable_unrecorded_is_recorded_when_one_that_followed_is_du
         log.step_all();
     }
     assert!(log.durable() >= after);
-    assert!(read(&log.disk, log.directories).recorded >= end, "a recovery finds it");
+    assert!(read(&log.disk, log.directories).recorded >= end, "a recovery finds the epoch");
 }
 
 #[test]
 fn segments_without_entries_stay_as_long_as_the_first_epoch_is_needed() {
     let mut run = Stepped::new(2, 2);
-    // The other logger has nothing to write but how far it is.
+    // The other logger only records closed epochs.
     for _ in 0..60 {
         run.commit(0, 10);
         run.next_epoch();

@@ -1,6 +1,6 @@
-//! The manifest as JSON has it: the same fields, some by other names, so that the manifest's types do not depend on how they are
-//! written down. Columns and their types are the catalog's own. A field that is not known, or is missing, is an error: a new field raises the format,
-//! unless what it says when it is left out is what was meant before.
+//! The JSON form of the manifest: the same fields, some of them renamed, so that the types of the manifest do
+//! not depend on the file. Columns and their types are the catalog's own. An unknown or missing field is an
+//! error. So a new field raises the format, unless its absence keeps the former meaning.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,16 @@ use seriatim_catalog::{self as catalog, ColumnDef, Organization};
 
 use super::DatabaseId;
 
-/// The manifest, indented.
+/// Encodes a manifest as indented JSON.
 pub(super) fn to_json(manifest: &super::Manifest) -> String {
-    // Strings, numbers and lists of them: nothing that JSON cannot say.
+    // A manifest has only strings, numbers, and lists of these, all of which JSON can represent.
     serde_json::to_string_pretty(&Manifest::from(manifest)).expect("plain data")
 }
 
-/// The manifest that a value of today's format says.
+/// Decodes a JSON value of the current format.
 ///
 /// # Errors
-/// What is missing, not known, or of another type.
+/// A field that is missing, unknown or of another type.
 pub(super) fn from_json(value: Value) -> Result<super::Manifest, String> {
     serde_json::from_value::<Manifest>(value).map_err(|error| error.to_string())?.try_into()
 }
@@ -78,14 +78,14 @@ struct Table {
     organization: Organization,
     indexes: Vec<Index>,
     capacity: u64,
-    /// How many of the key's first columns rows share that are kept together. Written down only where there are any, as
+    /// The number of leading key columns that rows of one run share. Written only if it is not zero, as
     /// `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_zero")]
     cluster: u64,
-    /// Written down only where it is not by the key's first column, as `nulls_distinct`.
+    /// Written only if it is not the first column of the key, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_by_first_column")]
     partition: Partition,
-    /// Written down only where it is so, as `nulls_distinct`.
+    /// Written only if it is true, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     void: bool,
 }
@@ -118,8 +118,8 @@ struct Index {
     name: String,
     key: Vec<KeyPart>,
     unique: bool,
-    /// Written down only where it is so: a program from before this field refuses such a manifest instead of misreading it, and a
-    /// manifest from before it means what it meant.
+    /// Written only if it is true. A program from before this field refuses such a manifest and does not
+    /// misread it. An older manifest keeps its meaning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     nulls_distinct: bool,
     organization: Organization,
@@ -140,7 +140,7 @@ struct Layout {
     table: u32,
 }
 
-/// A path as text; [`super::Manifest::check`] has seen that it is text.
+/// A path as text. [`super::Manifest::check`] has verified that it is UTF-8.
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -288,11 +288,11 @@ impl From<Table> for super::TableEntry {
             key: from.key.into_iter().map(KeyPart::into).collect(),
             organization: from.organization,
             indexes: from.indexes.into_iter().map(index).collect(),
-            // A hint; what does not fit this machine is more than it has room for.
+            // A hint. A capacity that does not fit into `usize` exceeds this machine's memory.
             capacity: usize::try_from(from.capacity).unwrap_or(usize::MAX),
-            // What is no prefix of the key is refused by the check of the declaration.
+            // The check of the declaration refuses a cluster that is not a prefix of the key.
             cluster: usize::try_from(from.cluster).unwrap_or(usize::MAX),
-            // So is what the key does not have.
+            // That check also refuses a column that the key lacks.
             partitioning: match from.partition {
                 Partition::KeyColumn(at) => catalog::Partitioning::KeyColumn(usize::try_from(at).unwrap_or(usize::MAX)),
                 Partition::Replicated => catalog::Partitioning::Replicated,

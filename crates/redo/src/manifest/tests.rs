@@ -1,4 +1,4 @@
-//! The manifest as text, its replacement under power cuts, and what is refused.
+//! The manifest as text, its replacement with power cuts, and contents that are refused.
 
 use expect_test::expect;
 use seriatim_base::disk::FaultyDisk;
@@ -85,7 +85,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, LogError> {
     Manifest::decode(bytes, Path::new("db/MANIFEST"))
 }
 
-/// The text with another checksum: as a program that knows what it does would have written it.
+/// The text with a recomputed checksum, as another program would write it.
 fn sealed(text: &str) -> Vec<u8> {
     format!("{text}crc32 {:08x}\n", crc32fast::hash(text.as_bytes())).into_bytes()
 }
@@ -96,7 +96,7 @@ fn text(manifest: &Manifest) -> String {
     String::from_utf8(checked(&bytes).expect("its own checksum").to_vec()).expect("text")
 }
 
-/// The text itself: it is on people's disks. If this changes, raise the format.
+/// The text of the format, which existing files have. If it changes, raise the format.
 #[test]
 fn the_format_is_this_text() {
     let expected = expect![[r#"
@@ -236,7 +236,7 @@ fn every_changed_byte_is_noticed() {
     }
 }
 
-/// What an older program wrote: format 1 did not say where logs end.
+/// Format 1 did not state where logs end.
 #[test]
 fn a_manifest_of_format_one_is_read_as_one_of_today_that_does_not_know_where_logs_end() {
     let mut expected = small();
@@ -254,7 +254,7 @@ fn a_manifest_of_format_one_is_read_as_one_of_today_that_does_not_know_where_log
     assert!(decode(&older(&value)).is_err());
 }
 
-/// A directory may hold anything under that name, and a number may be any.
+/// A file of that name may have any length, and a number any value.
 #[test]
 fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
     let disk = FaultyDisk::new(1);
@@ -277,11 +277,11 @@ fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
         .assert_eq(&refused("\"next_layout\": 1", "\"next_layout\": 4294967295"));
     expect!["table `item`: has a capacity of 1099511627776 rows; at most 4294967296 are possible"]
         .assert_eq(&refused("\"capacity\": 1000", "\"capacity\": 1099511627776"));
-    expect!["there is no epoch 18446744073709551615: they are below 17179869184"]
+    expect!["epoch 18446744073709551615 is out of range: epochs are below 17179869184"]
         .assert_eq(&refused("\"first_epoch\": 75", "\"first_epoch\": 18446744073709551615"));
-    expect!["there is no epoch 17179869184: they are below 17179869184"]
+    expect!["epoch 17179869184 is out of range: epochs are below 17179869184"]
         .assert_eq(&refused("\"end_epoch\": 61", "\"end_epoch\": 17179869184"));
-    expect!["incarnation 18446744073709551615 is none: they are numbered from 1 to 4294967295"]
+    expect!["incarnation 18446744073709551615 is out of range: incarnations are numbered from 1 to 4294967295"]
         .assert_eq(&refused("\"number\": 2", "\"number\": 18446744073709551615"));
     expect!["the checkpoint has 4294967295 parts; 65536 are possible"]
         .assert_eq(&refused("\"parts\": 2", "\"parts\": 4294967295"));
@@ -312,7 +312,7 @@ fn an_older_format_goes_through_the_upgrades_from_it_on() {
     assert!(upgraded(Value::Null, 0, &upgrades).is_err());
 }
 
-/// The names of all fields, and all texts that stand where a type or organization does.
+/// The names of all fields, and all strings that name a type or an organization.
 fn words(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| words(value, found)),
@@ -344,7 +344,7 @@ fn the_document_has_every_field() {
 }
 
 #[test]
-fn what_contradicts_itself_is_neither_believed_nor_written() {
+fn a_contradictory_manifest_is_neither_accepted_nor_written() {
     let problem = |text: String| match decode(&sealed(&text)) {
         Err(LogError::Corrupt { problem, .. }) => problem,
         other => panic!("{other:?}"),
@@ -384,7 +384,7 @@ fn what_contradicts_itself_is_neither_believed_nor_written() {
         .assert_eq(&refused(&|manifest| manifest.incarnations[1].loggers.clear()));
     expect!["incarnation 2 has 2 loggers and 1 ends of their logs"]
         .assert_eq(&refused(&|manifest| manifest.incarnations[1].ends.push(LogEnd::FIRST)));
-    expect!["the checkpoint ends before it begins"].assert_eq(&refused(&|manifest| {
+    expect!["the checkpoint's last epoch is before its first"].assert_eq(&refused(&|manifest| {
         manifest.checkpoint.as_mut().expect("there is one").end_epoch = Epoch(59);
     }));
     expect!["there are two tables `item`"].assert_eq(&refused(&|manifest| {
@@ -400,7 +400,7 @@ fn what_contradicts_itself_is_neither_believed_nor_written() {
 }
 
 #[test]
-fn where_there_is_none_it_is_said_why() {
+fn a_missing_manifest_is_explained() {
     let disk = FaultyDisk::new(1);
     let directory = Path::new("db");
     let find = || Manifest::find(&disk, directory).map_err(|error| error.to_string());
@@ -411,13 +411,17 @@ fn where_there_is_none_it_is_said_why() {
     let error = Manifest::read(&disk, directory).expect_err("none");
     expect!["cannot use db: it holds no database: there is no file MANIFEST in it"].assert_eq(&error.to_string());
     disk.create_dir_all(&directory.join("checkpoint-7")).expect("a disk without faults");
-    expect!["db/MANIFEST is damaged at byte 0: it is missing, and yet there is checkpoint-7; restore a backup, or MANIFEST from a copy of this directory"]
-        .assert_eq(&find().expect_err("it must have been there"));
+    expect![
+        "db/MANIFEST is damaged at byte 0: it is missing, although there is checkpoint-7; restore a backup, \
+             or MANIFEST from a copy of this directory"
+    ]
+    .assert_eq(&find().expect_err("it must have been there"));
     small().write(&disk, directory).expect("a disk without faults");
     assert_eq!(find(), Ok(Some(small())));
 }
 
-/// A power cut at every operation of replacing a manifest: the old one is there or the new one, and the next write works.
+/// Power is cut at every operation of replacing a manifest. The old one or the new one is there, and the next
+/// write works.
 #[test]
 fn a_power_cut_leaves_the_old_one_or_the_new_one() {
     let (seed, directory) = (rng::seed("a_power_cut_leaves_the_old_one_or_the_new_one"), Path::new("db"));
@@ -436,7 +440,7 @@ fn a_power_cut_leaves_the_old_one_or_the_new_one() {
             disk.crash();
             let found = Manifest::read(&disk, directory).expect("one of the two");
             assert!(found == old || found == new);
-            assert!(written.is_err() || found == new, "what was answered for is there");
+            assert!(written.is_err() || found == new, "a successful write is there");
             (seen_old, seen_new) = (seen_old || found == old, seen_new || (written.is_err() && found == new));
             old.write(&disk, directory).expect("the faults are over");
             assert_eq!(Manifest::read(&disk, directory).expect("it was written"), old);

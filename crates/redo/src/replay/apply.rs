@@ -1,4 +1,4 @@
-//! What recovery hands to the keeper of the rows.
+//! The interface through which recovery passes versions to the owner of the rows.
 
 use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::Key;
@@ -9,19 +9,19 @@ use crate::entry::Change;
 
 /// Takes versions of rows, from several threads. All versions of a key come from one thread.
 pub trait Apply: Sync {
-    /// Makes a version the newest of its key, if its TID is above the TID of the one that is there, which is then the one just
-    /// below it; otherwise applies nothing of it, as no amount may be added twice. `thread` is below the number of threads and names
-    /// the one that calls.
+    /// Makes a version the newest of its key if its TID is above the TID of the existing row; that row is then
+    /// its predecessor. Otherwise it applies nothing, since no amount may be added twice. `thread` identifies
+    /// the calling thread, and is below the number of threads.
     ///
     /// # Errors
-    /// Whatever ends the recovery.
+    /// Any error ends the recovery.
     fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, LogError>;
 
-    /// As [`Apply::apply`] for each of some versions, in this order: `outcomes`, which is empty, becomes what became of each. An
-    /// implementation that keeps the rows in memory can wait for all of them at once.
+    /// Calls [`Apply::apply`] for each version in this order, and pushes the result to `outcomes`, which is
+    /// empty. An implementation that keeps rows in memory can prefetch all of them.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Apply::apply`].
     fn apply_all(&self, thread: usize, versions: &[Version<'_>], outcomes: &mut Vec<Outcome>) -> Result<(), LogError> {
         for version in versions {
             outcomes.push(self.apply(thread, version)?);
@@ -30,7 +30,7 @@ pub trait Apply: Sync {
     }
 }
 
-/// What one commit made of one row.
+/// All changes of one row by one commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
     /// The table.
@@ -43,21 +43,21 @@ pub struct Version<'a> {
     pub key: Key<'a>,
     /// The TID of the commit.
     pub tid: Tid,
-    /// What the commit did to the row, in its order, all under the one TID: one [`Change::Delete`]; or a
-    /// [`Change::Row`], any number of patches and deltas behind it; or patches and deltas alone, which need a row that
-    /// is there. All of them are one version: if they were applied one by one, the second would be taken for a repetition of the
-    /// first.
+    /// The changes in the order of the commit, all with one TID. It is one [`Change::Delete`]; or a
+    /// [`Change::Row`] and any number of patches and deltas; or only patches and deltas, which need an existing
+    /// row. They form one version: if they were applied one by one, the second would be taken for a repetition
+    /// of the first.
     pub changes: &'a [Change<'a>],
 }
 
-/// What became of a [`Version`].
+/// The result of applying a [`Version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// It is the newest now.
+    /// It is now the newest version.
     Applied,
-    /// There is one with this TID or a newer one: nothing changed.
+    /// The row has this TID or a newer one. Nothing changed.
     Older,
-    /// Patches or deltas found no row, or a deleted one: nothing changed.
+    /// Patches or deltas found no row, or a deleted one. Nothing changed.
     NoBase,
 }

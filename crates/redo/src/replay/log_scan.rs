@@ -1,25 +1,31 @@
-//! How far the log of each logger reaches, by its batches' headers.
+//! Finds the end of each logger's log from the headers of its batches.
 //!
-//! A batch is written only after the one before it was flushed. So a batch that does not check out is a **torn tail** if no batch of a
-//! higher number has a sound header in the rest of its segment or in later ones: it was never acknowledged, and the log ends there.
-//! Otherwise it had been flushed, and is **damaged**. For this a header is evidence enough, as one sector holds it. The payload of the
-//! last batch is read here; those before it are read when they are needed, and then have to be sound.
+//! A batch is written only after the batch before it was flushed. So a batch that fails its checksums is a
+//! **torn tail** if no batch of a higher number has a sound header in the rest of its segment or in later ones.
+//! It was never acknowledged, and the log ends there. Otherwise it had been flushed, and is **damaged**. A
+//! header is sufficient evidence, since it fits into one sector. Here the payload is read of the last batch
+//! only. Earlier payloads are read when they are needed, and must then be sound.
 //!
-//! **A file that was cut, and a segment that is missing**, are damage too, whatever was in them: a segment is whole before its first batch
-//! is written, and says how long it is; a segment that was filled ends in a link to the next; the first is there before the manifest
-//! names its incarnation. The manifest says how many batches there were when it was written, and, of a log that has ended, where: what
-//! is behind that is nothing.
+//! **A segment that was cut or is missing** is damage too, whatever it held. A segment is complete before its
+//! first batch is written, and states its length. A filled segment ends in a link to the next. The first
+//! segment exists before the manifest lists the incarnation. The manifest states how many batches there were
+//! when it was written and, for an ended log, where it ends. Bytes behind that end have no meaning.
 //!
-//! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it) or of which
-//! something is durable, a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
-//! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
-//! there a log may begin late: with a batch that says that no entry before it is of an epoch from the checkpoint's begin on. What is
-//! left of a log before such a batch does not matter, with segments missing or not: a deletion whose sync failed may come undone when
-//! later ones have lasted.
+//! Also damage:
+//! - a logger without segments, in an incarnation that was not recovered yet or of which an epoch is durable;
+//! - a missing segment or a missing number;
+//! - a closed epoch that moves back;
+//! - a durable epoch below the one that a batch of any logger, the manifest, or the checkpoint states.
 //!
-//! Not told apart: the last batches of a log that were overwritten after they were flushed, and one that was torn or never written, if
-//! nothing was written after them that tells what was durable. A checkpoint, an orderly close and the next opening do: they have the
-//! manifest say how far the log is.
+//! After a checkpoint the oldest segments of its incarnation are deleted, so that log may begin late. It begins
+//! with a batch that states that every earlier entry is of an epoch before the checkpoint. The remains of the
+//! log before such a batch do not matter, even with gaps: a deletion whose sync failed may be undone although
+//! later ones lasted.
+//!
+//! Two cases cannot be distinguished: the last batches of a log were overwritten after a flush, or they were
+//! torn or never written. They can be distinguished if something that was written later states the durable
+//! epoch. A checkpoint, an orderly close and the next opening do: they write the ends of the logs into the
+//! manifest.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -35,21 +41,21 @@ use crate::entry::{self, EntryError, Group};
 use crate::manifest::{LogEnd, Manifest, check_epoch};
 use crate::segment::{self, FoundSegment, Name, SEGMENT_BYTES_MAX};
 
-/// Bytes looked at in one read when searching for batches.
+/// Bytes of one read when searching for batches.
 const SEARCH_BYTES: usize = if cfg!(test) { 2 * PAGE } else { 256 * PAGE };
 
 /// A batch with a sound header.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
-    /// Which of the scan's segments.
+    /// The index of its segment in the scan.
     pub segment: u32,
-    /// Where it begins in that.
+    /// Where it begins in the segment.
     pub offset: u64,
     pub header: Header,
 }
 
 impl Batch {
-    /// Header and payload, without padding.
+    /// Bytes of header and payload, without padding.
     pub(crate) fn bytes(&self) -> u64 {
         HEADER_BYTES as u64 + u64::from(self.header.payload_bytes)
     }
@@ -60,15 +66,15 @@ impl Batch {
 pub(crate) struct LoggerLog {
     pub segments: Range<usize>,
     pub batches: Range<usize>,
-    /// What is closed before the first of its batches.
+    /// The epoch that is closed before its first batch.
     pub before: Epoch,
     /// Where it ends.
     pub end: (PathBuf, u64),
-    /// What its last batch says is closed; before its first epoch if there is none.
+    /// The epoch that its last batch closes; the one before the incarnation's first epoch without a batch.
     pub closed: Epoch,
 }
 
-/// What the loggers of one incarnation left.
+/// The logs of one incarnation.
 #[derive(Clone, Debug)]
 pub(crate) struct Incarnation {
     pub number: u64,
@@ -81,9 +87,9 @@ pub(crate) struct Incarnation {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogScan {
     pub segments: Vec<FoundSegment>,
-    /// What each of them says about itself, where that is sound.
+    /// The headers of the segments, where these are sound.
     pub headers: Vec<Option<segment::Header>>,
-    /// Those of one logger follow each other, as those of one incarnation do.
+    /// Ordered by incarnation and logger.
     pub batches: Vec<Batch>,
     pub logs: Vec<LoggerLog>,
     pub incarnations: Vec<Incarnation>,
@@ -93,7 +99,7 @@ pub(crate) struct LogScan {
 }
 
 impl LogScan {
-    /// Walks the logs.
+    /// Scans the logs.
     pub(crate) fn of(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
         let mut scan = LogScan::default();
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
@@ -105,7 +111,8 @@ impl LogScan {
             if let Some(durable) = incarnation.durable_epoch {
                 scan.newest = scan.newest.max(durable);
                 if !is_needed(manifest, incarnation) {
-                    // The epochs between what is durable of one incarnation and the first of the next are void.
+                    // The epochs between the durable epoch of one incarnation and the first epoch of the next
+                    // are void.
                     if !incarnation.is_void() {
                         scan.durable = durable;
                     }
@@ -125,7 +132,7 @@ impl LogScan {
                 });
                 let name = Name { incarnation: incarnation.number, logger: logger as u32, sequence: 1 };
                 if found.is_empty() && incarnation.durable_epoch.is_none_or(|durable| durable > before) {
-                    let problem = "it is missing, and all that this logger has written with it";
+                    let problem = "it is missing, with everything that this logger has written";
                     let advice = "put the directory back, if its disk is not mounted, or restore a backup";
                     return Err(LogError::corrupt(&directory.join(name.to_string()), 0, problem, advice));
                 }
@@ -158,7 +165,7 @@ impl LogScan {
         Ok(scan)
     }
 
-    /// Whether all is there that was durable once.
+    /// Checks that every epoch that was durable is there.
     pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), LogError> {
         for incarnation in &self.incarnations {
             let logs = &self.logs[incarnation.logs.clone()];
@@ -167,7 +174,7 @@ impl LogScan {
             let recorded = entry.and_then(|entry| entry.durable_epoch).map(|epoch| (epoch, "the manifest".to_owned()));
             let first = entry.map_or(Epoch(0), |entry| entry.first_epoch);
             let checkpoint = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.end_epoch);
-            // One of an earlier incarnation is durable by what the manifest says of that.
+            // A checkpoint that ended before this incarnation says nothing about it.
             let checkpoint = checkpoint.filter(|&end| end >= first).map(|epoch| (epoch, "the checkpoint".to_owned()));
             let batches = logs.iter().flat_map(|log| &self.batches[log.batches.clone()]);
             let batch = batches.max_by_key(|batch| batch.header.durable);
@@ -185,8 +192,9 @@ impl LogScan {
         Ok(())
     }
 
-    /// Walks the logs of a database that may be in use, and checks them: what a power cut meanwhile could have left. They are looked at
-    /// twice: what a batch of the first look knows to be durable had been flushed by all loggers then, so the second must see it.
+    /// Scans and checks the logs of a database that may be in use. The result is a state that a power cut
+    /// meanwhile could have left. The logs are scanned twice. If a batch of the first scan states a durable
+    /// epoch, all loggers had flushed it, so the second scan must see it.
     pub(crate) fn while_written(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
         let known = LogScan::of(disk, directory, manifest)?.known_durable();
         let mut scan = LogScan::of(disk, directory, manifest)?;
@@ -197,8 +205,9 @@ impl LogScan {
         Ok(scan)
     }
 
-    /// Walks the logs of a database that this process has open, up to where the manifest says that they end, and checks
-    /// them. The ends were told one after the other: what is left is what a power cut could have left.
+    /// Scans and checks the logs of a database that this process has open, up to the ends that the manifest
+    /// states. The ends were read one after the other, so batches beyond a state that a power cut could have
+    /// left are dropped.
     pub(crate) fn up_to_ends(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
         let mut scan = LogScan::of(disk, directory, manifest)?;
         scan.trim();
@@ -206,13 +215,14 @@ impl LogScan {
         Ok(scan)
     }
 
-    /// The newest epoch of which a batch says that it was durable.
+    /// The newest durable epoch that any batch states.
     fn known_durable(&self) -> Epoch {
         self.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(Epoch(0))
     }
 
-    /// Forgets the batches at the ends of the last incarnation's logs that know of a durable epoch which the others do not reach: a
-    /// log that is still written was looked at, one logger after the other. What is left is what a power cut could have left.
+    /// Drops the last batches of the last incarnation's logs that state a durable epoch which other logs do not
+    /// reach. The loggers were scanned one after the other while they wrote. The rest is a state that a power
+    /// cut could have left.
     fn trim(&mut self) {
         let Some(incarnation) = self.incarnations.last_mut() else { return };
         let logs = &mut self.logs[incarnation.logs.clone()];
@@ -238,13 +248,13 @@ impl LogScan {
         &self.segments[batch.segment as usize].path
     }
 
-    /// What the checksum of a batch's header begins with.
+    /// The state with which the checksum of the batch's header begins.
     pub(crate) fn salt(&self, batch: &Batch) -> Salt {
         self.headers[batch.segment as usize].map_or(Salt::NONE, |header| header.salt())
     }
 
-    /// Where the logs of an incarnation end that counts up to `durable`: behind the batches that close that epoch. Nothing behind is
-    /// needed any more.
+    /// Where the logs of an incarnation end that counts up to `durable`: behind the batches that close that
+    /// epoch. Later batches are void.
     pub(crate) fn ends(&self, incarnation: &Incarnation) -> Vec<LogEnd> {
         let end = |log: &LoggerLog| self.end_of(log.batches.start..self.void_after(log, incarnation.durable));
         self.logs_of(incarnation).map(end).collect()
@@ -259,21 +269,22 @@ impl LogScan {
         })
     }
 
-    /// The batches of a log from here on hold only epochs after `durable`.
+    /// The index of the first batch such that it and all later ones hold only epochs after `durable`.
     fn void_after(&self, log: &LoggerLog, durable: Epoch) -> usize {
         let batches = &self.batches[log.batches.clone()];
         let closing = batches.iter().position(|batch| batch.header.closed >= durable);
         closing.map_or(log.batches.end, |at| log.batches.start + at + 1)
     }
 
-    /// The batches of a log that may hold epochs from `begin` to what is durable.
+    /// The batches of a log that may hold epochs from `begin` to the durable epoch.
     pub(crate) fn wanted(&self, incarnation: &Incarnation, log: &LoggerLog, begin: Epoch) -> Range<usize> {
         let counting = log.batches.start..self.void_after(log, incarnation.durable);
         let skipped = self.batches[counting.clone()].iter().position(|batch| batch.header.newest >= begin);
         skipped.map_or(counting.end, |at| counting.start + at)..counting.end
     }
 
-    /// Of each batch, whether a recovery reads it: not if the checkpoint has all of it, or if nothing in it counts.
+    /// Whether a recovery reads each batch. It does not if the checkpoint has all its entries, or if they are
+    /// void.
     pub(crate) fn needed(&self, manifest: &Manifest) -> Vec<bool> {
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
         let mut needed = vec![false; self.batches.len()];
@@ -284,7 +295,7 @@ impl LogScan {
         needed
     }
 
-    /// Reads a batch's payload as it is; shorter where the file ends before.
+    /// Reads the payload of a batch without checking it. The result is shorter if the file ends early.
     pub(crate) fn read_raw(&self, disk: &dyn Disk, batch: usize, buffer: &mut Vec<u8>) -> Result<(), LogError> {
         let batch = &self.batches[batch];
         let mut read = || {
@@ -297,7 +308,7 @@ impl LogScan {
         read().map_err(LogError::io("reading the log"))
     }
 
-    /// Reads a batch's payload, and checks it.
+    /// Reads and checks the payload of a batch.
     pub(crate) fn read(&self, disk: &dyn Disk, batch: usize, buffer: &mut Vec<u8>) -> Result<(), LogError> {
         let batch = &self.batches[batch];
         let path = self.file(batch);
@@ -305,12 +316,13 @@ impl LogScan {
         if read_payload(&*file, batch, buffer).map_err(LogError::io("reading the log"))? {
             return Ok(());
         }
-        let problem = format!("the payload of batch {} is not what was written", batch.header.number);
+        let problem = format!("the payload of batch {} does not match its checksum", batch.header.number);
         Err(LogError::corrupt(path, batch.offset, problem, ADVICE))
     }
 
-    /// Writes the last batch of each log of the last incarnation again, where it is and as it is, and flushes it. The process that wrote
-    /// it may have ended before it was flushed, or its flush may have failed: then it is read here, and a power cut takes it back.
+    /// Writes the last batch of each log of the last incarnation again, unchanged, and flushes it. Its writer
+    /// may have ended before the flush, or the flush may have failed. Then a power cut could still undo a batch
+    /// that this process has read.
     pub(crate) fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
         let Some(incarnation) = self.incarnations.last() else { return Ok(()) };
         let (mut payload, mut bytes) = (Vec::new(), Vec::new());
@@ -330,7 +342,7 @@ impl LogScan {
         Ok(())
     }
 
-    /// Hands on the groups of a batch that was read, and checks them against its header and those before it.
+    /// Passes on the groups of a batch, and checks them against its header and earlier batches.
     pub(crate) fn each_group(
         &self,
         at: usize,
@@ -350,12 +362,12 @@ impl LogScan {
         if (groups, newest) == (header.groups, header.newest) {
             return Ok(());
         }
-        let problem = format!("batch {} does not hold the groups that its header says", header.number);
+        let problem = format!("batch {} does not hold the groups that its header states", header.number);
         Err(LogError::corrupt(self.file(batch), batch.offset, problem, ADVICE))
     }
 }
 
-/// Whether the payload could be read whole and is the one written.
+/// Reads a payload. Returns whether it is complete and its checksum right.
 fn read_payload(file: &dyn DiskFile, batch: &Batch, buffer: &mut Vec<u8>) -> std::io::Result<bool> {
     let bytes = batch.header.payload_bytes as usize;
     let begin = batch.offset + HEADER_BYTES as u64;
@@ -374,28 +386,28 @@ fn read_payload(file: &dyn DiskFile, batch: &Batch, buffer: &mut Vec<u8>) -> std
 struct Walk<'d> {
     disk: &'d dyn Disk,
     database: u128,
-    /// Its first segment.
+    /// The name of its first segment.
     name: Name,
-    /// Where the checkpoint begins.
+    /// The epoch in which the checkpoint began.
     begin: Epoch,
     may_begin_late: bool,
     before: Epoch,
-    /// Whether torn ends are news.
+    /// Whether torn ends are reported.
     torn: bool,
-    /// Where the manifest says that it ends, or that it ends at least.
+    /// Where the log ends according to the manifest: exactly there if it has ended, otherwise at least there.
     end: Option<LogEnd>,
-    /// Whether nothing is written to it any more.
+    /// Whether the log has ended and no process writes to it.
     has_ended: bool,
 }
 
-/// What is behind the end of a log in one segment.
+/// The bytes behind the end of a log in one segment.
 #[derive(Default)]
 struct Rest {
-    /// Where it begins: the segment's number in the scan, and the offset.
+    /// Where they begin: the index of the segment in the scan, and the offset.
     place: Option<(usize, u64)>,
     /// Bytes up to the last that is not zero.
     bytes: u64,
-    /// Whether the segment says that there is another one behind it.
+    /// Whether the segment has a link to a next one.
     linked: bool,
 }
 
@@ -409,26 +421,26 @@ impl Walk<'_> {
         scan.segments.extend(found);
         let mut next = (!begins_late).then_some(1);
         let mut end: Option<Rest> = None;
-        // The first was there before the manifest named the incarnation, or has been linked by one that was deleted since.
+        // The first segment existed before the manifest listed the incarnation, or a deleted segment linked to
+        // it.
         let mut linked = true;
         for at in first_segment..scan.segments.len() {
             let rest = self.segment(scan, first_batch, at, linked, &mut next, end.as_ref())?;
             linked = rest.linked;
-            // The log goes on where batches are; until then it ends where they ended first.
+            // The log continues if this segment has batches. Otherwise it ends where the earlier batches ended.
             let goes_on = scan.batches[first_batch..].last().is_some_and(|batch| batch.segment as usize == at);
             if goes_on || end.is_none() {
                 end = Some(rest);
             } else if let (Some((segment, offset)), true) = (rest.place, self.torn && rest.bytes > 0) {
-                // The log ended in an earlier one, and yet something was being written here.
+                // The log ended in an earlier segment, but this one was also being written.
                 scan.torn.push(Torn { file: scan.segments[segment].path.clone(), offset, bytes: rest.bytes });
             }
         }
         if let Some(last) = scan.segments[first_segment..].last().filter(|_| linked && exact.is_none()) {
             let path = directory.join(Name { sequence: last.name.sequence.saturating_add(1), ..last.name }.to_string());
-            // One that is there now was made since the directory was listed, by a process that is writing the log.
+            // If it exists now, a process that is writing the log created it after the directory was listed.
             if self.disk.find(&path).map_err(LogError::io("reading the log"))?.is_none() {
-                let problem =
-                    format!("the segment is missing, but {} says that the log goes on in it", last.path.display());
+                let problem = format!("the segment is missing, but {} links to it", last.path.display());
                 return Err(LogError::corrupt(&path, 0, problem, "put the file back, or restore a backup"));
             }
         }
@@ -456,8 +468,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Leaves the segments without one missing in between, up to the newest. If others were there, answers with the one that is missing
-    /// before these, which is an error only if it is needed.
+    /// Keeps the newest segments without a gap. Returns an error for the newest gap, which matters only if the
+    /// segments before it are needed.
     fn skip_to_last_gap(&self, directory: &Path, found: &mut Vec<FoundSegment>) -> Result<Option<LogError>, LogError> {
         let mut expected = match found.first() {
             Some(first) if self.may_begin_late => first.name.sequence,
@@ -480,7 +492,7 @@ impl Walk<'_> {
         Ok(missing)
     }
 
-    /// Where the log begins late, what was before it must hold only what the checkpoint has.
+    /// Checks that a log that begins late has lost only entries that the checkpoint has.
     fn check_begin(
         &self,
         scan: &LogScan,
@@ -499,7 +511,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Appends the batches of a segment; where they end. One that is `linked` was there, as a whole.
+    /// Appends the batches of a segment, and returns where they end. A `linked` segment existed as a whole.
     fn segment(
         &self,
         scan: &mut LogScan,
@@ -522,8 +534,8 @@ impl Walk<'_> {
                 let problem = "the segment's header is damaged, or was cut off";
                 return Err(LogError::corrupt(&found.path, 0, problem, ADVICE));
             }
-            // In format 1 the header is on disk before the first batch is written, and nothing else tells: the next one itself is
-            // evidence, too.
+            // In format 1 nothing links segments, but the header is on disk before the first batch is written.
+            // So the expected batch itself is evidence, too.
             let expected = next.map_or(0, |next| next.saturating_sub(1));
             let (later, last) = self.search(file, offset, length.min(SEGMENT_BYTES_MAX), expected, Salt::NONE)?;
             if let Some((place, _)) = later {
@@ -534,13 +546,14 @@ impl Walk<'_> {
         };
         let salt = header.salt();
         let trimmed = self.end.filter(|end| self.has_ended && end.segment == found.name.sequence).map(|end| end.bytes);
-        // One that nothing says is there may have been in the making when the power was cut: its header on the disk, not yet its end.
+        // Without a link, the power may have been cut while the segment was being made. Its header may be on
+        // disk, but not its end.
         let whole = trimmed.or(header.whole_bytes().filter(|_| linked));
         if let Some(whole) = whole.filter(|whole| length < *whole) {
             let problem = format!("the file is cut off: it had {whole} bytes");
             return Err(LogError::corrupt(&found.path, length, problem, ADVICE));
         }
-        // What is behind that was never the log's.
+        // Bytes behind the stated length never belonged to the log.
         let bytes = length.min(whole.unwrap_or(u64::MAX));
         let mut page = [0; HEADER_BYTES];
         while let Some(room) = bytes.checked_sub(offset).filter(|room| *room >= HEADER_BYTES as u64) {
@@ -581,7 +594,7 @@ impl Walk<'_> {
         Err(LogError::corrupt(file, offset, problem, ADVICE))
     }
 
-    /// The segment's header, if it is sound.
+    /// Reads the segment's header, if it is sound.
     fn header(
         &self,
         file: &dyn DiskFile,
@@ -606,7 +619,7 @@ impl Walk<'_> {
         Err(LogError::corrupt(&found.path, 0, problem, "move the file to where it belongs, or restore a backup"))
     }
 
-    /// The link at an offset, if one is there.
+    /// Reads the link at an offset, if there is one.
     fn link(&self, file: &dyn DiskFile, offset: u64, bytes: u64, salt: Salt) -> Result<Option<Link>, LogError> {
         if bytes.saturating_sub(offset) < LINK_BYTES as u64 {
             return Ok(None);
@@ -622,7 +635,8 @@ impl Walk<'_> {
             && HEADER_BYTES as u64 + u64::from(header.payload_bytes) <= room
     }
 
-    /// The first batch at or above a number with a sound header from `offset` on, and where the last byte ends that is not zero.
+    /// Searches from `offset` on for the first sound header of batch `number` or a later one. Also returns
+    /// where the last byte that is not zero ends.
     fn search(
         &self,
         file: &dyn DiskFile,
@@ -639,7 +653,8 @@ impl Walk<'_> {
                 let Some(used) = page.iter().rposition(|&byte| byte != 0) else { continue };
                 last = begin + used as u64 + 1;
                 let header = Header::decode(page, salt).filter(|header| header.incarnation == self.name.incarnation);
-                // The next one itself, in its place, does not fit: it is no evidence that anything followed it.
+                // Batch `number` at its own place does not fit there. It does not prove that a later batch was
+                // written.
                 let later =
                     header.filter(|header| header.number > number || (header.number == number && begin > offset));
                 if let Some(header) = later {
@@ -651,7 +666,7 @@ impl Walk<'_> {
         Ok((None, last))
     }
 
-    /// The log ends before its last batch if the payload of that did not arrive.
+    /// If the payload of the last batch is torn, the log ends before that batch.
     fn drop_torn_payload(&self, scan: &mut LogScan, first_batch: usize, end: &mut Rest) -> Result<(), LogError> {
         let Some(last) = scan.batches[first_batch..].last() else { return Ok(()) };
         let path = scan.file(last);

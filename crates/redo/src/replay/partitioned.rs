@@ -1,13 +1,15 @@
-//! Versions from many blocks, spread over threads: all versions of a key to one thread, in the order of their TIDs.
+//! Distributes versions from many blocks over threads. One thread gets all versions of a key, in the order of
+//! their TIDs.
 //!
-//! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, each thread
-//! the next one when it is free, and copy each entry into the part of the thread that its key's hash names; each sorts its part
-//! by TID and applies what the round completed, some dozens of versions at a time. What it did not complete stays for the next
-//! round. There is no allocation per entry, and memory is bounded by a round and what is not complete. One thread runs
-//! the same steps without a barrier to wait at, and nothing is spawned.
+//! Threads work in rounds of three steps, with a barrier after each step. First, one thread plans the round.
+//! Second, all threads decode its blocks: each takes the next block when it is free, and copies every entry
+//! into a partition by the hash of the key. Third, each thread sorts its partition by TID, and applies the
+//! versions of completed epochs, some dozens at a time. Other versions stay for the next round. There is no
+//! allocation per entry. Memory is bounded by a round and the versions of incomplete epochs. A single thread
+//! runs the same steps without barriers.
 //!
-//! Invariant: a part is touched by one thread in the last step, and entries of one TID and key are applied together, in
-//! the order in which they were written.
+//! Invariant: in the third step one thread accesses a partition. Entries of one TID and key are applied
+//! together, in the order in which they were written.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -28,30 +30,31 @@ use crate::LogError;
 use crate::entry::{Change, Entry};
 use crate::tables::Tables;
 
-/// Where versions come from.
+/// A source of versions.
 pub(crate) trait Source: Sync {
-    /// What is read next; one thread asks at a time. `None` at the end.
+    /// The next blocks to read; one thread calls at a time. `None` at the end.
     fn next(&self) -> Option<Round>;
 
-    /// Reads a block of the round. `buffer` is the thread's own, for any use.
+    /// Reads a block of the round. `buffer` belongs to the thread, for any use.
     fn decode(&self, task: usize, buffer: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError>;
 
-    /// The file and offset that an entry's order tells.
+    /// The file and the offset of the entry with this order number.
     fn place(&self, order: u64) -> (PathBuf, u64);
 }
 
-/// What is read at once.
+/// The blocks that are read at once.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     /// Blocks.
     pub tasks: Vec<usize>,
-    /// When it is read all versions up to this epoch have been; all there are, if there is none.
+    /// After this round, all versions up to this epoch have been read; all versions that exist if this is
+    /// `None`.
     pub until: Option<Epoch>,
     /// Bytes of the blocks.
     pub bytes: u64,
 }
 
-/// What was spread.
+/// Counts of a replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub bytes: u64,
@@ -64,7 +67,7 @@ pub(crate) struct Counts {
 struct Item {
     tid: Tid,
     hash: u64,
-    /// Where it was read: rises with the order in which one commit's entries were written.
+    /// The order number of the entry. It rises with the order in which the entries of one commit were written.
     order: u64,
     at: usize,
     bytes: u32,
@@ -81,21 +84,21 @@ enum Kind {
     Delta,
 }
 
-/// Entries, copied: key and change of each.
+/// Copied entries: key and change of each.
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
     items: Vec<Item>,
 }
 
-/// Takes the entries that one thread decodes to the parts of all.
+/// Copies the entries that one thread decodes into the partitions of all threads.
 pub(crate) struct Scatter<'t> {
     tables: &'t Tables,
     chunks: Vec<Chunk>,
 }
 
 impl Scatter<'_> {
-    /// Takes an entry, whose layout is known.
+    /// Copies an entry. Its layout must be known.
     pub(crate) fn put(&mut self, tid: Tid, order: u64, entry: &Entry<'_>) {
         let Some((table, rows)) = self.tables.get(entry.layout) else { return };
         let hash = hash(table, entry.key);
@@ -115,7 +118,7 @@ impl Scatter<'_> {
     }
 }
 
-/// A hash of table and key, the same in every run: the order of work repeats where one thread does it.
+/// A hash of table and key. It is the same in every run, so a single thread always works in the same order.
 fn hash(table: TableId, key: Key<'_>) -> u64 {
     let mut hasher = Mixer(u64::from(table.0));
     match key {
@@ -154,7 +157,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// For the few keys whose patches wait for a row.
+/// The hasher of the few keys whose patches wait for a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mixed;
 
@@ -166,30 +169,30 @@ impl BuildHasher for Mixed {
     }
 }
 
-/// What one thread keeps from round to round.
+/// The state that one thread keeps between rounds.
 #[derive(Default)]
 struct Part {
-    /// In the order to be applied.
+    /// In the order of application.
     items: Vec<Item>,
     chunks: Vec<Chunk>,
-    /// Keys with a patch that found no row, and where the first of these is.
+    /// Keys with a patch that found no row, with the TID and order number of the first such patch.
     baseless: HashMap<(TableId, KeyBuf), (Tid, u64), Mixed>,
     counts: Counts,
 }
 
-/// Versions that are applied together: as many as there are lines on their way to a cache that do not drive each other out.
+/// Versions that are applied together. So many cache lines can be prefetched without evicting each other.
 const RUN_VERSIONS: usize = 32;
 
-/// Versions in the order to be applied.
+/// Versions, in the order of application.
 #[derive(Default)]
 struct Run<'c> {
     heads: Vec<Head<'c>>,
-    /// Of all of them.
+    /// The changes of all of them.
     changes: Vec<Change<'c>>,
     outcomes: Vec<Outcome>,
 }
 
-/// The table of an entry, how its rows are encoded, the row's key, and the change.
+/// A decoded entry: its table, the encoding of its rows, the key, and the change.
 type Said<'c> = (TableId, &'c RowWire, Key<'c>, Change<'c>);
 
 /// A [`Version`] whose changes are in a [`Run`].
@@ -199,12 +202,12 @@ struct Head<'c> {
     layout: LayoutId,
     rows: &'c RowWire,
     tid: Tid,
-    /// Of its first entry.
+    /// The order number of its first entry.
     order: u64,
     changes: Range<usize>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'s, S> {
     source: &'s S,
     tables: &'s Tables,
@@ -212,10 +215,10 @@ struct Shared<'s, S> {
     apply: &'s dyn Apply,
     progress: &'s (dyn Fn(u64) + Sync),
     round: Mutex<Option<Arc<Round>>>,
-    /// How many of the round's blocks are taken.
+    /// How many blocks of the round are taken.
     taken: AtomicUsize,
     bytes: AtomicU64,
-    /// What was decoded for each part.
+    /// The decoded chunks for each partition.
     full: Vec<Mutex<Vec<Chunk>>>,
     empty: Mutex<Vec<Chunk>>,
     barrier: Barrier,
@@ -228,7 +231,8 @@ enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
-/// Hands every version of a source to `apply`, by `threads` threads, or fewer if the operating system refuses some.
+/// Passes every version of a source to `apply`, on `threads` threads, or fewer if the operating system refuses
+/// some.
 pub(crate) fn replay<S: Source>(
     source: &S,
     tables: &Tables,
@@ -236,7 +240,7 @@ pub(crate) fn replay<S: Source>(
     apply: &dyn Apply,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Counts, LogError> {
-    // Made when it is known how many threads there are: all of them meet at the barrier.
+    // Created once the number of threads is known, since all of them meet at the barrier.
     let shared = OnceLock::new();
     let share = |threads| Shared {
         source,
@@ -280,7 +284,7 @@ impl<S: Source> Shared<'_, S> {
         let mut buffer = Vec::new();
         loop {
             if number == 0 {
-                // A failure ends the rounds here and nowhere else, so that all threads agree on it.
+                // Failures end the rounds only here, so that all threads agree.
                 *lock(&self.round) = None;
                 self.step(|| {
                     self.taken.store(0, Ordering::Relaxed);
@@ -302,12 +306,12 @@ impl<S: Source> Shared<'_, S> {
             }
             self.barrier.wait();
         }
-        // Everybody has left the rounds; a failure from here on stops nobody.
+        // All threads have left the rounds. A failure from here on stops no other thread.
         let first = part.baseless.iter().min_by_key(|(_, (_, order))| *order);
         if let Some(((table, key), (tid, order))) = first.filter(|_| !self.has_failed()) {
             let (file, offset) = self.source.place(*order);
             let problem = format!(
-                "the change {tid} of row {:?} of table {table} has no row that it changes, nor does one follow",
+                "change {tid} of row {:?} of table {table} has no row to change, and no row or deletion follows",
                 key.as_key()
             );
             self.fail(Failure::Error(LogError::corrupt(&file, offset, problem, super::ADVICE)));
@@ -324,7 +328,8 @@ impl<S: Source> Shared<'_, S> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Runs a step, unless one has failed; a panic must not leave the others at a barrier.
+    /// Runs a step, unless one has failed. A panic is kept, so that the other threads do not wait at a barrier
+    /// for ever.
     fn step(&self, step: impl FnOnce() -> Result<(), LogError>) {
         if self.has_failed() {
             return;
@@ -357,7 +362,7 @@ impl<S: Source> Shared<'_, S> {
             part.items.extend(chunk.items.drain(..).map(|item| Item { chunk: index, ..item }));
             part.chunks.push(chunk);
         }
-        // Blocks are in the order of their TIDs, of which a stable sort makes use; the entries of a commit are few.
+        // Blocks are almost in the order of TIDs, which a stable sort exploits. A commit has few entries.
         part.items.sort_by_key(|item| item.tid);
         for commit in part.items.chunk_by_mut(|a, b| a.tid == b.tid) {
             commit.sort_unstable_by_key(|item| (item.hash, item.order));
@@ -398,7 +403,7 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    /// Makes versions of entries of one TID, nearly always of one key.
+    /// Makes versions of the entries of one TID, which nearly always have one key.
     fn gather<'c>(&'c self, mut same: &mut [Item], chunks: &'c [Chunk], run: &mut Run<'c>) -> Result<(), LogError> {
         while let Some(&first) = same.first() {
             let (table, rows, key, change) = self.entry(&first, chunks)?;
@@ -408,7 +413,7 @@ impl<S: Source> Shared<'_, S> {
             if same.len() > 1 {
                 let is_this =
                     |item: &Item| self.entry(item, chunks).is_ok_and(|(of, _, other, _)| (of, other) == (table, key));
-                // Of others with the same hash, those of this key come first, in their order.
+                // Entries of several keys may be mixed. Those of this key come first, in their order.
                 same.sort_by_key(|item| !is_this(item));
                 count = same.partition_point(is_this).max(1);
             }
@@ -428,7 +433,7 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    /// Applies the versions of a run, and empties it.
+    /// Applies the versions of a run and empties it.
     fn apply_run(
         &self,
         number: usize,
@@ -464,7 +469,7 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    /// What an item says; they were checked when they were copied.
+    /// Decodes an item. It was checked when it was copied.
     fn entry<'c>(&'c self, item: &Item, chunks: &'c [Chunk]) -> Result<Said<'c>, LogError> {
         let mut bytes = &chunks[item.chunk as usize].bytes[item.at..item.at + item.bytes as usize];
         let known = self

@@ -1,4 +1,5 @@
-//! Replay of logs made by hand: what counts comes back, what does not stays away, and damage is told from torn tails.
+//! Replay of handmade logs: valid entries come back, void ones do not, and damage is told apart from torn
+//! tails.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ fn open(database: &Database) -> Result<Replay, LogError> {
     Replay::open(&database.disk, &database.directory, &database.manifest)
 }
 
-/// The accounts after recovery by some threads, and how far it reaches.
+/// The accounts after recovery on some threads, and the durable epoch.
 fn recovered(database: &Database, threads: usize) -> Result<(BTreeMap<u32, Account>, Epoch), LogError> {
     let replay = open(database)?;
     let keeper = Keeper::new();
@@ -25,7 +26,11 @@ fn recovered(database: &Database, threads: usize) -> Result<(BTreeMap<u32, Accou
     assert_eq!(once.bytes, replay.bytes());
     let rows = keeper.rows();
     let again = replay.run(&database.disk, threads, &keeper, &|_| {})?;
-    assert_eq!((again.versions, again.older), (once.versions, once.versions), "everything is there the second time");
+    assert_eq!(
+        (again.versions, again.older),
+        (once.versions, once.versions),
+        "the second replay finds every version applied"
+    );
     assert_eq!(keeper.rows(), rows, "twice is once");
     Ok((rows, replay.durable()))
 }
@@ -41,7 +46,7 @@ fn damage(result: Result<(BTreeMap<u32, Account>, Epoch), LogError>) -> (std::pa
     }
 }
 
-/// Two loggers with three batches each, closed up to 13; the first logger's are in two segments.
+/// Two loggers with three batches each, closed up to 13. The batches of the first logger are in two segments.
 fn two_loggers() -> (Database, Vec<(PathBuf, u64)>) {
     let mut database = Database::new(1, 2);
     let mut places = Vec::new();
@@ -89,7 +94,7 @@ fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
                         Write::Add(id, amount) => now.get_mut(&id).unwrap().0 += amount,
                     }
                 }
-                // The entries of one commit may be cut into groups.
+                // The entries of one commit may be in several groups.
                 let logger = rng.below(loggers.into()) as usize;
                 waiting[logger].push((tid(epoch, counter), writes));
             }
@@ -106,7 +111,7 @@ fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
         let durable = *closed.iter().min().unwrap();
         for threads in [1, 3] {
             let (rows, epoch) = recovered(&database, threads).unwrap();
-            // One that closed nothing made nothing durable.
+            // A logger without a closed epoch makes no epoch durable.
             assert_eq!(epoch, Epoch(if durable == 9 { 0 } else { durable }), "seed {seed}");
             assert_eq!(rows, at_end_of[&durable], "seed {seed}, {threads} threads");
         }
@@ -114,7 +119,7 @@ fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
 }
 
 #[test]
-fn threads_that_the_system_refuses_are_done_without() {
+fn replay_runs_on_fewer_threads_if_the_system_refuses_some() {
     let (database, _) = two_loggers();
     let (rows, _) = recovered(&database, 1).unwrap();
     let replay = open(&database).unwrap();
@@ -132,7 +137,7 @@ fn what_the_slowest_logger_has_not_closed_is_void_also_in_later_recoveries() {
     database.batch((1, 1), 10, 9, &[(tid(14, 1), vec![row(3, 3)])]);
     let expected = BTreeMap::from([(1, (1, 0))]);
     assert_eq!(recovered(&database, 2).unwrap(), (expected.clone(), Epoch(10)));
-    assert_eq!(open(&database).unwrap().newest(), Epoch(14), "void epochs are not used again");
+    assert_eq!(open(&database).unwrap().newest(), Epoch(14), "void epochs are not reused");
 
     database.manifest.incarnations[0].durable_epoch = Some(Epoch(10));
     database.incarnation(2, 15, 1);
@@ -149,7 +154,7 @@ fn a_log_without_batches_makes_nothing_durable() {
 }
 
 #[test]
-fn a_batch_that_was_torn_at_any_sector_is_ignored_and_said_so() {
+fn a_batch_that_was_torn_at_any_sector_is_ignored_and_reported() {
     let (mut whole, _) = two_loggers();
     let commits: Vec<_> = (1..700).map(|n| (tid(13, n), vec![row(n as u32, 5)])).collect();
     let (path, offset) = whole.batch((1, 1), 14, 11, &commits);
@@ -168,18 +173,18 @@ fn a_batch_that_was_torn_at_any_sector_is_ignored_and_said_so() {
         assert_eq!(recovered(&whole, 2).unwrap(), expected, "without sector {torn}");
         file.write_all_at(&sector, offset + torn).unwrap();
     }
-    // Nothing behind some sector arrived.
+    // No sector from `torn` on arrived.
     let file = whole.disk.open(&path, Opening::Write).unwrap();
     for torn in (0..bytes).step_by(512).rev() {
         let torn = torn as u64;
         file.write_all_at(&[0; 512], offset + torn).unwrap();
         assert_eq!(recovered(&whole, 1).unwrap(), expected, "from sector {torn}");
     }
-    assert!(open(&whole).unwrap().torn().is_empty(), "nothing arrived at all");
+    assert!(open(&whole).unwrap().torn().is_empty(), "no sector arrived");
 }
 
 #[test]
-fn damage_in_front_of_what_is_there_is_named_by_file_and_offset() {
+fn damage_before_a_sound_batch_is_reported_by_file_and_offset() {
     let (database, places) = two_loggers();
     let sound = recovered(&database, 1).unwrap();
     for (path, offset) in &places[..4] {
@@ -239,12 +244,13 @@ fn a_missing_segment_or_batch_is_missed() {
     let (database, places) = two_loggers();
     database.disk.remove_file(&places[1].0).unwrap();
     let (file, _, problem) = damage(recovered(&database, 1));
-    assert!(file == places[1].0 && problem.contains("all that this logger has written"), "{problem}");
+    assert!(file == places[1].0 && problem.contains("everything that this logger has written"), "{problem}");
 }
 
 #[test]
 fn a_missing_segment_that_the_checkpoint_makes_superfluous_is_not_missed() {
-    // A deletion whose sync failed came undone, when the next had lasted: the first of three is there, the second is not.
+    // The second of three segments is missing: the deletion of the first was undone, since its sync failed, and
+    // the deletion of the second lasted.
     for (begin, needed) in [(11, true), (13, true), (14, false)] {
         let (mut database, _) = two_loggers();
         database.roll(1, 0);
@@ -280,7 +286,8 @@ fn a_segment_that_was_never_finished_is_no_damage() {
         assert_eq!(recovered(&database, 1).unwrap(), sound);
         database.disk.remove_file(&path).unwrap();
     }
-    // The page of its header came to the disk before the power was cut, and its last pages did not: nothing says yet that it is there.
+    // The page of its header reached the disk before the power was cut, and its last pages did not. Nothing
+    // links to it yet.
     for pages in [1, 2, 63] {
         let mut bytes = header(Name { incarnation: 1, logger: 0, sequence: 3 }).encode().to_vec();
         bytes.resize(pages * PAGE, 0);
@@ -291,7 +298,8 @@ fn a_segment_that_was_never_finished_is_no_damage() {
     }
 }
 
-/// Segments are as long as they say before anything is in them, so one that is shorter was cut, wherever that was.
+/// A segment has its full length before its first batch is written. So a shorter one was cut, wherever that
+/// was.
 #[test]
 fn a_segment_that_was_cut_or_is_missing_is_damage_wherever_its_log_ends() {
     let (database, places) = two_loggers();
@@ -308,7 +316,7 @@ fn a_segment_that_was_cut_or_is_missing_is_damage_wherever_its_log_ends() {
         let (missing, _) = two_loggers();
         missing.disk.remove_file(path).unwrap();
         assert_eq!(&damage(recovered(&missing, 1)).0, path);
-        // What is behind a segment was never its.
+        // Bytes behind the stated length never belonged to the segment.
         let (longer, _) = two_loggers();
         longer.disk.open(path, Opening::Write).unwrap().set_bytes(1 << 30).unwrap();
         assert_eq!(recovered(&longer, 1).unwrap(), recovered(&database, 1).unwrap());
@@ -328,7 +336,7 @@ fn a_newest_segment_that_is_missing_before_its_first_batch_is_noticed() {
     }
     database.disk.remove_file(&path).unwrap();
     let (file, _, problem) = damage(recovered(&database, 1));
-    assert!(file == path && problem.contains("says that the log goes on in it"), "{problem}");
+    assert!(file == path && problem.contains("links to it"), "{problem}");
 }
 
 #[test]
@@ -351,7 +359,7 @@ fn batches_that_the_manifest_counts_are_missed_when_they_are_overwritten() {
     }
 }
 
-/// Where a log ends that is not written any more, and what is behind that is nothing, whatever it is.
+/// The manifest states where an ended log ends. Bytes behind that have no meaning, whatever they are.
 #[test]
 fn an_ended_log_is_read_up_to_where_the_manifest_says_that_it_ends() {
     let (database, places) = two_loggers();
@@ -380,8 +388,8 @@ fn an_ended_log_is_read_up_to_where_the_manifest_says_that_it_ends() {
     assert_eq!(recovered(&database, 1).unwrap(), sound);
 }
 
-/// A row may hold any bytes: also those of a header with a higher number, where a batch could begin. The segment of format 1 is what
-/// would fall for it.
+/// A row may hold any bytes, even those of a header with a higher number at a place where a batch could begin.
+/// A segment of format 1 would take them for a batch.
 #[test]
 fn bytes_of_a_row_are_not_taken_for_a_batch_behind_a_torn_one() {
     for format in [1, 2] {
@@ -410,7 +418,7 @@ fn bytes_of_a_row_are_not_taken_for_a_batch_behind_a_torn_one() {
             payload_bytes: 0,
             payload_crc: 0,
         };
-        // The user knows all but the nonces: those of other segments do not help.
+        // The user knows everything except the nonces. Those of other segments do not help.
         for (page, salt) in [Salt::NONE, Salt::of(0), salt(Name { sequence: 2, ..name })].into_iter().enumerate() {
             file.write_all_at(&crafted.encode(salt), offset + (1 + page * PAGE) as u64 + PAGE as u64 - 1).unwrap();
         }
@@ -440,13 +448,13 @@ fn segments_of_another_database_or_a_newer_format_are_refused() {
     assert!(matches!(open(&database), Err(LogError::Format { found: 3, newest: 2, .. })));
 }
 
-/// An increment that is taken for a repetition, or logged by value, is lost.
+/// An increment is lost if it is taken for a repetition or logged by value.
 #[test]
 fn all_amounts_that_one_commit_adds_count_and_none_twice() {
     let mut database = Database::new(4, 2);
     database.batch((1, 0), 10, 9, &[(tid(10, 1), vec![row(1, 100), Write::Add(1, 1)])]);
     database.batch((1, 1), 10, 9, &[(tid(10, 2), vec![Write::Add(1, 10), Write::Add(1, 20)])]);
-    // A commit cut in two by the end of a batch.
+    // The end of a batch cuts a commit in two.
     database.batch((1, 0), 10, 9, &[(tid(11, 5), vec![Write::Add(1, 1000)])]);
     database.batch((1, 0), 11, 9, &[(tid(11, 5), vec![Write::Add(1, 2000)])]);
     database.batch((1, 1), 11, 9, &[]);
@@ -510,7 +518,7 @@ fn bytes_from_anywhere_are_replayed_or_refused() {
                 file.write_all_at(&junk, offset).unwrap();
             }
             if sealed {
-                // Checksums that agree with junk: entries have to be checked, too.
+                // Recomputes checksums over random bytes, so that entries are decoded, too.
                 let (path, offset) = &places[1];
                 let file = database.disk.open(path, Opening::Write).unwrap();
                 let mut batch = vec![0; PAGE];
@@ -524,7 +532,7 @@ fn bytes_from_anywhere_are_replayed_or_refused() {
                 file.write_all_at(&batch, *offset).unwrap();
             }
             if let Ok(replay) = open(&database) {
-                // A refusal is as good as rows: there must be an answer.
+                // Both rows and an error are correct. The call must return.
                 let _ = replay.run(&database.disk, 1, &Keeper::new(), &|_| {});
             }
             Ok(())

@@ -1,18 +1,18 @@
-//! The stream in every interleaving and under every reordering that the memory model allows, by loom: chunks of one and two
-//! bytes.
+//! Model-checks the stream with loom, in every interleaving and under every reordering that the memory model
+//! allows. Chunks have one or two bytes.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-redo --release --lib loom`.
 
 use super::*;
 use loom::thread;
 
-/// What a broken stream does otherwise.
+/// The fault of a broken stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// The published point may be seen before the bytes.
+    /// The published point may become visible before the bytes.
     PublishRelaxed,
-    /// The consumer gives its chunk away before it has read it.
+    /// The consumer releases its chunk before it has read it.
     LeavesBeforeReading,
 }
 
@@ -22,7 +22,8 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// The producer publishes `pieces` one after the other; the consumer looks `looks` times, and once more after the producer's end.
+/// The producer publishes `pieces` one after the other. The consumer looks `looks` times, and once more after
+/// the producer has ended.
 fn passes(
     broken: Broken,
     chunk_bytes: usize,

@@ -1,5 +1,5 @@
-//! The slot's word against ticker and logger in every interleaving and under every reordering that the memory model allows, by
-//! loom: what a logger closes, nobody writes into any more.
+//! Model-checks the slot's word against ticker and logger with loom, in every interleaving and under every
+//! reordering that the memory model allows. No writer writes into an epoch that a logger has closed.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-redo --release --lib loom`.
 
@@ -7,25 +7,25 @@ use super::*;
 use loom::sync::Arc;
 use loom::thread;
 
-/// What a broken writer or logger does otherwise.
+/// The fault of a broken writer or logger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// The slot's store may pass the load of the epoch.
+    /// The slot's store may be reordered after the load of the epoch.
     NoFence,
     /// The logger reads the streams before the slots.
     StreamsFirst,
-    /// The commit keeps the epoch that it announced, whatever is there by then.
+    /// The commit keeps the epoch that it announced, and does not read the epoch again.
     EpochAtBegin,
 }
 
-/// A writer commits twice while a ticker advances the epoch; a logger steps once. The stream is the newest epoch committed:
-/// what the logger does not find in it is above what it closes.
+/// A writer commits twice while a ticker advances the epoch, and a logger steps once. The stream is the newest
+/// committed epoch. Commits that the logger does not find there must be in epochs above the one that it closes.
 fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
     move || {
         let slot = Arc::new(Slot::new());
         let epoch = Arc::new(AtomicU64::new(5));
-        // How many commits are in the stream.
+        // The number of commits in the stream.
         let stream = Arc::new(AtomicU64::new(0));
         let writer = {
             let (slot, epoch, stream) = (Arc::clone(&slot), Arc::clone(&epoch), Arc::clone(&stream));

@@ -1,8 +1,9 @@
 //! Procedures: transactions declared beforehand, as a set, from which plans are derived.
 //!
-//! A procedure is written once, as a function. The attribute macro lowers it to data ([`ir::Procedure`]) and to the code of each
-//! way to run it ([`Declared`]); [`Database::register`](crate::Database::register) resolves and analyses the set;
-//! [`Session::call`](crate::Session::call) runs one. What is analysed and what is run come from the same tokens.
+//! A procedure is written once, as a function. The attribute macro translates it to data ([`ir::Procedure`]) and to
+//! the code of each execution mode ([`Declared`]). [`Database::register`](crate::Database::register) resolves and
+//! analyses the set. [`Session::call`](crate::Session::call) runs a procedure. The analysed data and the executed
+//! code come from the same tokens.
 //!
 //! ```
 //! use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
@@ -14,7 +15,7 @@
 //!     balance: i64,
 //! }
 //!
-//! /// Moves money; what is left.
+//! /// Moves money; returns what is left.
 //! #[procedure]
 //! fn transfer(tx: &Tx, from: u64, to: u64, amount: i64) -> Result<i64, Abort> {
 //!     let left = tx.update::<Account>(from, |account| {
@@ -34,7 +35,6 @@
 //! db.register(procedures![transfer])?;
 //! assert_eq!(session.call(transfer, &(1, 2, 30))?.value, 70);
 //! assert_eq!(session.interpret(transfer, &(1, 2, 30))?.value, 40);
-//! assert_eq!(session.check_dependencies(transfer, &(1, 2, 30), 7)?, Ok(()));
 //! println!("{}", db.plan("transfer").expect("it is registered"));
 //! # Ok(())
 //! # }
@@ -48,7 +48,6 @@ mod declared;
 pub mod divided;
 mod interpret;
 mod kept;
-mod mutate;
 pub(crate) mod registry;
 #[cfg(test)]
 mod runs;
@@ -62,7 +61,7 @@ mod values;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{
-    Data, Datum, EvaluationError, IntegerType, Pack, Pure, checked, ir, methods, pack, plan, show,
+    Data, EvaluationError, IntegerType, Pack, Pure, Value, checked, field, ir, methods, pack, plan, show,
 };
 
 pub use seriatim_procedure_macros::{procedure, pure};

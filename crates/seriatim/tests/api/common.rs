@@ -1,4 +1,4 @@
-//! The settings every test runs in, and the table most of them use.
+//! The settings in which every test runs, and the table that most of them use.
 
 use std::time::Duration;
 
@@ -6,42 +6,28 @@ use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp};
 pub(crate) use seriatim_engine::protocol::copying::NAME as COPYING;
 
-/// A protocol on a back end, with queued decisions or without.
+/// A protocol with a back end.
 pub(crate) struct Setting {
     pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
-    queued: Queued,
-    /// All records are hot, under the protocol that has hot ones.
+    /// Whether all records are hot, under the protocol that has hot records.
     pub(crate) hot: bool,
 }
 
-/// Whether decisions are queued, and in which order those of a batch are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queued {
-    No,
-    Arrival,
-    Reversed,
-}
-
-/// All records are hot, every call can be repaired; and one thread, which here is all sessions, does not wait for itself for long.
+/// All records are hot and every call can be repaired. All sessions share one thread here, so that waits for locks
+/// are short.
 const HOT: [(&str, u64); 4] = [("hot", 2), ("repair_from", 0), ("repair_share_max", 100), ("lock_steps", 6)];
 
 impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
-        // On a busy machine, tests that wait for a conflict may take minutes: nothing they hold open is to be too old by then.
+        // On a busy machine, tests that wait for a conflict may take minutes. No transaction may exceed its age by
+        // then.
         let age = Duration::from_secs(3600);
         let builder =
             Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4).transaction_age_max(age);
         let hot: &[(&str, u64)] = if self.hot { &HOT } else { &[] };
-        let builder = hot.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value));
-        match self.queued {
-            Queued::No => builder,
-            Queued::Arrival => builder.queue_decisions(4, Duration::ZERO),
-            Queued::Reversed => {
-                builder.queue_decisions(4, Duration::ZERO).order_decisions(|batch| (0..batch.len()).rev().collect())
-            }
-        }
+        hot.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value))
     }
 
     /// A database in this setting.
@@ -58,31 +44,34 @@ impl Setting {
     }
 }
 
-/// Every protocol, and one that hands out copies of rows and poisons each as soon as it may.
+/// Every protocol, and one that copies rows and poisons each copy as early as it may.
 pub(crate) fn protocols() -> Vec<ProtocolInfo> {
     let all = seriatim::protocols();
     let default = all.iter().find(|protocol| protocol.name == "dbx").expect("it is registered");
     all.iter().copied().chain([ProtocolInfo { name: COPYING, ..*default }]).collect()
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then, also with all records
-/// hot where the protocol has hot ones; and with queued decisions, in either order, where the protocol holds transactions.
+/// Options for databases under each protocol that orders batches of decisions. A batch has `batch_max` decisions, and
+/// waits for `wait` until it is full.
+pub(crate) fn in_batches(batch_max: u64, wait: Duration) -> impl Iterator<Item = Builder> {
+    let orders = seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach);
+    assert!(orders.clone().next().is_some(), "there is a protocol that orders batches of decisions");
+    orders.map(move |protocol| {
+        let builder = Database::builder().protocol(protocol.name).protocol_option("batch_max", batch_max);
+        builder.protocol_option("batch_wait_us", wait.as_micros() as u64)
+    })
+}
+
+/// Runs a test under every protocol, on the default back end and on emulated regions with random aborts. A protocol
+/// with hot records also runs with all records hot.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
-    let (auto, emulated) = (HtmMode::Auto, HtmMode::Emulated(emulation));
-    let queues = [Queued::Arrival, Queued::Reversed].map(|queued| (auto, queued));
-    for (htm, queued) in [(auto, Queued::No), (emulated, Queued::No)].into_iter().chain(queues) {
-        let direct = queued == Queued::No;
-        let protocols = protocols()
-            .into_iter()
-            .filter(|protocol| protocol.opens_on(htm) && (protocol.capabilities.detach || direct));
-        let has_hot = |protocol: &ProtocolInfo| direct && protocol.name == "htcc";
-        for (protocol, hot) in protocols
-            .flat_map(|protocol| [(protocol, false)].into_iter().chain(has_hot(&protocol).then_some((protocol, true))))
-        {
-            let setting = Setting { protocol, htm, queued, hot };
-            eprintln!("under {} on {htm}, queued: {queued:?}, all hot: {hot}", protocol.name);
-            test(&setting);
+    for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
+        for protocol in protocols().into_iter().filter(|protocol| protocol.opens_on(htm)) {
+            for &hot in if protocol.name == "htcc" { &[false, true][..] } else { &[false] } {
+                eprintln!("under {} on {htm}, all hot: {hot}", protocol.name);
+                test(&Setting { protocol, htm, hot });
+            }
         }
     }
 }
@@ -115,7 +104,7 @@ pub(crate) struct Person {
     pub(crate) nickname: Option<String>,
 }
 
-/// Text of any room.
+/// Text of any capacity.
 pub(crate) fn text<const N: usize>(value: &str) -> Text<N> {
     Text::new(value).expect("a text that fits")
 }

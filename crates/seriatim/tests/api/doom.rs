@@ -1,11 +1,11 @@
-//! Errors that a body swallows: which of them end the transaction, and which leave it as it was before the statement.
+//! Errors that a body ignores: some end the transaction, the others leave it as it was before the statement.
 
 use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
 use seriatim::{Abort, Database, DynHandle, Handle, Table, TransactError, Tx};
 
 use crate::common::each;
 
-/// A row with a long text, and a key besides that rows do not share.
+/// A row with a long text and a unique second key.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "letter", key(id), ordered)]
 #[table(index(name = "by_code", columns(code), unique))]
@@ -16,7 +16,7 @@ struct Letter {
     text: String,
 }
 
-/// The same without an index.
+/// A similar row without an index.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "note", key(id), hash)]
 struct Note {
@@ -43,11 +43,11 @@ fn note(id: u32) -> Note {
     Note { id, seen: 0, text: "short".to_owned() }
 }
 
-fn memo(id: u64, text: &str) -> [Value; 3] {
-    [Value::UInt(id), Value::UInt(0), Value::Text(text.to_owned())]
+fn memo(id: u32, text: &str) -> [Value; 3] {
+    [id.into(), 0u32.into(), text.into()]
 }
 
-/// What a statement came to: whether it was refused.
+/// A statement and its result.
 type Statement = fn(&World, &Tx) -> Result<(), Abort>;
 
 /// Statements that end their transaction.
@@ -75,8 +75,8 @@ const FATAL: [(&str, Statement); 10] = [
     ("an insert by values", |world, tx| tx.insert_dyn(&world.memos, &memo(9, &world.huge))),
     ("a put by values", |world, tx| tx.put_dyn(&world.memos, &memo(1, &world.huge))),
     ("an update by values", |world, tx| {
-        let changes = [("seen", Value::UInt(77)), ("text", Value::Text(world.huge.clone()))];
-        tx.update_dyn(&world.memos, &[Value::UInt(1)], &changes).map(drop)
+        let changes = [("seen", 77u32.into()), ("text", Value::Text(world.huge.clone()))];
+        tx.update_dyn(&world.memos, &[1u32.into()], &changes).map(drop)
     }),
     ("updates of the rows of a scan", |world, tx| {
         for row in tx.scan(&world.letters, ..) {
@@ -93,7 +93,7 @@ const FATAL: [(&str, Statement); 10] = [
     }),
 ];
 
-/// Statements that are refused and have no effect.
+/// Statements that are refused without an effect.
 const HARMLESS: [(&str, Statement); 10] = [
     ("an insert whose key exists", |world, tx| tx.insert(&world.letters, &letter(1))),
     ("an insert whose index key exists", |world, tx| tx.insert(&world.letters, &Letter { id: 9, ..letter(1) })),
@@ -107,11 +107,11 @@ const HARMLESS: [(&str, Statement); 10] = [
     }),
     ("a row that must be there", |world, tx| tx.require(&world.letters, &9).map(drop)),
     ("values that do not fit", |world, tx| {
-        let changes = [("seen", Value::UInt(77)), ("text", Value::Bool(true))];
-        tx.update_dyn(&world.memos, &[Value::UInt(1)], &changes).map(drop)
+        let changes = [("seen", 77u32.into()), ("text", Value::Bool(true))];
+        tx.update_dyn(&world.memos, &[1u32.into()], &changes).map(drop)
     }),
     ("a column that is not there", |world, tx| {
-        tx.update_dyn(&world.memos, &[Value::UInt(1)], &[("colour", Value::UInt(1))]).map(drop)
+        tx.update_dyn(&world.memos, &[1u32.into()], &[("colour", 1u32.into())]).map(drop)
     }),
     ("a table of another database", |world, tx| tx.insert(&world.foreign, &note(9))),
     ("a savepoint that is gone", |_, tx| {
@@ -127,7 +127,7 @@ const HARMLESS: [(&str, Statement); 10] = [
 ];
 
 impl World {
-    /// Every row there is.
+    /// All rows.
     fn rows(&self) -> (Vec<Letter>, Vec<Option<Note>>, Vec<Vec<Value>>) {
         let read = |tx: &seriatim::ReadTx| {
             let letters = tx.scan(&self.letters, ..).map(|row| Ok(row?.to_owned())).collect::<Result<_, Abort>>()?;

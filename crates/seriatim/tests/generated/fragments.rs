@@ -303,7 +303,7 @@ fn what_cannot_be_divided_is_refused_with_the_reason() {
     assert!(refused.contains("needs #0 at line.shop of an earlier iteration"), "{refused}");
     assert!(refused.contains("procedure follow cannot be divided by partition: the partition of"), "{refused}");
     assert!(refused.contains("procedure refill cannot be divided by partition: "), "{refused}");
-    assert!(refused.contains("goes over, which is all read in an earlier round"), "{refused}");
+    assert!(refused.contains("scans, and an earlier round has read all of these"), "{refused}");
     assert!(!refused.contains("procedure order"), "{refused}");
     let db = Database::in_memory().expect("a database");
     assert!(db.divide().expect_err("it has no partitions").to_string().contains("Builder::partitions"));

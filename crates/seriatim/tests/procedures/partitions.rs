@@ -278,7 +278,7 @@ fn what_cannot_be_is_not_opened() {
     let refused = |builder: seriatim::Builder| builder.open().expect_err("it cannot be").to_string();
     assert_eq!(refused(Database::builder().partitions(0)), "the setting partitions is 0; it can be 1 to 64");
     assert_eq!(refused(Database::builder().partitions(65)), "the setting partitions is 65; it can be 1 to 64");
-    let silo = "protocol silo has no partitions: choose partitioned, or leave out what is said of partitions";
+    let silo = "protocol silo has no partitions: choose partitioned, or leave out the settings of partitions";
     assert_eq!(refused(Database::builder().protocol("silo").partitions(2)), silo);
     assert_eq!(refused(Database::builder().protocol("silo").partition_by(|_, _| 0)), silo);
     let unknown = Database::builder().protocol("silos").partitions(2);

@@ -7,6 +7,7 @@ use seriatim::procedure::support::Operations;
 use seriatim::procedure::{Access, Declared, Touch, support};
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Rng, SchemaError, Tx, procedures};
+use seriatim_check::check_dependencies;
 
 use crate::bank::{self, Handles, balance, transfer};
 use crate::common::each;
@@ -19,8 +20,10 @@ fn what_the_plans_declare_is_all_that_depends() {
         let mut rng = Rng::from_seed(seed);
         for _ in 0..10 {
             let arguments = (rng.below(2), rng.below(2), rng.below(50) as i64);
-            assert_eq!(session.check_dependencies(transfer, &arguments, rng.next_u64()).expect("both exist"), Ok(()));
-            assert_eq!(session.check_dependencies(balance, &arguments.0, rng.next_u64()).expect("no conflict"), Ok(()));
+            let found = check_dependencies(&mut session, transfer, &arguments, rng.next_u64());
+            assert_eq!(found.expect("both exist"), Ok(()));
+            let found = check_dependencies(&mut session, balance, &arguments.0, rng.next_u64());
+            assert_eq!(found.expect("no conflict"), Ok(()));
         }
         assert_eq!(bank::state(&db), (vec![100, 200], 0), "nothing of it stays");
     });
@@ -119,21 +122,21 @@ fn caught<P: Declared<Arguments = (u64, u64, i64), Output = i64>>(liar: P, wante
 
 #[test]
 fn canary_another_key_is_noticed() {
-    caught(OtherKey, "the footprint did not tell these");
-    caught(Untold, "the footprint did not tell these");
-    // Of two operations that it may be, the key is neither's.
+    caught(OtherKey, "the footprint has not visited these");
+    caught(Untold, "the footprint has not visited these");
+    // Two operations may have made the access, and the key is that of neither.
     caught(OtherKeyTold, "the plan says that its key is (from) or (to), not");
 }
 
 #[test]
 fn canary_another_operation_is_noticed() {
-    caught(OtherKind, "no operation does that");
+    caught(OtherKind, "no operation of the plan makes this access");
     caught(ToldAsRead, "the footprint says that operation 2 reads");
 }
 
 #[test]
 #[cfg(debug_assertions)]
 fn canary_another_column_is_noticed() {
-    caught(UsesTheSum, "column transfers, which is only added to, is used otherwise");
+    caught(UsesTheSum, "column transfers is read or replaced, and the plan only adds to it");
     caught(ReadsAColumn, "column id is read");
 }

@@ -1,7 +1,9 @@
-//! The speed of light: the standard mix of TPC-C over plain arrays, a warehouse per thread, with rows of the specification's
-//! sizes but no index, no concurrency control, no log and no aborts. What an engine adds on top of this is its cost.
+//! The speed of light: the standard mix of TPC-C over plain arrays, a warehouse per thread, with rows of the
+//! specification's sizes but no index, no concurrency control, no log and no aborts. What an engine adds on top
+//! of this is its cost.
 //!
-//! The same rows and transactions are those of partitions with one owner each (`seriatim bench partitions --workload tpcc`).
+//! The same rows and transactions are those of partitions with one owner each (`seriatim bench partitions
+//! --workload tpcc`).
 //!
 //! Everything is allocated and touched before the clock starts; orders, lines and history live in rings.
 

@@ -1,8 +1,8 @@
 //! What one file of the simulated disk holds: in the page cache, and beneath it.
 //!
-//! Invariant: `sectors` and `bytes` are what is read. Where that is not durable, `unsynced` and `unsynced_bytes` hold what the
-//! disk may have instead: the last durable value, and those written since but before the newest. A sector is whole: it is never
-//! found half written.
+//! Invariant: `sectors` and `bytes` are what is read. Where that is not durable, `unsynced` and
+//! `unsynced_bytes` hold what the disk may have instead: the last durable value, and those written since but
+//! before the newest. A sector is whole: it is never found half written.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,8 @@ pub(super) const SECTOR_BYTES: usize = 512;
 /// Longer files are refused: their list of sectors would be in the way of the program under test.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Values between the durable and the newest one that are remembered; older ones are taken never to have reached the disk.
+/// Values between the durable and the newest one that are remembered; older ones are taken never to have
+/// reached the disk.
 const BETWEEN_MAX: usize = 4;
 
 /// `None` is a hole: zeros that occupy no space.

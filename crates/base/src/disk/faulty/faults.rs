@@ -158,7 +158,8 @@ impl From<PowerOff> for io::Error {
     }
 }
 
-/// Whether a call failed because the simulated power is off, or was since the handle was opened: the calling process is dead.
+/// Whether a call failed because the simulated power is off, or was since the handle was opened: the calling
+/// process is dead.
 pub fn is_power_off(error: &io::Error) -> bool {
     let mut innermost = error;
     while let Some(located) = innermost.get_ref().and_then(|inner| inner.downcast_ref::<Located>()) {

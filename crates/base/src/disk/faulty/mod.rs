@@ -1,24 +1,27 @@
-//! The simulated disk: in memory, determined by its seed and the order of calls, and as unkind as file systems are allowed to be.
+//! The simulated disk: in memory, determined by its seed and the order of calls, and as unkind as file systems
+//! are allowed to be.
 //!
-//! **The power cut.** What was synced before is there. Of the rest, each of these is there or not, independently of each other
-//! and of the order in which it was done:
-//! - *Every sector of 512 bytes that was written*, by whichever calls: the disk holds what it held at the last sync, or what any
-//!   later write left there. So long writes are torn, and writes are reordered. A sector itself is never torn.
-//! - *The file's length*, likewise. A sector within it that never arrived reads as zeros; one that arrived beyond it is cut off.
-//!   What a cut of the file removed may so be back.
-//! - *The names of a directory*: what was created, renamed or removed since [`Disk::sync_dir`]. Changes of one name keep their
-//!   order, so a name means what it meant at some moment since. A rename changes two names at once, and is never half there. A
-//!   file whose contents were synced is gone if its name was not, or if its directory's name was not.
+//! **The power cut.** What was synced before is there. Of the rest, each of these is there or not,
+//! independently of each other and of the order in which it was done:
+//! - *Every sector of 512 bytes that was written*, by whichever calls: the disk holds what it held at the last
+//!   sync, or what any later write left there. So long writes are torn, and writes are reordered. A sector
+//!   itself is never torn.
+//! - *The file's length*, likewise. A sector within it that never arrived reads as zeros; one that arrived
+//!   beyond it is cut off. What a cut of the file removed may so be back.
+//! - *The names of a directory*: what was created, renamed or removed since [`Disk::sync_dir`]. Changes of one
+//!   name keep their order, so a name means what it meant at some moment since. A rename changes two names at
+//!   once, and is never half there. A file whose contents were synced is gone if its name was not, or if its
+//!   directory's name was not.
 //!
-//! This is what POSIX leaves open, and more than a journalling file system shows (Pillai et al., "All File Systems Are Not Created
-//! Equal", OSDI 2014, table 1): a program that survives it relies on nothing but syncs. Not simulated: old contents of other
-//! files in sectors newly allocated, damage to sectors at rest unless asked for ([`FaultyDisk::flip_bit`], [`FaultyDisk::zero`]),
-//! and disks that lie about a sync.
+//! This is what POSIX leaves open, and more than a journalling file system shows (Pillai et al., "All File
+//! Systems Are Not Created Equal", OSDI 2014, table 1): a program that survives it relies on nothing but syncs.
+//! Not simulated: old contents of other files in sectors newly allocated, damage to sectors at rest unless
+//! asked for ([`FaultyDisk::flip_bit`], [`FaultyDisk::zero`]), and disks that lie about a sync.
 //!
-//! **The failed sync** decides at once, by the seed, what reached the disk. The rest is still read, but no later sync makes it
-//! durable unless it is written again (Rebello et al., USENIX ATC 2020). Names likewise. **The failed write** leaves any prefix
-//! of its bytes; **the full disk** as many as fit, or none. Other failed operations had no effect. An operation **at which the
-//! power is cut** may have been done or not.
+//! **The failed sync** decides at once, by the seed, what reached the disk. The rest is still read, but no
+//! later sync makes it durable unless it is written again (Rebello et al., USENIX ATC 2020). Names likewise.
+//! **The failed write** leaves any prefix of its bytes; **the full disk** as many as fit, or none. Other failed
+//! operations had no effect. An operation **at which the power is cut** may have been done or not.
 //!
 //! State is one mutex; there is no hidden order in it: maps are ordered, and all draws come from one generator.
 
@@ -90,8 +93,8 @@ impl FaultyDisk {
         self.state().seed
     }
 
-    /// The disk as a process sees it that starts now: after a power cut or a kill every call fails, even after a reboot, so that
-    /// what is left of the dead process does no harm.
+    /// The disk as a process sees it that starts now: after a power cut or a kill every call fails, even after
+    /// a reboot, so that what is left of the dead process does no harm.
     #[must_use]
     pub fn mount(&self) -> FaultyDisk {
         let boot = self.state().boot;
@@ -115,14 +118,15 @@ impl FaultyDisk {
         self.reboot();
     }
 
-    /// Cuts the power. Every call fails until the reboot (see [`is_power_off`]); open files, locks and mounts fail for ever.
-    /// Does nothing while the power is off.
+    /// Cuts the power. Every call fails until the reboot (see [`is_power_off`]); open files, locks and mounts
+    /// fail for ever. Does nothing while the power is off.
     pub fn power_off(&self) {
         self.state().power_off();
     }
 
-    /// Ends the process that uses the disk, as a signal does that cannot be caught: its mounts, open files and locks fail for
-    /// ever. What it did is there, and what it did not sync is no more durable than before. Does nothing while the power is off.
+    /// Ends the process that uses the disk, as a signal does that cannot be caught: its mounts, open files and
+    /// locks fail for ever. What it did is there, and what it did not sync is no more durable than before. Does
+    /// nothing while the power is off.
     pub fn kill(&self) {
         self.state().kill();
     }
@@ -137,8 +141,8 @@ impl FaultyDisk {
         self.state().powered
     }
 
-    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another end of the process before it takes its
-    /// place.
+    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another end of the process
+    /// before it takes its place.
     pub fn crash_at(&self, n: u64) {
         self.state().faults.end(n, End::PowerCut);
     }
@@ -148,7 +152,8 @@ impl FaultyDisk {
         self.state().faults.end(n, End::Kill);
     }
 
-    /// Whether the process that this was mounted for lives. Always, while the power is on, for a handle that is no mount.
+    /// Whether the process that this was mounted for lives. Always, while the power is on, for a handle that is
+    /// no mount.
     pub fn is_alive(&self) -> bool {
         let state = self.state();
         state.powered && self.boot.is_none_or(|boot| boot == state.boot)
@@ -164,8 +169,8 @@ impl FaultyDisk {
         self.state().faults.heal();
     }
 
-    /// Bounds the space, rounded down to sectors; `u64::MAX` is no bound. Writes that need more fail with `StorageFull`, writes to
-    /// space already occupied do not.
+    /// Bounds the space, rounded down to sectors; `u64::MAX` is no bound. Writes that need more fail with
+    /// `StorageFull`, writes to space already occupied do not.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes / SECTOR_BYTES as u64;
     }
@@ -372,6 +377,13 @@ impl Disk for FaultyDisk {
         self.run(Operation::Remove, "remove", path, |state| state.tree.remove_file(self.named(path)))
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.run(Operation::Remove, "remove", dir, |state| match state.tree.list(self.named(dir))?.is_empty() {
+            true => state.tree.remove_dir_all(self.named(dir)),
+            false => Err(ErrorKind::DirectoryNotEmpty.into()),
+        })
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.run(Operation::Remove, "remove", dir, |state| state.tree.remove_dir_all(self.named(dir)))
     }
@@ -392,6 +404,13 @@ impl Disk for FaultyDisk {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                 found => found.map(Some),
             }
+        })
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        self.run(Operation::Look, "find", path, |state| match state.tree.find(self.at(path)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => found.map(|node| Some((0, node))),
         })
     }
 
@@ -543,8 +562,8 @@ impl fmt::Display for Injected {
 
 impl std::error::Error for Injected {}
 
-/// How likely each change survives one power cut or failed sync, in percent: with one half only, long histories would hardly ever
-/// survive or vanish as a whole.
+/// How likely each change survives one power cut or failed sync, in percent: with one half only, long histories
+/// would hardly ever survive or vanish as a whole.
 fn draw_survival(rng: &mut Rng) -> u64 {
     25 * rng.below(5)
 }

@@ -1,8 +1,8 @@
 //! The names in one directory of the simulated disk.
 //!
-//! Invariant: `live` is `durable` after all of `unsynced`, except for changes that a failed sync dropped. When the power fails,
-//! each name's changes are cut off at a point of their own: a change is lost if an earlier one of the same name is. A rename is a
-//! change of two names, so it is there for both or for neither.
+//! Invariant: `live` is `durable` after all of `unsynced`, except for changes that a failed sync dropped. When
+//! the power fails, each name's changes are cut off at a point of their own: a change is lost if an earlier one
+//! of the same name is. A rename is a change of two names, so it is there for both or for neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

@@ -1,7 +1,8 @@
 //! Directories and files of the simulated disk, and the space they take.
 //!
-//! Invariant: `sectors` counts what files that have a name occupy. Nodes are kept as long as a name leads to them, now or after a
-//! power cut, or a handle is open. Paths are taken from the root, whether they begin with it or not; `..` is refused.
+//! Invariant: `sectors` counts what files that have a name occupy. Nodes are kept as long as a name leads to
+//! them, now or after a power cut, or a handle is open. Paths are taken from the root, whether they begin with
+//! it or not; `..` is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -1,10 +1,13 @@
-//! A workload's declared procedures over partitions with one owner each: any workload of the registry whose procedures can be divided.
+//! A workload's declared procedures over partitions with one owner each: any workload of the registry whose
+//! procedures can be divided.
 //!
-//! The workload is loaded into one database, which is divided: each partition's database gets its rows and the tables that are everywhere. Each
-//! client is a terminal of the workload; what it calls is carried to owners as fragments of the procedures that it would call in a session.
+//! The workload is loaded into one database, which is divided: each partition's database gets its rows and the
+//! tables that are everywhere. Each client is a terminal of the workload; what it calls is carried to owners as
+//! fragments of the procedures that it would call in a session.
 //!
-//! Invariant, which each run is checked by: what partitions hold together is what the workload's consistency conditions say of one database, by what its
-//! terminals were told; no transaction fails that should not; and nothing is left under way.
+//! Invariant, which each run is checked by: what partitions hold together is what the workload's consistency
+//! conditions say of one database, by what its terminals were told; no transaction fails that should not; and
+//! nothing is left under way.
 
 mod client;
 #[cfg(test)]
@@ -142,8 +145,8 @@ impl Partition for Costly {
     }
 }
 
-/// A database of so many partitions, for so many sessions at a time; without rows, if it is new. Its helpers run where its owner lets them, or, if it is on disk,
-/// on threads.
+/// A database of so many partitions, for so many sessions at a time; without rows, if it is new. Its helpers
+/// run where its owner lets them, or, if it is on disk, on threads.
 fn declared(workload: &dyn Workload, partitions: u32, sessions: u32, at: Option<PathBuf>) -> Result<Database, String> {
     let workers = sessions as usize + 1;
     let builder = Database::builder().partitions(partitions as usize).workers(workers);
@@ -193,10 +196,12 @@ impl Plan {
         })
     }
 
-    /// Has partitions and coordinators below this directory, which is new or empty, or that of an earlier run of this workload: then they go on as they were left.
+    /// Has partitions and coordinators below this directory, which is new or empty, or that of an earlier run
+    /// of this workload: then they go on as they were left.
     ///
     /// # Errors
-    /// What is there is something else, has not begun, or is of another workload, scheme, number of partitions or of coordinators.
+    /// What is there is something else, has not begun, or is of another workload, scheme, number of partitions
+    /// or of coordinators.
     pub fn keep_in(&mut self, data: PathBuf) -> Result<(), String> {
         let (named, name) = (data.join("workload"), self.workload.name());
         let failed = |error: std::io::Error| format!("{}: {error}", data.display());

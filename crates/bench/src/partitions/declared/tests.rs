@@ -21,7 +21,8 @@ fn plan(scheme: Scheme, workload: &str, knobs: &[(&str, &str)], partitions: u32,
     Plan::of(&of, workload, 1).expect("it can be loaded and divided")
 }
 
-/// Runs a plan, made anew for each time since terminals count what they were told, for a short time or for longer until it is enough.
+/// Runs a plan, made anew for each time since terminals count what they were told, for a short time or for
+/// longer until it is enough.
 fn run(plan: impl Fn() -> Plan, is_enough: impl Fn(&Measured) -> bool) -> Result<Measured, String> {
     let run = |length| on_threads(&Plan { length, ..plan() });
     enough(Duration::from_millis(120), run, is_enough)
@@ -54,6 +55,7 @@ fn other_workloads_run_without_a_line_of_their_own() {
 }
 
 #[test]
+#[ignore = "nightly: ten seconds"]
 fn partitions_on_disk_keep_the_conditions_and_can_be_opened_again() {
     for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
         let mut length = Duration::from_millis(120);

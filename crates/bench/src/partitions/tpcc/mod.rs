@@ -1,12 +1,15 @@
-//! TPC-C over partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.5 and §5.6): warehouses are divided evenly over partitions, items
-//! and what is only read of stock are everywhere, and a fixed number of clients have a warehouse each.
+//! TPC-C over partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.5 and §5.6): warehouses are
+//! divided evenly over partitions, items and what is only read of stock are everywhere, and a fixed number of
+//! clients have a warehouse each.
 //!
-//! A transaction over several partitions is one round: each partition does its part, New-Order the stock that it supplies, Payment
-//! its customer. Rows and transactions are those of the roofline, in plain arrays. An order of an item that does not exist fails at its own
-//! warehouse before it has changed anything, so that without speculation nothing needs undo; what other partitions have supplied is taken back.
+//! A transaction over several partitions is one round: each partition does its part, New-Order the stock that
+//! it supplies, Payment its customer. Rows and transactions are those of the roofline, in plain arrays. An
+//! order of an item that does not exist fails at its own warehouse before it has changed anything, so that
+//! without speculation nothing needs undo; what other partitions have supplied is taken back.
 //!
-//! Invariant, which each run is checked by: conditions 1 to 4 of clause 3.3.2; and orders, their quantities, payments and
-//! deliveries at all partitions are those of the transactions that were answered to have committed, at the right warehouses, and no others.
+//! Invariant, which each run is checked by: conditions 1 to 4 of clause 3.3.2; and orders, their quantities,
+//! payments and deliveries at all partitions are those of the transactions that were answered to have
+//! committed, at the right warehouses, and no others.
 
 mod check;
 mod client;

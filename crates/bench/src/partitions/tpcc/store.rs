@@ -12,8 +12,8 @@ use super::super::store::spend;
 use super::{Asks, Plan, Work};
 use crate::partitions::{Rows, StoreCosts};
 
-/// What a lock protects, at a warehouse. `Customers` and `Stock` are of all rows that have locks of their own as well: shared by who locks some of
-/// these, exclusive by who does not know which.
+/// What a lock protects, at a warehouse. `Customers` and `Stock` are of all rows that have locks of their own
+/// as well: shared by who locks some of these, exclusive by who does not know which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// The row of the warehouse, and its payments.

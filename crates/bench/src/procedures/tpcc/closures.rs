@@ -1,5 +1,6 @@
-//! New-Order and Payment of TPC-C as one writes them against the ad-hoc interface, with prefetching by hand: what a procedure is
-//! measured against. They differ from the procedures in nothing else, and compute with the same functions.
+//! New-Order and Payment of TPC-C as one writes them against the ad-hoc interface, with prefetching by hand:
+//! what a procedure is measured against. They differ from the procedures in nothing else, and compute with the
+//! same functions.
 
 use seriatim::{Abort, ReadTx, Text, Tx};
 use seriatim_workload::Missing;
@@ -20,7 +21,8 @@ fn missing(tx: &ReadTx, table: &'static str) -> Abort {
 pub(super) fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Result<NewOrderOutput, Abort> {
     let NewOrderInput { w_id, d_id, c_id, entry_d, ol_cnt, .. } = *input;
     let prefetches = tx.prefetching();
-    // Every key is an argument: the rows that miss the cache are fetched together, wave by wave between the work on others.
+    // Every key is an argument: the rows that miss the cache are fetched together, wave by wave between the
+    // work on others.
     if prefetches {
         tx.begin_prefetch(&tables.customer, [(w_id, d_id, c_id)]);
         tx.begin_prefetch(&tables.item, input.lines().iter().map(|line| line.i_id));

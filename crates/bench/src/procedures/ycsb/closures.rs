@@ -1,5 +1,6 @@
-//! YCSB's transaction as one writes it against the ad-hoc interface, with prefetching by hand, for tables of one value. It
-//! differs from the procedure in that it cannot scan, which the mix measured does not, and computes with the same functions.
+//! YCSB's transaction as one writes it against the ad-hoc interface, with prefetching by hand, for tables of
+//! one value. It differs from the procedure in that it cannot scan, which the mix measured does not, and
+//! computes with the same functions.
 
 use seriatim::{Abort, Handle, Tx};
 use seriatim_workload::ycsb::{

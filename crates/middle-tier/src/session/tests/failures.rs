@@ -11,8 +11,8 @@ fn whole(stream: &[u8]) -> (Vec<Bytes>, BytesMut) {
     (whole, buffer)
 }
 
-/// The upstream dies after each byte that it could have said: what the client gets is what was said, and then our word, or none if it is
-/// within a message.
+/// The upstream dies after each byte that it could have said: what the client gets is what was said, and then
+/// our word, or none if it is within a message.
 #[test]
 fn an_upstream_that_dies_within_a_message_has_nothing_put_into_it() {
     let tagged = |tag: u8, body: &[u8]| {

@@ -148,7 +148,8 @@ fn a_transaction_of_a_template_waits_and_goes_as_it_came() {
     assert_eq!(session.to_upstream.split(), query("select 1"), "what came behind it");
 }
 
-/// What asks for the end of the first one is not for the second, which waits when the first has just ended: their numbers tell them apart.
+/// What asks for the end of the first one is not for the second, which waits when the first has just ended:
+/// their numbers tell them apart.
 #[test]
 fn transactions_have_numbers_which_they_keep_when_they_run_again() {
     let mut session = session(EXAMPLE);
@@ -294,7 +295,8 @@ fn what_is_kept_of_a_client_has_a_bound() {
     assert!(!session.reads_client());
     says(&mut session, &[idle()]);
     assert!(session.reads_client());
-    // A server answers no Parse before it is asked to: whoever sends many goes on, and has no transactions of templates any more.
+    // A server answers no Parse before it is asked to: whoever sends many goes on, and has no transactions of
+    // templates any more.
     let mut many = self::session(EXAMPLE);
     for _ in 0..2 * OWED_MAX {
         sends(&mut many, &[named("s", "commit")]);
@@ -461,8 +463,8 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     sends(&mut extended, &[query(TRANSFER)]);
     assert!(!extended.is_queued());
     assert!(extended.to_upstream.ends_with(&query(TRANSFER)));
-    // But a session is idle after it, when it has begun another thing and that has ended, whoever was faster: the server with its
-    // wish for data, or the client with all that there is.
+    // But a session is idle after it, when it has begun another thing and that has ended, whoever was faster:
+    // the server with its wish for data, or the client with all that there is.
     says(&mut extended, &[complete("COMMIT"), idle()]);
     assert!(extended.is_idle());
     // Whatever it sends meanwhile.

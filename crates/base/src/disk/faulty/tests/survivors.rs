@@ -98,7 +98,8 @@ proptest! {
                     disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
                     files[file].sync_data().unwrap_err();
                     prop_assert_eq!(&read(&disk, name(file)).unwrap(), model[file].newest());
-                    // As the module demands: not tried again. What is there after the failure is found out by a power cut.
+                    // As the module demands: not tried again. What is there after the failure is found out by a
+                    // power cut.
                     disk.crash();
                     files = open();
                     settle(&disk, &mut model)?;
