@@ -114,6 +114,10 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     kept: RefCell<Kept>,
     /// Keeps chains of pieces away.
     gated: Cell<bool>,
+    /// The session runs a call of an executor: no transaction takes back that it was cancelled.
+    in_call: Cell<bool>,
+    /// Keeps transactions that may write away, in all attempts of this one: [`TxCore::run_exclusively`].
+    is_exclusive: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
     /// Whether the protocol publishes procedures piece by piece.
@@ -537,9 +541,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// # Errors
     /// Why not.
     pub fn validate(&self) -> Result<(), Cause> {
-        if let Some(cause) = self.stopped.get() {
-            return Err(cause);
-        }
+        self.stopped.get().map_or_else(|| self.validate_reads(), Err)
+    }
+
+    /// As [`TxCore::validate`], also of a transaction that has stopped for another reason than a conflict.
+    pub(crate) fn validate_reads(&self) -> Result<(), Cause> {
         let _call = self.call().map_err(|abort| abort.cause().unwrap_or(TOO_OLD))?;
         match self.worker().validate() {
             Ok(()) => Ok(()),
@@ -618,10 +624,16 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.attempt.get()
     }
 
-    /// An abort that carries the body's own error. It is reported as [`TransactError::User`](crate::TransactError::User) once it is certain that what the body read
-    /// held together.
+    /// An abort that carries the body's own error. It is reported as [`TransactError::User`](crate::TransactError::User)
+    /// once it is certain that what the body read held together: in an explicit transaction, now. A transaction that
+    /// has stopped gives the reason for that instead.
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
-        Abort::explained(AbortKind::User, TransactError::User(error.into()))
+        let own = || Abort::explained(AbortKind::User, TransactError::User(error.into().into()));
+        match self.stopped.get() {
+            Some(cause) => self.told(AbortKind::Stopped(cause)),
+            None if self.explicit.get() => self.about(own),
+            None => own(),
+        }
     }
 }
 
@@ -644,6 +656,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             calling: Cell::new(false),
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
+            in_call: Cell::new(false),
+            is_exclusive: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),

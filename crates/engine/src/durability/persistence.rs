@@ -113,7 +113,7 @@ pub(crate) struct Persistence {
 }
 
 /// Which thread steps the loggers.
-enum Loggers {
+pub(super) enum Loggers {
     /// Threads of their own.
     Threads(LogThreads),
     /// The database's owner ([`Settings::step_helpers`](crate::Settings::step_helpers)), and each waiting caller.
@@ -360,7 +360,7 @@ impl Persistence {
         self.log.durable().poll(dependency.epoch).map_or(Ok(false), |answer| answer.map(|()| true))
     }
 
-    fn loggers(&self) -> MutexGuard<'_, Loggers> {
+    pub(super) fn loggers(&self) -> MutexGuard<'_, Loggers> {
         self.loggers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -675,7 +675,7 @@ impl Inner {
             None => false,
             Some(persistence) => {
                 let withheld = persistence.must_wait(dependency);
-                if withheld && persistence.mode == Durability::Sync {
+                if withheld && persistence.mode == Durability::Sync && self.process.is_current() {
                     persistence.log.request(dependency.epoch);
                 }
                 withheld

@@ -8,10 +8,11 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use seriatim_base::disk::FaultyDisk;
+use seriatim_base::process::in_fork;
 use seriatim_base::rng::seed;
 use seriatim_base::{Epoch, Rng};
-use seriatim_catalog::Table as _;
-use seriatim_txn::Mode;
+use seriatim_catalog::{Key, Table as _};
+use seriatim_txn::{Mode, OnExists};
 
 use super::checkpoint::take_within;
 use super::epochs_left::EPOCH_LIMIT;
@@ -241,7 +242,7 @@ fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
     check(update.expect_err("it does not fit"));
     session.begin(Mode::ReadWrite).expect("a worker is free");
     let abort = session.tx.insert(&notes, &note(3, most + 1)).expect_err("it does not fit");
-    check(session.tx.error_of(&abort));
+    check(session.tx.explain(&abort));
     session.end_explicit();
     session.transact(|tx| tx.insert(&notes, &note(2, 1))).expect("the next one is as any other");
 }
@@ -507,5 +508,60 @@ fn closing_ends_the_rest_of_a_checkpoint_and_its_wait_for_the_rate() {
         let error = take(&db, share, rate, &watch).expect_err("it is given up");
         assert!(error.to_string().contains("is being closed"), "{error}");
         assert_eq!(watch.passed().sleeps.len(), 3);
+    }
+}
+
+/// The lock of the loggers is held, and a snapshot would have to be made beyond what the disk has said.
+#[test]
+fn a_fork_waits_for_no_lock_of_the_log() {
+    let disk = FaultyDisk::new(seed("forked"));
+    let protocol_options = vec![("durable_snapshots".to_owned(), 1)];
+    let db = Settings { protocol: "dbx-tc".to_owned(), protocol_options, ..on(&disk) }.open();
+    let db = db.expect("a new database opens");
+    let epochs = &db.inner().environment.epochs;
+    while !epochs.are_far() {
+        epochs.advance(&db.inner().environment.htm);
+    }
+    let inner = Arc::clone(db.inner());
+    let loggers = inner.persistence.as_ref().expect("it is on a disk").loggers();
+    let mut all = Some(db.clone());
+    in_fork(|| {
+        let begun = db.runner().begin(Mode::ReadOnly);
+        assert!(matches!(begun, Err(TransactError::Forked)), "{begun:?}");
+        db.step();
+        assert!(db.clone().close().is_ok());
+        drop(all.take());
+    });
+    drop(loggers);
+}
+
+#[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
+#[table(name = "rated", key(rate), crate = "seriatim_catalog")]
+struct Rated {
+    rate: f64,
+}
+
+/// As revisions before wrote keys: by the total order of IEEE 754.
+#[test]
+fn a_row_at_a_key_that_no_lookup_finds_is_refused_when_the_database_is_opened() {
+    for rate in [-0.0, f64::from_bits(f64::NAN.to_bits() | 1), -f64::NAN, 0.0, f64::NAN, -1.0] {
+        let disk = FaultyDisk::new(seed("floats"));
+        let db = on(&disk).open().expect("a new database opens");
+        let table = db.make::<Rated>().expect("the table is created");
+        let bits = rate.to_bits();
+        let before = Key::Word8(if bits >> 63 == 0 { bits | 1 << 63 } else { !bits });
+        let insert = |tx: &TxCore| tx.insert_at(&table.set, before, |row| Rated { rate }.encode(row), OnExists::Refuse);
+        assert!(*db.runner().transact(insert).expect("nobody is about"));
+        drop(table);
+        db.close().expect("the disk works");
+        let opened = on(&disk).open();
+        let is_one_key = rate == -1.0 || [0.0, f64::NAN].iter().any(|one| one.to_bits() == bits);
+        match opened {
+            Ok(_) => assert!(is_one_key, "{rate:?}"),
+            Err(error) => {
+                assert!(!is_one_key, "{error}");
+                assert!(error.to_string().contains("\"rated\" has a row at key rate "), "{error}");
+            }
+        }
     }
 }

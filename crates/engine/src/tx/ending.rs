@@ -27,7 +27,8 @@ pub(crate) struct Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        if let Some(queue) = &self.inner.queue {
+        // In a fork another thread may have the queue's lock for ever.
+        if let Some(queue) = self.inner.queue.as_ref().filter(|_| self.inner.process.is_current()) {
             queue.release(self.turn);
         }
     }
@@ -285,7 +286,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Attempts of procedures that follow are of this one.
     #[inline]
     pub fn name_procedure(&self, name: &'static str) {
-        if let Some(tracker) = &self.inner.contention {
+        if let Some(tracker) = &self.inner.contention
+            && self.inner.process.is_current()
+        {
             cold_path();
             self.procedure.set(tracker.number_of(name));
         }
@@ -298,6 +301,20 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Cancels transactions of this session, from any thread.
     pub fn canceller(&self) -> Canceller {
         self.deadline.canceller()
+    }
+
+    /// The session runs a call of an executor from now on: what the answer cancels stays cancelled until
+    /// [`TxCore::end_call`].
+    pub(crate) fn begin_call(&self) -> Canceller {
+        // What was cancelled before does not concern the call.
+        self.deadline.set(u64::MAX, true);
+        self.in_call.set(true);
+        self.deadline.canceller()
+    }
+
+    /// The next transaction takes no notice of what was cancelled before.
+    pub fn end_call(&self) {
+        self.in_call.set(false);
     }
 
     /// What must be durable before the result leaves.
@@ -436,5 +453,6 @@ impl<W: Worker + ?Sized> Drop for TxCore<W> {
     fn drop(&mut self) {
         // A session dropped while a panic unwinds through its open transaction.
         self.roll_back(self.stopped.get());
+        self.end_exclusive();
     }
 }

@@ -46,8 +46,17 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Conflict { cause, table, key }
     }
 
-    /// What an abort stands for, outside the retry loop. It may be asked for again.
-    pub fn error_of(&self, abort: &Abort) -> TransactError {
+    /// What an abort of an explicit transaction stands for. It may be asked for again.
+    pub fn explain(&self, abort: &Abort) -> TransactError {
+        match abort.is_explained() || abort.cause().is_some() {
+            true => self.error_of(abort),
+            // Arithmetic of the caller's own knows no transaction.
+            false => self.about(|| Abort::explained(abort.kind(), TransactError::of(abort.kind()))).into(),
+        }
+    }
+
+    /// What an abort stands for, outside the retry loop. Other aborts than conflicts have been validated.
+    pub(super) fn error_of(&self, abort: &Abort) -> TransactError {
         match abort.kind() {
             _ if abort.is_explained() => abort.clone().into(),
             AbortKind::Stopped(cause) => match cause.reason {

@@ -2,9 +2,10 @@
 
 use std::hint::cold_path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Epoch, Hold};
+use seriatim_base::{Epoch, Hold, thread};
 use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Fault, Mode, PartitionSet, Priority, Runs, Worker};
 
@@ -17,7 +18,10 @@ use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::repair::Met;
 
-use super::{Origin, SAVEPOINTS_KEPT, TxCore};
+use super::{Origin, SAVEPOINTS_KEPT, TxCore, WAIT_PAUSE_MAX};
+
+/// How long a transaction waits to begin while another runs exclusively.
+const EXCLUSIVE_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(5) } else { Duration::from_secs(1) };
 
 impl TxCore {
     /// Opens an attempt. `origin` says who asks.
@@ -44,11 +48,48 @@ impl TxCore {
             self.roll_back(None);
         }
         self.explicit.set(false);
-        if mode == Mode::ReadOnly {
-            self.wait_until_near()?;
+        match self.enter(mode, origin, wait) {
+            Ok(lease) => {
+                self.begin(lease, mode, attempt, origin, wait);
+                Ok(())
+            }
+            Err(error) => {
+                cold_path();
+                self.end_exclusive();
+                Err(error)
+            }
         }
-        let lease = self.lease(origin, wait)?;
-        self.begin(lease, mode, attempt, origin, wait);
+    }
+
+    #[inline(always)]
+    fn enter(&self, mode: Mode, origin: Origin, wait: bool) -> Result<Lease, TransactError> {
+        if mode == Mode::ReadOnly {
+            self.inner.check_process().map_err(|_| TransactError::Forked)?;
+            self.wait_until_near()?;
+        } else if self.inner.exclusive.is_taken() {
+            cold_path();
+            self.wait_for_exclusive(wait)?;
+        }
+        self.lease(origin, wait)
+    }
+
+    /// Waits while a transaction of another session runs exclusively.
+    ///
+    /// # Errors
+    /// It does so for longer than [`EXCLUSIVE_WAIT_MAX`]; or at once, if this is not to `wait`.
+    #[cold]
+    fn wait_for_exclusive(&self, wait: bool) -> Result<(), TransactError> {
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
+        let began = Instant::now();
+        while self.inner.exclusive.is_taken() && !self.is_exclusive.get() {
+            if !wait {
+                return Err(TransactError::WorkersBusy);
+            }
+            if began.elapsed() >= EXCLUSIVE_WAIT_MAX {
+                return Err(TransactError::Excluded { by: "transactions that were refused many times" });
+            }
+            thread::sleep(WAIT_PAUSE_MAX);
+        }
         Ok(())
     }
 }
@@ -76,6 +117,30 @@ impl TxCore {
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
+    /// The attempts that follow run exclusively, unless another transaction does: no transaction that may write begins
+    /// meanwhile. Each that is open now commits or fails at most once, so this one is refused at most as often as there
+    /// are workers. Chains of pieces, which must go on, have a gate of their own.
+    #[cold]
+    pub(crate) fn run_exclusively(&self) {
+        if !self.is_exclusive.get() && self.inner.gate.is_none() && self.inner.exclusive.try_take() {
+            self.is_exclusive.set(true);
+        }
+    }
+
+    /// The transaction has ended: others begin again, if it ran exclusively.
+    #[cold]
+    pub fn end_exclusive(&self) {
+        if self.is_exclusive.replace(false) {
+            self.inner.exclusive.give();
+        }
+    }
+
+    /// How often the transaction may be refused beyond the retry policy.
+    pub(crate) fn more_attempts(&self) -> u32 {
+        let workers = u32::try_from(self.inner.options.workers).unwrap_or(u32::MAX);
+        if self.is_exclusive.get() { workers } else { 0 }
+    }
+
     /// A worker of the pool, through the gate. One that is compiled for its protocol takes it from behind `dyn`.
     #[inline(always)]
     pub(super) fn lease(&self, origin: Origin, wait: bool) -> Result<Lease, TransactError> {
@@ -145,7 +210,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let bounds = self.bounds.get();
         let age = if mode == Mode::ReadOnly { bounds.snapshot_age } else { bounds.age };
         let last = self.clock.now().saturating_add(age).saturating_add(inner.clock_resolution);
-        self.deadline.set(last, attempt == 1);
+        self.deadline.set(last, attempt == 1 && !self.in_call.get());
         if mode == Mode::ReadOnly {
             inner.pool.reads(lease.slot, &self.deadline);
         }

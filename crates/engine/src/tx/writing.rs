@@ -540,7 +540,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// An abort that tells of what was read; a conflict instead if that was not true of one state (promise g).
     #[cold]
-    fn about(&self, abort: impl FnOnce() -> Abort) -> Abort {
+    pub(super) fn about(&self, abort: impl FnOnce() -> Abort) -> Abort {
         let _call = match self.call() {
             Ok(call) => call,
             Err(abort) => return abort,

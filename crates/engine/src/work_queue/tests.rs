@@ -382,3 +382,33 @@ fn rows_are_told_apart_by_table_and_key() {
     }
     assert_eq!(row("t", Key::Word8(1)), rows[0]);
 }
+
+#[test]
+fn what_is_removed_is_begun_by_no_thread_and_is_in_the_way_of_nothing() {
+    let mut queue = WorkQueue::new(2, 4);
+    let call = |row| {
+        let mut footprint = Footprint::default();
+        footprint.add("table", Key::Word8(row), true);
+        footprint
+    };
+    // A component of two calls, and one of a single call that is on the thread that forms the batch.
+    [(0, 7), (1, 7), (2, 8), (3, 8)].into_iter().for_each(|(work, row)| queue.push_call(work, call(row)));
+    let Next::Batch(mut open_batch) = queue.next(0, false) else { panic!("four calls") };
+    open_batch.decide();
+    queue.place(0, open_batch);
+    queue.push(4, true);
+    queue.push_call(5, call(9));
+    queue.push_call(6, call(9));
+    let mut removed = queue.remove(|work| [0, 1, 3, 4, 5].contains(work));
+    removed.sort_unstable();
+    assert_eq!(removed, [0, 1, 3, 4, 5]);
+    let mut begun = Vec::new();
+    for thread in [0, 1, 0, 1] {
+        if let Next::Work(work) = queue.next(thread, false) {
+            begun.push(work);
+        }
+    }
+    begun.sort_unstable();
+    assert_eq!(begun, [2, 6], "work by itself, which was removed, keeps no call back");
+    assert!(!queue.has_next(0, false) && !queue.has_next(1, false));
+}
