@@ -652,7 +652,7 @@ impl Engine {
         self.inner.environment.htm.backend()
     }
 
-    /// Counts since the database was opened.
+    /// What the database has done so far.
     pub fn statistics(&self) -> Statistics {
         let (memory, sets) = (&self.inner.environment.memory, self.inner.sets());
         let is_missing = |name: &&String| !sets.iter().flat_map(|set| set.physical()).any(|table| table.name == **name);
@@ -805,6 +805,7 @@ impl Inner {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The tables.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
     }
