@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
+use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -27,7 +27,7 @@ use crate::protocol::{self, OpenProtocol};
 use crate::queue::Queue;
 use crate::record::Groups;
 use crate::regulation::Regulation;
-use crate::runtime::DynHandle;
+use crate::runtime::{DynHandle, DynRow};
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
@@ -126,6 +126,9 @@ const TICKS_A_LOOK: u32 = 4;
 /// `clock` advances by at most this many intervals at once, however late the ticker runs. An attempt that began
 /// while the ticker was late is then not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
+
+/// Free memory that is unusable for other sizes is reported from this part of the memory limit.
+const UNUSABLE_PART: usize = 16;
 
 /// The interval between checks whether free memory can be returned to the system.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
@@ -549,6 +552,36 @@ impl Engine {
         durability::copy_rows(&self.inner, &table.set, see)
     }
 
+    /// Gives all rows of a table of any organization to `see`, while no transaction is open. Returns the number of rows.
+    /// New transactions wait meanwhile, as for a worker.
+    ///
+    /// # Errors
+    /// [`TransactError::Excluded`] if a transaction stays open; no worker; a table of another database.
+    pub fn each_row_at_rest(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
+        if set.database != self.inner.number {
+            return Err(TransactError::ForeignHandle);
+        }
+        let listed = self.inner.pool.quietly(|| {
+            // Publishes deferred additions; no transaction defers more meanwhile.
+            drop(self.inner.environment.epochs.windows().close());
+            durability::each_row(&self.inner, set, see)
+        });
+        listed.unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+    }
+
+    /// As [`Engine::each_row_at_rest`], by values.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn each_row_at_rest_dyn(
+        &self,
+        table: &DynHandle,
+        see: &mut dyn FnMut(DynRow<'_>),
+    ) -> Result<usize, TransactError> {
+        self.each_row_at_rest(&table.set, &mut |row| see(DynRow::new(&table.set, row)))
+    }
+
     /// The partitions of the database, if its protocol has any.
     pub fn partitions(&self) -> Option<Arc<Partitions>> {
         self.inner.protocol.partitions().map(|(partitions, _)| partitions)
@@ -808,6 +841,12 @@ impl Inner {
     /// The tables.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
+    }
+
+    /// Bytes at the memory limit that are free and serve only what has about the same size, if that is much of it.
+    pub(crate) fn unusable_bytes(&self) -> usize {
+        let (free, limit) = (self.environment.memory.free_bytes(), self.memory_limit.unwrap_or(usize::MAX));
+        if free >= limit / UNUSABLE_PART { free } else { 0 }
     }
 
     fn table_statistics(&self, set: &TableSet) -> TableStatistics {

@@ -448,6 +448,9 @@ pub enum TransactError {
         /// A transaction that has been open for more than a second. Memory of rows that were replaced or
         /// deleted since it began cannot be reused.
         held: Option<MemoryHeld>,
+        /// Bytes that are free, but only for rows of about the sizes that were deleted; 0 if that is less than a
+        /// sixteenth of the limit.
+        free: usize,
     },
     /// The transaction stayed open for longer than the configured age.
     TooOld,
@@ -556,7 +559,7 @@ pub enum TransactError {
     },
     /// Procedures that run in pieces and other transactions exclude each other
     /// ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)), and the other side stayed open for longer than the
-    /// bound of 1 s.
+    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`).
     Excluded {
         /// The kind of transactions that excluded this one.
         by: &'static str,
@@ -623,7 +626,7 @@ impl TransactError {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
-                Reason::OutOfMemory => TransactError::OutOfMemory { held: None },
+                Reason::OutOfMemory => TransactError::OutOfMemory { held: None, free: 0 },
                 Reason::TooOld => TransactError::TooOld,
                 Reason::HoldsMemory => TransactError::HoldsMemory,
                 Reason::Cancelled => TransactError::Cancelled,
@@ -664,7 +667,7 @@ impl TransactError {
             TransactError::NoPartition { table, key } => {
                 TransactError::NoPartition { table: table.clone(), key: key.clone() }
             }
-            TransactError::OutOfMemory { held } => TransactError::OutOfMemory { held: *held },
+            TransactError::OutOfMemory { held, free } => TransactError::OutOfMemory { held: *held, free: *free },
             TransactError::TooOld => TransactError::TooOld,
             TransactError::HoldsMemory => TransactError::HoldsMemory,
             TransactError::Cancelled => TransactError::Cancelled,
@@ -746,10 +749,16 @@ impl fmt::Display for TransactError {
             TransactError::Conflict { last, attempts } => {
                 write!(f, "gave up after {attempts} attempts; the last stopped {last}")
             }
-            TransactError::OutOfMemory { held: None } => {
-                f.write_str("the memory limit is reached; delete rows or raise the limit")
+            TransactError::OutOfMemory { held, free } => {
+                match held {
+                    None => f.write_str("the memory limit is reached; delete rows or raise the limit")?,
+                    Some(held) => write!(f, "the memory limit is reached, and {held}")?,
+                }
+                match free >> 10 {
+                    0 => Ok(()),
+                    free => write!(f, "; {free} KiB are free, but only for rows of about the sizes that were deleted"),
+                }
             }
-            TransactError::OutOfMemory { held: Some(held) } => write!(f, "the memory limit is reached, and {held}"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
             TransactError::HoldsMemory => f.write_str(
                 "the snapshot was ended: it kept more replaced and deleted rows in memory than `snapshot_bytes_max` \

@@ -43,7 +43,6 @@ pub fn available_protocols() -> &'static [ProtocolInfo] {
 }
 
 /// A protocol opened for one database.
-#[allow(dead_code, reason = "peeking and restoring are for checkpoints and recovery")]
 pub(crate) trait OpenProtocol: Send + Sync {
     fn worker(&self, core: Core) -> Box<dyn Worker>;
     fn worker_type(&self) -> TypeId;

@@ -134,6 +134,13 @@ pub struct LogStatistics {
     pub backlog_bytes: u64,
     /// The current epoch.
     pub epoch: u64,
+    /// Epochs that are left. A database never reuses an epoch; when all are used up, its log stops.
+    pub epochs_left: u64,
+    /// How long they last at the rate since the database was opened; `None` within its first second. The ticker ends one
+    /// epoch in each `epoch_interval`, and each flush that a caller awaits ends one.
+    pub epochs_lasting: Option<Duration>,
+    /// Advice, if `epochs_lasting` is less than a year.
+    pub epochs_warning: Option<String>,
     /// The newest durable epoch.
     pub durable_epoch: u64,
     /// The number of the newest durable snapshot, where durability is by snapshot (option `durable_snapshots`

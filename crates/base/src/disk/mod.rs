@@ -67,6 +67,12 @@ pub trait Disk: Debug + Send + Sync {
     /// `NotFound`, `IsADirectory`, and what the file system says.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and what the file system says.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+
     /// Removes a directory and all in it; not atomically.
     ///
     /// # Errors
@@ -91,6 +97,13 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// What the file system says; that there is nothing is no error.
     fn find(&self, path: &Path) -> io::Result<Option<Found>>;
+
+    /// What tells the file or directory at a path from all others that are there, whatever they are called; `None` if
+    /// nothing is there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>>;
 
     /// The path of what is there by which it is called from everywhere: absolute, without links.
     ///

@@ -36,6 +36,12 @@ impl StickyDisk {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A directory, and what was in it, is there no more.
+    fn removed(&self, dir: &Path) {
+        let gone = absolute(dir);
+        self.directories().retain(|dir, _| !dir.starts_with(&gone));
+    }
+
     /// Nothing failed, and if nobody else is about to sync it there is nothing to remember.
     fn forget(&self, key: &Path, directory: &Arc<Directory>) {
         let mut directories = self.directories();
@@ -83,10 +89,15 @@ impl Around for StickyDisk {
         failed.as_ref().map(|failed| remembered(dir, failed))
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)?;
+        self.removed(dir);
+        Ok(())
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.disk.remove_dir_all(dir)?;
-        let gone = absolute(dir);
-        self.directories().retain(|dir, _| !dir.starts_with(&gone));
+        self.removed(dir);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Which columns workers are asked for.
+//! Tests of the columns that are requested from workers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -65,7 +65,7 @@ fn open(protocol: &str) -> (Database, Handle<Part>, Session) {
     (db, parts, session)
 }
 
-/// What the table's rows were asked for, without entries of indexes; equal ones in a row once.
+/// The requests for rows of the table, without entries of indexes. Equal consecutive requests count once.
 fn rows(asked: Vec<Asked>) -> Vec<(Kind, ColumnUse)> {
     let rows = asked.into_iter().filter(|asked| asked.table == "part");
     let mut rows: Vec<_> = rows.map(|asked| (asked.kind, asked.columns)).collect();
@@ -121,7 +121,7 @@ fn procedures_ask_for_the_columns_of_their_plan() {
     let wanted = [
         (Kind::Get, set(&[STOCK])),
         (Kind::Get, set(&[PRICE])),
-        // A count asks whether the rows are there.
+        // A count only needs to know whether the rows exist.
         (Kind::Get, set(&[])),
         (Kind::Scan, set(&[STOCK])),
         (Kind::Update, adding(&[STOCK])),
@@ -142,7 +142,7 @@ fn procedures_ask_for_the_columns_of_their_plan() {
     assert_eq!(results, [results[0]; 3]);
 }
 
-/// What a body panics with.
+/// The message of the panic of `work`.
 fn panic_of(work: impl FnOnce(&Handle<Part>, &mut Session)) -> String {
     let (_db, parts, mut session) = open(PLAIN);
     let panic = catch_unwind(AssertUnwindSafe(|| work(&parts, &mut session))).expect_err("it is caught");

@@ -1,4 +1,4 @@
-//! Who was in whose way.
+//! Reports of which transactions conflicted.
 
 use seriatim::catalog::Reverse;
 use seriatim::{Abort, Contender, Database, HotRow, RetryPolicy, Table, Tx, procedure, procedures};
@@ -21,7 +21,8 @@ fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
     Ok(n)
 }
 
-/// Whichever of the two a protocol ends, its attempt is counted once, at the row, beside the other.
+/// Protocols differ in which of the two they end. Its attempt is counted once, at the row, with the other
+/// transaction.
 #[test]
 fn a_conflict_is_counted_at_its_row_with_both_transactions() {
     each(|setting| {
@@ -45,7 +46,7 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
         assert_eq!(contention.count(), db.statistics().conflict_aborted);
         let [place] = &contention.places[..] else { panic!("one conflict: {contention:?}") };
         assert_eq!((place.table.as_deref(), place.key.as_deref(), place.count), (Some("counter"), Some("id 7"), 1));
-        // The last to commit a write was the procedure, in either case.
+        // In either case the procedure committed the last write.
         assert!(place.cause.reason.is_conflict() && place.by == Contender::Procedure("count"), "{place:?}");
         let pairs = contention.by(|place| (place.aborted, place.by));
         assert_eq!(pairs, [((place.aborted, place.by), 1)]);
@@ -53,7 +54,7 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
     });
 }
 
-/// One conflict makes a row hot, and two epochs without any make it cold again, as the options say here.
+/// With these options one conflict makes a row hot, and two epochs without conflicts make it cold again.
 #[test]
 fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
     each(|setting| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use seriatim::catalog::TableDef;
 use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, Table};
 use seriatim_base::Rng;
-use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
+use seriatim_base::disk::{Disk, FaultyDisk, Opening, Operation, Times};
 
 use crate::accounts::{Account, account, names, rows, small};
 
@@ -376,6 +376,42 @@ fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
     small("auto", &disk).log_directories(["/elsewhere/checkpoint-0000000007"]).open().expect("it is elsewhere");
 }
 
+/// Has other threads end when the test does, or fails.
+struct Ends<'f>(&'f AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A checkpoint makes room on a full disk, also where no more is set aside than an opening needs.
+#[test]
+fn a_checkpoint_finds_room_on_a_full_disk_in_what_is_left_of_the_reserve() {
+    let disk = FaultyDisk::new(45);
+    let db = small("auto", &disk).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    // One row again and again: the log is much larger than a checkpoint.
+    for balance in 0..300 {
+        let put = db.session().transact(|tx| tx.put(&accounts, &Account { balance, ..account(1) }));
+        put.expect("the disk works");
+    }
+    drop((accounts, db));
+    // Each opening takes its part of the reserve, and a killed process gives none of it back.
+    let reserve = || disk.find(Path::new("/db/RESERVE")).expect("no faults").map_or(0, |found| found.bytes);
+    let portion = reserve() / 4;
+    assert!(portion > 0);
+    disk.open(Path::new("/db/RESERVE"), Opening::Write)
+        .and_then(|file| file.set_bytes(2 * portion))
+        .expect("it is there");
+    disk.set_capacity(disk.used_bytes());
+    let db = small("auto", &disk).open().expect("the reserve is room for it");
+    assert!(reserve() <= portion, "{} of {portion}", reserve());
+    db.checkpoint().expect("the rest of it is room for a checkpoint");
+    assert!(reserve() > portion, "there is room again");
+    assert_eq!(rows(&db).len(), 1);
+}
+
 #[test]
 fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
     let disk = FaultyDisk::new(44);
@@ -385,6 +421,7 @@ fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
     // What was acknowledged by then.
     let acknowledged = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let _ends = Ends(&is_done);
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 db.checkpoint().expect("the disk works");
@@ -411,6 +448,5 @@ fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
             assert!(found.len() as u64 >= before, "what was acknowledged is in it");
             assert!(found.iter().zip(0..).all(|(row, id)| *row == account(id)), "and what came first of the rest");
         }
-        is_done.store(true, Ordering::Relaxed);
     });
 }

@@ -19,11 +19,32 @@ impl Drop for Fails {
     }
 }
 
-/// Runs `body` in a fork, which ends then.
-fn in_fork(body: impl FnOnce()) {
+/// Seconds after which a fork that hangs is killed, so that the test fails.
+const HANGS: u32 = 600;
+
+/// Forks: 0 in the child.
+fn fork() -> i32 {
     // SAFETY: the fork uses what is documented to work in one, and ends without running what is registered for the end
     // of the process.
-    match unsafe { libc::fork() } {
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: it only has a signal sent, which ends the process.
+        unsafe { libc::alarm(HANGS) };
+    }
+    child
+}
+
+/// Waits for a child of this process; its status.
+fn status_of(child: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: a child of this process, and room for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status
+}
+
+/// Runs `body` in a fork, which ends then.
+fn in_fork(body: impl FnOnce()) {
+    match fork() {
         0 => {
             let fails = Fails;
             body();
@@ -33,10 +54,7 @@ fn in_fork(body: impl FnOnce()) {
         }
         child => {
             assert!(child > 0, "{}", std::io::Error::last_os_error());
-            let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
-            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-            assert_eq!(waited, child);
+            let status = status_of(child);
             assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
         }
     }
@@ -150,20 +168,15 @@ fn goes_on(name: &str) {
     let mut other = db.session();
     let forked = other.transact(|tx| {
         tx.insert(&accounts, &account(2))?;
-        // SAFETY: as in `in_fork`; the fork returns from here.
-        Ok(unsafe { libc::fork() })
+        // The child returns from here, too.
+        Ok(fork())
     });
     match forked {
         Err(TransactError::Forked) => {
             // SAFETY: it ends the process.
             unsafe { libc::_exit(0) }
         }
-        Ok(child) if *child > 0 => {
-            let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
-            assert_eq!(unsafe { libc::waitpid(*child, &mut status, 0) }, *child);
-            assert_eq!(status, 0);
-        }
+        Ok(child) if *child > 0 => assert_eq!(status_of(*child), 0),
         _ => {
             // SAFETY: it ends the process, whichever it is.
             unsafe { libc::_exit(102) }

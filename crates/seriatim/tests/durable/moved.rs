@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use seriatim::{Builder, Database, Durability, OpenError, TransactError, backup};
-use seriatim_base::disk::{Disk, FaultyDisk};
+use seriatim_base::disk::{Around, Disk, FaultyDisk};
 
 use crate::accounts::{Account, account, rows, small};
 use crate::locks::Home;
@@ -118,10 +119,9 @@ fn nothing_is_acknowledged_after_the_directory_was_removed() {
         let disk = FaultyDisk::new(13);
         let db = with_account(open(&disk, "/db", logs), 1);
         disk.remove_dir_all(Path::new(removed)).expect("it is there");
-        // Each logger that has something to write notices; the worker's is one of them.
-        let reason = match (2..10).find_map(|id| insert(&db, id).err()) {
-            Some(TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) => reason,
-            other => panic!("{other:?}"),
+        let error = insert(&db, 2).expect_err("nobody would find it");
+        let (TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) = error else {
+            panic!("{error:?}")
         };
         // Which of them is found first does not matter.
         assert!(reason.contains(removed) && reason.contains("was removed while the database was open"), "{reason}");
@@ -157,6 +157,68 @@ fn a_table_is_not_created_in_a_directory_that_is_gone() {
         let error = db.create::<Account>().expect_err("the log has stopped").to_string();
         assert!(error.contains("the log has stopped"), "{error}");
     }
+}
+
+/// A disk on which the database's directory is lost as soon as a manifest is in place.
+#[derive(Debug)]
+struct Losing {
+    disk: FaultyDisk,
+    is_armed: Arc<AtomicBool>,
+    replaces: bool,
+}
+
+impl Around for Losing {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        self.disk.rename(from, to)?;
+        match (self.is_armed.swap(false, Ordering::Relaxed), self.replaces) {
+            (false, _) => Ok(()),
+            (true, false) => self.disk.mount().remove_dir_all(Path::new("/db")),
+            (true, true) => {
+                let other = self.disk.mount();
+                other.rename(Path::new("/db"), Path::new("/moved"))?;
+                other.create_dir_all(Path::new("/db"))
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_is_not_created_in_a_directory_that_is_lost_meanwhile() {
+    for replaces in [false, true] {
+        let (disk, is_armed) = (FaultyDisk::new(15), Arc::new(AtomicBool::new(false)));
+        let losing = Losing { disk: disk.clone(), is_armed: Arc::clone(&is_armed), replaces };
+        let db = small("auto", &disk).disk(Arc::new(losing)).open().expect("a new database opens");
+        is_armed.store(true, Ordering::Relaxed);
+        let error = db.create::<Account>().expect_err("nobody would find it").to_string();
+        assert!(error.contains("while the database was open") && !is_armed.load(Ordering::Relaxed), "{error}");
+        let error = db.create::<Account>().expect_err("the log has stopped").to_string();
+        assert!(error.contains("the log has stopped"), "{error}");
+    }
+}
+
+#[test]
+fn a_copy_is_not_made_inside_a_directory_that_was_moved() {
+    let disk = FaultyDisk::new(17);
+    let db = with_account(open(&disk, "/db", &[]), 1);
+    disk.rename(Path::new("/db"), Path::new("/moved")).expect("it is there");
+    for inside in ["/moved", "/moved/copy", "/moved/a/copy"] {
+        let error = db.backup(inside).expect_err("it would be in the database").to_string();
+        assert!(error.contains("in the database's own directory"), "{error}");
+    }
+    assert_eq!(disk.find(Path::new("/moved/a")).expect("no faults"), None);
+    db.backup("/moved-not/copy").expect("it is elsewhere");
+    // The same with the files of this machine.
+    let home = Home::new("backup-moved");
+    let [at, moved] = ["db", "moved"].map(|name| home.0.join(name));
+    let db = with_account(on_this_machine(&at).open().expect("a new database opens"), 1);
+    std::fs::rename(&at, &moved).expect("it is there");
+    let error = db.backup(moved.join("copy")).expect_err("it would be in the database").to_string();
+    assert!(error.contains("in the database's own directory"), "{error}");
+    db.backup(home.0.join("copy")).expect("it is elsewhere");
 }
 
 #[test]
@@ -256,6 +318,9 @@ const DIRECTORY: &str = "SERIATIM_TEST_MOVED_DIRECTORY";
 #[test]
 fn a_process_that_inserts() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    // If it hangs it is killed, and the test finds no answer.
+    // SAFETY: it only has a signal sent, which ends the process.
+    unsafe { libc::alarm(600) };
     let db = with_account(on_this_machine(Path::new(&directory)).open().expect("a new database opens"), 0);
     println!("\nanswer: opened");
     for line in std::io::stdin().lines() {
@@ -308,7 +373,8 @@ fn beside_another_process(name: &str, change: impl FnOnce(&Path, &Path) -> Optio
     let mut process = Inserting::begin(&db);
     assert_eq!(process.insert(1), "inserted");
     let second: Option<PathBuf> = change(&db, &moved).map(|second| {
-        let _ = process.insert(2);
+        let answer = process.insert(2);
+        assert!(!stops || answer.contains("while the database was open"), "{answer}");
         fill(&second, 100..150);
         db.clone()
     });
