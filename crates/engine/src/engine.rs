@@ -127,7 +127,7 @@ const TICKS_A_LOOK: u32 = 4;
 /// while the ticker was late is then not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
 
-/// Free memory that is unusable for other sizes is reported from this part of the memory limit.
+/// The error at the limit names free memory of no use for other sizes if it is at least the limit divided by this.
 const UNUSABLE_PART: usize = 16;
 
 /// The interval between checks whether free memory can be returned to the system.
@@ -552,8 +552,8 @@ impl Engine {
         durability::copy_rows(&self.inner, &table.set, see)
     }
 
-    /// Gives all rows of a table of any organization to `see`, while no transaction is open. Returns the number of rows.
-    /// New transactions wait meanwhile, as for a worker.
+    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open, and returns
+    /// their number. New transactions wait meanwhile, as for a worker.
     ///
     /// # Errors
     /// [`TransactError::Excluded`] if a transaction stays open; no worker; a table of another database.

@@ -134,12 +134,12 @@ pub struct LogStatistics {
     pub backlog_bytes: u64,
     /// The current epoch.
     pub epoch: u64,
-    /// Epochs that are left. A database never reuses an epoch; when all are used up, its log stops.
+    /// Epochs that are left. A database uses each epoch once; its log stops after the last one.
     pub epochs_left: u64,
-    /// How long they last at the rate since the database was opened; `None` within its first second. The ticker ends one
-    /// epoch in each `epoch_interval`, and each flush that a caller awaits ends one.
+    /// How long they last at the rate at which epochs ended since the database was opened; `None` in its first second.
+    /// The ticker ends an epoch in each `epoch_interval`, and each flush that a caller awaits ends one.
     pub epochs_lasting: Option<Duration>,
-    /// Advice, if `epochs_lasting` is less than a year.
+    /// A warning with advice, if that is less than a year.
     pub epochs_warning: Option<String>,
     /// The newest durable epoch.
     pub durable_epoch: u64,
