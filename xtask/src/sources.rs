@@ -15,7 +15,6 @@ const WIDE: &[&str] = &[
     "crates/base/",
     "crates/bench/",
     "crates/cli/",
-    "crates/engine/",
     "crates/middle-tier/",
     "crates/protocol/src/cicada/",
     "crates/seriatim/",

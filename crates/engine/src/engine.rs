@@ -552,7 +552,7 @@ impl Engine {
         durability::copy_rows(&self.inner, &table.set, see)
     }
 
-    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open, and returns
+    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open. Returns
     /// their number. New transactions wait meanwhile, as for a worker.
     ///
     /// # Errors

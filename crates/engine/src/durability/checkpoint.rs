@@ -91,8 +91,8 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
     let write = || write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence));
     let (begin, complete) = loop {
         match write() {
-            // A checkpoint frees more space than it takes. The reserve of an opening is used last: an opening after a power
-            // cut finds that space in the remains of the checkpoint.
+            // A checkpoint frees more space than it takes. The reserve of an opening is used last: an opening after a
+            // power cut finds that space in the remains of the checkpoint.
             Err(error) if is_full(&error) && (reserve.give(1) || reserve.give(0)) => {}
             written => break written.inspect_err(|_| reserve.fill())?,
         }

@@ -32,8 +32,8 @@ pub const POISON: u8 = 0xD9;
 fn copy(table: &Table, row: RowPtr, buffer: &mut RowBuffer) -> RowPtr {
     buffer.fill(POISON);
     let copy = buffer.room(table);
-    // SAFETY: the inner protocol's row is of this table, and readable until the transaction leaves or the worker goes offline; the
-    // buffer has room for it.
+    // SAFETY: the inner protocol's row is of this table, and readable until the transaction ends or the worker goes
+    // offline; the buffer has room for it.
     unsafe { copy.copy_from_nonoverlapping(row, table.record_layout.row) };
     copy
 }
@@ -210,7 +210,7 @@ mod tests {
             let cells = DynHandle::new(engine.create(table).expect("memory"));
             let insert =
                 |tx: &TxCore| (0..5u64).try_for_each(|id| tx.insert_dyn(&cells, &[id, 10 * id].map(Value::from)));
-            engine.runner().transact(insert).expect("nobody is about");
+            engine.runner().transact(insert).expect("no conflict");
             let inner = engine.inner();
             let mut worker = inner.protocol.worker(inner.environment.core().expect("a free slot"));
             worker.begin(Mode::ReadWrite, Priority::NONE);
@@ -230,7 +230,7 @@ mod tests {
 
         fn read(&mut self, id: u64) -> RowPtr {
             let row = self.worker.read(&self.cells.set.primary, Key::Word8(id), ColumnSet::ALL);
-            row.expect("nobody is about").expect("it is there")
+            row.expect("no conflict").expect("it is there")
         }
 
         fn commit(&mut self, redo: &mut dyn Redo) {
@@ -251,9 +251,9 @@ mod tests {
             let mut bench = Bench::open();
             let first = bench.read(3);
             let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnUse::ALL);
-            let Updating { before, .. } = update.expect("nobody is about").expect("it is there");
+            let Updating { before, .. } = update.expect("no conflict").expect("it is there");
             let deleted = bench.worker.delete(&bench.cells.set.primary, Key::Word8(2));
-            let deleted = deleted.expect("nobody is about").expect("it is there");
+            let deleted = deleted.expect("no conflict").expect("it is there");
             let put = |bench: &mut Bench, exists| {
                 let staged = bench.worker.stage(&bench.cells.set.primary).expect("memory");
                 bench.worker.insert(&bench.cells.set.primary, Key::Word8(1), staged, exists)
@@ -282,7 +282,7 @@ mod tests {
                 if let Some((row, value)) = last {
                     assert_eq!(bench.value(row), if transient { GONE } else { value });
                 }
-                last = row.expect("nobody is about").map(|row| (row, bench.value(row)));
+                last = row.expect("no conflict").map(|row| (row, bench.value(row)));
                 assert_eq!(last.map(|(_, value)| value), (id < 5).then_some(10 * id));
             }
             bench.worker.abort();
@@ -295,7 +295,7 @@ mod tests {
         let Bench { cells, worker, .. } = &mut bench;
         let index = &cells.set.indexes[0].table;
         let mut scan = scan(index, true);
-        let mut step = || worker.scan_next(index, &mut scan, ColumnSet::ALL).expect("nobody is about");
+        let mut step = || worker.scan_next(index, &mut scan, ColumnSet::ALL).expect("no conflict");
         let first = step().expect("an entry");
         // SAFETY: an entry of an index of this table; its block stays with the scan or the worker.
         let key = |entry| unsafe { read_primary(entry, cells.set.primary.class) };
@@ -358,7 +358,7 @@ mod tests {
         let mut gone = Vec::new();
         let mut redo = Hoarder { places, ..Hoarder::default() };
         let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnUse::ALL);
-        let Updating { after, .. } = update.expect("nobody is about").expect("it is there");
+        let Updating { after, .. } = update.expect("no conflict").expect("it is there");
         assert_eq!(bench.value(after), 30);
         // The copies live as long as the listener that makes them: check before it is gone.
         let mut copies = CopyingRedo { inner: &mut redo, before: RowBuffer::default(), after: RowBuffer::default() };

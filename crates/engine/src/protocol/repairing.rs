@@ -261,7 +261,8 @@ impl Repair for Repairer {
 
 impl Worker for Repairer {
     delegate! {
-        fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
+        fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists)
+            -> Result<Inserted, OpError>;
         fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
         fn abort(&mut self);
     }

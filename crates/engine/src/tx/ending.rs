@@ -400,8 +400,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 }
 
-const PANICKED: &str = "a worker panicked during a commit, whose writes may be incomplete in memory or in the log: open the \
-                        database again, and report what it printed";
+const PANICKED: &str = "a worker panicked during a commit, whose writes may be incomplete in memory or in the log: \
+                        open the database again, and report what it printed";
 
 /// A transaction that waits for its decision, which another thread may make.
 struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);

@@ -171,8 +171,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             && let Some(pieces) = self.worker().pieces()
         {
             pieces.follow();
-            // After `follow`: a transaction that finds this set's group, but whose worker follows an older set, commits with
-            // the windows closed.
+            // After `follow`: a transaction that finds this set's group, but whose worker follows an older set,
+            // commits with the windows closed.
             if let Some(log) = &self.log {
                 log.borrow_mut().follow(&inner.groups);
             }
