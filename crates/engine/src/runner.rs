@@ -77,7 +77,7 @@ impl Receipt {
     }
 }
 
-/// What a committed transaction returned.
+/// The result of a committed transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Committed<R> {
     /// The body's value.

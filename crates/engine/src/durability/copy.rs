@@ -19,7 +19,7 @@ use crate::table::TableSet;
 /// Errors of `see`; no worker.
 ///
 /// # Panics
-/// If a commit to the table goes on all the time.
+/// If a record of the table stays locked by a commit.
 pub(crate) fn rows(
     inner: &Arc<Inner>,
     set: &TableSet,

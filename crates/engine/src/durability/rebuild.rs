@@ -37,7 +37,7 @@ pub(crate) fn rebuild(
 /// Conflicts of one chunk after which a rebuild is given up. Far more than helpers can cause each other.
 const REFUSALS_MAX: u32 = 100_000;
 
-/// What stops a walk whose rows go into transactions.
+/// Why a walk ended whose rows go into transactions.
 pub(super) enum Failed {
     Stuck,
     Transact(TransactError),

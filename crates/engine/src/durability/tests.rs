@@ -111,7 +111,7 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
     let error = session.transact(|tx| tx.insert(&notes, &note(2, 1))).expect_err("there are none left");
     assert!(matches!(&error, TransactError::LogStopped { reason } if reason.contains("epochs")), "{error}");
     drop((session, notes, db));
-    // Closing did not use any, or it did: then nobody can write to it any more, and everybody can look.
+    // If closing used the last epoch, the database can no longer be written, but still be inspected.
     match repairing_on(&disk).open() {
         Ok(db) => (0..4).for_each(|_| db.step()),
         Err(error) => assert!(matches!(error, OpenError::Invalid(_)), "{error}"),

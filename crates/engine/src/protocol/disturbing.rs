@@ -82,7 +82,7 @@ impl Worker for Disturbed {
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         others();
         if let Some(meanwhile) = MEANWHILE.with_borrow_mut(VecDeque::pop_front) {
-            // What others commit meanwhile is disturbed by nobody.
+            // Commits of the other work are not disturbed.
             let rest = MEANWHILE.take();
             meanwhile();
             MEANWHILE.set(rest);

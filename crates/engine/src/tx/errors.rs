@@ -46,7 +46,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Conflict { cause, table, key }
     }
 
-    /// What an abort stands for, outside the retry loop. It may be asked for again.
+    /// The error that an abort carries, outside the retry loop. Can be called again.
     pub fn error_of(&self, abort: &Abort) -> TransactError {
         match abort.kind() {
             _ if abort.is_explained() => abort.clone().into(),
