@@ -17,7 +17,6 @@ const WIDE: &[&str] = &[
     "crates/cli/",
     "crates/middle-tier/",
     "crates/protocol/src/cicada/",
-    "crates/seriatim/",
 ];
 
 /// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.

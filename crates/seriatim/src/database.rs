@@ -330,7 +330,7 @@ impl Database {
     /// session.transact(|tx| {
     ///     let n = tx.require(&counters, &7)?.n();
     ///     if tx.attempt() == 1 {
-    ///         other.call(count, &7).expect("nobody else is about");
+    ///         other.call(count, &7).expect("no conflict");
     ///     }
     ///     tx.insert(&counters, &Counter { id: 8, n })
     /// })?;
@@ -351,10 +351,12 @@ impl Database {
         self.engine.take_history()
     }
 
-    /// Calls `see` with each row of a table, in no order, and returns their number. The table may be hashed. The rows are
-    /// those of one moment at which no transaction is open, under every protocol. New transactions wait meanwhile, for
-    /// at most a second; then they fail with [`TransactError::WorkersBusy`](crate::TransactError::WorkersBusy). So this is
-    /// for exports and counts. `see` must not begin a transaction.
+    /// Calls `see` with each row of a table, in no order, and returns their number. The table may be hashed. Under
+    /// every protocol, the rows are those of one moment at which no transaction is open. `see` must not begin a
+    /// transaction.
+    ///
+    /// New transactions wait meanwhile, for at most a second. Then they fail with
+    /// [`TransactError::WorkersBusy`](crate::TransactError::WorkersBusy), so this is for exports and counts.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -371,7 +373,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`TransactError::Excluded`](crate::TransactError::Excluded) if a transaction stays open for longer than a second. A handle of another database.
+    /// [`TransactError::Excluded`](crate::TransactError::Excluded) if a transaction stays open for longer than a
+    /// second. A handle of another database.
     pub fn each_row<T: Table>(
         &self,
         table: &Handle<T>,
@@ -384,7 +387,7 @@ impl Database {
     /// As [`Database::each_row`], for a table declared at run time.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Database::each_row`].
     pub fn each_row_dyn(&self, table: &DynHandle, mut see: impl FnMut(DynRow<'_>)) -> Result<usize, TransactError> {
         self.engine.each_row_at_rest_dyn(table, &mut see)
     }

@@ -30,9 +30,10 @@
 //! # }
 //! ```
 //!
-//! Where to read on: [`Database`] and [`Builder`] to open one, [`Session`] to run transactions, [`Tx`] for what a
-//! transaction can do, [`TransactError`] for errors, [`mod@procedure`] for transactions declared beforehand,
-//! [`catalog`] for columns and keys.
+//! Where to read on:
+//! - [`Database`] and [`Builder`] open a database, and [`Session`] runs transactions.
+//! - [`Tx`] has the operations of a transaction, and [`TransactError`] the errors.
+//! - [`mod@procedure`] is about transactions declared beforehand, and [`catalog`] about columns and keys.
 //!
 //! Invariant of this crate: one declaration runs under every protocol, and no code here names a protocol. Code that
 //! knows no row type is in `seriatim-engine`.

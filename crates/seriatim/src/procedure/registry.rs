@@ -239,8 +239,8 @@ pub enum RegisterError {
     Refused(Refusals),
     /// The set cannot be chopped.
     Chop(ChopError),
-    /// Registration waited for 1 s in vain. Either a chain of pieces was running, during which the set cannot change,
-    /// or transactions were open, during which procedures cannot start to run in pieces.
+    /// Registration waited for 1 s in vain. The set cannot change while a chain of pieces runs. Procedures cannot start
+    /// to run in pieces while transactions are open.
     Busy,
 }
 
@@ -535,7 +535,7 @@ mod tests {
         db.create::<Label>().expect("a valid table");
         let registered = db.register(crate::procedures![count_until]).expect("a sound set");
         assert_eq!(registered.uncut, [], "its plan does not ask for it");
-        let registry = db.procedures().read().expect("nobody panicked");
+        let registry = db.procedures().read().expect("no panic");
         let entry = &registry.entries[0];
         // A plan in which flow analysis has missed what decides the abort.
         let mut plan = (*entry.plan).clone();
@@ -563,7 +563,7 @@ mod tests {
             let db = builder.open().expect("a valid setting");
             db.create::<Counter>().expect("a valid table");
             db.register(crate::procedures![look]).expect("a sound set");
-            assert_eq!(db.procedures().read().expect("nobody panicked").entries[0].mode(), mode, "{wanted:?}");
+            assert_eq!(db.procedures().read().expect("no panic").entries[0].mode(), mode, "{wanted:?}");
         }
     }
 

@@ -133,7 +133,7 @@ fn disturb(call: u64, n: u64) -> u64 {
         && seen.insert(call)
     {
         let change = db.session().transact(|tx| tx.update(items, &0, |item| item.set_n(item.n() + 1)));
-        change.expect("nobody else changes it");
+        change.expect("no conflict");
     }
     n
 }

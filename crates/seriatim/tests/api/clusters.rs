@@ -242,7 +242,8 @@ macro_rules! twins {
             /// Deletes all rows, in some order: no run is left.
             fn empty(db: &Database, twins: &Twins, session: &mut Session) {
                 let deleted = session.transact(|tx| {
-                    let keys: Vec<Key> = tx.scan(&twins.lines, ..).map(|row| Ok(row?.to_owned().key())).collect::<Result<_, Abort>>()?;
+                    let keys = tx.scan(&twins.lines, ..).map(|row| Ok(row?.to_owned().key()));
+                    let keys = keys.collect::<Result<Vec<Key>, Abort>>()?;
                     let (even, odd): (Vec<_>, Vec<_>) = keys.iter().enumerate().partition(|(at, _)| at % 2 == 0);
                     for (_, key) in even.into_iter().chain(odd) {
                         tx.delete(&twins.lines, key)?;

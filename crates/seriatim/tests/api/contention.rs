@@ -32,8 +32,8 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
         db.register(procedures![count]).expect("it is declared soundly");
         let (mut session, mut other) = (db.session(), db.session());
         session.call(count, &7).expect_err("there is no row yet");
-        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("nobody is about");
-        session.call(count, &7).expect("nobody is about");
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("no conflict");
+        session.call(count, &7).expect("no conflict");
         assert_eq!(db.contention().expect("it is tracked").count(), 0, "a missing row is no conflict");
 
         let result = session.transact(|tx| {
@@ -65,7 +65,7 @@ fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
         let counters = db.create::<Counter>().expect("valid");
         db.register(procedures![count]).expect("it is declared soundly");
         let (mut session, mut other) = (db.session(), db.session());
-        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("nobody is about");
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("no conflict");
         let hot = || db.contention().expect("it is tracked").hot;
         assert_eq!(hot(), finds_out.then(Vec::new));
         if !finds_out {
@@ -78,11 +78,11 @@ fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
             }
             tx.insert(&counters, &Counter { id: 8, n })
         });
-        result.expect("the second attempt meets nobody");
+        result.expect("no conflict in the second attempt");
         assert_eq!(hot(), Some(Vec::new()), "it is found out once in a period");
         let mut next_epoch = || {
             db.step();
-            session.transact(|tx| tx.require(&counters, &8).map(drop)).expect("nobody is about");
+            session.transact(|tx| tx.require(&counters, &8).map(drop)).expect("no conflict");
             hot().expect("as above")
         };
         let rows = next_epoch();

@@ -54,7 +54,7 @@ fn rows_of_an_iterator_can_be_kept_until_the_transaction_ends() {
             assert!(found.iter().all(|row| row.group() == 1 && row.to_owned() == wide(row.id())));
             Ok(())
         };
-        db.session().transact(read).expect("nobody is about");
+        db.session().transact(read).expect("no conflict");
     });
 }
 
@@ -99,7 +99,7 @@ fn shown_rows_are_those_of_the_iterator() {
             );
             Ok(())
         };
-        db.session().transact(scans).expect("nobody is about");
+        db.session().transact(scans).expect("no conflict");
         let mut session = db.session();
         let tx = session.begin().expect("a worker is free");
         let mut shown = Vec::new();
@@ -127,7 +127,7 @@ fn a_visit_stops_a_scan() {
             assert_eq!(all, ControlFlow::Continue(()));
             Ok(())
         };
-        session.transact(visit).expect("nobody is about");
+        session.transact(visit).expect("no conflict");
         let mut visited = 0;
         let refused = session.transact(|tx| {
             tx.scan(&table, ..).for_each_row(|row| {
@@ -194,7 +194,7 @@ fn an_explicit_transaction_keeps_one_of_the_rows_that_it_shows_for_a_call() {
         }
         assert!(noted() < before + (1 << 20), "{} after {before}", noted());
         for _ in 0..10 {
-            tx.scan(&table, ..).for_each(|row| kept += row.expect("nobody is about").first().len());
+            tx.scan(&table, ..).for_each(|row| kept += row.expect("no conflict").first().len());
         }
         assert_eq!(shown, kept);
         assert!(noted() > before + (2 << 20), "the alarm can ring: {} after {before}", noted());

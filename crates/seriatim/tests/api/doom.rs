@@ -136,7 +136,7 @@ impl World {
             let memos = tx.scan_dyn(&self.memos, &[])?.map(|row| Ok(row?.values())).collect::<Result<_, Abort>>()?;
             Ok((letters, notes, memos))
         };
-        self.db.session().snapshot(read).expect("nobody is in the way").value
+        self.db.session().snapshot(read).expect("no conflict").value
     }
 }
 

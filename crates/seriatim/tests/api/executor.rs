@@ -96,7 +96,7 @@ fn dropping_it_waits_for_what_it_was_given() {
 fn an_executor_without_threads_is_refused() {
     each(|setting| {
         let db = setting.open();
-        let refused = db.executor(0).expect_err("nobody would run anything");
+        let refused = db.executor(0).expect_err("no thread would run a call");
         assert!(matches!(&refused, OpenError::Invalid(what) if what.contains("at least 1")), "{refused}");
         let refused = thread::granted(1, || db.executor(2)).expect_err("the system grants one");
         assert!(matches!(refused, OpenError::Thread(_)), "{refused}");
@@ -601,7 +601,7 @@ fn plugged(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
         let (go, gate) = mpsc::channel::<()>();
         let begins = begins.clone();
         drop(executor.run(move |_| {
-            begins.send(()).expect("somebody listens");
+            begins.send(()).expect("the receiver exists");
             gate.recv().is_ok()
         }));
         go
@@ -626,7 +626,7 @@ fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_bus
         let (counters, mut is_told) = (counters.clone(), false);
         executor.transact(move |tx| {
             if !is_told {
-                begins.send(()).expect("somebody listens");
+                begins.send(()).expect("the receiver exists");
                 is_told = told.recv_timeout(3 * LONG).is_ok();
             }
             tx.insert(&counters, &Counter { id: 102, n: 0 }).map(|()| is_told)
@@ -759,7 +759,7 @@ fn what_is_cancelled_while_it_runs_ends_and_the_next_in_its_session_does_not() {
     let running = {
         let counters = counters.clone();
         executor.transact(move |tx| {
-            begins.send(()).expect("somebody listens");
+            begins.send(()).expect("the receiver exists");
             told.recv().expect("it is told");
             tx.insert(&counters, &Counter { id: 1, n: 0 })
         })

@@ -377,8 +377,8 @@ fn a_transaction_that_is_ended_by_hand_does_not_give_up() {
     let key = (1, Reverse(1));
     session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
     let open = session.begin().expect("a worker");
-    let badge = open.get(&people, &key).expect("nobody is about").expect("it is there").badge();
-    other.transact(|tx| tx.update(&people, &key, |row| row.set_badge(7))).expect("nobody is in the way");
+    let badge = open.get(&people, &key).expect("no conflict").expect("it is there").badge();
+    other.transact(|tx| tx.update(&people, &key, |row| row.set_badge(7))).expect("no conflict");
     open.update(&people, &key, |row| row.set_badge(badge + 1)).expect("it is decided at the end");
     let error = open.commit().expect_err("what it read has changed");
     assert!(error.is_retryable());

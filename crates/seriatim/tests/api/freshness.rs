@@ -64,8 +64,8 @@ fn a_session_sees_what_it_did_and_what_was_there_when_it_was_opened() {
         assert_eq!(counted(&mut session, counters), 5);
         count(&mut others, counters, 6);
         let tx = session.begin().expect("a worker");
-        assert_eq!(tx.require(counters, &0).expect("nobody is about").n(), 6);
-        tx.commit().expect("nobody is about");
+        assert_eq!(tx.require(counters, &0).expect("no conflict").n(), 6);
+        tx.commit().expect("no conflict");
         let snapshot = session.begin_snapshot().expect("a worker");
         assert_eq!(snapshot.require(counters, &0).expect("a snapshot").n(), 6);
         snapshot.finish().expect("a snapshot");

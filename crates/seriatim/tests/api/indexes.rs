@@ -275,7 +275,7 @@ fn rows_with_a_null_do_not_agree_in_a_unique_index() {
             assert_eq!(numbers(tx.find_by(&by_alias, &None))?, [6]);
             assert_eq!(number(tx.get_by(&by_code, &None)?), Some(7));
             assert_eq!(numbers(tx.find_by(&by_code, &None))?, [7]);
-            let missing = tx.require_by(&by_badge, &Some(77)).expect_err("nobody has it");
+            let missing = tx.require_by(&by_badge, &Some(77)).expect_err("no row has it");
             Err::<(), Abort>(missing)
         });
         let missing = looked.expect_err("the row that must be there").to_string();

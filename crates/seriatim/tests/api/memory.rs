@@ -378,7 +378,7 @@ fn the_limit_names_a_snapshot_that_holds_memory_and_a_setting_ends_it() {
         let (mut writer, mut reader) = (db.session(), db.session());
         writer.transact(|tx| (0..500).try_for_each(|id| tx.insert(&table, &bulky(id)))).expect("they fit");
         let snapshot = reader.begin_snapshot().expect("a worker");
-        assert!(snapshot.get(&table, &7).expect("nobody ended it").is_some());
+        assert!(snapshot.get(&table, &7).expect("it was not ended").is_some());
         // Each step advances the clock by the interval of an epoch.
         (0..old.as_millis() / 10 + 10).for_each(|_| db.step());
         if ends {

@@ -132,6 +132,6 @@ fn prefetched_rows_are_found_or_not_as_they_would_be_without() {
             }
             Ok(seen)
         });
-        assert_eq!(snapshot.expect("nobody else").value, models);
+        assert_eq!(snapshot.expect("no conflict").value, models);
     });
 }

@@ -294,14 +294,14 @@ fn reasons_of_a_wait_that_ends(wait: Duration, age: Duration, is_cancelled: bool
         let db = builder.open().expect("valid");
         let people = db.create::<crate::common::Person>().expect("valid");
         let insert = |tx: &Tx| (1..=2).try_for_each(|part| tx.insert(&people, &person(part, 1)));
-        db.session().transact(insert).expect("nobody is about");
+        db.session().transact(insert).expect("no conflict");
         let mut sessions = [db.session(), db.session()];
         let mut ages = [TransactionOptions::new(); 2];
         ages[asks] = ages[asks].age_max(age);
         let canceller = sessions[asks].canceller();
         let [first, second] = &mut sessions;
         let open = [first.begin_with(&ages[0]).expect("a worker"), second.begin_with(&ages[1]).expect("a worker")];
-        open[1 - asks].delete(&people, &(1, Reverse(1))).expect("nobody has it");
+        open[1 - asks].delete(&people, &(1, Reverse(1))).expect("no other transaction has it");
         let has_ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {

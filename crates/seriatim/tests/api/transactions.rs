@@ -20,7 +20,7 @@ struct Counter {
 /// Returns its error.
 fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counter>) -> TransactError {
     let add = |tx: &Transaction<'_>| tx.update(counters, &7, |row| row.set_n(row.n() + 1));
-    assert_eq!(tx.get(counters, &7).expect("nobody is in the way yet").map(|row| row.n()), Some(0));
+    assert_eq!(tx.get(counters, &7).expect("no conflict yet").map(|row| row.n()), Some(0));
     if let Err(abort) = add(&other) {
         assert!(abort.is_retryable());
         let error = other.explain(&abort);
@@ -30,7 +30,7 @@ fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counte
         assert_eq!(other.savepoint().expect_err("stopped").cause(), abort.cause());
         assert!(other.try_insert(counters, &Counter { id: 9, n: 0 }).is_err());
         assert!(other.commit().is_err_and(|error| error.is_retryable()));
-        add(&tx).expect("nobody is in the way any more");
+        add(&tx).expect("no conflict any more");
         tx.commit().expect("no conflict");
         return error;
     }
@@ -52,10 +52,10 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
         let counters = db.create::<Counter>().expect("declared once");
         let (mut session, mut other) = (db.session(), db.session());
         for id in 7..9 {
-            session.transact(|tx| tx.insert(&counters, &Counter { id, n: 0 })).expect("nobody is in the way");
+            session.transact(|tx| tx.insert(&counters, &Counter { id, n: 0 })).expect("no conflict");
         }
         let tx = session.begin().expect("a worker");
-        tx.update(&counters, &7, |row| row.set_n(row.n() + 2)).expect("nobody is in the way yet");
+        tx.update(&counters, &7, |row| row.set_n(row.n() + 2)).expect("no conflict yet");
         let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(row.n() + 1)).map(drop);
         if other.transact(add).is_err() {
             // `other` waits for the transaction that has written the row.
@@ -81,7 +81,7 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
             let db = setting.builder().operations_max(operations_max).retry(once).open().expect("a valid setting");
             let people = db.create::<Person>().expect("declared once");
             let (mut session, mut other) = (db.session(), db.session());
-            session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("nobody is in the way");
+            session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("no conflict");
             let mut settle = |rounds: u32| {
                 for _ in 0..rounds {
                     let tx = session.begin().expect("a worker");
@@ -235,9 +235,9 @@ fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
         // The transaction finds a lock, or reads a value that is overwritten before it commits.
         let mut spoilt = |tx: &Tx| {
             let open = hostile.begin().expect("a worker");
-            open.update(&counters, &7, |row| row.set_n(row.n() + 1)).expect("nobody is in its way");
+            open.update(&counters, &7, |row| row.set_n(row.n() + 1)).expect("no conflict");
             let n = tx.get(&counters, &7)?.map(|row| row.n());
-            open.commit().expect("nobody is in its way");
+            open.commit().expect("no conflict");
             Ok::<_, Abort>(n)
         };
         let mut attempts = Vec::new();
@@ -395,9 +395,8 @@ fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
             Ok(())
         };
         let error = typed(&|tx| tx.require(&people, &(3, Reverse(4))).map(drop)).expect_err("it is not there");
-        assert!(
-            matches!(&error, TransactError::MissingRow { table, key } if table == "person" && key == "region 3, number 4")
-        );
+        let TransactError::MissingRow { table, key } = &error else { panic!("{error}") };
+        assert_eq!((table.as_str(), key.as_str()), ("person", "region 3, number 4"));
         let error = typed(&|tx| Err(tx.abort(std::fmt::Error))).expect_err("its own");
         assert_eq!(error.user(), Some(&std::fmt::Error));
         // Two aborts of one transaction; the older one is explained last.
@@ -441,11 +440,11 @@ fn additions_add_and_say_whether_there_is_a_row() {
             assert_eq!((row.small(), row.large(), row.money()), (-1, u64::MAX, Decimal::from_units(-50)));
             Ok(added)
         });
-        assert_eq!(added.expect("nobody is about").value, [Ok(()), Err(MissingRow)]);
+        assert_eq!(added.expect("no conflict").value, [Ok(()), Err(MissingRow)]);
         // An index follows an addition; a duplicate in it is reported and has no effect.
-        session.transact(|tx| tx.add(&sums, &1, SumRow::LEVEL, 6)).expect("nobody is about");
+        session.transact(|tx| tx.add(&sums, &1, SumRow::LEVEL, 6)).expect("no conflict");
         let found = session.transact(|tx| Ok(tx.require_by(&by_level, &7)?.id()));
-        assert_eq!(found.expect("nobody is about").value, 1);
+        assert_eq!(found.expect("no conflict").value, 1);
         let duplicate = session.transact(|tx| tx.add(&sums, &0, SumRow::LEVEL, 7));
         assert!(matches!(duplicate, Err(TransactError::Duplicate { .. })), "{duplicate:?}");
         for overflows in [
@@ -460,10 +459,10 @@ fn additions_add_and_say_whether_there_is_a_row() {
             }
             // If the body ignores the error, the row is unchanged.
             let ignored = session.transact(|tx| Ok(overflows(tx, &sums).is_err()));
-            assert!(ignored.expect("nobody is about").value);
+            assert!(ignored.expect("no conflict").value);
         }
         let left = session.transact(|tx| Ok([tx.require(&sums, &0)?.to_owned(), tx.require(&sums, &1)?.to_owned()]));
         let first = Sum { small: -1, large: u64::MAX, money: Decimal::from_units(-50), ..sum(0, 0) };
-        assert_eq!(left.expect("nobody is about").value, [first, sum(1, 7)]);
+        assert_eq!(left.expect("no conflict").value, [first, sum(1, 7)]);
     });
 }

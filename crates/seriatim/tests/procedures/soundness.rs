@@ -1,4 +1,5 @@
-//! Plans are sound: what executions access is in them, and what depends on what is too. Each alarm rings for a liar.
+//! Plans are sound: they contain every access and every dependency of an execution. Each check detects a procedure
+//! that violates its plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -29,12 +30,12 @@ fn what_the_plans_declare_is_all_that_depends() {
     });
 }
 
-/// What [`transfer`] does.
+/// Does what [`transfer`] does.
 fn straight(tx: &Tx, handles: &Handles, arguments: &(u64, u64, i64)) -> Result<i64, Abort> {
     transfer::straight(support::operations(tx), handles, arguments)
 }
 
-/// Declares what [`transfer`] does and does something else.
+/// Declares [`transfer`] but does something else.
 macro_rules! liar {
     ($name:ident, $footprint:expr, $straight:expr) => {
         #[derive(Clone, Copy, Debug)]

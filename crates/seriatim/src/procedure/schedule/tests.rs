@@ -36,7 +36,7 @@ fn counts(session: &mut Session, counters: &Handle<Counter>) -> [i64; 3] {
         }
         Ok(counts)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
 /// Increments all three, with a step and an operation each; `meanwhile` runs after each operation.
@@ -129,7 +129,7 @@ fn all_attempts_and_pieces_of_a_transaction_have_its_priority_and_no_other_has_i
                 false => Ok(()),
             })
         });
-        assert_eq!(committed.expect("nobody is about").attempts, 2);
+        assert_eq!(committed.expect("no conflict").attempts, 2);
     });
     assert_eq!([closure.len(), snapshot.len(), explicit.len(), pieces.len()], [3, 3, 2, 3]);
     for attempts in [&closure, &snapshot, &pieces] {
@@ -151,7 +151,7 @@ fn others_see_the_pieces_that_are_done() {
             Ok(())
         })
     });
-    committed.expect("nobody is about");
+    committed.expect("no conflict");
     assert_eq!(seen.into_inner(), [[0, 0, 0], [1, 0, 0], [1, 1, 0]]);
 }
 
