@@ -558,7 +558,7 @@ impl Engine {
         durability::copy_rows(&self.inner, &table.set, see)
     }
 
-    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open, and returns
+    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open. Returns
     /// their number. New transactions wait meanwhile, as for a worker.
     ///
     /// # Errors
@@ -569,7 +569,7 @@ impl Engine {
             return Err(TransactError::ForeignHandle);
         }
         let listed = self.inner.pool.quietly(|| {
-            // What was deferred is published, and no transaction defers more.
+            // Publishes deferred additions; no transaction defers more meanwhile.
             drop(self.inner.environment.epochs.windows().close());
             durability::each_row(&self.inner, set, see)
         });

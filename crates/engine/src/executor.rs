@@ -1,23 +1,24 @@
 //! Threads that run transactions for callers that do not wait meanwhile.
 //!
-//! A thread holds up to [`Engine::held_max`] executed transactions, each with a session of its own, whose
-//! decisions are queued. It never waits for a transaction that it holds itself: while it holds some, it neither
-//! waits for a worker, nor runs work by itself, nor sleeps before another attempt of a transaction that was
-//! refused. It decides first.
+//! A thread holds up to [`Engine::held_max`] executed transactions with queued decisions, each in a session of
+//! its own. It never waits for a transaction that it holds itself. So while it holds some, it does not wait for
+//! a worker and does not run work by itself. Nor does it sleep before another attempt of a refused transaction.
+//! It decides first.
 //!
 //! *No transaction that has been executed waits for the body of another.* A thread that begins a body while it
-//! holds transactions, or results that are not durable yet, sees to it that an idle thread watches. Threads that
-//! watch, and threads that work, each [`HELD_UP`] look at the others. When one has run the same body for that
-//! long, they decide what it has executed, and tell its results. So a result is late by some [`HELD_UP`] and by
-//! the bodies that run when *all* threads are held up, where no thread is left to look.
+//! holds transactions, or results that are not durable yet, ensures that an idle thread watches. Watching
+//! threads and working threads check the others each [`HELD_UP`]. If a thread has run the same body for that
+//! long, they decide its executed transactions and return its results. So a result is late by some [`HELD_UP`],
+//! unless *all* threads run long bodies: then no thread is left to check.
 //!
-//! What a thread begins next, the [work queue](crate::work_queue) says. Where calls are batched, that can be a
-//! call which conflicts with the one before, so a thread begins none while it holds transactions. Where there are
+//! The [work queue](crate::work_queue) determines what a thread begins next. Where calls are batched, that call
+//! may conflict with the previous one, so a thread begins none while it holds transactions. Where there are
 //! partitions, a call goes to the thread that [owns](crate::owners) its partitions.
 //!
 //! Each call that has not begun has a [permit](crate::permits), of which there are
-//! [`Settings::executor_queue_max`]. A caller that has none waits for one; or is told, if it asked so. A body that
-//! gives its own executor work gets one beyond the bound, as the thread that would free one is its own.
+//! [`Settings::executor_queue_max`]. A caller without a permit waits for one, or gets an error if it prefers
+//! that. A body that gives work to its own executor gets a permit beyond the bound, as its own thread would
+//! have to free one.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -43,22 +44,22 @@ use crate::{
     Runner, Settings, Step, TransactError,
 };
 
-/// What an executor runs its work in.
+/// The session in which an executor runs its work.
 pub trait ExecutorSession: Send + 'static {
-    /// Where its transactions are run.
+    /// The runner of its transactions.
     fn runner(&mut self) -> &mut Runner;
 
-    /// It becomes as it was at first.
+    /// Resets it to its initial state.
     fn reset(&mut self);
 }
 
-/// Threads that run what they are given, first come, first served; but calls in [batches](crate::Batch), if so set.
+/// Threads that run work, first come, first served; or calls in [batches](crate::Batch), if enabled.
 ///
-/// Dropping it waits until all that it was given has been run; but not if its own work drops it.
+/// Dropping it waits until all its work has been run, unless its own work drops it.
 pub struct Executor<S> {
     permits: Arc<Permits>,
     shared: Arc<Shared<S>>,
-    /// If its threads own some.
+    /// The partitions, if its threads own them.
     partitions: Option<Arc<Partitions>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -66,16 +67,16 @@ pub struct Executor<S> {
 /// The rows or partitions that a call is expected to touch, as far as they are known before it runs.
 #[derive(Clone, Debug, Default)]
 pub enum PredictedAccess {
-    /// Nothing is known: any thread runs it.
+    /// Nothing is known: any thread runs the call.
     #[default]
     Unknown,
-    /// Its rows, by which it may be batched.
+    /// Its rows, by which the call may be batched.
     Rows(Footprint),
-    /// Its partitions, whose thread runs it.
+    /// Its partitions, whose owner runs the call.
     Partitions(PartitionSet),
 }
 
-/// What a thread of an executor runs.
+/// The body of a thread of an executor.
 pub type ExecutorBody = Box<dyn FnOnce() + Send>;
 
 enum Work<S> {
@@ -107,18 +108,18 @@ trait Whole<S>: Send {
 const HELD_UP: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// The executor that this thread belongs to, by the address of its permits; null: none.
+    /// The executor of this thread, by the address of its permits; null for none.
     static EXECUTOR: Cell<*const Permits> = const { Cell::new(std::ptr::null()) };
 }
 
 struct Shared<S> {
-    /// What each thread has executed and not told yet.
+    /// By thread: its executed transactions and its results that were not returned.
     inboxes: Box<[Mutex<Inbox<S>>]>,
-    /// Whether calls are batched whose footprints are known.
+    /// Whether calls with known footprints are batched.
     batches: bool,
-    /// Where calls go whose partitions are known.
+    /// The owners of partitions, for calls whose partitions are known.
     owners: Option<Owners<Work<S>>>,
-    /// The one that has the threads.
+    /// The process that has the threads.
     process: Process,
     queue: Mutex<Queue<S>>,
 }
@@ -136,7 +137,7 @@ struct Idle {
     at: usize,
     /// Whether it has undecided transactions.
     holds: bool,
-    /// Whether it looks after the others now and then.
+    /// Whether it checks the others now and then.
     watches: bool,
     thread: Thread,
 }
@@ -145,11 +146,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs code of the user's whose panic no caller waits for: the hook has reported it.
+/// Runs user code whose panic no caller awaits: the hook has reported it.
 fn contain(body: impl FnOnce()) {
     let dropped = catch_unwind(AssertUnwindSafe(body)).map_err(|panic| catch_unwind(AssertUnwindSafe(|| drop(panic))));
     if let Err(Err(panic)) = dropped {
-        // What panics when it is dropped, and panics with such a thing.
+        // A payload whose drop panics with another such payload is leaked.
         std::mem::forget(panic);
     }
 }

@@ -81,7 +81,7 @@ impl Receipt {
     }
 }
 
-/// What a committed transaction returned.
+/// The result of a committed transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Committed<R> {
     /// The body's value.
@@ -620,7 +620,7 @@ mod tests {
             let mut runner = engine.runner();
             // Emulated regions run under the fallback lock.
             let fallbacks = || engine.statistics().regions.fallback;
-            (0..3).for_each(|_| runner.transact(|_| Ok(())).map(Committed::into_value).expect("nobody is about"));
+            (0..3).for_each(|_| runner.transact(|_| Ok(())).map(Committed::into_value).expect("no conflict"));
             assert_eq!(fallbacks(), 0, "{}", info.name);
             let call = |runner: &mut Runner, result: fn() -> Result<u8, Abort>| {
                 runner.run(Mode::ReadWrite, Origin::Procedure, |_| result()).map(Committed::into_value)

@@ -18,7 +18,8 @@ use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
 use crate::{Abort, OpenError, Runner, TransactError};
 
-/// Fills the indexes of a table from its rows; `done` is told of rows as they are entered. Nobody else uses the database.
+/// Fills the indexes of a table from its rows; `done` gets the number of rows entered. No other thread may use
+/// the database.
 ///
 /// # Errors
 /// No memory; rows that contradict a unique index, or whose keys are not what their columns make them.
@@ -55,7 +56,7 @@ fn check_key(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(
 /// Conflicts of one chunk after which a rebuild is given up. Far more than helpers can cause each other.
 const REFUSALS_MAX: u32 = 100_000;
 
-/// What stops a walk whose rows go into transactions.
+/// Why a walk ended whose rows go into transactions.
 pub(super) enum Failed {
     Stuck,
     Transact(TransactError),
@@ -79,7 +80,8 @@ fn work(
     let core = inner.environment.core().ok_or_else(no_worker)?;
     let mut walker = Walker::new(inner.protocol.as_ref(), core);
     let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
-    // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
+    // The application's bounds for transactions do not apply: no other thread uses the table, or it requested
+    // this check.
     runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
     runner.tx.ignore_queue();
     loop {
@@ -91,8 +93,8 @@ fn work(
                 };
                 found.iter().try_for_each(|found| set.each_row(found.key, found.row, enter))
             };
-            // Nothing of it is logged, so there is nothing to wait for. Other helpers are in the way for a moment at most, whatever the
-            // user thinks of retries.
+            // Nothing of it is logged, so it need not wait. Conflicts with other helpers are short, so the
+            // application's retry policy does not apply.
             let mut refusals = 0;
             loop {
                 match runner.run(seriatim_txn::Mode::ReadWrite, Origin::Closure, enter) {

@@ -1,4 +1,4 @@
-//! What only this crate can bring about: a commit that panics, epochs that run out, texts that are too large.
+//! Cases that only this crate can cause: a commit that panics, epochs that run out, texts that are too large.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,7 @@ fn note(id: u32, bytes: usize) -> Note {
     Note { id, text: "x".repeat(bytes), other: None }
 }
 
-/// A database on this disk, of the protocol that asks for repairs.
+/// A database on this disk, under the protocol that repairs.
 fn repairing_on(disk: &FaultyDisk) -> Settings {
     Settings { protocol: repairing::NAME.to_owned(), ..on(disk) }
 }
@@ -54,7 +54,7 @@ fn a_panic_in_the_middle_of_a_commit_stops_the_log() {
     MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.push_back(Box::new(|| panic!("in a commit"))));
     let panicked = catch_unwind(AssertUnwindSafe(|| drop(session.submit(|tx| tx.insert(&notes, &note(3, 1))))));
     assert!(panicked.is_err());
-    // At once, although the session has not been used since: waiting for the result must not depend on it.
+    // At once, although the session has not been used since: the wait must not depend on it.
     let error = pending.wait().expect_err("nothing more becomes durable");
     assert!(matches!(&error, TransactError::NotDurable { reason } if reason.contains("panicked")), "{error}");
     let error = other.transact(|tx| tx.insert(&notes, &note(4, 1))).expect_err("it has stopped");
@@ -112,7 +112,7 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
     let error = session.transact(|tx| tx.insert(&notes, &note(2, 1))).expect_err("there are none left");
     assert!(matches!(&error, TransactError::LogStopped { reason } if reason.contains("epochs")), "{error}");
     drop((session, notes, db));
-    // Closing did not use any, or it did: then nobody can write to it any more, and everybody can look.
+    // If closing used the last epoch, the database can no longer be written, but still be inspected.
     match repairing_on(&disk).open() {
         Ok(db) => (0..4).for_each(|_| db.step()),
         Err(error) => assert!(matches!(error, OpenError::Invalid(_)), "{error}"),
@@ -145,7 +145,7 @@ fn a_checkpoint_and_a_check_have_helpers_at_the_same_time_beside_all_workers() {
             assert_eq!(db.checkpoint().expect("the disk works").expect("it is on disk").rows, 1);
             drop(held);
         }
-        // Nobody holds as many; if somebody did it would be told.
+        // No helper holds them; otherwise the error would be reported.
         let held: Vec<_> = std::iter::from_fn(|| environment.core()).collect();
         assert_eq!(held.len(), 16, "two sets, however many are wanted now");
         let error = db.checkpoint().expect_err("no worker is left").to_string();
@@ -185,7 +185,7 @@ fn a_logger_ends_the_epoch_of_who_waits_and_of_nobody_else() {
 fn a_disk_is_behind_while_the_durable_point_has_stood_still_for_long() {
     let behind = Arc::new(Behind::default());
     let mut look = Arc::clone(&behind).watch(Duration::from_millis(10));
-    // It is a few epochs behind all the time.
+    // The durable epoch is always a few epochs behind.
     for epoch in 1..100 {
         look(Epoch(epoch + 4), Epoch(epoch));
         assert!(!behind.is_so());
@@ -200,7 +200,7 @@ fn a_disk_is_behind_while_the_durable_point_has_stood_still_for_long() {
     assert!((5..20).contains(&first) && stuck[first..].iter().all(|is_behind| *is_behind), "{stuck:?}");
     look(Epoch(150), Epoch(149));
     assert!(!behind.is_so());
-    // Somebody may end epochs faster than the ticker.
+    // Flushes may end epochs faster than the ticker.
     for epoch in (1000..100_000).step_by(1000) {
         look(Epoch(epoch), Epoch(epoch - 1));
         assert!(!behind.is_so());
@@ -212,7 +212,10 @@ fn a_share_that_is_none_is_refused() {
     for percent in [0, 101] {
         let error = Settings { checkpoint_share: percent, ..Settings::default() }.open().expect_err("it is no share");
         assert!(
-            matches!(&error, OpenError::Setting { setting: "checkpoint_share", permitted, .. } if permitted == "1 to 100"),
+            matches!(
+                &error,
+                OpenError::Setting { setting: "checkpoint_share", permitted, .. } if permitted == "1 to 100"
+            ),
             "{error}"
         );
     }
@@ -247,10 +250,10 @@ fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
     session.transact(|tx| tx.insert(&notes, &note(2, 1))).expect("the next one is as any other");
 }
 
-/// A watch by which all work takes the same time, and on which something happens in each sleep.
+/// A watch by which all work takes the same time, and which calls a function in each sleep.
 struct Fake<'f> {
     work: Duration,
-    /// Percent of its time that a thread may work besides its share.
+    /// Percent of its time that a thread may work beyond its share.
     idle: f64,
     passed: Mutex<Passed<'f>>,
 }
@@ -304,7 +307,7 @@ fn take(db: &Engine, share: u32, bytes_per_second: Option<u64>, watch: &Fake<'_>
     take_within(db.inner(), persistence, Limits { share, bytes_per_second, late_after: u64::MAX, watch })
 }
 
-/// A text that does not get smaller.
+/// A text that cannot be compressed.
 fn noise(rng: &mut Rng, bytes: usize) -> String {
     (0..bytes).map(|_| rng.range(0x20, 0x7e) as u8 as char).collect()
 }
@@ -321,7 +324,7 @@ fn with_notes(settings: Settings, rng: &mut Rng, count: u32, bytes: usize) -> (E
     (db, notes)
 }
 
-/// The notes with these ids, as far as they are there.
+/// The notes with these ids, if they exist.
 fn read_notes(db: &Engine, ids: impl Iterator<Item = u32> + Clone) -> Vec<Option<Note>> {
     let notes = db.table::<Note>();
     let get = |tx: &TxCore, id| tx.get(&notes, &id);
@@ -377,7 +380,8 @@ fn the_load_is_what_workers_and_the_log_take_on_average() {
     assert_eq!(look(0, 400, 100), 0.0);
 }
 
-/// Rows that are inserted ahead of the walk, or change before it comes by, are in the log as a whole: first a row, then patches.
+/// Rows that are inserted ahead of the walk, or change before it reaches them, are in the log as whole rows,
+/// followed by patches.
 #[test]
 fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
     const ROWS: u32 = 300;
@@ -412,7 +416,7 @@ fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
             }
         });
         let checkpoint = take(&db, 50, None, &watch).expect("the disk works");
-        // What was passed before the first rest.
+        // The rows that were passed before the first rest.
         assert!((1..100).contains(&checkpoint.rows), "{}: {} rows", protocol.name, checkpoint.rows);
         let patch = logged(&db, &notes, 0..1, "c");
         assert!(patch < TEXT, "{}: nothing is being taken any more: {patch} bytes", protocol.name);
@@ -439,7 +443,7 @@ fn a_checkpoint_that_is_late_rests_no_more() {
         db.step();
     };
     let mut rests = 0;
-    // What is written while it rests for the first time makes it late many times over.
+    // The writes during its first rest make it late many times over.
     let watch = Fake::new(Duration::from_millis(4), || {
         rests += 1;
         write(rests);

@@ -1,4 +1,4 @@
-//! What threads of an executor and their callers do to its queue, one step after the other.
+//! Steps of an executor's threads and their callers on its queue, in a fixed order.
 
 use std::sync::mpsc;
 
