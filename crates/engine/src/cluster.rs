@@ -9,9 +9,8 @@
 //!   prefix has more runs, the first run is marked as followed. So one lookup finds a key, or, in a prefix of
 //!   several runs, a search for the greatest run whose key is no greater.
 //!
-//! A transaction that inserts or deletes rows, or splits a run, writes the run in which other transactions
-//! found, or missed, a row. So the only phantoms left are those of prefixes without a run, and these are
-//! phantoms of records.
+//! A transaction that inserts or deletes rows, or splits a run, writes the run in which other transactions found, or
+//! missed, a row. So the only phantoms left are those of prefixes without a run, and these are phantoms of records.
 //!
 //! A transaction copies a run before its first change, and changes the copy in place while no reader can
 //! notice: see [`OpenRun`].
@@ -138,8 +137,7 @@ impl TableSet {
         self.primary.codec.encode_rest(row, self.cluster.columns.into())
     }
 
-    /// The position of the row with this key in the run of its prefix, or the position where it would be
-    /// inserted.
+    /// The position of the row with this key in the run of its prefix, or the position where it would be inserted.
     #[inline]
     fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
         let key = key & self.cluster.suffix();
@@ -293,8 +291,7 @@ impl OpenRun {
         self.left.set(0);
     }
 
-    /// The run to which the last row was appended, if a row with this key comes behind that one and there is
-    /// room.
+    /// The run to which the last row was appended, if a row with this key comes behind that one and there is room.
     #[inline(always)]
     fn appending(&self, set: &TableSet, key: u128) -> Option<Run> {
         let is_next = self.left.get() > 0 && key > self.last.get();
@@ -815,8 +812,7 @@ impl RunScan {
         self.low
     }
 
-    /// Enters the run of this record's row. Its rows are going to be given out; returns how many are in the
-    /// range.
+    /// Enters the run of this record's row. Its rows are going to be given out; returns how many are in the range.
     #[inline]
     pub(crate) fn enter(&mut self, set: &TableSet, open: &OpenRun, row: RowPtr) -> usize {
         // SAFETY: a row of the table; its run is readable until the transaction ends.

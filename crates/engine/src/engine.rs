@@ -49,8 +49,7 @@ pub(crate) struct Inner {
     _snapshots: Option<Periodic>,
     /// Gives memory back to the system.
     _returner: Option<Periodic>,
-    /// The directory and the log, if the database has one. Dropped before the pool, to flush what the workers
-    /// wrote.
+    /// The directory and the log, if the database has one. Dropped before the pool, to flush what the workers wrote.
     pub(crate) persistence: Option<Persistence>,
     /// The result of the recovery at opening; `None` in memory and where the directory was new.
     recovery: OnceLock<Recovery>,
@@ -358,8 +357,7 @@ impl Engine {
         &self.inner.options
     }
 
-    /// The gate that excludes chains of pieces and other transactions from each other, if procedures run in
-    /// pieces.
+    /// The gate that excludes chains of pieces and other transactions from each other, if procedures run in pieces.
     pub fn gate(&self) -> Option<&Gate> {
         self.inner.gate.as_deref()
     }
@@ -452,9 +450,8 @@ impl Engine {
         Ok(sets)
     }
 
-    /// The table that a declaration names. A database on disk first converts the table if only its clustering
-    /// differs from the declaration. It does so only while no handle of the table exists and no transaction is
-    /// open.
+    /// The table that a declaration names. A database on disk first converts the table if only its clustering differs
+    /// from the declaration. It does so only while no handle of the table exists and no transaction is open.
     ///
     /// # Errors
     /// No such table; a table that cannot be clustered so; no memory; an error of the file system.
@@ -479,8 +476,7 @@ impl Engine {
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-        // No caller gets a handle meanwhile. Without a handle or an open transaction no thread can reach the
-        // table.
+        // No caller gets a handle meanwhile. Without a handle or an open transaction no thread can reach the table.
         let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let (old, new) = {
             let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -545,8 +541,7 @@ impl Engine {
         batch_max.min(self.inner.options.workers / threads).max(1)
     }
 
-    /// Gives all rows of a table to `see`, some dozens at a time. No transaction may change the table
-    /// meanwhile.
+    /// Gives all rows of a table to `see`, some dozens at a time. No transaction may change the table meanwhile.
     ///
     /// # Errors
     /// Errors of `see`; no free worker.

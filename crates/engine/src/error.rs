@@ -407,8 +407,7 @@ pub enum TransactError {
         /// The key as its columns read.
         key: String,
     },
-    /// A row that had to exist did not (`ReadTx::require`). The transaction's reads were consistent at that
-    /// moment.
+    /// A row that had to exist did not (`ReadTx::require`). The transaction's reads were consistent at that moment.
     MissingRow {
         /// The table, or the index.
         table: String,
@@ -459,11 +458,9 @@ pub enum TransactError {
     HoldsMemory,
     /// Another thread cancelled the transaction: [`Canceller::cancel`](crate::Canceller::cancel).
     Cancelled,
-    /// The request itself cannot work: a scan of a hash table, or use of a transaction inside its own update
-    /// closure.
+    /// The request itself cannot work: a scan of a hash table, or use of a transaction inside its own update closure.
     Unsupported(Cause),
-    /// The protocol runs only registered procedures and snapshots; this was a closure or an explicit
-    /// transaction.
+    /// The protocol runs only registered procedures and snapshots; this was a closure or an explicit transaction.
     NeedsPlan {
         /// The protocol.
         protocol: &'static str,
@@ -536,8 +533,7 @@ pub enum TransactError {
         /// The most bytes that a text of this table may have.
         most: usize,
     },
-    /// The process was forked from the one that opened the database, and lacks its threads. Nothing was
-    /// written.
+    /// The process was forked from the one that opened the database, and lacks its threads. Nothing was written.
     Forked,
     /// The log stopped before this result was durable. What the transaction wrote or read may or may not be
     /// there after the database is opened again. Snapshots that begin afterwards show the durable epoch, if the

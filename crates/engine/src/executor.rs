@@ -1,9 +1,8 @@
 //! Threads that run transactions for callers that do not wait meanwhile.
 //!
-//! A thread holds up to [`Engine::held_max`] executed transactions with queued decisions, each in a session of
-//! its own. It never waits for a transaction that it holds itself. So while it holds some, it does not wait for
-//! a worker and does not run work by itself. Nor does it sleep before another attempt of a refused transaction.
-//! It decides first.
+//! A thread holds up to [`Engine::held_max`] executed transactions with queued decisions, each in a session of its own.
+//! It never waits for a transaction that it holds itself. So while it holds some, it does not wait for a worker and
+//! does not run work by itself. Nor does it sleep before another attempt of a refused transaction. It decides first.
 //!
 //! *No transaction that has been executed waits for the body of another.* A thread that begins a body while it
 //! holds transactions, or results that are not durable yet, ensures that an idle thread watches. Watching

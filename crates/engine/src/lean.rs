@@ -277,8 +277,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
         };
         if let Some(row) = row {
             let mut out_of_line_values = OutOfLineValues::of(self.core, set);
-            // SAFETY: a private row version of the table's layout, which is not read before the body's next
-            // operation.
+            // SAFETY: a private row version of the table's layout, which is not read before the body's next operation.
             change(unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns.either()));
         }
         Ok(())
@@ -298,8 +297,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
                 return self.core.insert_at(set, key, encode, exists);
             };
             self.core.count_operation()?;
-            // SAFETY: a zeroed row of the table's layout, which has no fixed part; private until the next
-            // operation.
+            // SAFETY: a zeroed row of the table's layout, which has no fixed part; private until the next operation.
             let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
             return match encode(&mut writer) {
                 Ok(()) => {

@@ -1,5 +1,4 @@
-//! A bounded number of permits, for which callers wait in turn. An executor needs one for each call in its
-//! queue.
+//! A bounded number of permits, for which callers wait in turn. An executor needs one for each call in its queue.
 //!
 //! ```text
 //! word:  | permits taken | WAITED: callers wait; a permit that is given back goes to the first of them |

@@ -1,10 +1,9 @@
-//! The queue of decisions of a protocol with a [`Validator`]: executed transactions wait in it and are decided
-//! in batches. The validator chooses an order for each batch. Its transactions are decided one by one, or at
-//! the same time if the order says that they do not conflict.
-//! The queue has no thread of its own. The first caller leads: it decides the batch while the others sleep, and
-//! hands the lead to a caller that waits by then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A
-//! caller that is alone pays six allocations and six locks. Each transaction also pays for the input of the order: a
-//! validation, and lists of what it accessed ([`Prepared`]).
+//! The queue of decisions of a protocol with a [`Validator`]: executed transactions wait in it and are decided in
+//! batches. The validator chooses an order for each batch. Its transactions are decided one by one, or at the same time
+//! if the order says that they do not conflict. The queue has no thread of its own. The first caller leads: it decides
+//! the batch while the others sleep, and hands the lead to a caller that waits by then (flat combining: Hendler, Incze,
+//! Shavit, Tzafrir, SPAA 2010). A caller that is alone pays six allocations and six locks. Each transaction also pays
+//! for the input of the order: a validation, and lists of what it accessed ([`Prepared`]).
 //!
 //! A batch goes through three stages on the thread that leads it (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3):
 //!
@@ -21,11 +20,9 @@
 //! A transaction that was refused too often is not queued any more: it is executed and decided while no batch is
 //! decided ([`Queue::hold`]), so nothing that it has read can change meanwhile.
 //!
-//! A thread that has many transactions submits their decisions ([`Queue::submit`]) and continues. It leads when
-//! a
-//! batch is full, or when it has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep
-//! before threads that submit, which may be busy: a caller sleeps only while a thread leads or a batch is under
-//! way.
+//! A thread that has many transactions submits their decisions ([`Queue::submit`]) and continues. It leads when a batch
+//! is full, or when it has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep before
+//! threads that submit, which may be busy: a caller sleeps only while a thread leads or a batch is under way.
 //!
 //! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does
 //! not return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are
@@ -286,8 +283,7 @@ impl Head {
         let Head { state: told, caller, telling, .. } = unsafe { head.as_ref() };
         let caller = caller.clone();
         telling.end();
-        // The last access.
-        // ORDERING: pairs with the acquire in `wait`.
+        // The last access. ORDERING: pairs with the acquire in `wait`.
         told.store(state, Ordering::Release);
         caller.unpark();
     }
@@ -543,9 +539,8 @@ impl Queue {
         !self.batching.wait.is_zero()
     }
 
-    /// For a thread without work that has submitted nothing: how long it may sleep before it checks for
-    /// decisions that no thread handles. Where batches wait: until a batch has waited long enough. `None` if
-    /// nothing is queued.
+    /// For a thread without work that has submitted nothing: how long it may sleep before it checks for decisions that
+    /// no thread handles. Where batches wait: until a batch has waited long enough. `None` if nothing is queued.
     pub(crate) fn look_again(&self, at_latest: Duration) -> Option<Duration> {
         let wait = self.batching.wait;
         let state = self.state();
@@ -556,8 +551,7 @@ impl Queue {
         Some(state.since.map_or(at_latest, |since| wait.saturating_sub(since.elapsed()).max(GATHER_SLICE)))
     }
 
-    /// Queues a decision. Returns whether the caller leads: it may lead any batch with `any`, else only a full
-    /// one.
+    /// Queues a decision. Returns whether the caller leads: it may lead any batch with `any`, else only a full one.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let Batching { batch_max, .. } = self.batching;
         let came = Instant::now();

@@ -54,8 +54,7 @@ pub enum Failure {
 /// Proof of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Orders the transaction among those that it conflicts with. If it wrote nothing: the newest TID that it
-    /// read.
+    /// Orders the transaction among those that it conflicts with. If it wrote nothing: the newest TID that it read.
     pub tid: Tid,
     /// The number of the opened database.
     pub(crate) database: u64,
@@ -73,9 +72,8 @@ impl Receipt {
     /// transaction and what it read.
     ///
     /// The next recovery keeps the transaction if its snapshot
-    /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below this one. Later
-    /// snapshots have greater numbers, whatever was lost. `None` elsewhere, and for a read-write transaction
-    /// that read nothing.
+    /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below this one. Later snapshots have
+    /// greater numbers, whatever was lost. `None` elsewhere, and for a read-write transaction that read nothing.
     pub fn snapshot(&self) -> Option<u64> {
         self.snapshot.map(NonZeroU64::get)
     }
@@ -244,8 +242,7 @@ impl Runner {
         self.pending(result)
     }
 
-    /// Runs `body` as a read-only transaction: on a snapshot if the protocol has them, else validated and
-    /// retried.
+    /// Runs `body` as a read-only transaction: on a snapshot if the protocol has them, else validated and retried.
     ///
     /// # Errors
     /// As [`Runner::transact`]; no conflicts if the protocol has snapshots.
@@ -460,9 +457,8 @@ impl Runner {
         next
     }
 
-    /// The body panicked. By promise (g) the panic is the body's own only if its reads were consistent;
-    /// otherwise the conflict is reported. A panic is a result: it is returned when the data that it may reveal
-    /// is durable.
+    /// The body panicked. By promise (g) the panic is the body's own only if its reads were consistent; otherwise the
+    /// conflict is reported. A panic is a result: it is returned when the data that it may reveal is durable.
     fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Result<Cause, TransactError> {
         match self.tx.validate() {
             Ok(()) => {

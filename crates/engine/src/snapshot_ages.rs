@@ -45,8 +45,7 @@ impl AgeCounters {
     }
 }
 
-/// Ages of snapshots when transactions took them: the time since which they lack other commits. Within an
-/// eighth.
+/// Ages of snapshots when transactions took them: the time since which they lack other commits. Within an eighth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotAges {
     counts: Vec<u64>,

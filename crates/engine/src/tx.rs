@@ -257,8 +257,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.inner.find(name)
     }
 
-    /// The gate that excludes chains of pieces and other transactions from each other, if procedures run in
-    /// pieces.
+    /// The gate that excludes chains of pieces and other transactions from each other, if procedures run in pieces.
     pub fn gate(&self) -> Option<Arc<Gate>> {
         self.inner.gate.clone()
     }

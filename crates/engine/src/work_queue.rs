@@ -15,8 +15,7 @@
 //!    [`OVERTAKING_BATCHES_MAX`] later batches may have overtaken. That call begins first, on any thread. This
 //!    is an exception to rule 3; the protocol then resolves conflicts, as always.
 //!
-//! A batch is placed outside of the queue's lock: from [`Next::Batch`] to [`WorkQueue::place`] its thread owns
-//! it.
+//! A batch is placed outside of the queue's lock: from [`Next::Batch`] to [`WorkQueue::place`] its thread owns it.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -87,11 +86,9 @@ pub struct BatchStatistics {
     pub components: u64,
     /// Components that another thread took over before they began.
     pub taken_over: u64,
-    /// Calls that began on another thread than the rest of their component, as too many batches had overtaken
-    /// them.
+    /// Calls that began on another thread than the rest of their component, as too many batches had overtaken them.
     pub overdue: u64,
-    /// Times that [`Batch::Auto`](crate::Batch::Auto) switched batching on. While it is off, batches have one
-    /// call.
+    /// Times that [`Batch::Auto`](crate::Batch::Auto) switched batching on. While it is off, batches have one call.
     pub switched: u64,
 }
 
@@ -136,8 +133,7 @@ impl<W> Component<W> {
     }
 }
 
-/// Rule 4: whether calls of this batch may have been overtaken by the most batches, when `batches` have been
-/// formed.
+/// Rule 4: whether calls of this batch may have been overtaken by the most batches, when `batches` have been formed.
 fn is_overdue(batch: u64, batches: u64) -> bool {
     batch + OVERTAKING_BATCHES_MAX <= batches
 }

@@ -32,9 +32,8 @@ enum State<'w> {
 
 /// The epoch in which the current checkpoint began.
 ///
-/// Invariant: until the checkpoint ends, commits of that epoch or a later one log a whole row if the old
-/// version is of an earlier epoch. So a row with a version of that epoch or a later one is in the log from
-/// there on as a whole.
+/// Invariant: until the checkpoint ends, commits of that epoch or a later one log a whole row if the old version is of
+/// an earlier epoch. So a row with a version of that epoch or a later one is in the log from there on as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct WholeBefore(CacheAligned<AtomicU64>);
 
@@ -118,8 +117,7 @@ impl<'w> CommitLog<'w> {
                 group.row(wire.layout, &wire.rows, key, row(after));
             }
             (Some(before), Some(after)) => {
-                // Equal rows too: the TID was returned, so the log must contain it, and it must not be given
-                // out again.
+                // Equal rows too: the TID was returned, so the log must contain it, and it must not be given out again.
                 if group.update(wire.layout, &wire.rows, key, row(before.row), row(after)) == Updated::Nothing {
                     group.row(wire.layout, &wire.rows, key, row(after));
                 }

@@ -47,8 +47,7 @@ pub use progress::{Listener, RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;
 
-/// Why a helper could not begin. That would be a fault of `Builder::open`, which reserves workers for all
-/// helpers.
+/// Why a helper could not begin. That would be a fault of `Builder::open`, which reserves workers for all helpers.
 const NO_WORKER: &str = "no worker was left for a helper; this is a bug of seriatim";
 
 /// When a transaction's result is returned: a property of the database (`Builder::durability`).
@@ -62,9 +61,8 @@ pub enum Durability {
     /// At once. A power cut undoes the last transactions: those of about an epoch and a flush. A state remains
     /// that existed before, without gaps.
     Async,
-    /// When its epoch is durable, together with all other transactions of the epoch. If a caller waits, the
-    /// epoch is flushed as soon as the disk is free; otherwise after about an epoch. The default for a database
-    /// on disk.
+    /// When its epoch is durable, together with all other transactions of the epoch. If a caller waits, the epoch is
+    /// flushed as soon as the disk is free; otherwise after about an epoch. The default for a database on disk.
     Group,
     /// As [`Durability::Group`], but submitted transactions are flushed as soon as the disk is free, even if no
     /// caller waits.

@@ -170,8 +170,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     }
     // Whether the incarnations that the current manifest does not need have no segments left.
     let mut is_clean = false;
-    // Until the log's directories are known. The manifest may be on the disk twice, and grows by an
-    // incarnation.
+    // Until the log's directories are known. The manifest may be on the disk twice, and grows by an incarnation.
     let manifest_bytes = disk.find(&directory.join(MANIFEST)).ok().flatten().map_or(0, |found| found.bytes);
     let portion = |segments| 2 * (manifest_bytes + 4096).next_multiple_of(4096) + segments;
     let mut reserve = Reserve::new(disk, directory, portion(0));
@@ -338,9 +337,8 @@ fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> 
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }
 
-/// Whether this process can sync no entry of a directory: it may not read it, or the file system syncs no
-/// directories or permits no changes. Existing entries are then not this database's: it could not have made
-/// them durable.
+/// Whether this process can sync no entry of a directory: it may not read it, or the file system syncs no directories
+/// or permits no changes. Existing entries are then not this database's: it could not have made them durable.
 fn is_not_ours_to_sync(error: &Error) -> bool {
     use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)

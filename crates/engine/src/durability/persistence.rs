@@ -1,8 +1,7 @@
 //! The log of an open database: its mode, and the waits of results for it.
 //!
-//! Acknowledgement ends for good when the log stops: a sync of the log or the manifest failed, or a commit
-//! panicked. From then on a result is returned only if all that it depends on was durable before, in every
-//! mode.
+//! Acknowledgement ends for good when the log stops: a sync of the log or the manifest failed, or a commit panicked.
+//! From then on a result is returned only if all that it depends on was durable before, in every mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -123,9 +122,8 @@ pub(super) enum Loggers {
     Closed(Result<(), CloseError>),
 }
 
-/// Steps of all loggers that make an epoch durable if nothing fails. One may be needed before the epoch can
-/// end, as epochs are far. One flushes it. In another, a logger without entries notes those of others. One is
-/// spare.
+/// Steps of all loggers that make an epoch durable if nothing fails. One may be needed before the epoch can end, as
+/// epochs are far. One flushes it. In another, a logger without entries notes those of others. One is spare.
 const STEPS_MAX: usize = 4;
 
 /// How often a wait checks for conditions other than the durable point.
@@ -167,16 +165,14 @@ impl Persistence {
         self.log.durable().point().skip_to(Epoch(next.0 - 1));
     }
 
-    /// The hold of a snapshot that begins now and shows the durable epoch. `None` if it shows all commits, for
-    /// which it may have to wait. Where results wait until they are durable, no acknowledged transaction is
-    /// missing.
+    /// The hold of a snapshot that begins now and shows the durable epoch. `None` if it shows all commits, for which it
+    /// may have to wait. Where results wait until they are durable, no acknowledged transaction is missing.
     #[inline]
     pub(crate) fn hold(&self) -> Option<Hold> {
         self.holds_up().then(|| self.log.durable().point().hold())
     }
 
-    /// Whether snapshots should not wait for the disk. Once the log has stopped they show the durable epoch
-    /// anyway.
+    /// Whether snapshots should not wait for the disk. Once the log has stopped they show the durable epoch anyway.
     #[inline]
     fn holds_up(&self) -> bool {
         let is_behind = self.log.refuses() || self.behind.is_so();
@@ -239,8 +235,7 @@ impl Persistence {
 
     /// Counts of the log and the checkpoints.
     pub(crate) fn statistics(&self) -> LogStatistics {
-        // Read first: if the log has stopped, the durable epoch no longer changes, and is not above the current
-        // epoch.
+        // Read first: if the log has stopped, the durable epoch no longer changes, and is not above the current epoch.
         let stopped = self.log.durable().is_stopped();
         let durable_epoch = self.durable_epoch();
         let log = self.log.statistics();
@@ -288,8 +283,7 @@ impl Persistence {
         self.epochs.current()
     }
 
-    /// Makes the loggers end the epoch, and waits until it is durable, the disk is full, or the database is
-    /// closed.
+    /// Makes the loggers end the epoch, and waits until it is durable, the disk is full, or the database is closed.
     pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
         self.wait_for_at_most(epoch, None).map(drop)
     }
@@ -479,8 +473,7 @@ impl Persistence {
             let log = log.clone();
             let first = epochs.current();
             if first.0 > UNSAID_MAX {
-                // For a database that existed before: the next recovery then restores a snapshot of this
-                // opening.
+                // For a database that existed before: the next recovery then restores a snapshot of this opening.
                 log.record(first);
             }
             epochs.bound_by(Box::new(move |current| said(&log, current)));
@@ -588,8 +581,7 @@ impl Drop for Persistence {
     }
 }
 
-/// The newest epoch that the disk has reported. Now and then it makes the log report more, though nothing was
-/// logged.
+/// The newest epoch that the disk has reported. Now and then it makes the log report more, though nothing was logged.
 fn said(log: &Log, current: Epoch) -> Epoch {
     if log.durable().is_stopped() {
         // From now on no epoch above the durable one is reported.

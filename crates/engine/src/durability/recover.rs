@@ -282,8 +282,7 @@ impl<'f> Applier<'f> {
             loop {
                 let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(table) = next else { return };
-                // SAFETY: every version was restored, each table is handled by one thread, and no transaction
-                // runs yet.
+                // SAFETY: every version was restored, each table is handled by one thread, and no transaction runs yet.
                 unsafe { self.protocol.finish_restore(&mut core, table) };
             }
         };

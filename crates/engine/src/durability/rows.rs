@@ -41,8 +41,7 @@ pub(crate) trait Take {
     /// Why room could not be made.
     type Error: From<Stuck>;
 
-    /// Takes a row. The worker is online, and holds back all reclamation: this must neither wait nor access a
-    /// file.
+    /// Takes a row. The worker is online, and holds back all reclamation: this must neither wait nor access a file.
     fn take(&mut self, found: &Found<'_>) -> Room;
 
     /// Makes room for more, however long that takes. The worker is offline.
@@ -156,8 +155,7 @@ impl<'e> Walker<'e> {
     }
 }
 
-/// The newest committed row of a record, if it has one. The record was found after the worker of `core` came
-/// online.
+/// The newest committed row of a record, if it has one. The record was found after the worker of `core` came online.
 fn peek<'c>(
     protocol: &dyn OpenProtocol,
     core: &'c Core,

@@ -40,9 +40,8 @@ pub(super) struct Limits<'w> {
 }
 
 impl<'w> Limits<'w> {
-    /// Limits for a database with this many bytes in memory. The log may grow by the bytes between two
-    /// checkpoints, or by those in memory. Recovery then takes at most twice as long as for the checkpoint
-    /// alone.
+    /// Limits for a database with this many bytes in memory. The log may grow by the bytes between two checkpoints, or
+    /// by those in memory. Recovery then takes at most twice as long as for the checkpoint alone.
     pub(super) fn of(options: &Settings, memory_bytes: usize, watch: &'w dyn Watch) -> Limits<'w> {
         // If one thread steps all helpers, no other thread gains from its rests.
         let (share, bytes_per_second) = match options.step_helpers {

@@ -98,8 +98,7 @@ impl fmt::Display for Undivided {
 
 impl std::error::Error for Undivided {}
 
-/// The prefix of tables in which owners and coordinators keep their own state, which is not data of the
-/// partitions.
+/// The prefix of tables in which owners and coordinators keep their own state, which is not data of the partitions.
 pub const BOOKS: &str = "partition books: ";
 
 /// The tables of the database, without those with the prefix [`BOOKS`].

@@ -1,6 +1,5 @@
-//! A protocol for tests that gives out copies of rows, as a protocol that updates in place would. It overwrites
-//! each copy with poison as soon as the contract allows ("rules for rows"). A caller that keeps a row too long
-//! reads poison.
+//! A protocol for tests that gives out copies of rows, as a protocol that updates in place would. It overwrites each
+//! copy with poison as soon as the contract allows ("rules for rows"). A caller that keeps a row too long reads poison.
 //!
 //! - Rows that were read lie in memory of the attempt, which is counted, until the transaction ends. The
 //!   poisoned copies stay allocated until the worker's next transaction ends, so that a late reader finds
@@ -191,8 +190,7 @@ mod tests {
     /// A number read from a row that is gone.
     const GONE: u64 = u64::from_ne_bytes([POISON; 8]);
 
-    /// Cells whose values are ten times their ids, with an index by value; and a worker with an open
-    /// transaction.
+    /// Cells whose values are ten times their ids, with an index by value; and a worker with an open transaction.
     struct Bench {
         engine: Engine,
         cells: DynHandle,

@@ -365,8 +365,7 @@ fn those_that_are_refused_are_told_last() {
     assert_eq!((decisions, left_out, stale), (4, 1, 1));
 }
 
-/// Threads with other work have submitted more than a batch: a waiting caller leads until its own decision is
-/// made.
+/// Threads with other work have submitted more than a batch: a waiting caller leads until its own decision is made.
 #[test]
 fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
     let queue = queue(4, Duration::ZERO);
@@ -538,8 +537,7 @@ fn a_decision_is_made_when_those_before_it_have_been_made() {
     }
 }
 
-/// A caller must not join a round of which it was not told: the thread that tells it would use a frame that is
-/// gone.
+/// A caller must not join a round of which it was not told: the thread that tells it would use a frame that is gone.
 #[test]
 fn a_round_is_joined_when_it_is_told_and_not_before() {
     let head = Head::new();

@@ -145,8 +145,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// transaction is decided until the result is dropped.
     #[inline]
     pub(crate) fn decide_alone(&self) -> Option<Alone> {
-        // A read-only transaction is not queued; it validates, and others may change what it has read in any
-        // case.
+        // A read-only transaction is not queued; it validates, and others may change what it has read in any case.
         if !self.queued.get() || !self.has_lost_patience() {
             return None;
         }
@@ -170,8 +169,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Prepared { restarts: self.attempt.get().saturating_sub(1), weight: self.weight.get(), ..prepared }
     }
 
-    /// As [`TxCore::decide`], when its place in the queue has come: by this thread, or by another while this
-    /// one waits.
+    /// As [`TxCore::decide`], when its place in the queue has come: by this thread, or by another while this one waits.
     #[cold]
     fn decide_queued(&self) -> Result<Outcome, OpError> {
         let Some((queue, prepared)) = self.prepare()? else { return self.decide() };

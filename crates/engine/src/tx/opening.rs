@@ -150,8 +150,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Err(TransactError::Forked);
         }
         loop {
-            // The gate comes first: a transaction that waits for chains to end must not hold a worker that they
-            // need.
+            // The gate comes first: a transaction that waits for chains to end must not hold a worker that they need.
             if self.must_enter(origin)
                 && let Some(gate) = &inner.gate
             {

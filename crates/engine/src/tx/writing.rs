@@ -78,8 +78,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Runs a write that can fail half-way for a reason that the body may ignore: nothing of a failed write
-    /// remains.
+    /// Runs a write that can fail half-way for a reason that the body may ignore: nothing of a failed write remains.
     pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         let _call = self.call()?;
         let position = self.position()?;
@@ -557,8 +556,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 }
 
-/// The columns whose indexes must be updated: none if the change failed. A duplicate key there would hide the
-/// failure.
+/// The columns whose indexes must be updated: none if the change failed. A duplicate key there would hide the failure.
 pub fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
     if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }

@@ -11,8 +11,7 @@ use crate::testing::Handle;
 use crate::{Abort, Engine, Settings, TxCore, available_protocols};
 
 const THREADS: usize = 4;
-/// Keys of each table, far more than its capacity. The first ones, one for each thread, change in every
-/// transaction.
+/// Keys of each table, far more than its capacity. The first ones, one for each thread, change in every transaction.
 const KEYS: u64 = 8_000;
 const KEYS_A_TRANSACTION: u64 = 20;
 const PASSES: u64 = 3;
