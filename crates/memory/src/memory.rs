@@ -48,7 +48,7 @@ impl Default for Options {
 /// Allocated memory stays mapped until the last clone and the last [`Local`] are dropped, and is unmapped
 /// then, whether it was released or not.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Shared>);
+pub struct Memory(pub(crate) Arc<Shared>);
 
 /// The state that [`Memory`] and every [`Local`] share.
 #[derive(Debug)]
