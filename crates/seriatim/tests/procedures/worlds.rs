@@ -228,9 +228,10 @@ fn there_is_one_zero_and_one_nan_among_keys() {
             let (row, by_mark, of_grade) = found.expect("no conflict").value;
             assert_eq!((Some(row), of_grade), (by_mark, 1), "{rate}: the row keeps its bits");
         }
-        let bits =
-            |tx: &ReadTx| tx.scan(&ratings, ..).map(|row| Ok(row?.rate().to_bits())).collect::<Result<_, Abort>>();
-        let order: Vec<u64> = session.snapshot(bits).expect("no conflict").into_value();
+        let bits = |tx: &ReadTx| {
+            tx.scan(&ratings, ..).map(|row| Ok(row?.rate().to_bits())).collect::<Result<Vec<u64>, Abort>>()
+        };
+        let order = session.snapshot(bits).expect("no conflict").into_value();
         assert_eq!(order, [-1.0, -0.0, 1.0, odd_nan].map(f64::to_bits), "NaN is greater than all numbers");
         for (high, wanted) in [(-0.5, 1), (-0.0, 2), (0.0, 2), (f64::INFINITY, 3), (odd_nan, 3)] {
             assert_eq!(session.call(count_to, &high).expect("no conflict").value, wanted, "to {high}");
