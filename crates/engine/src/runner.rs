@@ -548,7 +548,7 @@ mod tests {
         tx.update(hot, &id, |row| row.set_count(row.count() + 1)).map(drop)
     }
 
-    /// Between each two of its steps another transaction changes all rows, and inserts one where this one has looked for
+    /// Between any two of its steps another transaction changes all rows, and inserts one where this one looked for
     /// rows.
     #[test]
     fn a_slow_transaction_over_rows_that_others_change_all_the_time_commits() {

@@ -631,8 +631,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     /// An abort that carries the body's own error. It is reported as
-    /// [`TransactError::User`](crate::TransactError::User) once the body's reads are known to be consistent; an explicit
-    /// transaction validates them now. A transaction that has stopped returns its own reason instead.
+    /// [`TransactError::User`](crate::TransactError::User) once the body's reads are known to be consistent; an
+    /// explicit transaction validates them now. A transaction that has stopped returns its own reason instead.
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
         let own = || Abort::explained(AbortKind::User, TransactError::User(error.into().into()));
         match self.stopped.get() {

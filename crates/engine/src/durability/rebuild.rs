@@ -46,7 +46,7 @@ fn check_key(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(
         return Ok(());
     }
     Err(tx.abort(format!(
-        "table {:?} has a row at key {}, which an earlier revision wrote: -0 and 0 are one key now, and so are all NaNs; \
+        "table {:?} has a row at key {}, which an earlier revision wrote: -0 and 0 are one key now, as are all NaNs; \
          with that revision, delete the row or write it at 0 or at the NaN of `f64::NAN`",
         set.definition.name,
         codec.describe(key)
