@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::process::Process;
 use crate::{CacheAligned, Epoch};
 
 /// Set when the log has stopped. Epochs have far fewer bits.
@@ -32,6 +33,7 @@ pub struct DurablePoint {
 pub struct Hold {
     point: Arc<DurablePoint>,
     epoch: Epoch,
+    process: Process,
 }
 
 impl Hold {
@@ -43,6 +45,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        // In a fork another thread may have the lock for ever.
+        if !self.process.is_current() {
+            return;
+        }
         let mut holds = self.point.holds();
         if let Some(count) = holds.get_mut(&self.epoch) {
             *count -= 1;
@@ -92,7 +98,7 @@ impl DurablePoint {
         let mut holds = self.holds();
         let epoch = self.epoch();
         *holds.entry(epoch).or_default() += 1;
-        Hold { point: Arc::clone(self), epoch }
+        Hold { point: Arc::clone(self), epoch, process: Process::current() }
     }
 
     fn holds(&self) -> MutexGuard<'_, BTreeMap<Epoch, usize>> {
@@ -162,6 +168,16 @@ mod tests {
         assert_eq!(point.final_epoch(), Some(Epoch(7)));
         point.skip_to(Epoch(9));
         assert_eq!(point.final_epoch(), Some(Epoch(9)));
+    }
+
+    #[test]
+    fn a_fork_drops_a_hold_although_another_thread_had_the_lock() {
+        let point = Arc::new(DurablePoint::new(Epoch(5)));
+        let mut hold = Some(point.hold());
+        let held = point.holds();
+        crate::process::in_fork(|| drop(hold.take()));
+        drop(held);
+        assert_eq!(point.released(), Epoch(5));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::process::Process;
 use crate::thread::{self, Thread, Touch};
 use crate::{Backoff, CacheAligned};
 
@@ -36,6 +37,7 @@ pub struct FairLock(CacheAligned<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     word: AtomicU32,
+    process: Process,
     queue: Mutex<VecDeque<Arc<Waiter>>>,
 }
 
@@ -62,6 +64,12 @@ impl FairLock {
         self.step();
         // ORDERING: pairs with the release in `give`.
         self.0.word.compare_exchange(0, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the lock is taken, at this moment.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.0.word.load(Ordering::Relaxed) != 0
     }
 
     /// Gives the lock back, which this thread has taken, or another on behalf of it.
@@ -138,6 +146,10 @@ impl FairLock {
     /// Hands the lock to the first in the queue.
     #[cold]
     fn hand_on(&self) {
+        // In a fork no thread waits, and another one may have the queue for ever.
+        if !self.0.process.is_current() {
+            return;
+        }
         let mut queue = self.queue();
         debug_assert!(self.0.word.load(Ordering::Relaxed) & HELD != 0, "a lock that is not held cannot be given back");
         let Some(next) = queue.pop_front() else {
@@ -170,6 +182,22 @@ mod tests {
 
     // SAFETY: it is touched under a lock.
     unsafe impl Sync for Count {}
+
+    #[test]
+    fn a_fork_gives_it_back_although_another_thread_was_in_the_queue() {
+        let lock = FairLock::default();
+        assert!(lock.try_take());
+        let mut queue = lock.queue();
+        let is_served = AtomicBool::new(false);
+        queue.push_back(Arc::new(Waiter { thread: thread::current(), is_served }));
+        lock.mark(&queue);
+        crate::process::in_fork(|| lock.give());
+        queue.clear();
+        lock.mark(&queue);
+        drop(queue);
+        lock.give();
+        assert!(lock.try_take());
+    }
 
     #[test]
     fn one_thread_at_a_time_holds_it() {

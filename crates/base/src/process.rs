@@ -36,6 +36,51 @@ impl Process {
     }
 }
 
+impl Default for Process {
+    fn default() -> Process {
+        Process::current()
+    }
+}
+
+/// For tests: runs `body` in a fork, which ends then.
+///
+/// # Panics
+/// If the fork does not end within ten minutes, or if `body` panics.
+#[cfg(not(miri))]
+pub fn in_fork(body: impl FnOnce()) {
+    /// Ends the process as failed, should it unwind: a fork is not to go on as the test.
+    struct Fails;
+    impl Drop for Fails {
+        fn drop(&mut self) {
+            // SAFETY: it ends the process, and runs nothing.
+            unsafe { libc::_exit(101) }
+        }
+    }
+    // SAFETY: the caller's body uses what works in a fork, which ends without running what is registered for the end of
+    // the process.
+    match unsafe { libc::fork() } {
+        0 => {
+            let fails = Fails;
+            // SAFETY: the signal ends the process.
+            unsafe { libc::alarm(600) };
+            body();
+            std::mem::forget(fails);
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            assert!(child > 0, "{}", std::io::Error::last_os_error());
+            let mut status = 0;
+            // SAFETY: a child of this process, and room for its status.
+            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+            assert_eq!(waited, child);
+            let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
+            assert!(!hangs, "the fork waits for a thread that it does not have");
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
+        }
+    }
+}
+
 #[cfg(not(miri))]
 fn count_forks() {
     extern "C" fn in_child() {
@@ -49,3 +94,7 @@ fn count_forks() {
 /// There are no forks.
 #[cfg(miri)]
 fn count_forks() {}
+
+/// There are no forks: nothing is run.
+#[cfg(miri)]
+pub fn in_fork(_: impl FnOnce()) {}

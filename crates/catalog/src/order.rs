@@ -4,7 +4,7 @@
 //! unsigned, bool      big-endian in their own width
 //! signed, decimal,    likewise, with the sign bit flipped
 //!   timestamp
-//! f64                 likewise by the total order of IEEE 754: -NaN, -inf, ..., -0, +0, ..., inf, NaN
+//! f64                 likewise by value, as PostgreSQL orders them: -0 equals 0, and every NaN is one value above inf
 //! text, bytes         0x00 as 0x01 0x01, 0x01 as 0x01 0x02, any other byte as itself; then 0x00 as the end
 //! Option              0x00 and the value, or 0x01 and, where the width is fixed, zeros: NULL comes last
 //! Reverse             every byte inverted, so NULL comes first
@@ -20,7 +20,8 @@ use crate::{Bytes, Decimal, KeyWriter, Text, Timestamp};
 
 /// A Rust type that a column of a key can have. Descending columns have the type [`Reverse`], so that a key's
 /// order in Rust is its order in the index, but for two: NULL comes last where Rust's `None` comes first, and
-/// floats are totally ordered.
+/// floats are totally ordered: -0.0 equals 0.0, and all NaNs equal each other and are greater than all numbers. The row
+/// keeps the float as it was written.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the type of a key column",
     label = "not a key column's type",
@@ -36,13 +37,20 @@ pub trait KeyColumn {
     fn write(&self, key: &mut KeyWriter);
 }
 
-/// The bits of a float, ordered as unsigned integers are.
+/// The bits of a float, ordered as unsigned integers are. Floats that are equal keys have the same bits.
 #[inline(always)]
 pub(crate) const fn float_bits(bits: u64) -> u64 {
+    const INFINITY: u64 = f64::INFINITY.to_bits();
+    const NAN: u64 = 0x7FF8 << 48;
+    let bits = match bits & !(1 << 63) {
+        0 => 0,
+        magnitude if magnitude > INFINITY => NAN,
+        _ => bits,
+    };
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// The inverse of [`float_bits`].
+/// A float with the ordered bits that [`float_bits`] gives.
 pub(crate) const fn float_of_bits(ordered: u64) -> u64 {
     if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered }
 }

@@ -9,10 +9,10 @@ use std::ops::Bound;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use seriatim_catalog::{
-    Bytes, Column, ColumnDef, Decimal, Key, KeyClass, KeyCodec, KeyColumn, KeyRange, Layout, TableBuilder, TableDef,
-    TableKey, Text, Timestamp, Value, asc, desc,
+    Bytes, Column, ColumnDef, Decimal, Key, KeyBuf, KeyClass, KeyCodec, KeyColumn, KeyRange, Layout, TableBuilder,
+    TableDef, TableKey, Text, Timestamp, Value, asc, desc,
 };
-use shared::{Block, check, column_type, compare, same, value};
+use shared::{Block, are_equal, check, column_type, compare, value};
 
 /// A table with a key column that every index lacks, and an index on all the others.
 /// A table with a unique index on these columns, in which NULL equals NULL: its keys are the columns alone.
@@ -97,6 +97,31 @@ fn keys_are_ordered_as_their_columns_are() {
     });
 }
 
+/// In a primary key and in an index, as `f64`, nullable and descending.
+#[test]
+fn floats_are_ordered_by_value_with_one_zero_and_one_nan() {
+    let nans = [f64::NAN, -f64::NAN, f64::from_bits(0x7FF0_0000_0000_0001), f64::from_bits(u64::MAX)];
+    let ascending = [
+        &[f64::NEG_INFINITY][..],
+        &[f64::MIN],
+        &[-f64::MIN_POSITIVE],
+        &[-f64::from_bits(1)],
+        &[-0.0, 0.0],
+        &[f64::from_bits(1)],
+        &[f64::MAX],
+        &[f64::INFINITY],
+        &nans,
+    ];
+    let keys: Vec<Vec<KeyBuf>> =
+        ascending.iter().map(|equal| equal.iter().map(TableKey::to_buf).collect::<Vec<_>>()).collect();
+    for (at, equal) in keys.iter().enumerate() {
+        assert!(equal.iter().all(|key| *key == equal[0]), "{:?}", ascending[at]);
+        assert!(keys[..at].iter().flatten().all(|lower| lower < &equal[0]), "{:?}", ascending[at]);
+    }
+    let down = |float: f64| Reverse(Some(float)).to_buf();
+    assert!(down(-0.0) == down(0.0) && down(nans[0]) == down(nans[3]) && down(nans[1]) < down(f64::INFINITY));
+}
+
 #[test]
 fn keys_of_rows_and_of_values_agree_and_decode() {
     check(1000, &two_keys(), |(columns, values, _)| {
@@ -107,7 +132,7 @@ fn keys_of_rows_and_of_values_agree_and_decode() {
         let row: Vec<Value> = values.iter().cloned().chain([3u16.into()]).collect();
         block.insert_values(&table.columns, &row);
         prop_assert!(block.encode(&codec, |from_row| from_row == key.as_key()));
-        prop_assert!(same(&codec.decode(key.as_key()).unwrap_or_default(), &values));
+        prop_assert!(are_equal(&codec.decode(key.as_key()).unwrap_or_default(), &values));
         prop_assert!(codec.describe(key.as_key()).starts_with("c0 "));
         Ok(())
     });
@@ -137,7 +162,7 @@ fn a_prefix_takes_in_the_keys_that_begin_with_it_and_no_others() {
         let length = length.index(first.len() + 1);
         let range = codec.range_of_values(&first[..length]).expect("values of the columns' types");
         let key = codec.encode_values(&second).expect("values of the columns' types");
-        prop_assert_eq!(range.contains(key.as_key()), same(&first[..length], &second[..length]));
+        prop_assert_eq!(range.contains(key.as_key()), are_equal(&first[..length], &second[..length]));
         Ok(())
     });
 }

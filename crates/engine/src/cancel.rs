@@ -2,9 +2,13 @@
 //!
 //! The word with the end of the transaction's age is shared: a cancellation moves that end into the past. So a
 //! transaction checks one word, and learns the reason afterwards. The ticker ends a snapshot in the same way.
+//!
+//! A session's canceller ends the transaction that runs, and not the next one. The canceller of a call of an executor
+//! ends all transactions of the call, also those that have not begun: while a session runs a call, no transaction
+//! takes a cancellation back.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_txn::{Cause, Phase, Reason};
 
@@ -93,30 +97,6 @@ impl Canceller {
     /// visible.
     pub fn cancel(&self) {
         self.0.store(CANCELLED, Ordering::Relaxed);
-    }
-}
-
-/// Whether a call of an executor is cancelled, in any session that runs it.
-///
-/// The lock orders a cancellation and the beginning of an attempt, which sets the session's deadline again. The
-/// attempt finds an earlier cancellation. A later one finds the deadline set, and replaces it.
-#[derive(Debug, Default)]
-pub(crate) struct Cancelled(Mutex<bool>);
-
-impl Cancelled {
-    /// Cancels the call, and its attempt in this session, if there is one.
-    pub(crate) fn cancel(&self, session: Option<&Canceller>) {
-        let mut is_cancelled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *is_cancelled = true;
-        session.into_iter().for_each(Canceller::cancel);
-    }
-
-    /// An attempt has begun in this session.
-    pub(crate) fn begun(&self, session: impl FnOnce() -> Canceller) {
-        let is_cancelled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is_cancelled {
-            session().cancel();
-        }
     }
 }
 

@@ -893,7 +893,7 @@ mod tests {
     fn a_run_is_copied_once_a_transaction_and_again_for_rows_that_were_given_out_and_savepoints() {
         let (engine, lines) = lines();
         let insert = |tx: &TxCore| (0..4).try_for_each(|number| tx.insert_dyn(&lines, &values(1, number, 0)));
-        engine.runner().transact(insert).expect("nobody is about");
+        engine.runner().transact(insert).expect("no conflict");
         let work = |tx: &TxCore| {
             let copies = || tx.open_run.address.get();
             increment(tx, &lines, 1, 0)?;
@@ -916,7 +916,7 @@ mod tests {
             assert_eq!(tx.get_dyn(&lines, &key(1, 2))?.expect("it is there").get("amount"), Some(3u64.into()));
             Ok(())
         };
-        engine.runner().transact(work).expect("nobody is about");
+        engine.runner().transact(work).expect("no conflict");
     }
 
     #[test]
@@ -933,7 +933,7 @@ mod tests {
             assert_eq!(row.get("number"), Some(1u16.into()));
             Ok(())
         };
-        engine.runner().transact(work).expect("nobody is about");
+        engine.runner().transact(work).expect("no conflict");
     }
 
     /// The number of records of the table.
@@ -941,7 +941,7 @@ mod tests {
         let mut records = 0;
         let index = &lines.set.primary.index;
         // SAFETY: no transaction is open.
-        engine.inner().pool.quietly(|| unsafe { index.for_each(|_| records += 1) }).expect("nobody is about");
+        engine.inner().pool.quietly(|| unsafe { index.for_each(|_| records += 1) }).expect("no conflict");
         records
     }
 
@@ -954,11 +954,11 @@ mod tests {
         let orders: [&mut dyn Iterator<Item = u64>; 2] = [&mut (0..3 * most), &mut (0..3 * most).rev()];
         for numbers in orders {
             let insert = |tx: &TxCore| (0..3 * most).try_for_each(|at| tx.insert_dyn(&lines, &values(1, at, 0)));
-            runner.transact(insert).expect("nobody is about");
+            runner.transact(insert).expect("no conflict");
             assert_eq!(records(&engine, &lines), 3);
             for number in numbers {
                 let deleted = runner.transact(|tx| tx.delete_dyn(&lines, &key(1, number)));
-                assert!(*deleted.expect("nobody is about"));
+                assert!(*deleted.expect("no conflict"));
             }
             // Deleted records are unlinked a grace period later.
             (0..9).for_each(|_| engine.step());
@@ -973,7 +973,7 @@ mod tests {
         let insert = |order: u64, numbers: &mut dyn Iterator<Item = u64>| {
             let mut runner = engine.runner();
             for number in numbers {
-                runner.transact(|tx| tx.insert_dyn(&lines, &values(order, number, 0))).expect("nobody is about");
+                runner.transact(|tx| tx.insert_dyn(&lines, &values(order, number, 0))).expect("no conflict");
             }
         };
         insert(1, &mut (0..4 * most));
@@ -1001,6 +1001,6 @@ mod tests {
             assert!(set.cluster.is_on());
             Ok(())
         };
-        engine.runner().run(Mode::ReadWrite, Origin::Closure, work).expect("nobody is about");
+        engine.runner().run(Mode::ReadWrite, Origin::Closure, work).expect("no conflict");
     }
 }

@@ -13,14 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim_base::thread;
+use seriatim_base::{Tid, thread};
 use seriatim_txn::{Cause, Mode, OpError, Outcome, Phase, Prepared, Reason};
 
-use crate::cancel::Cancelled;
 use crate::error::Abort;
 use crate::queue::Turn;
 use crate::retry;
-use crate::runner::{Failure, Receipt, Runner};
+use crate::runner::{Failure, Runner};
 use crate::tx::{Origin, TxCore, Waiting};
 use crate::{Committed, TransactError};
 
@@ -34,8 +33,6 @@ pub struct Detached<R> {
     waiting: Waiting,
     /// The pause before the next attempt, if the last one was refused.
     pause: Option<Duration>,
-    /// Checked at each attempt.
-    cancelled: Option<Arc<Cancelled>>,
 }
 
 /// The outcome of a step.
@@ -56,12 +53,7 @@ pub struct Decided(thread::Result<Result<Outcome, OpError>>);
 impl<R> Detached<R> {
     /// A transaction that has not begun; `origin` says whether a closure or a procedure opens it.
     pub fn new(origin: Origin) -> Detached<R> {
-        Detached { origin, attempts: 1, value: None, waiting: Waiting::default(), pause: None, cancelled: None }
-    }
-
-    /// The transaction ends when `cancelled` is set.
-    pub(crate) fn cancelled_by(&mut self, cancelled: Arc<Cancelled>) {
-        self.cancelled = Some(cancelled);
+        Detached { origin, attempts: 1, value: None, waiting: Waiting::default(), pause: None }
     }
 
     /// Runs `body` until the transaction can be decided, or until no attempt is left. With a decision it
@@ -101,6 +93,8 @@ impl<R> Detached<R> {
         loop {
             if let Some(pause) = self.pause {
                 if !wait && pause >= thread::AWAKE {
+                    // It goes on in another session.
+                    runner.tx.end_exclusive();
                     return Step::Stalled;
                 }
                 self.pause = None;
@@ -110,9 +104,6 @@ impl<R> Detached<R> {
                 Ok(()) => {}
                 Err(TransactError::WorkersBusy) if !wait => return Step::Stalled,
                 Err(error) => return Step::Done(Err(error)),
-            }
-            if let Some(cancelled) = &self.cancelled {
-                cancelled.begun(|| runner.tx.canceller());
             }
             let alone = runner.tx.decide_alone();
             let failure = match catch_unwind(AssertUnwindSafe(|| body(&runner.tx))) {
@@ -144,7 +135,7 @@ impl<R> Detached<R> {
     ) -> Step<R> {
         let outcome = decided.0.unwrap_or_else(|panic| resume_unwind(panic));
         let cause = match runner.tx.decided(outcome) {
-            Ok(Outcome::Committed(tid)) => return self.committed(runner.tx.receipt(tid)),
+            Ok(Outcome::Committed(tid)) => return self.committed(runner, tid),
             // As for any closure: its attempts cannot be repaired.
             Ok(Outcome::Repair(_)) => Cause { phase: Phase::Validate, reason: Reason::RecordChanged },
             Err(OpError::Abort(cause)) => cause,
@@ -176,11 +167,13 @@ impl<R> Detached<R> {
         };
         match prepared {
             Some(prepared) => Ok(Step::Decide(prepared)),
-            None => runner.tx.commit().map(|tid| self.committed(runner.tx.receipt(tid))),
+            None => runner.tx.commit().map(|tid| self.committed(runner, tid)),
         }
     }
 
-    fn committed(&mut self, receipt: Receipt) -> Step<R> {
+    fn committed(&mut self, runner: &Runner, tid: Tid) -> Step<R> {
+        runner.tx.end_exclusive();
+        let receipt = runner.tx.receipt(tid);
         let value = self.value.take().expect("it has been executed");
         Step::Done(Ok(Committed { value, receipt, attempts: self.attempts }))
     }

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
-use seriatim_base::{Epoch, Process, TableId};
+use seriatim_base::{Epoch, FairLock, Process, TableId};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     tables: RwLock<Tables>,
     /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
+    /// Taken while a transaction runs exclusively: no other one that may write begins.
+    pub(crate) exclusive: FairLock,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -271,6 +273,7 @@ impl Engine {
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             opening: Mutex::default(),
+            exclusive: FairLock::default(),
             checking: Mutex::default(),
             queue,
             gate,
@@ -304,10 +307,14 @@ impl Engine {
         self.inner.find(name)
     }
 
-    /// The tables, for analysis.
+    /// Whether this is a fork of the process that opened the database.
+    pub fn is_forked(&self) -> bool {
+        self.inner.check_process().is_err()
+    }
+
+    /// The tables, for analysis; none in a fork.
     pub fn schema(&self) -> Schema {
-        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        Schema::new(tables.sets.iter().map(|set| set.definition.clone()))
+        Schema::new(self.inner.sets().iter().map(|set| set.definition.clone()))
     }
 
     /// Tells each table which columns all procedures with these plans only add to or leave alone. `plans` are
@@ -397,13 +404,12 @@ impl Engine {
     /// # Errors
     /// There is no such table.
     pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
-        self.inner.find(name).map(DynHandle::new).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+        self.inner.table(name).map(DynHandle::new)
     }
 
-    /// Names of the tables, in order of creation.
+    /// Names of the tables, in order of creation; none in a fork.
     pub fn table_names(&self) -> Vec<String> {
-        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.sets.iter().map(|set| set.definition.name.to_string()).collect()
+        self.inner.sets().iter().map(|set| set.definition.name.to_string()).collect()
     }
 
     /// Creates a table: durable when this returns.
@@ -453,7 +459,7 @@ impl Engine {
     /// # Errors
     /// No such table; a table that cannot be clustered so; no memory; an error of the file system.
     pub fn find_clustered(&self, wanted: &TableDef) -> Result<Arc<TableSet>, SchemaError> {
-        let find = || self.find(&wanted.name).ok_or_else(|| SchemaError::Unknown(wanted.name.to_string()));
+        let find = || self.inner.table(&wanted.name);
         let set = find()?;
         let definition = TableDef { cluster: wanted.cluster, ..set.definition.clone() };
         let is_other = set.definition.cluster != wanted.cluster && definition.difference(wanted).is_none();
@@ -552,7 +558,7 @@ impl Engine {
         durability::copy_rows(&self.inner, &table.set, see)
     }
 
-    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open, and returns
+    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open. Returns
     /// their number. New transactions wait meanwhile, as for a worker.
     ///
     /// # Errors
@@ -563,7 +569,7 @@ impl Engine {
             return Err(TransactError::ForeignHandle);
         }
         let listed = self.inner.pool.quietly(|| {
-            // What was deferred is published, and no transaction defers more.
+            // Publishes deferred additions; no transaction defers more meanwhile.
             drop(self.inner.environment.epochs.windows().close());
             durability::each_row(&self.inner, set, see)
         });
@@ -685,8 +691,11 @@ impl Engine {
         self.inner.environment.htm.backend()
     }
 
-    /// Counts since the database was opened.
+    /// Counts since the database was opened; in a fork, none.
     pub fn statistics(&self) -> Statistics {
+        if self.inner.check_process().is_err() {
+            return Statistics::default();
+        }
         let (memory, sets) = (&self.inner.environment.memory, self.inner.sets());
         let is_missing = |name: &&String| !sets.iter().flat_map(|set| set.physical()).any(|table| table.name == **name);
         let mut statistics = Statistics {
@@ -742,14 +751,16 @@ impl Engine {
         environment.memory.give_back();
     }
 
-    /// The conflicts since the database was opened, if they are tracked.
+    /// The conflicts since the database was opened, if they are tracked; in a fork they are not.
     pub fn contention(&self) -> Option<Contention> {
+        self.inner.check_process().ok()?;
         let tracker = self.inner.contention.as_ref()?;
         Some(tracker.contention(self.inner.protocol.hot_records(), |id, key| self.inner.describe(id, key)))
     }
 
     /// The history since the last call, if the database records one.
     pub fn take_history(&self) -> Option<History> {
+        self.inner.check_process().ok()?;
         // Deferred additions belong to the transactions that deferred them, so they are published first.
         drop(self.inner.environment.epochs.windows().close());
         let transactions = self.inner.recording.as_ref()?.take();
@@ -838,8 +849,9 @@ impl Inner {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The tables; none in a fork.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
+        self.tables().map_or_else(Vec::new, |tables| tables.sets.clone())
     }
 
     /// Bytes at the memory limit that are free and serve only what has about the same size, if that is much of it.
@@ -862,11 +874,27 @@ impl Inner {
         }
     }
 
-    /// The table of this name, if there is one. Waits while one is converted.
+    /// The table of this name, if there is one; none in a fork. Waits while one is converted.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<TableSet>> {
+        self.check_process().ok()?;
         let _handles = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.tables()?;
         tables.sets.iter().find(|set| set.definition.name == name).cloned()
+    }
+
+    /// As [`Inner::find`].
+    ///
+    /// # Errors
+    /// No such table; that this is a fork.
+    fn table(&self, name: &str) -> Result<Arc<TableSet>, SchemaError> {
+        self.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
+        self.find(name).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+    }
+
+    /// The tables. `None` in a fork, where another thread may have the lock for ever.
+    fn tables(&self) -> Option<RwLockReadGuard<'_, Tables>> {
+        self.check_process().ok()?;
+        Some(self.tables.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn recording(&self) -> Option<&Recording> {
@@ -875,7 +903,7 @@ impl Inner {
 
     /// The name of the table or index with this id, and the key in words.
     pub(crate) fn describe(&self, id: TableId, key: Option<Key<'_>>) -> (Option<String>, Option<String>) {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(tables) = self.tables() else { return (None, None) };
         let table = tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id);
         (table.map(|table| table.name.clone()), table.zip(key).map(|(table, key)| table.codec.describe(key)))
     }
@@ -891,11 +919,41 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use seriatim_base::process::in_fork;
     use seriatim_base::{WorkerId, thread};
+    use seriatim_catalog::{ColumnDef, ColumnType};
+    use seriatim_txn::Mode;
 
     use crate::{Settings, protocols};
 
     use super::*;
+
+    #[test]
+    fn a_fork_waits_for_no_lock_of_the_tables() {
+        let settings = Settings { track_contention: true, step_helpers: true, ..Settings::default() };
+        let engine = settings.open().expect("in memory");
+        let columns = |name: &'static str| {
+            let table = TableDef::builder(name).column(ColumnDef::new("id", ColumnType::U64)).key(["id"]);
+            table.finish().expect("a valid table")
+        };
+        engine.create(columns("note")).expect("a valid table");
+        let inner = Arc::clone(engine.inner());
+        let tables = inner.tables.write().expect("no panic");
+        let opening = inner.opening.lock().expect("no panic");
+        let mut all = Some(engine.clone());
+        let is_forked = |error: &SchemaError| {
+            assert!(matches!(error, SchemaError::Storage(error) if matches!(**error, StorageError::Forked)), "{error}");
+        };
+        in_fork(|| {
+            is_forked(&engine.open_dyn("note").map(drop).expect_err("nothing is opened in a fork"));
+            is_forked(&engine.create(columns("other")).map(drop).expect_err("nothing is created in a fork"));
+            assert!(engine.table_names().is_empty() && engine.find("note").is_none());
+            assert!(engine.statistics().tables.is_empty() && engine.contention().is_none());
+            assert!(engine.take_history().is_none() && engine.runner().begin(Mode::ReadWrite).is_err());
+            drop(all.take());
+        });
+        drop((tables, opening));
+    }
 
     #[test]
     fn what_procedures_agree_on_changes_while_no_window_is_open() {

@@ -354,7 +354,7 @@ impl Error for Abort {
 impl From<Abort> for TransactError {
     fn from(abort: Abort) -> TransactError {
         match abort.0 {
-            Told::All(told) => Arc::try_unwrap(told).map_or_else(|told| TransactError::again(&told), |told| told.1),
+            Told::All(told) => Arc::unwrap_or_clone(told).1,
             Told::Kind(kind) => TransactError::of(kind),
         }
     }
@@ -394,12 +394,12 @@ impl fmt::Display for Conflict {
 }
 
 /// Why a transaction did not commit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum TransactError {
     /// The body called `Tx::abort`. Its reads were consistent at that moment. The message is that of the body's
     /// error; [`TransactError::user`] returns that error with its type.
-    User(Box<dyn Error + Send + Sync>),
+    User(Arc<dyn Error + Send + Sync>),
     /// An insert found its key taken. The transaction's reads were consistent at that moment.
     Duplicate {
         /// The table, or the unique index.
@@ -559,7 +559,8 @@ pub enum TransactError {
     },
     /// Procedures that run in pieces and other transactions exclude each other
     /// ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)), and the other side stayed open for longer than the
-    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`).
+    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`). Or another
+    /// transaction was refused 50 times, and runs while no other begins that may write, for longer than that bound.
     Excluded {
         /// The kind of transactions that excluded this one.
         by: &'static str,
@@ -622,7 +623,7 @@ impl TransactError {
                 let place = place.map(ToString::to_string).unwrap_or_default();
                 TransactError::Overflow { procedure: String::new(), place }
             }
-            AbortKind::User => TransactError::User(Box::new(Abort::new(kind))),
+            AbortKind::User => TransactError::User(Arc::new(Abort::new(kind))),
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
@@ -642,82 +643,12 @@ impl TransactError {
         }
     }
 
-    /// A copy of the error that an [`Abort`] carries.
-    fn again(told: &Arc<(AbortKind, TransactError)>) -> TransactError {
-        match &told.1 {
-            TransactError::User(_) => TransactError::User(Box::new(Shared(Arc::clone(told)))),
-            TransactError::Duplicate { table, key } => {
-                TransactError::Duplicate { table: table.clone(), key: key.clone() }
-            }
-            TransactError::MissingRow { table, key } => {
-                TransactError::MissingRow { table: table.clone(), key: key.clone() }
-            }
-            TransactError::Overflow { procedure, place } => {
-                TransactError::Overflow { procedure: procedure.clone(), place: place.clone() }
-            }
-            TransactError::Conflict { last, attempts } => {
-                TransactError::Conflict { last: last.clone(), attempts: *attempts }
-            }
-            TransactError::TooLarge { table, bytes, most } => {
-                TransactError::TooLarge { table: table.clone(), bytes: *bytes, most: *most }
-            }
-            TransactError::OtherPartition { table, key } => {
-                TransactError::OtherPartition { table: table.clone(), key: key.clone() }
-            }
-            TransactError::NoPartition { table, key } => {
-                TransactError::NoPartition { table: table.clone(), key: key.clone() }
-            }
-            TransactError::OutOfMemory { held, free } => TransactError::OutOfMemory { held: *held, free: *free },
-            TransactError::TooOld => TransactError::TooOld,
-            TransactError::HoldsMemory => TransactError::HoldsMemory,
-            TransactError::Cancelled => TransactError::Cancelled,
-            TransactError::Forked => TransactError::Forked,
-            TransactError::Closed => TransactError::Closed,
-            TransactError::ForeignHandle => TransactError::ForeignHandle,
-            TransactError::Unsupported(cause) => TransactError::Unsupported(*cause),
-            other => TransactError::LogStopped { reason: other.to_string() },
-        }
-    }
-
     /// The body's own error, if it was one of type `E`.
     pub fn user<E: Error + 'static>(&self) -> Option<&E> {
         match self {
-            TransactError::User(error) => match error.downcast_ref::<Shared>() {
-                Some(shared) => shared.error().downcast_ref(),
-                None => error.downcast_ref(),
-            },
+            TransactError::User(error) => error.downcast_ref(),
             _ => None,
         }
-    }
-}
-
-/// A body's own error, shared by the aborts and errors that carry it. It displays as that error does.
-struct Shared(Arc<(AbortKind, TransactError)>);
-
-impl Shared {
-    fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
-        match &self.0.1 {
-            TransactError::User(error) => &**error,
-            other => other,
-        }
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.error(), f)
-    }
-}
-
-impl fmt::Display for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.error(), f)
-    }
-}
-
-impl Error for Shared {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error().source()
     }
 }
 

@@ -1,23 +1,24 @@
 //! Threads that run transactions for callers that do not wait meanwhile.
 //!
-//! A thread holds up to [`Engine::held_max`] executed transactions, each with a session of its own, whose
-//! decisions are queued. It never waits for a transaction that it holds itself: while it holds some, it neither
-//! waits for a worker, nor runs work by itself, nor sleeps before another attempt of a transaction that was
-//! refused. It decides first.
+//! A thread holds up to [`Engine::held_max`] executed transactions with queued decisions, each in a session of
+//! its own. It never waits for a transaction that it holds itself. So while it holds some, it does not wait for
+//! a worker and does not run work by itself. Nor does it sleep before another attempt of a refused transaction.
+//! It decides first.
 //!
 //! *No transaction that has been executed waits for the body of another.* A thread that begins a body while it
-//! holds transactions, or results that are not durable yet, sees to it that an idle thread watches. Threads that
-//! watch, and threads that work, each [`HELD_UP`] look at the others. When one has run the same body for that
-//! long, they decide what it has executed, and tell its results. So a result is late by some [`HELD_UP`] and by
-//! the bodies that run when *all* threads are held up, where no thread is left to look.
+//! holds transactions, or results that are not durable yet, ensures that an idle thread watches. Watching
+//! threads and working threads check the others each [`HELD_UP`]. If a thread has run the same body for that
+//! long, they decide its executed transactions and return its results. So a result is late by some [`HELD_UP`],
+//! unless *all* threads run long bodies: then no thread is left to check.
 //!
-//! What a thread begins next, the [work queue](crate::work_queue) says. Where calls are batched, that can be a
-//! call which conflicts with the one before, so a thread begins none while it holds transactions. Where there are
+//! The [work queue](crate::work_queue) determines what a thread begins next. Where calls are batched, that call
+//! may conflict with the previous one, so a thread begins none while it holds transactions. Where there are
 //! partitions, a call goes to the thread that [owns](crate::owners) its partitions.
 //!
 //! Each call that has not begun has a [permit](crate::permits), of which there are
-//! [`Settings::executor_queue_max`]. A caller that has none waits for one; or is told, if it asked so. A body that
-//! gives its own executor work gets one beyond the bound, as the thread that would free one is its own.
+//! [`Settings::executor_queue_max`]. A caller without a permit waits for one, or gets an error if it prefers
+//! that. A body that gives work to its own executor gets a permit beyond the bound, as its own thread would
+//! have to free one.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -25,7 +26,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -34,31 +35,31 @@ use seriatim_base::process::{FORKED, Process};
 use seriatim_base::thread::{self, JoinHandle, Thread};
 use seriatim_txn::{PartitionSet, Partitions, Prepared};
 
-use crate::cancel::Cancelled;
 use crate::owners::{self, Owners, Seen};
-use crate::permits::{Permit, Permits};
+use crate::permits::{self, Permit, Permits};
+use crate::tx::TxCore;
 use crate::work_queue::{Footprint, Next, OpenBatch, WorkQueue};
 use crate::{
     Advance, Batch, BatchStatistics, Canceller, Committed, Decided, Detached, Engine, OpenError, Origin, Pending,
     Runner, Settings, Step, TransactError,
 };
 
-/// What an executor runs its work in.
+/// The session in which an executor runs its work.
 pub trait ExecutorSession: Send + 'static {
-    /// Where its transactions are run.
+    /// The runner of its transactions.
     fn runner(&mut self) -> &mut Runner;
 
-    /// It becomes as it was at first.
+    /// Resets it to its initial state.
     fn reset(&mut self);
 }
 
-/// Threads that run what they are given, first come, first served; but calls in [batches](crate::Batch), if so set.
+/// Threads that run work, first come, first served; or calls in [batches](crate::Batch), if enabled.
 ///
-/// Dropping it waits until all that it was given has been run; but not if its own work drops it.
+/// Dropping it waits until all its work has been run, unless its own work drops it.
 pub struct Executor<S> {
     permits: Arc<Permits>,
     shared: Arc<Shared<S>>,
-    /// If its threads own some.
+    /// The partitions, if its threads own them.
     partitions: Option<Arc<Partitions>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -66,41 +67,59 @@ pub struct Executor<S> {
 /// The rows or partitions that a call is expected to touch, as far as they are known before it runs.
 #[derive(Clone, Debug, Default)]
 pub enum PredictedAccess {
-    /// Nothing is known: any thread runs it.
+    /// Nothing is known: any thread runs the call.
     #[default]
     Unknown,
-    /// Its rows, by which it may be batched.
+    /// Its rows, by which the call may be batched.
     Rows(Footprint),
-    /// Its partitions, whose thread runs it.
+    /// Its partitions, whose owner runs the call.
     Partitions(PartitionSet),
 }
 
-/// What a thread of an executor runs.
+/// The body of a thread of an executor.
 pub type ExecutorBody = Box<dyn FnOnce() + Send>;
 
 enum Work<S> {
-    /// Runs by itself; whether the session can be used again.
-    Whole(Box<dyn FnOnce(&mut S) -> bool + Send>),
+    /// Runs by itself.
+    Whole(Box<dyn Whole<S>>),
     /// Runs in steps.
     Transaction(Box<dyn Course<S>>),
+}
+
+impl<S> Work<S> {
+    /// Whether it was cancelled before it began.
+    fn is_cancelled(&self) -> bool {
+        match self {
+            Work::Whole(whole) => whole.is_cancelled(),
+            Work::Transaction(course) => course.is_cancelled(),
+        }
+    }
+}
+
+/// Work that runs by itself.
+trait Whole<S>: Send {
+    fn is_cancelled(&self) -> bool;
+
+    /// Runs it; whether the session can be used again.
+    fn run(self: Box<Self>, session: &mut S) -> bool;
 }
 
 /// For how long a thread runs one body before others go on with what it has executed.
 const HELD_UP: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// The executor that this thread belongs to, by the address of its permits; null: none.
+    /// The executor of this thread, by the address of its permits; null for none.
     static EXECUTOR: Cell<*const Permits> = const { Cell::new(std::ptr::null()) };
 }
 
 struct Shared<S> {
-    /// What each thread has executed and not told yet.
+    /// By thread: its executed transactions and its results that were not returned.
     inboxes: Box<[Mutex<Inbox<S>>]>,
-    /// Whether calls are batched whose footprints are known.
+    /// Whether calls with known footprints are batched.
     batches: bool,
-    /// Where calls go whose partitions are known.
+    /// The owners of partitions, for calls whose partitions are known.
     owners: Option<Owners<Work<S>>>,
-    /// The one that has the threads.
+    /// The process that has the threads.
     process: Process,
     queue: Mutex<Queue<S>>,
 }
@@ -118,7 +137,7 @@ struct Idle {
     at: usize,
     /// Whether it has undecided transactions.
     holds: bool,
-    /// Whether it looks after the others now and then.
+    /// Whether it checks the others now and then.
     watches: bool,
     thread: Thread,
 }
@@ -127,11 +146,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs code of the user's whose panic no caller waits for: the hook has reported it.
+/// Runs user code whose panic no caller awaits: the hook has reported it.
 fn contain(body: impl FnOnce()) {
     let dropped = catch_unwind(AssertUnwindSafe(body)).map_err(|panic| catch_unwind(AssertUnwindSafe(|| drop(panic))));
     if let Err(Err(panic)) = dropped {
-        // What panics when it is dropped, and panics with such a thing.
+        // A payload whose drop panics with another such payload is leaked.
         std::mem::forget(panic);
     }
 }
@@ -182,12 +201,7 @@ impl<S> Shared<S> {
         if let (Some(owners), Some(seen)) = (&self.owners, seen) {
             let next = self.next_of(owners, at, holds, seen);
             if !matches!(next, Next::Nothing) {
-                if owners.resign(at) {
-                    self.wake_watcher(owners);
-                }
-                if untold {
-                    self.have_watched();
-                }
+                self.stop_watching(at, untold);
             }
             return next;
         }
@@ -259,9 +273,15 @@ impl<S> Shared<S> {
         decided
     }
 
-    /// As [`Queue::have_watched`].
-    fn have_watched(&self) {
-        lock(&self.queue).have_watched();
+    /// The thread begins a body. If it watched owners of partitions, another does so now; if it has results `untold`,
+    /// another watches.
+    fn stop_watching(&self, at: usize, untold: bool) {
+        if let Some(owners) = self.owners.as_ref().filter(|owners| owners.resign(at)) {
+            self.wake_watcher(owners);
+        }
+        if untold {
+            lock(&self.queue).have_watched();
+        }
     }
 
     /// Tells the first results of a thread that may leave by now. Whether there were some.
@@ -378,8 +398,25 @@ impl<S> Queue<S> {
     }
 }
 
+impl<S: ExecutorSession> permits::Queue for Shared<S> {
+    fn remove_cancelled(&self) -> usize {
+        let mut removed = self.owners.as_ref().map_or_else(Vec::new, |owners| owners.remove(Work::is_cancelled));
+        let mut queue = lock(&self.queue);
+        removed.extend(queue.work.remove(Work::is_cancelled));
+        self.tell(&queue);
+        // It may have been in the way of other work.
+        queue.wake_one();
+        drop(queue);
+        let count = removed.len();
+        removed.into_iter().for_each(|work| contain(|| drop(work)));
+        count
+    }
+}
+
 /// A transaction that runs in steps, until its result is told.
 trait Course<S>: Send {
+    fn is_cancelled(&self) -> bool;
+
     /// A first step is about to be made in this session, which gives the call's permit back. `false`: none is to be
     /// made, as the transaction has ended.
     fn begin(&mut self, session: &mut S) -> bool;
@@ -413,6 +450,31 @@ enum Progress {
 
 type StepFn<S, R> = dyn FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send;
 
+/// What [`Executor::run`] is given.
+struct Alone<F, R> {
+    work: F,
+    slot: Arc<AnswerSlot<R>>,
+}
+
+impl<S: ExecutorSession, R: Send + 'static, F: FnOnce(&mut S) -> R + Send> Whole<S> for Alone<F, R> {
+    fn is_cancelled(&self) -> bool {
+        self.slot.is_cancelled()
+    }
+
+    fn run(self: Box<Self>, session: &mut S) -> bool {
+        let Alone { work, slot } = *self;
+        if !slot.begin(&session.runner().tx) {
+            contain(|| drop(work));
+            return true;
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| work(session)));
+        slot.leave(&session.runner().tx);
+        let is_whole = result.is_ok();
+        slot.put(result);
+        is_whole
+    }
+}
+
 struct Transaction<S, R> {
     detached: Detached<R>,
     step: Box<StepFn<S, R>>,
@@ -433,9 +495,13 @@ enum Ended<R> {
 }
 
 impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
+    fn is_cancelled(&self) -> bool {
+        self.slot.is_cancelled()
+    }
+
     fn begin(&mut self, session: &mut S) -> bool {
         let runner = session.runner();
-        if !self.slot.begin(Some(runner.tx.canceller())) {
+        if !self.slot.begin(&runner.tx) {
             self.ended = Some(Ended::Answered);
         } else if runner.is_closed() {
             self.ended = Some(Ended::Refused(TransactError::Closed));
@@ -452,7 +518,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
         match stepped {
             Ok(Step::Decide(prepared)) => return Progress::Decide(prepared),
             Ok(Step::Stalled) => {
-                slot.leave();
+                slot.leave(&session.runner().tx);
                 return Progress::Stalled;
             }
             Ok(Step::Done(result)) => {
@@ -463,7 +529,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
             }
             Err(panic) => *ended = Some(Ended::Panicked(panic)),
         }
-        slot.leave();
+        slot.leave(&session.runner().tx);
         let tally = if *is_batched { Tally { calls: 1, retries: *retries } } else { Tally::default() };
         Progress::Ended { tally, panicked }
     }
@@ -564,6 +630,33 @@ struct Desk<S> {
 }
 
 impl<S: ExecutorSession> Desk<S> {
+    fn new(
+        at: usize,
+        threads: usize,
+        shared: Arc<Shared<S>>,
+        engine: Engine,
+        open: Arc<dyn Fn() -> S + Send + Sync>,
+        held_max: usize,
+    ) -> Desk<S> {
+        Desk {
+            at,
+            seen: shared.owners.as_ref().map(Owners::seen),
+            shared,
+            engine,
+            open,
+            alone: threads == 1,
+            held_max,
+            sessions: Vec::new(),
+            held: 0,
+            stalled: VecDeque::new(),
+            withheld: 0,
+            tally: Tally::default(),
+            looked: Instant::now(),
+            others: vec![(0, Instant::now()); threads],
+            watched: false,
+        }
+    }
+
     fn run(&mut self) {
         loop {
             self.engine.end_queue_wait();
@@ -591,9 +684,7 @@ impl<S: ExecutorSession> Desk<S> {
                 && let Some(work) = self.stalled.pop_front()
             {
                 worked = true;
-                if self.has_untold() || self.watched {
-                    self.shared.have_watched();
-                }
+                self.shared.stop_watching(self.at, self.has_untold() || self.watched);
                 self.begin(work);
             }
             let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld < WITHHELD_MAX;
@@ -621,13 +712,13 @@ impl<S: ExecutorSession> Desk<S> {
     fn begin(&mut self, work: Work<S>) {
         match work {
             Work::Whole(_) if self.held > 0 => self.stalled.push_back(work),
-            Work::Whole(run) => {
+            Work::Whole(whole) => {
                 // It may wait for them.
                 while let Some(course) = self.next_withheld() {
                     course.tell();
                 }
                 let mut session = self.session();
-                let is_whole = run(&mut session);
+                let is_whole = whole.run(&mut session);
                 self.give_back(session, is_whole);
             }
             Work::Transaction(mut course) => {
@@ -647,9 +738,9 @@ impl<S: ExecutorSession> Desk<S> {
     }
 
     fn step(&mut self, mut job: Job<S>, decided: Option<Decided>) {
-        if decided.is_some() && self.has_untold() {
+        if decided.is_some() {
             // It may be refused, and run again.
-            self.shared.have_watched();
+            self.shared.stop_watching(self.at, self.has_untold());
         }
         let progress = job.course.step(&mut job.session, decided, self.held == 0);
         if let Progress::Decide(prepared) = progress {
@@ -804,31 +895,15 @@ impl<S: ExecutorSession> Executor<S> {
         let owners = partitions.as_ref().map(|_| Owners::new(threads));
         let shared = Arc::new(Shared { inboxes, batches, owners, process: Process::current(), queue });
         let permits = Permits::new(engine.settings().executor_queue_max);
+        let queue: Weak<dyn permits::Queue> = Arc::<Shared<S>>::downgrade(&shared);
+        permits.of_queue(queue);
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
         let body = |at| {
             let (shared, engine, open) = (Arc::clone(&shared), engine.clone(), Arc::clone(&open));
             let executor = Arc::clone(&permits);
             let run = move || {
                 EXECUTOR.set(Arc::as_ptr(&executor));
-                let seen = shared.owners.as_ref().map(Owners::seen);
-                let mut desk = Desk {
-                    at,
-                    shared,
-                    engine,
-                    open,
-                    alone: threads == 1,
-                    held_max,
-                    sessions: Vec::new(),
-                    held: 0,
-                    stalled: VecDeque::new(),
-                    withheld: 0,
-                    tally: Tally::default(),
-                    seen,
-                    looked: Instant::now(),
-                    others: vec![(0, Instant::now()); threads],
-                    watched: false,
-                };
-                desk.run();
+                Desk::new(at, threads, shared, engine, open, held_max).run();
                 EXECUTOR.set(std::ptr::null());
             };
             Box::new(run) as ExecutorBody
@@ -854,6 +929,10 @@ impl<S: ExecutorSession> Executor<S> {
     /// # Errors
     /// There is none now.
     pub fn try_reserve(&self) -> Result<Permit, QueueFull> {
+        if !self.is_of_this_process() {
+            // The call is refused.
+            return Ok(self.permits.take_beyond());
+        }
         self.permits.try_take().ok_or(QueueFull { most: self.permits.most() })
     }
 
@@ -874,15 +953,7 @@ impl<S: ExecutorSession> Executor<S> {
             slot.put(Err(Box::new(FORKED)));
             return running;
         }
-        let work = move |session: &mut S| {
-            let began = slot.begin(None);
-            debug_assert!(began, "only transactions are cancelled");
-            let result = catch_unwind(AssertUnwindSafe(|| work(session)));
-            let is_whole = result.is_ok();
-            slot.put(result);
-            is_whole
-        };
-        self.shared.push(Work::Whole(Box::new(work)), PredictedAccess::Unknown);
+        self.shared.push(Work::Whole(Box::new(Alone { work, slot })), PredictedAccess::Unknown);
         running
     }
 
@@ -896,9 +967,17 @@ impl<S: ExecutorSession> Executor<S> {
         self.partitions.as_deref()
     }
 
-    /// What batching has done since the executor was made.
+    /// What batching has done since the executor was made; in a fork, nothing.
     pub fn batch_statistics(&self) -> BatchStatistics {
-        lock(&self.shared.queue).work.statistics()
+        match self.is_of_this_process() {
+            true => lock(&self.shared.queue).work.statistics(),
+            false => BatchStatistics::default(),
+        }
+    }
+
+    /// Whether its threads are of this process: in a fork nothing runs.
+    pub fn is_of_this_process(&self) -> bool {
+        self.shared.process.is_current()
     }
 
     /// Has one of the threads run a transaction in steps, each of which is one of [`Detached::step`], or the whole.
@@ -928,8 +1007,7 @@ impl<S: ExecutorSession> Executor<S> {
         } else {
             false
         };
-        let mut detached = Detached::new(origin);
-        detached.cancelled_by(Arc::clone(&slot.cancelled));
+        let detached = Detached::new(origin);
         let transaction = Transaction { detached, step: Box::new(step), ended: None, slot, is_batched, retries: 0 };
         self.shared.push(Work::Transaction(Box::new(transaction)), predicted);
         running
@@ -995,16 +1073,20 @@ pub struct Running<R> {
 struct AnswerSlot<R> {
     answer: Mutex<Answer<R>>,
     stage: Mutex<Stage>,
-    cancelled: Arc<Cancelled>,
 }
 
 /// How far a call has come.
 enum Stage {
-    Queued(#[allow(dead_code, reason = "held until the call begins")] Permit),
-    /// A thread runs it, in a session that this cancels.
-    Begun(Option<Canceller>),
-    /// It was cancelled before it began.
-    Cancelled,
+    Queued(Permit),
+    /// It has begun.
+    Begun {
+        /// Of the session that runs it, if one does.
+        session: Option<Canceller>,
+        /// Whether it was cancelled since.
+        is_cancelled: bool,
+    },
+    /// It was cancelled before it began. Its place in the queue was one of these.
+    Cancelled(Arc<Permits>),
 }
 
 /// What is told of an answer.
@@ -1024,25 +1106,43 @@ enum Answer<R> {
 impl<R> AnswerSlot<R> {
     fn new(permit: Permit) -> AnswerSlot<R> {
         let (answer, stage) = (Mutex::new(Answer::Awaited(Awaiting::Nobody)), Mutex::new(Stage::Queued(permit)));
-        AnswerSlot { answer, stage, cancelled: Arc::default() }
+        AnswerSlot { answer, stage }
     }
 
     /// The call leaves its session, which runs others then.
-    fn leave(&self) {
-        *lock(&self.stage) = Stage::Begun(None);
+    fn leave(&self, tx: &TxCore) {
+        if let Stage::Begun { session, .. } = &mut *lock(&self.stage) {
+            *session = None;
+        }
+        tx.end_call();
     }
 
     /// A thread begins the call, or goes on with it in another session. `false`: it was cancelled before it began.
-    fn begin(&self, canceller: Option<Canceller>) -> bool {
+    fn begin(&self, tx: &TxCore) -> bool {
         let mut stage = lock(&self.stage);
-        if matches!(*stage, Stage::Cancelled) {
-            return false;
+        let is_cancelled = match &*stage {
+            Stage::Queued(_) => false,
+            Stage::Begun { is_cancelled, .. } => *is_cancelled,
+            Stage::Cancelled(permits) => {
+                permits.left();
+                return false;
+            }
+        };
+        // With the lock: it is cancelled before this, or cancels the session.
+        let canceller = tx.begin_call();
+        if is_cancelled {
+            canceller.cancel();
         }
-        let before = std::mem::replace(&mut *stage, Stage::Begun(canceller));
+        let before = std::mem::replace(&mut *stage, Stage::Begun { session: Some(canceller), is_cancelled });
         drop(stage);
         // The permit: another caller may be woken.
         drop(before);
         true
+    }
+
+    /// Whether the call was cancelled before it began.
+    fn is_cancelled(&self) -> bool {
+        matches!(*lock(&self.stage), Stage::Cancelled(_))
     }
 
     /// Leaves the answer and tells of it. Whatever the user's waker and answer do, the caller goes on.
@@ -1059,25 +1159,30 @@ impl<R> AnswerSlot<R> {
 }
 
 impl<R> Running<Result<Committed<R>, TransactError>> {
-    /// Cancels the transaction. If it has not begun, it is not run: its answer, [`TransactError::Cancelled`], is there
-    /// at once, and so is its place in the queue. If it runs, it ends as by [`Canceller::cancel`]. Whether it had not
-    /// begun.
+    /// Cancels the call. If it has not begun, it is not run: its answer, [`TransactError::Cancelled`], is there at once,
+    /// and so is its place in the queue. The closure of a cancelled call is dropped then or a little later: at most half
+    /// of the queue are such closures, and 16. If the call runs, its transaction ends as by [`Canceller::cancel`], and
+    /// so does every transaction that it begins from now on. Whether it had not begun. In a fork nothing is cancelled.
     pub fn cancel(&self) -> bool {
-        let mut stage = lock(&self.slot.stage);
-        match &*stage {
-            Stage::Begun(canceller) => {
-                self.slot.cancelled.cancel(canceller.as_ref());
-                false
-            }
-            Stage::Cancelled => true,
-            Stage::Queued(_) => {
-                let before = std::mem::replace(&mut *stage, Stage::Cancelled);
-                drop(stage);
-                drop(before);
-                Arc::clone(&self.slot).put(Ok(Err(TransactError::Cancelled)));
-                true
-            }
+        if !self.process.is_current() {
+            return false;
         }
+        let mut stage = lock(&self.slot.stage);
+        let permits = match &mut *stage {
+            Stage::Begun { session, is_cancelled } => {
+                *is_cancelled = true;
+                session.iter().for_each(Canceller::cancel);
+                return false;
+            }
+            Stage::Cancelled(_) => return true,
+            Stage::Queued(permit) => permit.cancel(),
+        };
+        let before = std::mem::replace(&mut *stage, Stage::Cancelled(Arc::clone(&permits)));
+        drop(stage);
+        drop(before);
+        Arc::clone(&self.slot).put(Ok(Err(TransactError::Cancelled)));
+        permits.remove_cancelled();
+        true
     }
 }
 
@@ -1110,7 +1215,7 @@ impl<R> Running<R> {
     /// If the work did; if it was polled as a future until it was ready; in a fork, unless the answer was there before.
     pub fn wait(self) -> R {
         let result = loop {
-            let mut answer = lock(&self.slot.answer);
+            let mut answer = self.answer().expect(FORKED);
             if let Some(result) = answer.take() {
                 break result;
             }
@@ -1124,7 +1229,15 @@ impl<R> Running<R> {
 
     /// Whether the work has been done.
     pub fn is_done(&self) -> bool {
-        !matches!(*lock(&self.slot.answer), Answer::Awaited(_))
+        self.answer().is_some_and(|answer| !matches!(*answer, Answer::Awaited(_)))
+    }
+
+    /// Where the answer is left; `None` in a fork, if another thread was at it.
+    fn answer(&self) -> Option<MutexGuard<'_, Answer<R>>> {
+        match self.process.is_current() {
+            true => Some(lock(&self.slot.answer)),
+            false => self.slot.answer.try_lock().ok(),
+        }
     }
 }
 
@@ -1136,7 +1249,7 @@ impl<R> Future for Running<R> {
     type Output = R;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
-        let mut answer = lock(&self.slot.answer);
+        let mut answer = self.answer().expect(FORKED);
         match answer.take() {
             Some(result) => {
                 drop(answer);

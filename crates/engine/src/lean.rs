@@ -351,7 +351,7 @@ mod tests {
     fn kind(settings: Settings) -> &'static str {
         let engine = settings.open().expect("a protocol of this name");
         let mut runner: Runner = engine.runner();
-        runner.run(Mode::ReadWrite, Origin::Procedure, |core| core.run_body(&Kind)).expect("nobody is about").value
+        runner.run(Mode::ReadWrite, Origin::Procedure, |core| core.run_body(&Kind)).expect("no conflict").value
     }
 
     #[test]

@@ -17,8 +17,8 @@
 //!    ([`Sleepers`]) sleeps no longer than that while calls wait for a thread that is awake. Busy threads look
 //!    each [`LOOK`] calls. A thread that makes progress keeps its calls, and the lines of its partitions.
 //!
-//! Locks are taken in the order: the shared queue of the executor, the owner's calls, its inbox. No thread waits
-//! for anything else while it holds one.
+//! Locks are taken in the order: the shared queue of the executor, the owner's calls, its inbox, the stage of a call.
+//! No thread waits for anything else while it holds one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,8 @@ use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
 use seriatim_base::{CacheAligned, Sleepers};
 use seriatim_txn::PartitionSet;
+
+use crate::work_queue;
 
 /// A thread that has begun nothing for so long is held up: the time of a hundred calls, or twenty times what it
 /// takes to wake a thread.
@@ -226,6 +228,19 @@ impl<W> Owners<W> {
         let (mut calls, mut inbox) = (lock(&owner.calls), lock(&owner.inbox));
         let queues = [&mut *calls, &mut inbox.calls];
         queues.into_iter().find_map(|queue| queue.remove(queue.iter().position(is_free)?))
+    }
+
+    /// Removes the calls that `is_wanted` picks.
+    pub(crate) fn remove(&self, is_wanted: impl Fn(&W) -> bool) -> Vec<W> {
+        let mut removed = Vec::new();
+        for owner in &self.owners {
+            let (mut calls, mut inbox) = (lock(&owner.calls), lock(&owner.inbox));
+            for queue in [&mut *calls, &mut inbox.calls] {
+                removed
+                    .extend(work_queue::remove(queue, |call| is_wanted(&call.work)).into_iter().map(|call| call.work));
+            }
+        }
+        removed
     }
 
     /// Whether calls wait for this thread.

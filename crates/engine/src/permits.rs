@@ -14,9 +14,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use seriatim_base::CacheAligned;
+use seriatim_base::process::Process;
 use seriatim_base::thread::{self, Thread};
 
 const WAITED: usize = 1;
@@ -26,6 +27,11 @@ const TAKEN: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Permits {
     most: usize,
+    /// Calls in the queue that were cancelled, and have no permit any more.
+    cancelled: AtomicUsize,
+    process: Process,
+    /// The queue.
+    queue: OnceLock<Weak<dyn Queue>>,
     word: CacheAligned<AtomicUsize>,
     waiters: Mutex<VecDeque<Arc<Waiter>>>,
 }
@@ -37,6 +43,21 @@ struct Waiter {
     is_served: AtomicBool,
 }
 
+/// Where calls with permits wait.
+pub(crate) trait Queue: Send + Sync {
+    /// Removes the calls that were cancelled; how many.
+    fn remove_cancelled(&self) -> usize;
+}
+
+impl std::fmt::Debug for dyn Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+/// Calls that were cancelled and may stay in the queue, beyond as many as it has others.
+const CANCELLED_MAX: usize = 16;
+
 /// A permit. Dropping it gives it back.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is given back"]
@@ -44,7 +65,29 @@ pub struct Permit(Arc<Permits>);
 
 impl Permits {
     pub(crate) fn new(most: usize) -> Arc<Permits> {
-        Arc::new(Permits { most, word: CacheAligned::default(), waiters: Mutex::default() })
+        let (cancelled, process, queue) = (AtomicUsize::new(0), Process::current(), OnceLock::new());
+        let (word, waiters) = (CacheAligned::default(), Mutex::default());
+        Arc::new(Permits { most, cancelled, process, queue, word, waiters })
+    }
+
+    /// The queue in which the calls wait.
+    pub(crate) fn of_queue(&self, queue: Weak<dyn Queue>) {
+        self.queue.get_or_init(|| queue);
+    }
+
+    /// Calls were cancelled, and their permits given back. They leave the queue when a thread takes them, or when they
+    /// are more than half of it: so the removal of one costs no more than a look at some three calls.
+    pub(crate) fn remove_cancelled(&self) {
+        if self.cancelled.load(Ordering::Relaxed) > self.taken() + CANCELLED_MAX
+            && let Some(queue) = self.queue.get().and_then(Weak::upgrade)
+        {
+            self.cancelled.fetch_sub(queue.remove_cancelled(), Ordering::Relaxed);
+        }
+    }
+
+    /// A call that was cancelled has left the queue.
+    pub(crate) fn left(&self) {
+        self.cancelled.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn most(&self) -> usize {
@@ -136,9 +179,20 @@ impl Permits {
     }
 }
 
+impl Permit {
+    /// The call is cancelled, and the permit to be given back.
+    pub(crate) fn cancel(&self) -> Arc<Permits> {
+        self.0.cancelled.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(&self.0)
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.give_back();
+        // In a fork no caller waits, and another thread may have the mutex for ever.
+        if self.0.process.is_current() {
+            self.0.give_back();
+        }
     }
 }
 
@@ -157,6 +211,16 @@ mod tests {
         assert!(permits.try_take().is_some(), "one of two is free");
         drop(beyond);
         assert_eq!(permits.taken(), 0);
+    }
+
+    #[test]
+    fn a_fork_gives_a_permit_back_although_another_thread_had_the_list() {
+        let permits = Permits::new(1);
+        let mut held = Some(permits.take());
+        let waiters = permits.waiters();
+        permits.word.fetch_or(WAITED, Ordering::Relaxed);
+        seriatim_base::process::in_fork(|| drop(held.take()));
+        drop(waiters);
     }
 
     #[test]

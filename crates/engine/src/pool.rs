@@ -4,12 +4,15 @@
 //! true, until it turns it back.
 
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::{CacheAligned, Epoch, thread};
+use seriatim_base::clock::Instant;
+use seriatim_base::thread::{self, Thread};
+use seriatim_base::{CacheAligned, Epoch};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
@@ -32,8 +35,8 @@ pub(crate) struct Pool {
     slots: Box<[CacheAligned<Slot>]>,
     /// Sessions that wait for a worker.
     waiting: AtomicUsize,
-    gate: Mutex<()>,
-    freed: Condvar,
+    /// Those of them that no session has woken since they looked, in turn.
+    waiters: Mutex<VecDeque<Thread>>,
     /// The explicit transaction of each slot, if there is one. Apart from the slots: the ticker looks here.
     parked: Box<[Mutex<Option<Arc<Parking>>>]>,
     watched: Mutex<Vec<Watched>>,
@@ -112,8 +115,7 @@ impl Pool {
         Pool {
             slots: (0..workers).map(|_| slot()).collect(),
             waiting: AtomicUsize::new(0),
-            gate: Mutex::new(()),
-            freed: Condvar::new(),
+            waiters: Mutex::default(),
             parked: (0..workers).map(|_| Mutex::default()).collect(),
             watched: Mutex::new(vec![Watched::default(); workers]),
             overdue: AtomicUsize::new(0),
@@ -264,19 +266,29 @@ impl Pool {
         if !wait {
             return None;
         }
-        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let (began, own) = (Instant::now(), thread::current());
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut found = None;
-        let mut gate = Some(gate);
-        for _ in 0..WAIT_MAX.as_millis() / WAIT_SLICE.as_millis() {
-            found = free();
-            let Some(held) = gate.take().filter(|_| found.is_none()) else { break };
-            let waited = self.freed.wait_timeout(held, WAIT_SLICE);
-            gate = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
-        }
+        let found = loop {
+            let mut waiters = self.waiters();
+            if !waiters.iter().any(|waiter| waiter.id() == own.id()) {
+                waiters.push_back(own.clone());
+            }
+            drop(waiters);
+            // It is listed by now: a session that gives a worker back from here on wakes it.
+            let found = free();
+            let left = WAIT_MAX.saturating_sub(began.elapsed());
+            if found.is_some() || left.is_zero() {
+                break found;
+            }
+            thread::park_timeout(left.min(WAIT_SLICE));
+        };
+        self.waiters().retain(|waiter| waiter.id() != own.id());
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        drop(gate);
         self.leased(found?, protocol, environment)
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, VecDeque<Thread>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
@@ -319,9 +331,8 @@ impl Pool {
     /// Wakes a session that waits for a worker.
     #[cold]
     fn wake_one(&self) {
-        // A session that has found the slot busy, and does not sleep yet, has the lock.
-        drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
-        self.freed.notify_one();
+        let first = self.waiters().pop_front();
+        first.into_iter().for_each(|first| first.unpark());
     }
 
     /// Commits and conflicts of all workers until now.
@@ -382,13 +393,14 @@ impl Pool {
 
     /// Seizes a slot that at most a look after an idle worker holds: waits as long as a session for a worker.
     fn seize_soon(&self, slot: usize) -> bool {
-        (0..WAIT_MAX.as_millis()).any(|_| {
-            let seized = self.seize(slot);
-            if !seized {
-                thread::sleep(Duration::from_millis(1));
+        let began = Instant::now();
+        while !self.seize(slot) {
+            if began.elapsed() >= WAIT_MAX {
+                return false;
             }
-            seized
-        })
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
@@ -405,5 +417,43 @@ impl Pool {
                 statistics.regions += *slot.regions.lock().unwrap_or_else(PoisonError::into_inner);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_txn::Mode;
+
+    use super::*;
+    use crate::{Settings, TransactError};
+
+    #[test]
+    fn a_session_that_is_woken_in_vain_goes_on_waiting_for_a_worker() {
+        let engine = Settings { workers: 1, ..Settings::default() }.open().expect("in memory");
+        let pool = &engine.inner().pool;
+        let mut holds = engine.runner();
+        holds.begin(Mode::ReadWrite).expect("a worker is free");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let began = Instant::now();
+                (engine.runner().transact(|_| Ok(())).map(drop), began.elapsed())
+            });
+            let mut woken = 0;
+            while woken < 2 * WAIT_MAX.as_millis() / WAIT_SLICE.as_millis() && !waits.is_finished() {
+                let is_listed = !pool.waiters().is_empty();
+                if is_listed {
+                    pool.wake_one();
+                    woken += 1;
+                }
+                thread::yield_now();
+            }
+            holds.end_explicit();
+            match waits.join().expect("no panic") {
+                (Ok(()), _) => {}
+                (Err(TransactError::WorkersBusy), waited) => assert!(waited >= WAIT_MAX, "it waited for {waited:?}"),
+                (Err(error), _) => panic!("{error}"),
+            }
+        });
+        assert!(pool.waiters().is_empty() && pool.waiting.load(Ordering::Relaxed) == 0);
     }
 }

@@ -21,7 +21,8 @@
 //! A transaction that was refused too often is not queued any more: it is executed and decided while no batch is
 //! decided ([`Queue::hold`]), so nothing that it has read can change meanwhile.
 //!
-//! A thread that has many transactions submits their decisions ([`Queue::submit`]) and goes on. It leads when a
+//! A thread that has many transactions submits their decisions ([`Queue::submit`]) and continues. It leads when
+//! a
 //! batch is full, or when it has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep
 //! before threads that submit, which may be busy: a caller sleeps only while a thread leads or a batch is under
 //! way.

@@ -37,6 +37,10 @@ pub struct Runner {
     pub(crate) retries: u64,
 }
 
+/// Attempts that others were in the way of, after which a transaction runs while no other begins that may write. In
+/// workloads whose transactions are about as long as each other, few ever fail so often.
+const EXCLUSIVE_AFTER: u32 = 50;
+
 /// How an attempt failed.
 pub enum Failure {
     /// A conflict, or another cause for which the attempt cannot continue.
@@ -77,7 +81,7 @@ impl Receipt {
     }
 }
 
-/// What a committed transaction returned.
+/// The result of a committed transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Committed<R> {
     /// The body's value.
@@ -188,6 +192,15 @@ impl Runner {
     #[inline]
     pub fn reach(&mut self, partitions: PartitionSet) {
         self.reach = Some(partitions);
+    }
+
+    /// Refuses what needs the threads of the process that opened the database.
+    ///
+    /// # Errors
+    /// [`TransactError::Forked`].
+    #[inline]
+    pub fn check_process(&self) -> Result<(), TransactError> {
+        self.tx.inner().check_process().map_err(|_| TransactError::Forked)
     }
 
     /// Whether the database was closed.
@@ -387,7 +400,12 @@ impl Runner {
             };
             drop((owned, alone));
             match ended {
-                Ok((value, tid)) => return Ok(Committed { value, receipt: self.tx.receipt(tid), attempts }),
+                Ok((value, tid)) => {
+                    if attempts > EXCLUSIVE_AFTER {
+                        self.tx.end_exclusive();
+                    }
+                    return Ok(Committed { value, receipt: self.tx.receipt(tid), attempts });
+                }
                 Err(failure) => self.failed(failure, &mut attempts)?,
             }
         }
@@ -431,14 +449,15 @@ impl Runner {
         attempts: &mut u32,
     ) -> Result<Option<Duration>, TransactError> {
         let cause = match failure {
-            Failure::Conflict(cause) => cause,
-            Failure::Abort(abort) => match self.aborted(abort) {
-                Ok(error) => return Err(error),
-                Err(cause) => cause,
-            },
-            Failure::Panic(panic) => self.panicked(panic)?,
+            Failure::Conflict(cause) => Ok(cause),
+            Failure::Abort(abort) => self.aborted(abort).map_or_else(Ok, Err),
+            Failure::Panic(panic) => self.panicked(panic),
         };
-        self.conflicted(cause, attempts)
+        let next = cause.and_then(|cause| self.conflicted(cause, attempts));
+        if next.is_err() {
+            self.tx.end_exclusive();
+        }
+        next
     }
 
     /// The body panicked. By promise (g) the panic is the body's own only if its reads were consistent;
@@ -449,6 +468,7 @@ impl Runner {
             Ok(()) => {
                 self.tx.roll_back_user();
                 self.tx.wait_until_durable()?;
+                self.tx.end_exclusive();
                 resume_unwind(panic)
             }
             Err(cause) => Ok(cause),
@@ -457,10 +477,13 @@ impl Runner {
 
     /// The body returned an abort: the error to report, or the conflict that makes it void (promise g).
     fn aborted(&mut self, abort: Abort) -> Result<TransactError, Cause> {
-        if let Some(cause) = self.tx.stopped().or(abort.cause()) {
+        let stopped = self.tx.stopped();
+        // After a conflict nothing is certain. Any other abort stands for its own cause.
+        let is_void = |cause: &Cause| cause.reason.is_conflict() || cause.reason == Reason::Forked;
+        if let Some(cause) = stopped.filter(is_void).or(abort.cause()) {
             return Err(cause);
         }
-        self.tx.validate()?;
+        self.tx.validate_reads().map_err(|conflict| stopped.unwrap_or(conflict))?;
         self.tx.roll_back_user();
         Ok(abort.into())
     }
@@ -468,7 +491,8 @@ impl Runner {
     /// Ends an attempt that failed validation.
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<Option<Duration>, TransactError> {
         let policy = self.tx.inner().options.retry;
-        let is_last = *attempts >= policy.attempts_max || !cause.reason.is_conflict();
+        let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());
+        let is_last = *attempts >= attempts_max || !cause.reason.is_conflict();
         // Formatting table and key is too expensive for every attempt.
         let last = is_last.then(|| self.tx.conflict(cause));
         self.tx.roll_back(Some(cause));
@@ -486,6 +510,9 @@ impl Runner {
                 _ => TransactError::Conflict { last, attempts: *attempts },
             });
         }
+        if *attempts >= EXCLUSIVE_AFTER {
+            self.tx.run_exclusively();
+        }
         *attempts += 1;
         self.retries += 1;
         if cause.reason == Reason::LeftOut {
@@ -501,10 +528,85 @@ impl Runner {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::ops::Bound;
+
     use seriatim_htm::{Emulation, HtmMode};
+    use seriatim_store::Direction;
 
     use super::*;
-    use crate::{Settings, protocols};
+    use crate::scan::{RawScan, Target};
+    use crate::testing::Handle;
+    use crate::{RetryPolicy, Settings, protocols};
+
+    #[derive(seriatim_macros::Table, Clone, Debug)]
+    #[table(name = "hot", key(id), crate = "seriatim_catalog")]
+    struct Hot {
+        id: u32,
+        count: u32,
+    }
+
+    const ROWS: u32 = 3;
+
+    fn add(tx: &TxCore, hot: &Handle<Hot>, id: u32) -> Result<(), Abort> {
+        tx.update(hot, &id, |row| row.set_count(row.count() + 1)).map(drop)
+    }
+
+    /// Between each two of its steps another transaction changes all rows, and inserts one where this one has looked for
+    /// rows.
+    #[test]
+    fn a_slow_transaction_over_rows_that_others_change_all_the_time_commits() {
+        let mut exclusive = Vec::new();
+        for info in protocols().iter().filter(|info| info.opens_on(HtmMode::Auto) && !info.requirements.plan) {
+            let retry =
+                RetryPolicy { pause_max: Duration::ZERO, pause_first: Duration::ZERO, ..RetryPolicy::default() };
+            let settings = Settings { protocol: info.name.to_owned(), retry, workers: 2, ..Settings::default() };
+            let engine = settings.open().expect("a protocol of this name");
+            // Its queue waits for this thread.
+            if engine.inner().queue.is_some() {
+                continue;
+            }
+            let hot = engine.make::<Hot>().expect("a valid table");
+            let (mut slow, mut other, mut next) = (engine.runner(), engine.runner(), ROWS);
+            let load = |tx: &TxCore| (0..ROWS).try_for_each(|id| tx.insert(&hot, &Hot { id, count: 0 }));
+            slow.transact(load).expect("nobody is about");
+            let (changed, excluded) = (Cell::new(0), Cell::new(0));
+            let mut change = || {
+                match other.begin(Mode::ReadWrite) {
+                    Ok(()) => {}
+                    Err(TransactError::Excluded { .. }) => return excluded.set(excluded.get() + 1),
+                    Err(error) => panic!("{}: {error}", info.name),
+                }
+                let done = (0..ROWS).try_for_each(|id| add(&other.tx, &hot, id));
+                let done = done.and_then(|()| other.tx.insert(&hot, &Hot { id: next, count: 0 }));
+                next += 1;
+                changed.set(changed.get() + u32::from(done.is_ok() && other.commit_explicit().is_ok()));
+                other.end_explicit();
+            };
+            let committed = slow.transact(|tx| {
+                let all = (Bound::Unbounded, Bound::Unbounded);
+                let count = RawScan::new(tx, &hot.set, Target::Rows, all.0, all.1, Direction::Forward).count()?;
+                (0..ROWS).try_for_each(|id| {
+                    change();
+                    add(tx, &hot, id)
+                })?;
+                change();
+                Ok(count)
+            });
+            let attempts = committed.unwrap_or_else(|error| panic!("{}: {error}", info.name)).attempts;
+            assert!(attempts <= EXCLUSIVE_AFTER + 1, "{}: {attempts} attempts", info.name);
+            assert_eq!(attempts > EXCLUSIVE_AFTER, excluded.get() > 0, "{}: {attempts} attempts", info.name);
+            if excluded.get() > 0 {
+                assert!(changed.get() >= EXCLUSIVE_AFTER, "{}: {changed:?} changes", info.name);
+                exclusive.push(info.name);
+            }
+            change();
+            assert!(!engine.inner().exclusive.is_taken(), "{}: others begin again", info.name);
+        }
+        for optimistic in ["dbx", "silo", "htcc", "occ", "tictoc"] {
+            assert!(exclusive.contains(&optimistic), "{optimistic} is not among {exclusive:?}");
+        }
+    }
 
     #[test]
     fn procedures_run_whole_where_the_protocol_wants_that_and_nothing_else_does() {
@@ -518,7 +620,7 @@ mod tests {
             let mut runner = engine.runner();
             // Emulated regions run under the fallback lock.
             let fallbacks = || engine.statistics().regions.fallback;
-            (0..3).for_each(|_| runner.transact(|_| Ok(())).map(Committed::into_value).expect("nobody is about"));
+            (0..3).for_each(|_| runner.transact(|_| Ok(())).map(Committed::into_value).expect("no conflict"));
             assert_eq!(fallbacks(), 0, "{}", info.name);
             let call = |runner: &mut Runner, result: fn() -> Result<u8, Abort>| {
                 runner.run(Mode::ReadWrite, Origin::Procedure, |_| result()).map(Committed::into_value)

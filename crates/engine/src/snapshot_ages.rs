@@ -1,14 +1,15 @@
-//! How old snapshots were when transactions took them.
+//! The ages of snapshots when transactions took them.
 //!
-//! A histogram of our own, as its counters are read while their worker counts: hdrhistogram's are no atomics, or go through a queue; here counting is one store.
+//! This is a histogram of its own, as its counters are read while their worker counts. Those of hdrhistogram
+//! are not atomic, or go through a queue; here counting is one store.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A power of two is so many buckets.
+/// Buckets of a power of two.
 const STEPS: u64 = 8;
-/// Ages are counted in units of 2^10 ns, and beyond 2^36 of them no more.
+/// Ages are counted in units of 2^10 ns, up to 2^36 of them.
 const UNIT_BITS: u32 = 10;
 const BUCKETS: usize = 34 * STEPS as usize;
 
@@ -24,16 +25,16 @@ fn largest(bucket: usize) -> u64 {
     ((bucket as u64 - dropped * STEPS + 1) << dropped) - 1
 }
 
-/// Ages of the snapshots that one worker has taken. Written by its current lessee, read by anyone.
+/// Ages of the snapshots that one worker has taken. Only its current lessee writes them; any thread reads them.
 #[derive(Debug, Default)]
 pub(crate) struct AgeCounters(OnceLock<Box<[AtomicU64; BUCKETS]>>);
 
 impl AgeCounters {
-    /// A snapshot was so many nanoseconds old when it was taken.
+    /// Counts a snapshot that was this old when it was taken.
     pub(crate) fn note(&self, nanoseconds: u64) {
         let buckets = self.0.get_or_init(|| Box::new([const { AtomicU64::new(0) }; BUCKETS]));
         let counter = &buckets[bucket(nanoseconds >> UNIT_BITS)];
-        // One writer at a time.
+        // There is one writer at a time.
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
@@ -44,7 +45,8 @@ impl AgeCounters {
     }
 }
 
-/// How old snapshots were when transactions took them: since when others' commits were not shown. Within an eighth.
+/// Ages of snapshots when transactions took them: the time since which they lack other commits. Within an
+/// eighth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotAges {
     counts: Vec<u64>,
@@ -62,7 +64,7 @@ impl SnapshotAges {
         self.counts.iter().sum()
     }
 
-    /// The age that so large a part of them, from 0 to 1, did not exceed; zero if none was taken.
+    /// The age that this part of the snapshots, from 0 to 1, did not exceed; zero if none was taken.
     pub fn quantile(&self, part: f64) -> Duration {
         let rank = ((self.taken() as f64 * part).ceil() as u64).max(1);
         let mut passed = 0;
@@ -73,7 +75,7 @@ impl SnapshotAges {
         found.map_or(Duration::ZERO, |bucket| Duration::from_nanos((largest(bucket) + 1) << UNIT_BITS))
     }
 
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     pub(crate) fn since(&self, earlier: Option<&SnapshotAges>) -> SnapshotAges {
         let before = |at: usize| earlier.map_or(0, |earlier| earlier.counts[at]);
         SnapshotAges { counts: self.counts.iter().enumerate().map(|(at, count)| count - before(at)).collect() }

@@ -1,4 +1,4 @@
-//! Tables by their types, for unit tests: as much of what the public crate makes of a [`TxCore`] as they need.
+//! Typed tables for unit tests: the part of the public crate's interface to [`TxCore`] that they need.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl Engine {
         self.create(T::definition()).map(Handle::new)
     }
 
-    /// The table that `T` declares, which is there.
+    /// The existing table that `T` declares.
     pub(crate) fn table<T: Table>(&self) -> Handle<T> {
         Handle::new(self.find(T::NAME).expect("it is there"))
     }
@@ -73,7 +73,7 @@ impl TxCore {
         Ok(value)
     }
 
-    /// Deletes the row at `key`; whether there was one.
+    /// Deletes the row at `key`; returns whether there was one.
     pub(crate) fn delete<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Result<bool, Abort> {
         key.encode(|key| self.delete_at(&table.set, key))
     }

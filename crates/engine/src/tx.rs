@@ -1,7 +1,8 @@
-//! What a transaction can do, on encoded keys. The caller encodes them as the table's codec does. Here are its state, reading and
-//! savepoints; how it begins, writes, ends, and what its aborts stand for are modules of their own.
+//! A transaction's operations on encoded keys. The caller encodes keys by the table's codec. This file has the
+//! transaction's state, its reads and its savepoints. Modules of their own have its beginning, writes, end, and
+//! the errors of its aborts.
 //!
-//! An attempt, with the field that tells each state:
+//! An attempt, and the field that marks each state:
 //!
 //! ```text
 //!            open                       commit, decide
@@ -14,16 +15,20 @@
 //!    │   updating: Some       with the cause; stopped: Some      │
 //!    └────────── roll_back ◀───────┴─────────────────────────────┘
 //! ```
-//! A worker that panics while it is ENDING is not used again. An explicit transaction is also parked between its calls (`parking`).
+//! A worker that panics while it is ENDING is not used again. An explicit transaction is also parked between
+//! its calls (`parking`).
 //!
 //! Access rules, which make the shared references of this module sound:
-//! 1. `worker` is set while a transaction is open and is used by the session's thread only (`TxCore` is not `Sync`); each use is
-//!    one call, and no call runs code of the user's.
-//! 2. While the closure of an `update` runs, `updating` refuses every operation, so the row it writes is not read elsewhere.
-//! 3. Rows of a closure or procedure borrow the `TxCore`; opening and ending the transaction needs it mutably. So no row
-//!    outlives its worker's online time, during which the contract keeps row versions readable and unchanged.
-//! 4. An explicit transaction may be ended between its calls (`parking`): whatever reaches its worker is inside a [`Call`], and the
-//!    rows it gives out are copies, which the `TxCore` keeps until the transaction is dropped.
+//! 1. `worker` is set while a transaction is open, and only the session's thread uses it (`TxCore` is not
+//!    `Sync`). Each use is one call, and no call runs user code.
+//! 2. While the closure of an `update` runs, `updating` refuses every operation, so no operation reads the row
+//!    that it writes.
+//! 3. Rows of a closure or procedure borrow the `TxCore`; opening and ending the transaction needs it mutably.
+//!    So no row outlives its worker's online time, during which the contract keeps row versions readable and
+//!    unchanged.
+//! 4. An explicit transaction may be ended between its calls (`parking`): all uses of its worker are inside a
+//!    [`Call`]. The rows that it gives out are copies, which the `TxCore` keeps until the transaction is
+//!    dropped.
 
 mod ending;
 mod errors;
@@ -74,11 +79,11 @@ pub(crate) use writing::{NotEncoded, OutOfLineValues};
 /// Savepoints for which a session keeps room.
 const SAVEPOINTS_KEPT: usize = 64;
 
-/// Operations between two looks at how many there were.
+/// Operations between two checks of their number.
 const STRIDE: u32 = 256;
 
-/// The longest pause between two looks at what is waited for. Looks need no list of waiters and no call by the holder that lets
-/// go of a lock, and are as fair: a lock that is waited for is reserved.
+/// The longest pause between two checks of a wait. Checks need no list of waiters and no call by the holder that
+/// releases a lock. They are as fair: a lock with a waiter is reserved.
 const WAIT_PAUSE_MAX: Duration = Duration::from_micros(200);
 
 /// A wait for another transaction: some steps that spin and yield the processor, then pauses.
@@ -97,23 +102,27 @@ impl Default for Waiting {
 /// A transaction. Its operations are generic over the worker, and used behind `dyn`.
 pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     inner: Arc<Inner>,
-    /// The type of its worker, if procedures run by operations of their own on it.
+    /// The type of its worker, if procedures have operations compiled for it.
     pub(crate) lean: Option<LeanWorker>,
     lease: Cell<Option<Lease<W>>>,
-    /// What became of repairs since somebody asked.
+    /// The outcome of repairs since the last [`TxCore::take_met`].
     met: Cell<Met>,
-    /// The worker last used: asked for first.
+    /// The slot of the worker used last, which is tried first.
     preferred: Cell<usize>,
     mode: Cell<Mode>,
     explicit: Cell<bool>,
-    /// Of an open explicit transaction.
+    /// The parking of an open explicit transaction.
     parking: RefCell<Option<Arc<Parking>>>,
-    /// An explicit transaction is in a call.
+    /// Whether an explicit transaction is in a call.
     calling: Cell<bool>,
     /// The rows that an explicit transaction gave out.
     kept: RefCell<Kept>,
-    /// Keeps chains of pieces away.
+    /// Whether it excludes chains of pieces.
     gated: Cell<bool>,
+    /// The session runs a call of an executor: no transaction clears its cancellation.
+    in_call: Cell<bool>,
+    /// No other transaction that may write begins during all attempts of this one: [`TxCore::run_exclusively`].
+    is_exclusive: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
     /// Whether the protocol publishes procedures piece by piece.
@@ -121,43 +130,43 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// Whether decisions are queued.
     queued: Cell<bool>,
     attempt: Cell<u32>,
-    /// Of the transaction, in all its attempts; none before the first.
+    /// The priority of the transaction in all its attempts; none before the first.
     priority: Cell<Priority>,
-    /// What it is of, in the numbers of the contention tracker.
+    /// The procedure's number in the contention tracker.
     procedure: Cell<u32>,
     stopped: Cell<Option<Cause>>,
-    /// While the closure of an update runs.
+    /// Set while the closure of an update runs.
     updating: Cell<Option<Update>>,
-    /// The worker is ending the attempt. Should that panic, the worker is not used again.
+    /// The worker is ending the attempt. If that panics, the worker is not used again.
     ending: Cell<bool>,
     /// Operations until the next check of their bound.
     left: Cell<u32>,
     operations: Cell<u32>,
-    /// As the ticker tells it.
+    /// The clock that the ticker advances.
     clock: Arc<CoarseClock>,
     /// When the attempt is too old.
     deadline: Deadline,
     bounds: Cell<Bounds>,
-    /// Whether accesses are noted to be checked against a plan, and those noted.
+    /// Whether accesses are recorded, to be checked against a plan; and the recorded ones.
     pub(crate) watching: Cell<bool>,
     pub(crate) accessed: RefCell<Vec<Accessed>>,
-    /// What the attempt replaces, if that is noted; then it is also watched.
+    /// The rows that the attempt replaced, if they are noted; the transaction is then also watched.
     pub(crate) undo: RefCell<Option<Undo>>,
-    /// Whether procedures fetch ahead.
+    /// Whether procedures prefetch.
     prefetching: Cell<bool>,
-    /// What must be durable before a result of the transaction leaves.
+    /// The epoch that must be durable before a result of the transaction is returned.
     dependency: Cell<CommitDependency>,
-    /// How long a result waits for that: of the bounds under which the attempt was opened.
+    /// How long a result waits for that, by the bounds under which the attempt was opened.
     wait_max: Cell<Option<Duration>>,
-    /// What its commit is worth to the user, likewise.
+    /// The weight of its commit, likewise.
     weight: Cell<u64>,
-    /// Of a snapshot that shows the durable epoch while the disk is behind.
+    /// The hold of a snapshot that shows the durable epoch while the disk is behind.
     hold: Cell<Option<Hold>>,
-    /// What the session's next snapshot is to show, where that may be older than the present.
+    /// What the session's next snapshot must show, if snapshots may be older than the present.
     pub(crate) freshness: Option<SessionFreshness>,
-    /// The text that did not fit a log entry: its table, its bytes, the most.
+    /// A text that did not fit a log entry: its table, its bytes, the most permitted.
     too_large: RefCell<Option<(String, usize, usize)>>,
-    /// Why the log did not take the commit.
+    /// Why the log did not accept the commit.
     refusal: Cell<Option<StorageError>>,
     pub(crate) log: Option<RefCell<Log>>,
     /// The run of a clustered table that was changed last.
@@ -170,8 +179,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
 }
 
-// SAFETY: between transactions the cells hold no pointer; during one, the worker and what it points to may move with the
-// `TxCore`, since workers are `Send` and nobody else uses a leased one (access rule 1).
+// SAFETY: between transactions the cells hold no pointer. During one, the worker and its data may move with the
+// `TxCore`: workers are `Send`, and no other thread uses a leased one (access rule 1).
 unsafe impl<W: Worker + ?Sized> Send for TxCore<W> {}
 
 /// Bytes of copied rows that are charged at a time.
@@ -189,7 +198,7 @@ impl Kept {
         Kept { rows: Vec::new(), bytes: 0, charge }
     }
 
-    /// Where the row lies from now on.
+    /// Keeps a row; returns its address.
     fn push(&mut self, row: KeptRow) -> Result<*const u8, OutOfMemory> {
         self.bytes += row.bytes() + size_of::<KeptRow>();
         if self.bytes > self.charge.bytes() + KEPT_STEP {
@@ -207,18 +216,18 @@ impl Kept {
     }
 }
 
-/// What opens a transaction.
+/// The kind of caller that opens a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A closure.
     Closure,
-    /// The caller, to end it by hand.
+    /// A caller that ends it explicitly.
     Explicit,
     /// A registered procedure.
     Procedure,
 }
 
-/// Where a transaction is, for the worker and for the log.
+/// A position in a transaction, for the worker and for the log.
 #[derive(Clone, Copy)]
 struct Position {
     savepoint: WorkerSavepoint,
@@ -228,7 +237,7 @@ struct Position {
 /// A position in a transaction to roll back to: see [`TxCore::savepoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
-    /// Unlike that of any other savepoint of any transaction.
+    /// Unique among all savepoints of all transactions.
     serial: u64,
 }
 
@@ -248,7 +257,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.inner.find(name)
     }
 
-    /// What keeps chains of pieces and other transactions apart, if procedures run in pieces.
+    /// The gate that excludes chains of pieces and other transactions from each other, if procedures run in
+    /// pieces.
     pub fn gate(&self) -> Option<Arc<Gate>> {
         self.inner.gate.clone()
     }
@@ -266,8 +276,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         unsafe { lease.worker.as_mut() }
     }
 
-    /// Runs one operation of the worker: refuses it if the transaction has stopped, waits if the protocol says so, notes why it
-    /// stopped.
+    /// Runs one operation of the worker. Refuses it if the transaction has stopped, waits if the protocol
+    /// requires it, and notes why the transaction stopped.
     #[inline]
     pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut W) -> Result<R, OpError>) -> Result<R, Abort> {
         self.count_operation()?;
@@ -277,7 +287,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// An operation begins: refuses it if the transaction has stopped, or is over.
+    /// Called before an operation: refuses it if the transaction has stopped, or is over.
     #[inline(always)]
     pub(crate) fn count_operation(&self) -> Result<(), Abort> {
         let left = self.left.get();
@@ -309,7 +319,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Waits a little for another transaction; the cause if it is not to be waited for any longer (promise d).
+    /// Waits for one step for another transaction; the cause if the wait has lasted too long (promise d).
     #[cold]
     pub(crate) fn wait(&self, waiting: &mut Waiting, phase: Phase) -> Result<(), Cause> {
         if waiting.spin.wait() {
@@ -327,30 +337,31 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(())
     }
 
-    /// The transaction cannot go on. What stopped it first is the cause.
+    /// Stops the transaction. The first cause counts.
     pub fn stop(&self, cause: Cause) -> Abort {
         let cause = self.stopped.get().unwrap_or(cause);
         self.stopped.set(Some(cause));
-        // From now on every operation comes by `check`.
+        // From now on every operation goes through `check`.
         self.left.set(0);
         self.told(AbortKind::Stopped(cause))
     }
 
-    /// An abort of this kind. Of an explicit transaction it says all: there is no session to ask.
+    /// An abort of this kind. For an explicit transaction it carries the complete error: no session can
+    /// complete it later.
     #[cold]
     fn told(&self, kind: AbortKind) -> Abort {
         let abort = Abort::new(kind);
         if self.explicit.get() { Abort::explained(kind, self.error_of(&abort)) } else { abort }
     }
 
-    /// Whether the attempt is older than it may be, as far as the ticker has told, or was cancelled.
+    /// Whether the attempt is too old by the ticker's clock, or was cancelled.
     #[inline(always)]
     fn is_over(&self) -> bool {
         self.deadline.is_over(self.clock.now())
     }
 
-    /// An abort that is an item of an iterator: a caller that counts or filters items does not look at it, so the transaction
-    /// ends with it.
+    /// An abort that is an item of an iterator. A caller that counts or filters items does not check it, so it
+    /// ends the transaction.
     #[cold]
     pub(crate) fn end_with(&self, abort: Abort) -> Abort {
         match (self.stopped.get(), abort.cause()) {
@@ -359,7 +370,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The slow path of `operate`: a stopped transaction, one inside its own update, an old one, a long one.
+    /// The slow path of `operate`, for transactions that are stopped, inside their own update, old or long.
     #[cold]
     fn check(&self) -> Result<(), Abort> {
         if let Some(cause) = self.stopped.get() {
@@ -387,13 +398,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
         STRIDE.min(self.inner.options.operations_max)
     }
 
-    /// The bounds of the attempts that are opened from now on.
+    /// Sets the bounds of later attempts.
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
         self.bounds.set(bounds);
     }
 
-    /// A call begins, which ends when the answer is dropped: within it, an explicit transaction is not ended by others. The calls of
-    /// closures and procedures need not say so. Calls nest.
+    /// Begins a call; dropping the result ends it. Within a call no other thread ends an explicit transaction.
+    /// Closures and procedures need no calls. Calls nest.
     ///
     /// # Errors
     /// The transaction was ended between its calls.
@@ -417,7 +428,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 Ok(Call(Some(self)))
             }
             _ => {
-                // Ended while it was parked: worker and gate are not ours any more.
+                // The transaction was ended while it was parked: worker and gate do not belong to it any more.
                 self.parking.take();
                 self.lease.set(None);
                 self.gated.set(false);
@@ -432,7 +443,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if self.explicit.get() { self.keep(set, row) } else { Ok(row) }
     }
 
-    /// A row for the caller, which has it until `shown`, where a copy may lie, is used again.
+    /// A row for the caller, valid until `shown`, which may hold a copy, is used again.
     #[inline]
     pub(crate) fn show(&self, set: &TableSet, row: RowPtr, shown: &mut Option<KeptRow>) -> Result<RowPtr, Abort> {
         if !self.explicit.get() {
@@ -450,7 +461,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     fn copy(set: &TableSet, row: RowPtr) -> KeptRow {
-        // SAFETY: a row of this table, readable while we are in the call that read it.
+        // SAFETY: a row of this table, readable during the call that read it.
         unsafe { KeptRow::new(RowRef::from_raw(row.as_ptr()), &set.layout) }
     }
 
@@ -460,7 +471,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         copy.ok().and_then(|copy| RowPtr::new(copy.cast_mut())).ok_or_else(|| self.out_of_memory())
     }
 
-    /// Nobody has rows of an explicit transaction any more.
+    /// Frees the rows that an explicit transaction gave out.
     pub(crate) fn drop_kept(&self) {
         self.kept.borrow_mut().clear();
     }
@@ -486,7 +497,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         log.borrow_mut().read(table.id, *key, columns, self.worker().seen());
     }
 
-    /// The row at an encoded key, of which these columns are read, for the body.
+    /// The row at an encoded key, for the body, which reads these columns.
     ///
     /// # Errors
     /// A conflict; a handle of another database.
@@ -537,9 +548,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// # Errors
     /// Why not.
     pub fn validate(&self) -> Result<(), Cause> {
-        if let Some(cause) = self.stopped.get() {
-            return Err(cause);
-        }
+        self.stopped.get().map_or_else(|| self.validate_reads(), Err)
+    }
+
+    /// As [`TxCore::validate`], also of a transaction that has stopped for another reason than a conflict.
+    pub(crate) fn validate_reads(&self) -> Result<(), Cause> {
         let _call = self.call().map_err(|abort| abort.cause().unwrap_or(TOO_OLD))?;
         match self.worker().validate() {
             Ok(()) => Ok(()),
@@ -548,7 +561,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Where the transaction stopped, if it did.
+    /// Why the transaction stopped, if it did.
     pub fn stopped(&self) -> Option<Cause> {
         self.stopped.get()
     }
@@ -576,18 +589,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
         row.map(|row| self.lend(set, row)).transpose()
     }
 
-    /// Whether procedures fetch what their arguments name before they need it.
+    /// Whether procedures prefetch the rows that their arguments name.
     #[inline]
     pub fn prefetching(&self) -> bool {
         self.prefetching.get()
     }
 
-    /// Whether procedures fetch ahead from now on.
+    /// Sets whether procedures prefetch.
     pub fn set_prefetching(&self, wanted: bool) {
         self.prefetching.set(wanted);
     }
 
-    /// The first wave of fetching the rows with these keys into the processor's cache. Only a hint.
+    /// The first wave of a prefetch of the rows with these keys into the processor's cache. Only a hint.
     #[inline]
     pub fn begin_prefetch<K: TableKey>(&self, set: &TableSet, keys: impl IntoIterator<Item = K>) {
         if let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) {
@@ -595,7 +608,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// As [`TxCore::begin_prefetch`], of one encoded key of a table of this database. Within a call.
+    /// As [`TxCore::begin_prefetch`], for one encoded key of a table of this database. Called within a call.
     #[inline]
     pub(crate) fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
         match set.cluster.is_on() {
@@ -604,8 +617,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The next wave of everything that [`TxCore::begin_prefetch`] began in this transaction; there are two. With other work before
-    /// each, what the wave before asked for arrives meanwhile.
+    /// The next of two waves of all prefetches that [`TxCore::begin_prefetch`] began in this transaction. Other
+    /// work between the waves hides the latency.
     #[inline]
     pub fn advance_prefetch(&self) {
         if let Ok(_call) = self.call() {
@@ -613,27 +626,33 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// How many times the body has been run in this transaction; 1 the first time.
+    /// How often the body was run in this transaction; 1 the first time.
     pub fn attempt(&self) -> u32 {
         self.attempt.get()
     }
 
-    /// An abort that carries the body's own error. It is reported as [`TransactError::User`](crate::TransactError::User) once it is certain that what the body read
-    /// held together.
+    /// An abort that carries the body's own error. It is reported as
+    /// [`TransactError::User`](crate::TransactError::User) once the body's reads are known to be consistent; an explicit
+    /// transaction validates them now. A transaction that has stopped returns its own reason instead.
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
-        Abort::explained(AbortKind::User, TransactError::User(error.into()))
+        let own = || Abort::explained(AbortKind::User, TransactError::User(error.into().into()));
+        match self.stopped.get() {
+            Some(cause) => self.told(AbortKind::Stopped(cause)),
+            None if self.explicit.get() => self.about(own),
+            None => own(),
+        }
     }
 }
 
 /// Writing.
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// A session's, which has this number.
+    /// The transaction of the session with this number.
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore<W> {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
         let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
         let ProtocolInfo { requirements, capabilities, .. } = *inner.protocol.info();
         TxCore {
-            // A history tells of every operation.
+            // A recorded history needs every operation.
             lean: LeanWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
             lease: Cell::new(None),
             met: Cell::default(),
@@ -644,6 +663,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             calling: Cell::new(false),
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
+            in_call: Cell::new(false),
+            is_exclusive: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),
@@ -691,18 +712,16 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(Savepoint { serial })
     }
 
-    /// Undoes every write since the savepoint, which can be rolled back to again; later savepoints are gone. What was read
-    /// stays read.
+    /// Undoes every write since the savepoint, which stays valid; later savepoints become invalid. Reads are
+    /// not undone.
     ///
     /// # Errors
-    /// If the transaction has stopped; or the savepoint is gone or another transaction's.
+    /// The transaction has stopped; or the savepoint is invalid, or belongs to another transaction.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
         let _call = self.call()?;
         let mut savepoints = self.savepoints.borrow_mut();
         let Some(at) = savepoints.iter().position(|(serial, _)| *serial == savepoint.serial) else {
-            return Err(
-                self.abort("the savepoint is gone: it was rolled back beyond, or belongs to another transaction")
-            );
+            return Err(self.abort("the savepoint is gone: it was rolled back, or belongs to another transaction"));
         };
         let (_, position) = savepoints[at];
         self.rollback_writes(position)?;
@@ -716,7 +735,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(Position { savepoint, logged: self.log.as_ref().map_or(0, |log| log.borrow().savepoint()) })
     }
 
-    /// Undoes every write since.
+    /// Undoes every write since the position.
     fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
         self.open_run.forget();
         self.operate(|worker| {
@@ -730,13 +749,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 }
 
-/// A call of a transaction; `None` where nobody asks.
+/// A call of an explicit transaction; `None` for others.
 pub(crate) struct Call<'t, W: Worker + ?Sized>(Option<&'t TxCore<W>>);
 
 impl<W: Worker + ?Sized> Drop for Call<'_, W> {
     #[inline]
     fn drop(&mut self) {
-        // A worker that panicked while it ended the transaction is nobody else's to end again.
+        // A worker that panicked while it ended the transaction is not used, and no other thread may end it.
         if let Some(tx) = self.0.filter(|tx| !tx.ending.get()) {
             cold_path();
             tx.calling.set(false);

@@ -109,6 +109,13 @@ impl BatchStatistics {
     }
 }
 
+/// Removes the items that `is_wanted` picks. The caller drops them, outside of the queue's lock.
+pub(crate) fn remove<T>(queue: &mut VecDeque<T>, is_wanted: impl Fn(&T) -> bool) -> VecDeque<T> {
+    let (removed, kept): (VecDeque<T>, VecDeque<T>) = std::mem::take(queue).into_iter().partition(is_wanted);
+    *queue = kept;
+    removed
+}
+
 /// Work, and the number of its arrival.
 struct Queued<W> {
     arrival: u64,
@@ -246,6 +253,29 @@ impl<W> WorkQueue<W> {
     fn arrive(&mut self) -> u64 {
         self.arrivals += 1;
         self.arrivals
+    }
+
+    /// Removes the work that `is_wanted` picks, except that of batches that are being placed.
+    pub(crate) fn remove(&mut self, is_wanted: impl Fn(&W) -> bool) -> Vec<W> {
+        let alone = &mut self.alone;
+        let mut removed: Vec<W> = remove(&mut self.works, |(queued, _)| is_wanted(&queued.work))
+            .into_iter()
+            .map(|(Queued { arrival, work }, _)| {
+                alone.retain(|other| *other != arrival);
+                work
+            })
+            .collect();
+        removed
+            .extend(remove(&mut self.calls, |(call, _)| is_wanted(&call.work)).into_iter().map(|(call, _)| call.work));
+        for components in &mut self.threads {
+            for component in components.iter_mut() {
+                removed.extend(
+                    remove(&mut component.calls, |call| is_wanted(&call.work)).into_iter().map(|call| call.work),
+                );
+            }
+            components.retain(|component| !component.calls.is_empty());
+        }
+        removed
     }
 
     /// The next action of the thread. A thread that holds undecided transactions begins no call of a batch,

@@ -4,7 +4,7 @@
 //! Everything that a file names is looked up here: words, curves, views, metrics, reasons. An error says the file, the
 //! figure and the name. `data/README.md` describes the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
@@ -162,11 +162,13 @@ impl Reader {
         for table in self.expand(file.runs)? {
             figure.plans.push(parse(table).map_err(|why| format!("runs: {why}"))?);
         }
-        // Both sizes: each has words that the other does not look at.
-        let [points, _] = [Size::Large, Size::Small].map(|size| {
-            figure.try_points(&Setting { size, processors: 2, has_regions: true, seconds: None, rounds: None, seed: 1 })
-        });
-        let points = points.map_err(|why| format!("runs: {why}"))?;
+        // Both sizes, since each has words that the other does not use.
+        let points = |size| {
+            let setting = Setting { size, processors: 2, has_regions: true, seconds: None, rounds: None, seed: 1 };
+            figure.try_points(&setting).map_err(|why| format!("runs: {why}"))
+        };
+        points(Size::Small)?;
+        let points = points(Size::Large)?;
         for table in self.expand(file.views)? {
             let view = self.view(table, &figure.plans).map_err(|why| format!("views: {why}"))?;
             figure.views.push(view);
@@ -300,10 +302,7 @@ fn measures(claim: &Claim, view: &View, points: &[Point]) -> Result<(), String> 
     };
     for curve in claim.series() {
         if !places.iter().any(|(name, _)| *name == curve) {
-            let mut known = places.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-            known.dedup();
-            known.sort_unstable();
-            known.dedup();
+            let known: BTreeSet<&str> = places.iter().map(|(name, _)| *name).collect();
             return Err(format!("there is no curve {curve:?}; there are {}", names(&known)));
         }
         let has = |x: f64| places.iter().any(|(name, at)| *name == curve && at.is_none_or(|at| at == x));
@@ -434,6 +433,7 @@ mod tests {
         let with = |of: &str, wrong: &str, right: &str| of.replace(right, wrong);
         for (runs, views, claims, says) in [
             (&with(RUNS, "{rnu}", "{run}"), VIEWS, CLAIMS, "runs: there is no word {rnu}"),
+            (&with(RUNS, "{run|{rnu}}", "{run}"), VIEWS, CLAIMS, "runs: there is no word {rnu}"),
             (&with(RUNS, "trheads =", "threads ="), VIEWS, CLAIMS, "runs: unknown field `trheads`"),
             (
                 &with(RUNS, "curves = 'al'", "curves = ['silo', 'dbx']"),

@@ -126,6 +126,9 @@ pub enum Axis {
 /// A place of a curve: its name, x and y.
 pub type Place = (String, f64, f64);
 
+/// Makes places from a point's x and its report.
+pub type Function = fn(f64, &Value) -> Vec<Place>;
+
 /// What a view shows of a report.
 #[derive(Clone, Debug)]
 pub enum Shows {
@@ -134,7 +137,7 @@ pub enum Shows {
     /// Numbers of a report by their paths, each with its bar and curve; what they are.
     Bars(String, Vec<Bars>),
     /// Several places, made from the point's x and its report; what the numbers are.
-    Many(&'static str, fn(f64, &Value) -> Vec<Place>),
+    Many(&'static str, Function),
 }
 
 impl Shows {

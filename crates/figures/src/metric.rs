@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::figure::Place;
+use crate::figure::{Function, Place};
 
 /// A number of a report. Its parts are paths, as JSON pointers are written.
 #[derive(Clone, Debug, Deserialize)]
@@ -46,9 +46,6 @@ fn number(report: &Value, path: &str) -> Option<f64> {
         number => number.as_f64(),
     }
 }
-
-/// Computes the places of a view from x and a report.
-type Function = fn(f64, &Value) -> Vec<Place>;
 
 /// Functions for the places of views that no path describes: the name in a view, the unit, the function.
 pub(crate) const FUNCTIONS: [(&str, &str, Function); 3] = [

@@ -69,7 +69,8 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         (Value::Integer(a, ty), Value::Integer(b, other)) if ty == other => a.cmp(b),
-        (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+        // All NaNs are equal, and greater than all numbers.
+        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
         (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
         _ => panic!("{a:?} and {b:?} are not of one column of a key here"),

@@ -21,6 +21,7 @@
 use crate::class::{CLASSES, Class};
 use crate::system::{self, HUGE, Map};
 use crate::{Options, OutOfMemory, small};
+use seriatim_base::Process;
 use seriatim_base::size::Size;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -101,6 +102,7 @@ impl Span {
 #[derive(Debug)]
 pub(crate) struct Heap {
     huge_pages: bool,
+    process: Process,
     /// Bytes that may be taken. Read where memory is taken, set when the memory is opened.
     limit: AtomicUsize,
     /// Whether the limit ever refused a request.
@@ -136,6 +138,7 @@ pub(crate) struct State {
 impl Heap {
     pub(crate) fn new(options: &Options) -> Heap {
         Heap {
+            process: Process::current(),
             huge_pages: options.huge_pages,
             limit: AtomicUsize::new(options.limit_bytes.unwrap_or(usize::MAX)),
             scarce: AtomicBool::new(false),
@@ -201,9 +204,10 @@ impl Heap {
         self.tight.load(Ordering::Relaxed)
     }
 
-    /// Bytes of lists change from `before` to `after`.
+    /// Bytes of lists change from `before` to `after`. In a fork, where they are dropped, another thread may have the
+    /// lock for ever: there nothing is noted.
     pub(crate) fn note(&self, before: usize, after: usize) {
-        if before != after {
+        if before != after && self.process.is_current() {
             let mut state = lock(&self.state);
             state.noted = state.noted + after - before;
             if after < before && self.room(&state, 0).is_ok_and(|room| room > state.noted) {

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{DurablePoint, Epoch};
+use seriatim_base::{DurablePoint, Epoch, Process};
 
 use crate::LogError;
 
@@ -20,6 +20,8 @@ use crate::LogError;
 #[derive(Debug)]
 pub struct Durable {
     point: Arc<DurablePoint>,
+    /// The process that has the loggers. In a fork of it another thread may have the mutex for ever.
+    process: Process,
     waiters: Mutex<Waiters>,
     moved: Condvar,
 }
@@ -46,7 +48,8 @@ impl Waiters {
 
 impl Durable {
     pub(crate) fn new(epoch: Epoch) -> Durable {
-        Durable { point: Arc::new(DurablePoint::new(epoch)), waiters: Mutex::default(), moved: Condvar::new() }
+        let (point, process) = (Arc::new(DurablePoint::new(epoch)), Process::current());
+        Durable { point, process, waiters: Mutex::default(), moved: Condvar::new() }
     }
 
     /// The point itself, for readers that do not wait.
@@ -67,7 +70,7 @@ impl Durable {
             return Some(Ok(()));
         }
         self.point.final_epoch()?;
-        self.answer(&self.waiters(), epoch)
+        self.waiters().map_or_else(|forked| Some(Err(forked)), |waiters| self.answer(&waiters, epoch))
     }
 
     /// Waits until commits of `epoch` survive a crash. The wait has no bound of its own: it ends when the
@@ -75,12 +78,13 @@ impl Durable {
     ///
     /// # Errors
     /// [`LogError::Stopped`] or [`LogError::Closed`] when the log ended before. Only the next recovery then
-    /// knows whether these commits survive.
+    /// knows whether these commits survive. [`LogError::Forked`] in a fork, if it
+    /// did not get there before.
     pub fn wait(&self, epoch: Epoch) -> Result<(), LogError> {
         if self.epoch() >= epoch {
             return Ok(());
         }
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters()?;
         loop {
             if let Some(answer) = self.answer(&waiters, epoch) {
                 return answer;
@@ -94,8 +98,11 @@ impl Durable {
     /// # Errors
     /// As [`Durable::wait`].
     pub fn wait_timeout(&self, epoch: Epoch, timeout: Duration) -> Result<bool, LogError> {
+        if self.epoch() >= epoch {
+            return Ok(true);
+        }
         let began = Instant::now();
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters()?;
         loop {
             if let Some(answer) = self.answer(&waiters, epoch) {
                 return answer.map(|()| true);
@@ -116,12 +123,12 @@ impl Durable {
 
     /// Why the log has stopped, if it has.
     pub fn stop_reason(&self) -> Option<String> {
-        self.waiters().stop_reason.clone()
+        self.waiters().map_or_else(|forked| Some(forked.to_string()), |waiters| waiters.stop_reason.clone())
     }
 
     /// The error for an operation that needs a running log, if the log has ended.
     pub(crate) fn error(&self) -> Option<LogError> {
-        self.waiters().error()
+        self.waiters().map_or_else(Some, |waiters| waiters.error())
     }
 
     /// Whether the log has stopped.
@@ -135,7 +142,7 @@ impl Durable {
         if self.epoch() >= epoch {
             return;
         }
-        let mut waiters = self.waiters();
+        let Ok(mut waiters) = self.waiters() else { return };
         // Under the mutex: a waiter that saw the old point sleeps by now, and is woken below.
         if !self.point.advance(epoch) {
             return;
@@ -158,7 +165,7 @@ impl Durable {
     }
 
     fn end(&self, reason: impl Into<String>, closes: bool) {
-        let mut waiters = self.waiters();
+        let Ok(mut waiters) = self.waiters() else { return };
         if waiters.stop_reason.is_none() {
             waiters.stop_reason = Some(reason.into());
             waiters.closed = closes;
@@ -177,8 +184,12 @@ impl Durable {
         waiters.error().map(Err)
     }
 
-    fn waiters(&self) -> MutexGuard<'_, Waiters> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Those that wait, unless this is a fork.
+    fn waiters(&self) -> Result<MutexGuard<'_, Waiters>, LogError> {
+        match self.process.is_current() {
+            true => Ok(self.waiters.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => Err(LogError::Forked),
+        }
     }
 }
 
@@ -197,7 +208,13 @@ impl Future for Reached {
 
     fn poll(self: Pin<&mut Reached>, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
         let this = self.get_mut();
-        let mut waiters = this.durable.waiters();
+        if this.durable.epoch() >= this.epoch {
+            return Poll::Ready(Ok(()));
+        }
+        let mut waiters = match this.durable.waiters() {
+            Ok(waiters) => waiters,
+            Err(forked) => return Poll::Ready(Err(forked)),
+        };
         if let Some(answer) = this.durable.answer(&waiters, this.epoch) {
             return Poll::Ready(answer);
         }
@@ -215,8 +232,11 @@ impl Future for Reached {
 
 impl Drop for Reached {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let removed = self.durable.waiters().wakers.remove(&(self.epoch, number));
+        if let Some(number) = self.number
+            && let Ok(mut waiters) = self.durable.waiters()
+        {
+            let removed = waiters.wakers.remove(&(self.epoch, number));
+            drop(waiters);
             drop(removed);
         }
     }

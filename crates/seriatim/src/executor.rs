@@ -210,7 +210,7 @@ impl Executor {
     /// where the call runs, and is reported there.
     fn predicted<P: Declared>(&self, arguments: &P::Arguments) -> (PredictedAccess, Option<InPartitions>) {
         let partitions = self.inner.partitions();
-        if partitions.is_none() && !self.inner.batches() {
+        if partitions.is_none() && !self.inner.batches() || !self.inner.is_of_this_process() {
             return (PredictedAccess::Unknown, None);
         }
         let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
@@ -235,16 +235,9 @@ impl Reserved<'_> {
     /// As [`Executor::transact`].
     pub fn transact<R: Send + 'static>(
         self,
-        mut body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
+        body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
-        self.executor.inner.start(
-            self.permit,
-            Origin::Closure,
-            PredictedAccess::Unknown,
-            move |detached, session, decided, wait| {
-                detached.step(&mut session.runner, decided, wait, |core| body(Tx::of(core)))
-            },
-        )
+        self.transact_with(TransactionOptions::default(), body)
     }
 
     /// As [`Executor::transact_with`].

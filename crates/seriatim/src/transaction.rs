@@ -36,10 +36,13 @@ impl<'s> Transaction<'s> {
     /// Rolls back, as dropping does.
     pub fn rollback(self) {}
 
-    /// Returns the error behind an [`Abort`] of this transaction, with table and key where they are known; `?`
-    /// converts in the same way. The call can be repeated. [`TransactError::user`] finds a body's own error.
+    /// Returns the error behind an [`Abort`] of this transaction, with table and key where they are known. The call can
+    /// be repeated. [`TransactError::user`] finds a body's own error.
+    ///
+    /// `?` converts an abort that a method of the transaction returned in the same way. An overflow in arithmetic of
+    /// the caller's own is certain only here: if the reads were not consistent, this returns the conflict.
     pub fn explain(&self, abort: &Abort) -> TransactError {
-        self.runner.tx.error_of(abort)
+        self.runner.tx.explain(abort)
     }
 }
 

@@ -470,7 +470,8 @@ impl Runs {
 /// | read | stage insert | update | delete | scan_next | savepoint | rollback_to | validate)* (commit |
 /// abort)`. A commit that returned [`Outcome::Repair`] is followed by [`Repair::forget`], further operations
 /// and another commit. Features of some protocols only are behind an accessor ([`Worker::repair`],
-/// [`Worker::detach`], [`Worker::pieces`]). After an [`OpError::Abort`] only `abort` follows.
+/// [`Worker::detach`], [`Worker::pieces`]). After an [`OpError::Abort`] only `abort` follows; or, if its reason is not
+/// a conflict, `validate` and then `abort`.
 pub trait Worker: Send {
     /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that
     /// favour the older transaction.

@@ -1,9 +1,11 @@
-//! Checkpoints of an open database: all rows, while transactions go on, so that the log before them can go.
+//! Checkpoints of an open database: all rows are written while transactions run, so that the log before them
+//! can be deleted.
 //!
-//! Fuzzy, for every protocol alike: each row with the TID it happens to have when the walk comes by, but for those that
-//! have changed since the pass began: the log has them as a whole ([`WholeBefore`](super::log::WholeBefore)), so rows
-//! that are inserted ahead of the walk are not its work. `seriatim_redo::checkpoint` says why that and the log from the
-//! pass's first epoch on make a state.
+//! Checkpoints are fuzzy, in the same way for every protocol: a row is written with the TID that it has when
+//! the walk reaches it. Rows that changed since the checkpoint began are left out, as the log has them as a
+//! whole ([`WholeBefore`](super::log::WholeBefore)). So rows inserted ahead of the walk cost it nothing.
+//! `seriatim_redo::checkpoint` says why the checkpoint and the log from its first epoch on are a consistent
+//! state.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -25,18 +27,18 @@ use crate::engine::Inner;
 use crate::error::StorageError;
 use crate::table::TableSet;
 
-/// What a checkpoint wrote.
+/// A completed checkpoint.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// Rows; those that changed since it began are in the log instead.
+    /// Rows written; rows that changed since it began are in the log instead.
     pub rows: u64,
     /// Bytes on disk, compressed.
     pub bytes: u64,
     /// How long it took.
     pub duration: Duration,
-    /// Log segments and checkpoints that were superfluous and were deleted. What could not be deleted is told by
-    /// [`LogStatistics`](crate::LogStatistics).
+    /// Log segments and checkpoints that were not needed any more and were deleted.
+    /// [`LogStatistics`](crate::LogStatistics) reports what could not be deleted.
     pub deleted: usize,
 }
 
@@ -49,7 +51,7 @@ impl From<Stuck> for StorageError {
 /// Takes a checkpoint; waits while another is being taken.
 ///
 /// # Errors
-/// What the file system says, or that the log has stopped. The checkpoint before still counts.
+/// An error of the file system, or a log that has stopped. The previous checkpoint stays valid.
 pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
     let memory_bytes = inner.environment.memory.in_use_bytes();
     let machine = Machine::new(inner, persistence);
@@ -76,21 +78,21 @@ fn log_bytes(persistence: &Persistence) -> u64 {
 fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<Checkpoint, StorageError> {
     let began = Instant::now();
     if let Some(reason) = persistence.log().durable().stop_reason() {
-        // Perhaps because the manifest could not be synced: then it is not known which checkpoint counts.
+        // Perhaps the manifest could not be synced: then it is unknown which checkpoint is valid.
         return Err(StorageError::Stopped(reason));
     }
-    // Else a checkpoint would be written before that is noticed, at each attempt.
+    // Otherwise each attempt would write a checkpoint before the failure is noticed.
     if let Some(error) = persistence.home().disk.failed_sync(&persistence.home().directory) {
         return Err(StorageError::io("taking a checkpoint")(error));
     }
-    // First: what an earlier attempt left may be the space that is lacking.
+    // First, as files of an earlier attempt may take the space that is missing.
     delete_unnamed(persistence);
     let reserve = &persistence.home().reserve;
     let write = || write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence));
     let (begin, complete) = loop {
         match write() {
-            // It gives more space back than it takes. What an opening needs comes last: an opening after a power cut finds
-            // that space in what is left of the checkpoint.
+            // A checkpoint frees more space than it takes. The reserve of an opening is used last: an opening after a
+            // power cut finds that space in the remains of the checkpoint.
             Err(error) if is_full(&error) && (reserve.give(1) || reserve.give(0)) => {}
             written => break written.inspect_err(|_| reserve.fill())?,
         }
@@ -104,19 +106,19 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
         delete_unnamed(persistence);
     }
     named?;
-    // It counts: from here on nothing fails it.
+    // The checkpoint is valid now: nothing below can make it fail.
     let deleted = delete_superfluous(persistence, begin);
     reserve.fill();
     Ok(Checkpoint { rows: complete.rows, bytes: complete.bytes, duration: began.elapsed(), deleted })
 }
 
-/// Writes a checkpoint, for the manifest to name; also the epoch in which it begins.
+/// Writes a checkpoint that the manifest does not name yet. Returns also the epoch in which it begins.
 fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete), StorageError> {
     let home = persistence.home();
     if persistence.are_epochs_far() {
         persistence.record()?;
     }
-    // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
+    // When earlier epochs are durable, their commits are in memory; the log has all later ones.
     let whole_rows = persistence.whole_before.begin(|| persistence.advance());
     let begin = whole_rows.begin;
     #[cfg(feature = "canary")]
@@ -126,7 +128,8 @@ fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result
     let database = home.manifest().database;
     let writer = CheckpointWriter::begin(Arc::clone(&home.disk), &home.directory, database, begin, rate)?;
     let parts = write_rows(inner, persistence, &writer, begin, limits)?;
-    // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
+    // Rows of an epoch that a power cut could undo must not count: the checkpoint is valid once its last epoch
+    // is durable.
     let end = persistence.record()?;
     drop(whole_rows);
     #[cfg(feature = "canary")]
@@ -136,7 +139,7 @@ fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result
     Ok((begin, writer.finish(parts, end)?))
 }
 
-/// Writes the rows of all tables, a part a thread.
+/// Writes the rows of all tables; each thread writes a part.
 fn write_rows(
     inner: &Inner,
     persistence: &Persistence,
@@ -166,22 +169,22 @@ fn write_rows(
     thread::crew(inner.options.helpers(), work).into_iter().collect()
 }
 
-/// One part, being filled by a thread.
+/// One part, written by one thread.
 struct Filling<'c> {
     part: PartWriter,
-    /// How rows of the table at hand are written.
+    /// How rows of the current table are written.
     wire: Option<&'c Wire>,
     /// The epoch in which the checkpoint began.
     begin: Epoch,
     throttle: Throttle<'c>,
-    /// Of the log, when the checkpoint began.
+    /// Bytes of log when the checkpoint began.
     log_bytes: u64,
     late_after: u64,
     persistence: &'c Persistence,
 }
 
 impl Filling<'_> {
-    /// Leaves time and disk to others.
+    /// Pauses, to leave processors and disk to transactions.
     fn rest(&mut self, ahead: Duration) -> Result<(), StorageError> {
         let haste = || 1 + log_bytes(self.persistence).saturating_sub(self.log_bytes) / self.late_after;
         match self.throttle.rest(ahead, &haste, &|| self.persistence.is_closing()) {
@@ -197,7 +200,7 @@ impl Take for Filling<'_> {
     fn take(&mut self, found: &Found<'_>) -> Room {
         let Some(wire) = self.wire else { return Room::Left };
         if found.tid.epoch() >= self.begin {
-            // The log has it as a whole: see `WholeBefore`.
+            // The log has the whole row: see `WholeBefore`.
             return Room::Left;
         }
         // SAFETY: a row of this table, readable during the call.

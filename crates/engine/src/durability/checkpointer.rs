@@ -1,7 +1,8 @@
-//! When checkpoints are taken, and how they went.
+//! Decides when checkpoints are taken, and keeps their results.
 //!
-//! A helper looks every so often whether the log has grown enough since the last one. It keeps the database alive no longer than its
-//! users do: they share an [`OpenHandle`], and the thread that drops the last one waits for the helper first, which gives up what it is at.
+//! A helper periodically checks whether the log has grown enough since the last checkpoint. It does not keep
+//! the database alive: the users share an [`OpenHandle`]. The thread that drops the last one ends the helper,
+//! which gives up its checkpoint, and waits for it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,28 +16,29 @@ use super::persistence::Persistence;
 use crate::engine::Inner;
 use crate::error::StorageError;
 
-/// How often the helper looks.
+/// The interval of the helper's checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Looks that are left out after a checkpoint failed; twice as many after the next, up to a bound: 1 s to 5 min.
+/// Checks that are skipped after a failed checkpoint; the number doubles with each failure, up to a bound: 1 s
+/// to 5 min.
 const PAUSE_MIN: u32 = 10;
 const PAUSE_MAX: u32 = 3000;
 
-/// How the checkpoints of a database went since it was opened.
+/// The checkpoints of a database since it was opened.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     pub(crate) taken: u64,
     pub(crate) failed: u64,
-    /// Of the last one that was completed.
+    /// The duration of the last completed one.
     pub(crate) duration: Duration,
     /// Why the last one failed, if it did.
     pub(crate) error: Option<String>,
-    /// Why something superfluous could not be deleted when that was tried last.
+    /// Why the last deletion of superfluous files failed, if it did.
     pub(crate) deletion_error: Option<String>,
     /// Bytes of log of earlier incarnations that recovery read.
     recovered_bytes: u64,
     /// Bytes written to the log when the last one began.
     bytes_before: u64,
-    /// Looks to leave out now, and after the next failure.
+    /// Checks to skip now, and after the next failure.
     left_out: u32,
     pause: u32,
 }
@@ -56,7 +58,7 @@ impl Checkpoints {
         }
     }
 
-    /// One ended that began when so many bytes were written to the log.
+    /// Notes the result of a checkpoint, and the bytes written to the log when it began.
     pub(super) fn ended(&mut self, taken: &Result<Checkpoint, StorageError>, log_bytes: u64) {
         match taken {
             Ok(checkpoint) => {
@@ -77,7 +79,7 @@ impl Checkpoints {
         self.pause = (2 * self.pause).min(PAUSE_MAX);
     }
 
-    /// Whether one is to be taken, now that so many bytes are written to the log.
+    /// Whether a checkpoint is due, with this many bytes written to the log.
     fn is_due(&mut self, log_bytes: u64, checkpoint_bytes: u64) -> bool {
         let since = log_bytes.saturating_sub(self.bytes_before).saturating_add(self.recovered_bytes);
         let due = since >= checkpoint_bytes;
@@ -89,7 +91,7 @@ impl Checkpoints {
     }
 }
 
-/// Takes a checkpoint if one is due. How it went is told by the statistics.
+/// Takes a checkpoint if one is due. Statistics report its result.
 pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
     let Some(checkpoint_bytes) = inner.options.checkpoint_bytes else { return };
     let log = persistence.log();
@@ -100,7 +102,7 @@ pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
     let due =
         || persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).is_due(log_bytes, checkpoint_bytes);
     if due() {
-        // A mistake in one must not end the helper unseen: it counts as failed, and there is another try.
+        // A panic must not end the helper unnoticed: the checkpoint counts as failed, and is tried again.
         if catch_unwind(AssertUnwindSafe(|| take(inner, persistence))).is_err() {
             let panicked = "the thread that took a checkpoint panicked".to_owned();
             persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).failed(panicked);
@@ -108,7 +110,7 @@ pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
     }
 }
 
-/// What keeps a database open: its handles, sessions and pending results share one.
+/// Keeps a database open. Its handles, sessions and pending results share one.
 pub(crate) struct OpenHandle {
     /// Takes checkpoints, if the database has a log and is open for use.
     checkpointer: Mutex<Option<Periodic>>,
@@ -120,10 +122,10 @@ impl OpenHandle {
         OpenHandle { checkpointer: Mutex::default(), inner: Arc::clone(inner) }
     }
 
-    /// Starts the helper, if the database has a log and wants one. Called once.
+    /// Starts the helper, if the database has a log and checkpoints are enabled. Called once.
     ///
     /// # Errors
-    /// When the operating system refuses another thread.
+    /// The operating system refuses another thread.
     pub(crate) fn start_checkpoints(&self) -> io::Result<()> {
         let options = &self.inner.options;
         if self.inner.persistence.is_none() || options.checkpoint_bytes.is_none() || options.step_helpers {
@@ -140,13 +142,13 @@ impl OpenHandle {
         Ok(())
     }
 
-    /// Ends the helper; what it is at is given up.
+    /// Ends the helper, which gives up its current checkpoint.
     pub(crate) fn end_checkpoints(&self) {
         if let Some(persistence) = &self.inner.persistence {
             persistence.begin_closing();
         }
         let checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Joined.
+        // Dropping it joins the thread.
         drop(checkpointer);
     }
 }
@@ -154,11 +156,11 @@ impl OpenHandle {
 impl Drop for OpenHandle {
     fn drop(&mut self) {
         if !self.inner.process.is_current() {
-            // It has the threads of another process, and their locks: nothing of it is ended here.
+            // In a fork the threads, and their locks, belong to the other process: nothing is ended here.
             std::mem::forget(Arc::clone(&self.inner));
             return;
         }
-        // Before the owner that drops this lets go of the database.
+        // Before this owner drops the database.
         self.end_checkpoints();
     }
 }

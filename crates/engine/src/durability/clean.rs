@@ -1,9 +1,9 @@
-//! Deleting what checkpoints made superfluous, and what is left of those that were given up.
+//! Deletes files that checkpoints made superfluous, and files of checkpoints that were given up.
 //!
-//! Space, not safety: what cannot be deleted fails no checkpoint. Statistics tell of it, and the next checkpoint tries again.
-//! The caller holds the lock under which checkpoints are taken, so none is being written, and knows that the manifest in memory names
-//! the checkpoint that the one on disk does: the log had not stopped when that lock was taken, and since then no change of its
-//! checkpoint may or may not have been made.
+//! This frees space and is not needed for safety: a failed deletion fails no checkpoint. Statistics report it,
+//! and the next checkpoint tries again. The caller holds the lock under which checkpoints are taken, so none is
+//! being written. It also knows that the manifest in memory and that on disk name the same checkpoint. The log
+//! had not stopped when the lock was taken, and no change of the checkpoint has been left in doubt since.
 
 use std::sync::PoisonError;
 
@@ -12,15 +12,16 @@ use seriatim_redo::{LogError, checkpoint};
 
 use super::persistence::Persistence;
 
-/// Deletes checkpoints that do not count, complete or not.
+/// Deletes checkpoints that are not valid, complete or not.
 pub(super) fn delete_unnamed(persistence: &Persistence) {
-    // What else could not be deleted is still there.
+    // Files that another attempt could not delete still exist, so its error stays.
     if let Err(error) = try_delete_unnamed(persistence) {
         tell(persistence, Some(error));
     }
 }
 
-/// Deletes what is not needed any more, now that a checkpoint which begins at `begin` is durable: how many segments and checkpoints.
+/// Deletes files that are no longer needed after the checkpoint of `begin` became durable. Returns the number
+/// of deleted segments and checkpoints.
 pub(super) fn delete_superfluous(persistence: &Persistence, begin: Epoch) -> usize {
     let (mut deleted, mut failed) = (0, None);
     for result in
@@ -46,7 +47,7 @@ fn try_delete_unnamed(persistence: &Persistence) -> Result<usize, LogError> {
     checkpoint::delete_unnamed(home.disk.as_ref(), &home.directory, &manifest)
 }
 
-/// Deletes the logs of earlier incarnations, and then has the manifest forget them.
+/// Deletes the logs of earlier incarnations, then removes these from the manifest.
 fn delete_incarnations(persistence: &Persistence) -> Result<usize, LogError> {
     let home = persistence.home();
     let manifest = home.manifest().clone();

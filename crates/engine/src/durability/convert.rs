@@ -1,8 +1,10 @@
-//! A table whose clustering is declared otherwise than it was, while the database is open: its rows go into a table of the new declaration.
+//! Changes the clustering of a table while the database is open: its rows are copied into a table of the new
+//! declaration.
 //!
-//! Ordinary transactions insert them, into a table that the manifest has and that does not count. When all of them are durable, one
-//! manifest has it count in the place of the other. So a power cut leaves the one or the other, with all rows. What the log and the
-//! checkpoint have of one that does not count is skipped, by its declaration, which the manifest keeps.
+//! Ordinary transactions insert the rows into a table that the manifest lists as void. When all of them are
+//! durable, one write of the manifest makes the new table valid in place of the old one. So after a power cut
+//! one of the two is valid, with all rows. Recovery skips entries of a void table in log and checkpoint, by its
+//! declaration, which the manifest keeps.
 
 use std::io;
 use std::sync::Arc;
@@ -23,10 +25,11 @@ use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
 use crate::{Runner, TransactionOptions};
 
-/// Has the new table, which is empty, take the place of the old one. No checkpoint is taken meanwhile, and nobody else uses either.
+/// Replaces the old table by the new one, which is empty. No checkpoint may be taken meanwhile, and neither
+/// table may be in use.
 ///
 /// # Errors
-/// No memory; what the file system says. The old one is as it was then.
+/// No memory; an error of the file system. The old table is then unchanged.
 pub(crate) fn convert(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
@@ -34,7 +37,7 @@ pub(crate) fn convert(
     old: &TableSet,
     new: &TableSet,
 ) -> Result<(), SchemaError> {
-    // What procedures have deferred is of the old one.
+    // Deferred additions belong to the old table.
     drop(inner.environment.epochs.windows().close());
     let of_storage = |error| SchemaError::Storage(Box::new(error));
     persistence.change(|manifest| add_table(manifest, new, true)).map_err(of_storage)?;
@@ -45,22 +48,23 @@ pub(crate) fn convert(
         Failed::Transact(error) => {
             of_storage(StorageError::io(format!("converting table {}", old.definition.name))(io::Error::other(error)))
         }
-        Failed::Stuck => unreachable!("nobody commits to the table"),
+        Failed::Stuck => unreachable!("no transaction commits to the table"),
     });
     let converted = copied.and_then(|()| {
         persistence.record().map_err(of_storage)?;
         persistence.change(|manifest| manifest.replace_table(old.primary.id, new.primary.id)).map_err(of_storage)
     });
-    // The rows of the one that does not count, for the sake of their memory. What is not deleted goes with the database.
+    // Deletes the rows of the table that is not valid, to free their memory. Rows that cannot be deleted stay
+    // until the database is closed.
     let left = if converted.is_ok() { old } else { new };
     let _ = each_row(left, &|tx, key, _| tx.delete_at(left, key).map(drop));
     converted
 }
 
-/// What is done with a row of a table in a transaction.
+/// An action on a row of a table in a transaction.
 type Act<'a> = dyn Fn(&TxCore, Key<'_>, RowPtr) -> Result<(), Abort> + 'a;
 
-/// Does something with each row of a table, some dozen records a transaction.
+/// Calls `act` for each row of a table, some dozen records in each transaction.
 fn each_row(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
@@ -72,7 +76,7 @@ fn each_row(
     let core = inner.environment.core().ok_or(Failed::Transact(TransactError::WorkersBusy))?;
     let mut walker = Walker::new(inner.protocol.as_ref(), core);
     let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), 0);
-    // What the user allows transactions is not for these.
+    // The application's bounds for transactions do not apply here.
     runner.set_options(TransactionOptions::new().age_max(Duration::MAX));
     runner.tx.ignore_queue();
     let rows = Rows::new(&set.primary);
@@ -86,7 +90,7 @@ fn each_row(
         })
     };
     while chunk()? {
-        // Where the owner runs the loggers nobody else empties their streams.
+        // If the owner steps the loggers, no other thread empties their streams.
         persistence.step();
     }
     Ok(())

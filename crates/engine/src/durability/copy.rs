@@ -1,4 +1,5 @@
-//! All rows of a table as values, whatever its organization, while nobody changes it: to divide a database, and to put one together.
+//! Reads all rows of a table as values, for any organization, while no transaction changes it: to divide a
+//! database, or to merge one.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -12,13 +13,13 @@ use crate::engine::Inner;
 use crate::runtime::DynRow;
 use crate::table::TableSet;
 
-/// Shows all rows of a table, some dozens at a time. Between two calls of `see` no worker is online.
+/// Gives all rows of a table to `see`, some dozens at a time. Between two calls of `see` no worker is online.
 ///
 /// # Errors
-/// What `see` reports; no worker.
+/// Errors of `see`; no worker.
 ///
 /// # Panics
-/// If somebody is committing to the table all the time.
+/// If a record of the table stays locked by a commit.
 pub(crate) fn rows(
     inner: &Arc<Inner>,
     set: &TableSet,

@@ -1,8 +1,9 @@
 //! How long the epochs of a database last.
 //!
-//! TIDs have 34 bits for the epoch, and a database never uses one again. The ticker ends one every 10 ms, and so does
+//! TIDs have 34 bits for the epoch, and a database never reuses an epoch. The ticker ends one every 10 ms, and
+//! so does
 //! each flush that a caller awaits: at 8,000 flushes a second the epochs of a new database last 25 days. When they are
-//! used up the log stops, and the database can only be looked at.
+//! used up the log stops, and the database can only be inspected.
 
 use std::time::Duration;
 
@@ -12,26 +13,26 @@ use seriatim_base::{Epoch, Tid};
 /// of them.
 pub(super) const EPOCH_LIMIT: u64 = (1 << (Tid::BITS - Tid::COUNTER_BITS)) - (1 << 20);
 
-/// A warning is given so long before the epochs are used up.
+/// A warning is given this long before the epochs are used up.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How many end in a year where nothing but the ticker ends them, at its usual interval.
+/// Epochs that end in a year if only the ticker ends them, at its default interval.
 const YEAR_OF_TICKS: u64 = YEAR.as_secs() * 100;
 
-/// A rate that was observed for less than this is not told.
+/// A rate that was observed for less than this is not reported.
 const OBSERVED_MIN: Duration = Duration::from_secs(1);
 
-/// Whether so late an epoch ends a log.
+/// Whether the log must stop at this epoch.
 pub(crate) fn is_at_limit(epoch: Epoch) -> bool {
     epoch.0 >= EPOCH_LIMIT
 }
 
-/// How many there are after this one.
+/// The epochs that are left after this one.
 pub(super) fn left(epoch: Epoch) -> u64 {
     EPOCH_LIMIT.saturating_sub(epoch.0)
 }
 
-/// How long so many last, if so many ended in this time.
+/// How long this many epochs last at the rate of `ended` epochs in the time `during`.
 pub(super) fn lasting(left: u64, ended: u64, during: Duration) -> Option<Duration> {
     if ended == 0 || during < OBSERVED_MIN {
         return None;
@@ -39,22 +40,22 @@ pub(super) fn lasting(left: u64, ended: u64, during: Duration) -> Option<Duratio
     Some(Duration::try_from_secs_f64(during.as_secs_f64() * (left as f64 / ended as f64)).unwrap_or(Duration::MAX))
 }
 
-/// What to tell if they last for less than a year.
+/// The warning if the epochs last for less than a year.
 pub(super) fn warning(lasting: Option<Duration>) -> Option<String> {
     let days = lasting.filter(|lasting| *lasting < YEAR)?.as_secs() / (24 * 60 * 60);
     Some(format!(
-        "at the present rate the epochs of the database are used up in {days} days, and its log stops then: load its rows \
-         into a new database before"
+        "at the present rate the epochs of the database are used up in {days} days, and its log stops then: load its \
+         rows into a new database before"
     ))
 }
 
-/// What a recovery tells if the ticker alone uses up those after this one within a year.
+/// The notice of a recovery if the ticker alone uses up the remaining epochs within a year.
 pub(super) fn notice(newest: Epoch) -> Option<String> {
     let left = left(newest);
     (left < YEAR_OF_TICKS).then(|| {
         format!(
-            "{left} of {EPOCH_LIMIT} epochs are left: when they are used up, by the ticker alone in {} days, the log stops; \
-             load the rows into a new database before",
+            "{left} of {EPOCH_LIMIT} epochs are left: when they are used up, by the ticker alone in {} days, the log \
+             stops; load the rows into a new database before",
             left / (YEAR_OF_TICKS / 365)
         )
     })

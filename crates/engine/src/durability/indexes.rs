@@ -1,7 +1,8 @@
-//! Secondary indexes against their tables, both ways: every row has its entries, and every entry belongs to a row.
+//! Compares secondary indexes with their tables, both ways: every row has its entries, and every entry belongs
+//! to a row.
 //!
-//! Rows and entries come from a walk over all records, what they should lead to from an ordinary read: so a record that a search
-//! does not find shows as well as an entry that is too many.
+//! Rows and entries come from a walk over all records; the matching entry or row is read by an ordinary lookup.
+//! So the check finds records that a search misses, as well as superfluous entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub struct TableChecked {
     pub indexes: usize,
 }
 
-/// What ends a check.
+/// Why a check ends.
 enum Failed {
     Stuck,
     NoWorker,
@@ -47,7 +48,8 @@ impl From<Stuck> for Failed {
     }
 }
 
-/// Compares the indexes of all tables with their rows. Nobody writes meanwhile. Waits while another check is on its way.
+/// Compares the indexes of all tables with their rows. No transaction may write meanwhile. Waits while another
+/// check runs.
 ///
 /// # Errors
 /// The first fault found, in words.
@@ -63,10 +65,10 @@ pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<Ta
     inner.sets().iter().map(check_table).collect()
 }
 
-/// What is asked of one record: the fault found, if any.
+/// A check of one record: the fault found, if any.
 type Ask<'a> = dyn Fn(&TxCore, &Found<'_>) -> Result<Option<String>, Abort> + Sync + 'a;
 
-/// Asks something of all records of a table, by all threads; how many there are.
+/// Checks all records of a table, with all threads; returns the number of records.
 fn walk(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
@@ -95,7 +97,8 @@ fn work(
     let core = inner.environment.core().ok_or(Failed::NoWorker)?;
     let mut walker = Walker::new(inner.protocol.as_ref(), core);
     let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
-    // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
+    // The application's bounds for transactions do not apply: the check was requested, or no other thread uses
+    // the table.
     runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
     runner.tx.ignore_queue();
     let mut count = 0;
@@ -120,7 +123,7 @@ fn work(
     Ok(count)
 }
 
-/// The entries in each index of a record's rows lead back to them.
+/// Checks that the entries in each index of a record's rows lead back to them.
 fn rows_have_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Option<String>, Abort> {
     let mut fault = None;
     set.each_row(found.key, found.row, |key, row| {
@@ -132,7 +135,7 @@ fn rows_have_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<O
     Ok(fault)
 }
 
-/// A row's entry in each index leads back to it.
+/// Checks that a row's entry in each index leads back to it.
 fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<Option<String>, Abort> {
     // SAFETY: a row of this table, readable until the chunk ends.
     let row = unsafe { RowRef::from_raw(row.as_ptr()) };
@@ -148,7 +151,7 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Re
     Ok(None)
 }
 
-/// The row that an entry leads to is there and has its key.
+/// Checks that the row of an entry exists and has the entry's key.
 fn entry_has_row(tx: &TxCore, set: &TableSet, index: &Secondary, found: &Found<'_>) -> Result<Option<String>, Abort> {
     // SAFETY: an entry of an index of this table, readable until the chunk ends.
     let primary = unsafe { read_primary(found.row, set.primary.class) };
@@ -191,7 +194,7 @@ mod tests {
         shelf: u32,
     }
 
-    /// What is found after `corrupt` was done to index `at` of a table with some rows.
+    /// The fault found after `corrupt` changed index `at` of a table with some rows.
     fn fault(at: usize, corrupt: impl Fn(&TxCore, &Secondary, Key<'_>) -> Result<(), Abort>) -> String {
         let db = Settings { step_helpers: true, ..Settings::default() }.open().expect("memory");
         let items = db.make::<Item>().expect("it is declared once");
@@ -222,7 +225,7 @@ mod tests {
         let link = |tx: &TxCore, index: &Secondary, entry: Key<'_>, primary: u64| {
             tx.link_entry(&index.table, entry, Key::Word8(primary))
         };
-        // Tag 900 is nobody's, and row 900 is not there; row 8 is, and has tag 108.
+        // No row has tag 900, and there is no row 900; row 8 exists, and has tag 108.
         let dangling = fault(0, |tx, index, _| link(tx, index, Key::Word8(900), 900));
         assert!(dangling.contains("900") && dangling.contains("is not there"), "{dangling}");
         let foreign = fault(0, |tx, index, _| link(tx, index, Key::Word8(900), 8));

@@ -1,4 +1,4 @@
-//! What a commit wrote, as entries of the log.
+//! The log entries of a commit.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use seriatim_txn::{Before, Redo, RowPtr, Table};
 
 use crate::record::Log;
 
-/// Receives the writes of one commit: encodes them for the log and, where histories are recorded, hands them on. Secondary indexes
-/// are not logged: recovery rebuilds them.
+/// Receives the writes of one commit, and encodes them for the log. Where histories are recorded, it passes
+/// them on. Secondary indexes are not logged: recovery rebuilds them.
 ///
-/// While a checkpoint is taken that begins in epoch B, the first change of a row since B is logged as a whole row: so the checkpoint
-/// leaves out all rows that changed since.
+/// While a checkpoint that begins in epoch B is taken, the first change of a row since B is logged as a whole
+/// row. So the checkpoint can leave out all rows that changed since B.
 pub(crate) struct CommitLog<'w> {
     state: State<'w>,
     whole_before: &'w WholeBefore,
@@ -23,25 +23,27 @@ pub(crate) struct CommitLog<'w> {
 }
 
 enum State<'w> {
-    /// Nothing was written yet; where entries go.
+    /// Nothing was written yet; entries go to these bytes.
     Empty(&'w mut Vec<u8>),
     Open(GroupWriter<'w>),
-    /// Of use while one becomes the other.
+    /// Used only while one state replaces the other.
     Between,
 }
 
-/// The epoch in which the checkpoint began that is being taken.
+/// The epoch in which the current checkpoint began.
 ///
-/// Invariant: commits of that epoch and of later ones log a row as a whole if the version before is of an earlier epoch, until the
-/// checkpoint ends. So whatever has a version of that epoch or a later one is in the log from there on as a whole.
+/// Invariant: until the checkpoint ends, commits of that epoch or a later one log a whole row if the old
+/// version is of an earlier epoch. So a row with a version of that epoch or a later one is in the log from
+/// there on as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct WholeBefore(CacheAligned<AtomicU64>);
 
 impl WholeBefore {
-    /// A checkpoint is going to be taken; `advance` begins an epoch. The checkpoint begins in it, and ends when the answer is dropped:
-    /// not before all commits that its walk may have met have reported their writes.
+    /// Begins a checkpoint in the epoch that `advance` begins. The caller drops the result only after all
+    /// commits that the walk may have met have reported their writes.
     pub(crate) fn begin(&self, advance: impl FnOnce() -> Epoch) -> WholeRows<'_> {
-        // Until the epoch is known, all rows. A commit of the new epoch sees this or what follows, as it read the epoch.
+        // Until the epoch is known, commits log whole rows. A commit of the new epoch sees this value or the
+        // next, as it read the epoch.
         self.0.store(u64::MAX, Ordering::Release);
         let begin = advance();
         self.0.store(begin.0, Ordering::Release);
@@ -50,15 +52,16 @@ impl WholeBefore {
 
     #[inline]
     fn epoch(&self) -> Epoch {
-        // ORDERING: sequenced after the acquire of the epoch in the commit, which pairs with the release in `Epochs::advance`.
+        // ORDERING: sequenced after the acquire of the epoch in the commit, which pairs with the release in
+        // `Epochs::advance`.
         Epoch(self.0.load(Ordering::Acquire))
     }
 }
 
-/// Lasts as long as a checkpoint is being taken.
+/// Exists while a checkpoint is taken.
 pub(crate) struct WholeRows<'w> {
     whole_before: &'w WholeBefore,
-    /// The epoch in which it began.
+    /// The epoch in which the checkpoint began.
     pub(crate) begin: Epoch,
 }
 
@@ -102,7 +105,7 @@ impl<'w> CommitLog<'w> {
         }
     }
 
-    /// Logs what the row became; of one that was there before, what changed.
+    /// Logs the new row; of a row that existed before, only the changes.
     fn log(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
         let Some(wire) = &table.wire else { return };
         // SAFETY: rows of this table, readable during the call (the contract of `Redo::write`).
@@ -115,7 +118,8 @@ impl<'w> CommitLog<'w> {
                 group.row(wire.layout, &wire.rows, key, row(after));
             }
             (Some(before), Some(after)) => {
-                // Equal rows too: the TID is told, so it must be there after a power cut, and is not given twice.
+                // Equal rows too: the TID was returned, so the log must contain it, and it must not be given
+                // out again.
                 if group.update(wire.layout, &wire.rows, key, row(before.row), row(after)) == Updated::Nothing {
                     group.row(wire.layout, &wire.rows, key, row(after));
                 }

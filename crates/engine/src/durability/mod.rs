@@ -1,12 +1,13 @@
-//! When the result of a transaction leaves: how it is told from a result that a power cut could take back.
+//! When the result of a transaction is returned, and how it is kept back while a power cut could still undo it.
 //!
-//! Invariant: a result is returned only when the epochs of everything it saw and wrote are durable ([`Durability::Group`],
-//! [`Durability::Sync`]; once the log has stopped, in every mode). Epochs are consistent cuts of the serial order (decision record 4), so what recovery keeps, every epoch up
-//! to the durable one, contains all that any such result was computed from.
+//! Invariant: a result is returned only when the epochs of all that the transaction saw and wrote are durable
+//! ([`Durability::Group`], [`Durability::Sync`]; once the log has stopped, in every mode). Epochs are
+//! consistent cuts of the serial order (decision record 4). So recovery, which keeps every epoch up to the
+//! durable one, keeps all that any such result was computed from.
 //!
-//! The path of a commit: [`persistence::Persistence`] lends the worker's slot its end of the log, [`log::CommitLog`] turns the writes
-//! that the protocol reports into entries, and [`pending::Pending`] withholds the result until [`Durability`] says that
-//! it may be returned.
+//! The path of a commit: [`persistence::Persistence`] lends the worker's slot its log writer.
+//! [`log::CommitLog`] encodes the writes that the protocol reports. [`pending::Pending`] withholds the result
+//! until [`Durability`] permits its return.
 
 mod checkpoint;
 mod checkpointer;
@@ -46,32 +47,35 @@ pub use progress::{Listener, RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;
 
-/// Why a helper could not begin, which would be a mistake in `Builder::open`: workers are set aside there for all of them.
+/// Why a helper could not begin. That would be a fault of `Builder::open`, which reserves workers for all
+/// helpers.
 const NO_WORKER: &str = "no worker was left for a helper; this is a bug of seriatim";
 
-/// When a transaction is answered: a property of the database (`Builder::durability`).
+/// When a transaction's result is returned: a property of the database (`Builder::durability`).
 ///
-/// `docs/durability.md` says exactly what each promises, and what it takes for granted of disks.
+/// `docs/durability.md` says exactly what each choice promises, and what it assumes of disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
     /// Nothing is logged. The only choice for a database in memory.
     Off,
-    /// At once. A power cut takes back the last transactions: those of about an epoch and a flush. What remains is a state that
-    /// was there, without gaps.
+    /// At once. A power cut undoes the last transactions: those of about an epoch and a flush. A state remains
+    /// that existed before, without gaps.
     Async,
-    /// When its epoch is durable, together with all others of that time. Waiting callers are flushed as soon as the disk is free; what is
-    /// submitted and not waited for, after about an epoch. The default for a database on disk.
+    /// When its epoch is durable, together with all other transactions of the epoch. If a caller waits, the
+    /// epoch is flushed as soon as the disk is free; otherwise after about an epoch. The default for a database
+    /// on disk.
     Group,
-    /// As [`Durability::Group`], but what is submitted is flushed as soon as the disk is free, too, though nobody waits for it yet.
+    /// As [`Durability::Group`], but submitted transactions are flushed as soon as the disk is free, even if no
+    /// caller waits.
     Sync,
 }
 
 impl Durability {
-    /// All of them, in order of strength.
+    /// All choices, in order of strength.
     pub const ALL: [Durability; 4] = [Durability::Off, Durability::Async, Durability::Group, Durability::Sync];
 
-    /// The name users select it by.
+    /// The name by which users select it.
     pub const fn name(self) -> &'static str {
         match self {
             Durability::Off => "off",

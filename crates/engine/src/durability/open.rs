@@ -1,11 +1,14 @@
-//! Opening a database directory: lock, manifest, recovery, a new incarnation.
+//! Opens a database directory: lock, manifest, recovery, a new incarnation.
 //!
-//! Until the manifest is replaced at the end nothing in the directory changes but that the ends of the logs are written over themselves,
-//! that what did not count is gone, and that there are segments which no manifest names; so a crash on the way is as if it had not been
-//! opened. That manifest names the new incarnation, whose first segments are there by then, and says where the log of the one before
-//! ends, as if that had been closed in order. Then what no recovery needs of it is deleted, also what it left unused of its segments: so
-//! it does not matter how often a database is killed. The new incarnation begins above every epoch that the log mentions, also in what is
-//! void: TIDs are never reused. So both stand in one manifest.
+//! Until the manifest is replaced at the end, only three things change in the directory. The ends of the logs
+//! are overwritten with the same bytes, files that did not count are deleted, and segments appear that no
+//! manifest names. So a crash meanwhile has the effect of no opening at all.
+//!
+//! The new manifest names the new incarnation, whose first segments exist by then. It also says where the log
+//! of the previous incarnation ends, as if that had been closed. After that, all segments and their unused
+//! parts that no recovery needs are deleted. So it does not matter how often a database is killed. The new
+//! incarnation begins above every epoch that the log mentions, even in void parts, so TIDs are never reused.
+//! Therefore one manifest must say both.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,35 +34,35 @@ use crate::table::TableSet;
 /// The name of the file that is locked while a database is open.
 const LOCK: &str = "LOCK";
 
-/// A database directory that is open for writing. It is the one that was locked, until it is unlocked, whatever becomes
-/// of its path.
+/// A database directory that is open for writing. It remains the directory that was locked, until it is
+/// unlocked, even if its path changes.
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
-    /// The canonical path when it was opened, by which the disk holds it.
+    /// The canonical path at the opening, by which the disk holds the directory.
     pub(crate) directory: PathBuf,
-    /// What is in the file.
+    /// The contents of the manifest's file.
     manifest: Mutex<Manifest>,
     pub(super) reserve: Reserve,
-    /// Until it is closed.
+    /// `None` once the database is closed.
     locks: Mutex<Option<Locks>>,
 }
 
-/// The directories of a database, held and locked: of its own the directory, and its file `LOCK`, which is all that
-/// older versions and some file systems lock; and those of its logs.
+/// The directories of a database, held and locked. Its own directory is locked, and the file `LOCK` in it, as
+/// older versions and some file systems lock only that; also the directories of its logs.
 struct Locks {
-    /// By their canonical paths.
+    /// By canonical path.
     directories: BTreeMap<PathBuf, Option<Box<dyn DiskLock>>>,
     _file: Option<Box<dyn DiskLock>>,
-    /// By the paths that are used.
+    /// By the paths in use.
     holds: Vec<Box<dyn DiskHold>>,
 }
 
 impl Locks {
-    /// Locks a database's directory. With [`Locking::Shared`] as far as that is possible: nothing is written, and that something may
-    /// not be opened is no error.
+    /// Locks a database's directory. With [`Locking::Shared`], as far as possible: nothing is written, and
+    /// files that cannot be opened are no error.
     ///
     /// # Errors
-    /// [`OpenError::Locked`]; what the file system says.
+    /// [`OpenError::Locked`]; an error of the file system.
     fn of(disk: &dyn Disk, directory: &Path, how: Locking) -> Result<Locks, OpenError> {
         let mut locks = Locks { directories: BTreeMap::new(), _file: None, holds: Vec::new() };
         locks.add(disk, directory, how)?;
@@ -71,7 +74,7 @@ impl Locks {
         Ok(locks)
     }
 
-    /// Locks the directories of all logs that recovery may read, as far as they are there.
+    /// Locks the directories of all logs that recovery may read, if they exist.
     fn add_logs(&mut self, disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<(), OpenError> {
         let loggers: BTreeSet<PathBuf> =
             manifest.incarnations.iter().flat_map(|incarnation| &incarnation.loggers).cloned().collect();
@@ -83,9 +86,9 @@ impl Locks {
         Ok(())
     }
 
-    /// Locks one more directory, unless it is among them already.
+    /// Locks another directory, unless it is locked already.
     fn add(&mut self, disk: &dyn Disk, directory: &Path, how: Locking) -> Result<(), OpenError> {
-        // First, so that what is locked is what is used.
+        // First, so that the locked directory is the one in use.
         self.holds.push(disk.hold(directory).map_err(StorageError::io(LOCKING))?);
         let path = disk.canonical(directory).map_err(StorageError::io(LOCKING))?;
         if let Entry::Vacant(vacant) = self.directories.entry(path) {
@@ -97,7 +100,7 @@ impl Locks {
 
 const LOCKING: &str = "locking the database's directory";
 
-/// Locks a path of a directory; `None` where that cannot be done.
+/// Locks a path of a directory; `None` if the file system cannot lock it.
 fn lock(disk: &dyn Disk, path: &Path, of: &Path, how: Locking) -> Result<Option<Box<dyn DiskLock>>, OpenError> {
     match disk.lock(path, how) {
         Ok(Some(held)) => Ok(Some(held)),
@@ -107,24 +110,24 @@ fn lock(disk: &dyn Disk, path: &Path, of: &Path, how: Locking) -> Result<Option<
     }
 }
 
-/// Locks a directory to read it, as far as that is possible; nothing is written.
+/// Locks a directory for reading, as far as possible; nothing is written.
 ///
 /// # Errors
-/// [`OpenError::Locked`] while somebody writes to it.
+/// [`OpenError::Locked`] while a process writes to it.
 pub(crate) fn lock_to_read(disk: &dyn Disk, directory: &Path) -> Result<impl Sized, OpenError> {
     Locks::of(disk, directory, Locking::Shared)
 }
 
-/// What opening found and made.
+/// The result of an opening.
 pub(crate) struct Opened {
     pub(crate) tables: Tables,
-    /// How the tables came back; `None` where the directory was new.
+    /// The recovery; `None` if the directory was new.
     pub(crate) recovery: Option<Recovery>,
-    /// `None` where the directory was only looked at.
+    /// `None` if the directory was opened for inspection.
     pub(crate) log: Option<OpenLog>,
 }
 
-/// A log ready for its first commit.
+/// A log that is ready for its first commit.
 pub(crate) struct OpenLog {
     pub(crate) home: Home,
     pub(crate) log: Log,
@@ -132,16 +135,17 @@ pub(crate) struct OpenLog {
     pub(crate) writers: Vec<Writer>,
 }
 
-/// Opens the directory, recovers what it holds and, unless it is only looked at, begins a new incarnation.
+/// Opens the directory, recovers its contents and begins a new incarnation, except for an inspection.
 ///
 /// # Errors
-/// The directory is another process's, of a newer format, damaged; no memory; what the file system says.
+/// The directory belongs to another process, has a newer format or is damaged; no memory; an error of the file
+/// system.
 pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
     let inspect = place.inspect;
-    // Each opening holds directories of its own.
+    // Each opening holds its own directories.
     let disk = &sticky_errors(place.disk.clone().unwrap_or_else(disk::real));
     let finding = || StorageError::io("finding the database's directory");
-    // The process may go elsewhere while the database is open.
+    // The process may change its working directory while the database is open.
     let absolute = std::path::absolute(&place.directory).map_err(finding())?;
     let found = Manifest::find(disk.as_ref(), &absolute)?;
     if (inspect || !options.create) && found.is_none() {
@@ -150,23 +154,24 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     if !inspect && found.is_none() {
         create_directory(disk.as_ref(), &absolute)?;
     }
-    // And links may be turned.
+    // Symbolic links may change as well.
     let directory = &disk.canonical(&absolute).map_err(finding())?;
     let _held = disk.hold(directory).map_err(finding())?;
     let source = Source { disk: disk.as_ref(), directory, in_use: inspect };
     let (mut locks, _reading) = match inspect {
-        // A reader beside a writer does without: `look` allows for that.
+        // An inspection beside a writer gets no lock: `look` allows for that.
         true => (None, lock_to_read(disk.as_ref(), directory).ok()),
         false => (Some(Locks::of(disk.as_ref(), directory, Locking::Exclusive)?), None),
     };
-    // Only now is it ours: another process may have changed it meanwhile.
+    // Read again under the lock: another process may have changed it.
     let found = if inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
     if let (Some(locks), Some(manifest)) = (&mut locks, &found) {
         locks.add_logs(disk.as_ref(), directory, manifest)?;
     }
-    // Whether incarnations that the manifest in place does not need have no segments any more.
+    // Whether the incarnations that the current manifest does not need have no segments left.
     let mut is_clean = false;
-    // Until it is known where the log goes; the manifest may be twice on the disk, and grows by an incarnation.
+    // Until the log's directories are known. The manifest may be on the disk twice, and grows by an
+    // incarnation.
     let manifest_bytes = disk.find(&directory.join(MANIFEST)).ok().flatten().map_or(0, |found| found.bytes);
     let portion = |segments| 2 * (manifest_bytes + 4096).next_multiple_of(4096) + segments;
     let mut reserve = Reserve::new(disk, directory, portion(0));
@@ -177,12 +182,13 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         }
         Some(manifest) => {
             let recovered = recover(options, source, foundation, &manifest)?;
-            // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
+            // This frees space and is not needed for safety: the next checkpoint deletes what remains. It comes
+            // before all writes, which may need that space.
             let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
-            // Again, as it is: the process that wrote it may have ended before its name was durable, or the sync of that may have
-            // failed.
+            // The same manifest again. The process that wrote it may have ended before its name was durable, or
+            // that sync may have failed.
             reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
-            // Only now is it certain that none of them counts.
+            // Only now it is certain that none of them counts.
             let _ = checkpoint::delete_unnamed(disk.as_ref(), directory, &manifest);
             is_clean = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest).is_ok();
             (manifest, Some(recovered))
@@ -190,7 +196,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         None => {
             let manifest = empty();
             if !inspect {
-                // Before anything else is there.
+                // Before any other file exists.
                 manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
             }
             (manifest, None)
@@ -205,11 +211,11 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         None => (Tables::default(), None, Ends::of_nothing()),
     };
     let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, log: None }) };
-    // Snapshots were read, and told of, that are not on the disk.
+    // Snapshots were read and reported that are not on the disk.
     let are_told = foundation.environment.epochs.snapshots().end_epochs() && recovery.is_some();
     let first_epoch = Epoch(ends.newest.0 + 1 + if are_told { UNSAID_MAX } else { 0 });
-    // By their canonical paths: a symbolic link to one may be turned while the database is open, and the next opening
-    // reads the directories that were written.
+    // By canonical path: a symbolic link may change while the database is open, and the next opening must read
+    // the directories that were written.
     let logs: Result<Vec<PathBuf>, OpenError> =
         options.log.directories.iter().map(|at| created(disk.as_ref(), &directory.join(at))).collect();
     let start = begin_incarnation(&logs?, directory, &mut manifest, (ends, first_epoch), is_clean);
@@ -221,7 +227,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     }
     foundation.environment.epochs.skip_to(start.first_epoch);
     let loggers = manifest.incarnations.last().map_or(&[][..], |current| &current.loggers);
-    // By their components, which have no `.`.
+    // By components, without `.`.
     let loggers: Vec<PathBuf> = loggers.iter().map(|at| directory.join(at).components().collect()).collect();
     for logger in &loggers {
         create_directory(disk.as_ref(), logger)?;
@@ -238,7 +244,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
         ..LogOptions::new(loggers)
     };
-    // Room for a small first segment of each logger.
+    // Space for a small first segment of each logger.
     let segments_bytes = |at: &Path| {
         let segments = log_options.directories.iter().filter(|logger| *logger == at).count() as u64;
         segments * log_options.small_segment_bytes()
@@ -246,9 +252,9 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     reserve.set_portion(portion(segments_bytes(directory)));
     let elsewhere = log_options.directories.iter().filter(|at| *at != directory);
     let elsewhere: Vec<Reserve> = elsewhere.map(|at| Reserve::new(disk, at, segments_bytes(at))).collect();
-    // Their names are durable with those of the first segments.
+    // Their names become durable with those of the first segments.
     elsewhere.iter().for_each(Reserve::fill);
-    // What is deferred is published by a worker of its own.
+    // Deferred additions are published by a worker of their own.
     let writers = options.workers + usize::from(foundation.defers());
     let open_log = || Log::open(Arc::clone(disk), log_options.clone(), start, writers);
     let (log, writers, loggers) = loop {
@@ -258,17 +264,17 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
             opened => break opened?,
         }
     };
-    // Its name is durable with the manifest's.
+    // Its name becomes durable with the manifest's.
     reserve.fill();
-    // After its first segments, so that it is noticed if they are gone.
+    // After its first segments, so that a loss of these is noticed.
     reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
-    // Space, not safety: what is left the next opening deletes.
+    // This frees space and is not needed for safety: the next opening deletes what remains.
     let _ = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest);
-    // But a sync that failed then would stop the log at its next segment, and fail each checkpoint.
+    // But a sync that failed here would stop the log at its next segment, and fail each checkpoint.
     if let Some(error) = log_options.directories.iter().chain([directory]).find_map(|at| disk.failed_sync(at)) {
         return Err(StorageError::io("opening the database")(error).into());
     }
-    // What was given and not taken.
+    // Space that was freed and not used.
     reserve.fill();
     let home = Home {
         disk: Arc::clone(disk),
@@ -283,7 +289,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
 /// How long a transaction waits for a disk that is behind, before it begins.
 pub(super) const BACKLOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Of a database that was never opened.
+/// The manifest of a new database.
 fn empty() -> Manifest {
     Manifest {
         database: DatabaseId(u128::from(rng::entropy()) << 64 | u128::from(rng::entropy())),
@@ -296,11 +302,12 @@ fn empty() -> Manifest {
     }
 }
 
-/// Creates the directory, durably, and those above it that are not there.
+/// Creates the directory and its missing parents, durably.
 ///
-/// Each is made durable before anything is put into it. So of those that are there only the last can be one whose maker was killed
-/// before its name was durable: it is synced all the same. Those above it are durable, or others made them and answer for them.
-/// If the sync fails for a new one it is removed: a second sync of the same name may lie.
+/// Each is made durable before anything is put into it. So among existing directories only the last may have a
+/// name that is not durable, as its creator was killed: it is synced in any case. Its parents are durable, or
+/// their creators are responsible for them. A new directory whose sync fails is removed: a second sync of the
+/// same name may report a false success.
 fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let create = || {
         let mut missing = Vec::new();
@@ -331,15 +338,16 @@ fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> 
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }
 
-/// Whether a directory cannot be synced by us, whatever is in it: it is not ours to read, or its file system syncs no directories or takes
-/// no changes. What is in it and was there before is not ours then: we would not have been able to make it durable.
+/// Whether this process can sync no entry of a directory: it may not read it, or the file system syncs no
+/// directories or permits no changes. Existing entries are then not this database's: it could not have made
+/// them durable.
 fn is_not_ours_to_sync(error: &Error) -> bool {
     use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
 }
 
-/// Ends the incarnations before and begins one, and forgets those that were not needed before if `is_clean`; in the manifest only.
-/// `logs` and `directory` are canonical paths.
+/// Ends the earlier incarnations and begins a new one. With `is_clean` it also forgets those that were not
+/// needed before. Changes only the manifest in memory. `logs` and `directory` are canonical paths.
 fn begin_incarnation(
     logs: &[PathBuf],
     directory: &Path,
@@ -354,7 +362,7 @@ fn begin_incarnation(
     let left: BTreeSet<u64> = manifest.incarnations.iter().map(|incarnation| incarnation.number).collect();
     manifest.incarnations = ends.incarnations;
     manifest.incarnations.retain(|ended| left.contains(&ended.number));
-    // Those inside move with the database.
+    // Directories inside move with the database.
     let inside = |at: &PathBuf| match at.strip_prefix(directory) {
         Ok(rest) if rest.as_os_str().is_empty() => PathBuf::from("."),
         Ok(rest) => rest.to_owned(),
@@ -374,28 +382,28 @@ fn created(disk: &dyn Disk, directory: &Path) -> Result<PathBuf, OpenError> {
 }
 
 impl Opened {
-    /// Of a database that is kept nowhere.
+    /// A database in memory.
     pub(crate) fn in_memory() -> Opened {
         Opened { tables: Tables::default(), recovery: None, log: None }
     }
 }
 
 impl Home {
-    /// What the directory consists of.
+    /// The contents of the directory.
     pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets others open the directory. Nothing in it is changed from here on.
+    /// Lets others open the directory. Nothing in it changes from here on.
     pub(super) fn unlock(&self) {
         drop(self.locks.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Has the manifest say how far the log of the present incarnation, which is closed, is recorded in its batches, and where it ends.
-    /// More would be batches that are missing.
+    /// Notes in the manifest up to which epoch the closed log of the current incarnation is recorded in its
+    /// batches, and where it ends. A later end would mean missing batches.
     ///
     /// # Errors
-    /// When it cannot be written: then a recovery finds out.
+    /// The manifest cannot be written: a recovery then finds the end itself.
     pub(super) fn note_end(&self, recorded: Epoch, ends: Vec<LogEnd>) -> Result<(), LogError> {
         let mut manifest = self.manifest();
         if let Some(current) = manifest.incarnations.last_mut() {
@@ -406,7 +414,7 @@ impl Home {
     }
 }
 
-/// Adds a table that was just made, whose rows count unless `is_void`.
+/// Adds a new table, whose rows count unless `is_void`.
 pub(super) fn add_table(manifest: &mut Manifest, set: &TableSet, is_void: bool) {
     let id = set.primary.id;
     let indexes: Vec<TableId> = set.indexes.iter().map(|index| index.table.id).collect();

@@ -1,4 +1,4 @@
-//! Results that have not left yet.
+//! Results that are not returned yet.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use super::{CommitDependency, OpenHandle};
 use crate::engine::Inner;
 use crate::{Committed, TransactError};
 
-/// The result of a transaction that has been decided but may not be durable yet. It is withheld until it is: what a
-/// power cut can still take back is not shown. One thread can have many of them outstanding.
+/// The result of a transaction that has been decided but may not be durable yet. It is withheld until then, as
+/// a power cut can still undo it. A thread can have many of them outstanding.
 ///
-/// Dropping it gives up the answer, not the transaction.
+/// Dropping it discards the result, not the transaction.
 ///
 /// ```
 /// # use seriatim::{Database, Table};
@@ -40,13 +40,13 @@ pub struct Pending<R> {
     withheld: Option<(CommitDependency, Arc<Shared>)>,
     /// How long [`Pending::wait`] waits.
     limit: Option<Duration>,
-    /// There once it was polled as a future.
+    /// Present once it was polled as a future.
     reached: Option<Reached>,
 }
 
-/// The database, as the results of one session hold it: counting these touches nothing that other sessions touch.
+/// The database, as the results of one session share it: counting them touches no cache line of other sessions.
 pub(crate) struct Shared {
-    /// Dropped first: the last one dropped waits for what still uses the database.
+    /// Dropped first: the last handle that is dropped waits until no thread uses the database.
     _open: Arc<OpenHandle>,
     inner: Arc<Inner>,
 }
@@ -71,12 +71,12 @@ impl<R> Pending<R> {
         Pending { result: Some(result), withheld, limit, reached: None }
     }
 
-    /// Waits until the result may leave, at most for as long as the session waited when it was submitted
+    /// Waits until the result may be returned, at most for the session's bound when it was submitted
     /// (`Session::set_wait_max`). As a future it has no such bound.
     ///
     /// # Errors
     /// The transaction's own; [`TransactError::NotDurable`] if the log stopped before the result was durable,
-    /// [`TransactError::NotDurableYet`] if that took too long.
+    /// [`TransactError::NotDurableYet`] beyond the bound.
     pub fn wait(mut self) -> Result<Committed<R>, TransactError> {
         if let Some((dependency, shared)) = &self.withheld {
             shared.inner.wait_until_durable(*dependency, self.limit)?;
@@ -84,11 +84,11 @@ impl<R> Pending<R> {
         self.take()
     }
 
-    /// As [`Pending::wait`], for `most` at the longest: the result, or this again.
+    /// As [`Pending::wait`], for at most `most`: the result, or this again.
     ///
     /// # Errors
     /// The same [`Pending`], still withheld.
-    // Where it lies: results can be large anyway.
+    // In place: results can be large anyway.
     #[allow(clippy::result_large_err)]
     pub fn wait_timeout(mut self, most: Duration) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
         let waited = match &self.withheld {
@@ -102,7 +102,7 @@ impl<R> Pending<R> {
         }
     }
 
-    /// The result if it may leave already, or this again. Does not block.
+    /// The result if it may be returned already, or this again. Does not block.
     ///
     /// # Errors
     /// The same [`Pending`], still withheld.
@@ -131,7 +131,7 @@ impl<R> Pending<R> {
     }
 }
 
-/// The result, when it may leave.
+/// The result, once it may be returned.
 ///
 /// # Panics
 /// If polled again after it was ready.

@@ -1,7 +1,8 @@
-//! The log of an open database: its mode, and how long a result waits for it.
+//! The log of an open database: its mode, and the waits of results for it.
 //!
-//! Acknowledgement ends for good when the log stops: a sync failed, here or of the manifest, or a commit ended by a panic. From then
-//! on a result is returned only if all it depends on was durable before, in every mode.
+//! Acknowledgement ends for good when the log stops: a sync of the log or the manifest failed, or a commit
+//! panicked. From then on a result is returned only if all that it depends on was durable before, in every
+//! mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,7 @@ use crate::settings::Settings;
 use crate::table::TableSet;
 use crate::{CloseError, LogStatistics, TransactError};
 
-/// What a result depends on: it is returned when this epoch is durable. Epoch zero: on nothing.
+/// The dependency of a result: it is returned when this epoch is durable. Epoch zero: no dependency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitDependency {
     epoch: Epoch,
@@ -34,19 +35,19 @@ pub(crate) struct CommitDependency {
 }
 
 impl CommitDependency {
-    /// The same, and on what has this TID.
+    /// The dependency, extended by the epoch of this TID.
     #[inline]
     pub(crate) fn with(self, tid: Tid) -> CommitDependency {
         CommitDependency { epoch: self.epoch.max(tid.epoch()), ..self }
     }
 
-    /// The same, of a transaction that has written something.
+    /// The dependency of a transaction that has written something.
     #[inline]
     pub(crate) fn of_writer(self) -> CommitDependency {
         CommitDependency { wrote: true, ..self }
     }
 
-    /// Of which epoch the newest is that it depends on.
+    /// The newest epoch of the dependency.
     #[inline]
     pub(crate) fn epoch(self) -> Epoch {
         self.epoch
@@ -57,15 +58,15 @@ impl CommitDependency {
     }
 }
 
-/// Whether the durable point has stood still for long although there is something to flush, and so whether snapshots show the durable
-/// epoch rather than wait for the disk.
+/// Whether the durable point has not moved for long although there is something to flush. If so, snapshots show
+/// the durable epoch instead of waiting for the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Behind(AtomicBool);
 
-/// For how long the durable point may stand still.
+/// How long the durable point may stay.
 const BEHIND_AFTER: Duration = Duration::from_millis(100);
 
-/// By then it is known whether the disk is full or behind.
+/// The time after which it is known whether the disk is full or behind.
 const OVERTAKEN_WITHIN: Duration = Duration::from_millis(250);
 
 impl Behind {
@@ -74,7 +75,7 @@ impl Behind {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Looks at each tick of an epoch that lasts `interval`.
+    /// Returns the check for each tick of an epoch that lasts `interval`.
     pub(crate) fn watch(self: Arc<Behind>, interval: Duration) -> impl FnMut(Epoch, Epoch) {
         let most = u32::try_from(BEHIND_AFTER.as_nanos().div_ceil(interval.as_nanos().max(1))).unwrap_or(u32::MAX);
         let (mut mark, mut ticks) = (Epoch(0), 0);
@@ -93,19 +94,19 @@ pub(crate) struct Persistence {
     mode: Durability,
     log: Log,
     loggers: Mutex<Loggers>,
-    /// Whether the owner runs the loggers.
+    /// Whether the owner steps the loggers.
     stepped: bool,
     epochs: Arc<Epochs>,
     htm: Htm,
     home: Arc<Home>,
-    /// What a checkpoint wants of commits.
+    /// The state that checkpoints need of commits.
     pub(crate) whole_before: Arc<WholeBefore>,
     /// Held while a checkpoint is taken.
     pub(crate) checkpointing: Mutex<()>,
     pub(super) checkpoints: Mutex<Checkpoints>,
-    /// Nobody has the database open any more: a checkpoint under way is given up.
+    /// No handle keeps the database open: a checkpoint under way is given up.
     closing: AtomicBool,
-    /// Whether there are versions for readers of the durable epoch.
+    /// Whether versions are kept for readers of the durable epoch.
     keeps_versions: bool,
     pub(crate) behind: Arc<Behind>,
     /// When the log was opened, and the epoch then.
@@ -113,26 +114,27 @@ pub(crate) struct Persistence {
 }
 
 /// Which thread steps the loggers.
-enum Loggers {
+pub(super) enum Loggers {
     /// Threads of their own.
     Threads(LogThreads),
     /// The database's owner ([`Settings::step_helpers`](crate::Settings::step_helpers)), and each waiting caller.
     Stepped(Vec<Logger>),
-    /// Nobody any more; how that went.
+    /// No thread: the result of closing.
     Closed(Result<(), CloseError>),
 }
 
-/// Steps of all loggers that make an epoch durable where nothing fails: one before which it cannot end, as epochs are far; one that flushes it; one in
-/// which a logger that had nothing notes that others had; and one more.
+/// Steps of all loggers that make an epoch durable if nothing fails. One may be needed before the epoch can
+/// end, as epochs are far. One flushes it. In another, a logger without entries notes those of others. One is
+/// spare.
 const STEPS_MAX: usize = 4;
 
-/// How long a wait that has other ends than the durable point lasts until it looks for them.
+/// How often a wait checks for conditions other than the durable point.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long it takes until it is looked at again whether epochs are far.
+/// How often a wait checks whether epochs are still far.
 const NEAR_LOOK: Duration = Duration::from_millis(1);
 
-/// A checkpoint is due when recovery needs the logs of so many earlier openings, each of which counts as a part of
+/// A checkpoint is due when recovery needs the logs of this many earlier openings. Each counts as a part of
 /// [`Settings::checkpoint_bytes`].
 const INCARNATIONS_MAX: u64 = 32;
 
@@ -148,7 +150,7 @@ impl Persistence {
         }
     }
 
-    /// Whether nobody is to end one before the disk has said how far they are.
+    /// Whether no thread may end an epoch before the disk has reported its progress.
     pub(super) fn are_epochs_far(&self) -> bool {
         self.epochs.are_far()
     }
@@ -158,28 +160,31 @@ impl Persistence {
         self.epochs.advance(&self.htm)
     }
 
-    /// What was committed so far is not logged: the entries of indexes that were made again. Nobody else has the database yet. It
-    /// counts as durable, so it is seen should the log stop before anything else is.
+    /// Skips all commits so far: they are entries of rebuilt indexes, which are not logged. No other thread has
+    /// the database yet. They count as durable, so that they are visible if the log stops at once.
     pub(crate) fn skip_unlogged(&self) {
         let next = self.advance();
         self.log.durable().point().skip_to(Epoch(next.0 - 1));
     }
 
-    /// What a snapshot that begins now holds, to show the durable epoch; `None` if it shows what has committed. What has committed would
-    /// have to be waited for. Nothing that was acknowledged is missing, where results wait until they are durable.
+    /// The hold of a snapshot that begins now and shows the durable epoch. `None` if it shows all commits, for
+    /// which it may have to wait. Where results wait until they are durable, no acknowledged transaction is
+    /// missing.
     #[inline]
     pub(crate) fn hold(&self) -> Option<Hold> {
         self.holds_up().then(|| self.log.durable().point().hold())
     }
 
-    /// Whether snapshots are not to wait for the disk. Once the log has stopped they show the durable epoch anyway.
+    /// Whether snapshots should not wait for the disk. Once the log has stopped they show the durable epoch
+    /// anyway.
     #[inline]
     fn holds_up(&self) -> bool {
         let is_behind = self.log.refuses() || self.behind.is_so();
         is_behind && self.keeps_versions && self.mode != Durability::Async && !self.log.durable().is_stopped()
     }
 
-    /// Waits until what a snapshot saw is durable, or until it would better begin again and show the durable epoch: whether so.
+    /// Waits until the reads of a snapshot are durable, or until it should begin again and show the durable
+    /// epoch. Returns whether it should.
     #[cold]
     fn is_overtaken(&self, dependency: CommitDependency, limit: Option<Duration>) -> bool {
         if !self.keeps_versions {
@@ -198,11 +203,11 @@ impl Persistence {
         false
     }
 
-    /// Waits until who begins may end an epoch: while they are far, as a transaction waits for a disk that is behind, and not if snapshots show the durable
-    /// epoch.
+    /// Waits until a beginning transaction may end an epoch. It waits while epochs are far, as a transaction
+    /// waits for a disk that is behind. It does not wait if snapshots show the durable epoch.
     ///
     /// # Errors
-    /// That did not help.
+    /// Epochs are still far.
     #[cold]
     pub(crate) fn wait_until_near(&self) -> Result<(), LogError> {
         let (began, mut steps) = (Instant::now(), 0);
@@ -221,19 +226,21 @@ impl Persistence {
         Ok(())
     }
 
-    /// Makes everything committed so far durable; gives up when the disk is full. Whether it did within the limit.
+    /// Makes all commits so far durable; gives up when the disk is full. Returns whether this took no longer
+    /// than the limit.
     pub(crate) fn flush(&self, limit: Option<Duration>) -> Result<bool, LogError> {
         self.wait_for_at_most(self.current(), limit)
     }
 
-    /// The newest epoch that a power cut does not take back.
+    /// The newest durable epoch.
     pub(crate) fn durable_epoch(&self) -> Epoch {
         self.log.durable().epoch()
     }
 
-    /// What log and checkpoints have done.
+    /// Counts of the log and the checkpoints.
     pub(crate) fn statistics(&self) -> LogStatistics {
-        // First: if it has stopped, the durable epoch does not change any more; and that is not above the epoch.
+        // Read first: if the log has stopped, the durable epoch no longer changes, and is not above the current
+        // epoch.
         let stopped = self.log.durable().is_stopped();
         let durable_epoch = self.durable_epoch();
         let log = self.log.statistics();
@@ -266,27 +273,28 @@ impl Persistence {
         }
     }
 
-    /// Nobody has the database open any more.
+    /// No handle keeps the database open any more.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a checkpoint under way is of no use any more.
+    /// Whether a checkpoint under way has become useless.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// The epoch now.
+    /// The current epoch.
     pub(super) fn current(&self) -> Epoch {
         self.epochs.current()
     }
 
-    /// Has the loggers end the epoch, and waits until it is durable, the disk is full, or the database is closed.
+    /// Makes the loggers end the epoch, and waits until it is durable, the disk is full, or the database is
+    /// closed.
     pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
         self.wait_for_at_most(epoch, None).map(drop)
     }
 
-    /// As [`Persistence::wait_for`]: whether it is durable within the limit.
+    /// As [`Persistence::wait_for`]; returns whether the epoch is durable within the limit.
     fn wait_for_at_most(&self, epoch: Epoch, limit: Option<Duration>) -> Result<bool, LogError> {
         if self.stepped {
             return self.wait(CommitDependency::until(epoch), None);
@@ -307,17 +315,17 @@ impl Persistence {
         Ok(true)
     }
 
-    /// Waits until the disk says that the current epoch is durable, whether anything was logged in it or not.
+    /// Waits until a durable batch mentions the current epoch, even if nothing was logged in it.
     pub(super) fn record(&self) -> Result<Epoch, LogError> {
         let end = self.current();
         self.log.record(end);
-        // The epoch that was asked for may be durable by now, and not be recorded. One that ends from here on is told durable only by
-        // a logger that has seen the request: see `Log::record`.
+        // The requested epoch may be durable by now without being recorded. An epoch that ends later is
+        // reported as durable only by a logger that has seen the request: see `Log::record`.
         self.wait_for(self.current()).map(|()| end)
     }
 
-    /// Whether it is durable within the limit. While the disk is full that takes until there is space. Where the owner runs the
-    /// loggers it runs them, and fails if that does not help.
+    /// Whether the epoch is durable within the limit. While the disk is full this waits for space. If the owner
+    /// steps the loggers, this steps them, and fails if that does not help.
     #[cold]
     fn wait(&self, dependency: CommitDependency, limit: Option<Duration>) -> Result<bool, LogError> {
         if !self.stepped {
@@ -329,14 +337,11 @@ impl Persistence {
         }
         match self.step_until(dependency)? {
             true => Ok(true),
-            false => Err(self
-                .log
-                .refusal()
-                .unwrap_or_else(|| LogError::Stopped("a commit is in the way of the log".to_owned()))),
+            false => Err(self.log.refusal().unwrap_or_else(|| LogError::Stopped("a commit blocks the log".to_owned()))),
         }
     }
 
-    /// Runs the loggers until it is durable; whether it is.
+    /// Steps the loggers until the epoch is durable; returns whether it is.
     fn step_until(&self, dependency: CommitDependency) -> Result<bool, LogError> {
         self.log.request(dependency.epoch);
         for _ in 0..STEPS_MAX {
@@ -360,24 +365,24 @@ impl Persistence {
         self.log.durable().poll(dependency.epoch).map_or(Ok(false), |answer| answer.map(|()| true))
     }
 
-    fn loggers(&self) -> MutexGuard<'_, Loggers> {
+    pub(super) fn loggers(&self) -> MutexGuard<'_, Loggers> {
         self.loggers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has every logger flush what it has, if the owner runs them.
+    /// Makes every logger flush what it has, if the owner steps them.
     pub(crate) fn step(&self) {
         if is_at_limit(self.current()) {
             stop_at_limit(&self.log);
         }
         if let Loggers::Stepped(loggers) = &mut *self.loggers() {
             for logger in loggers {
-                // A logger that fails tells all who wait.
+                // A logger that fails notifies all waiting callers.
                 logger.step(self.end_requested());
             }
         }
     }
 
-    /// Steps one logger, if the owner runs them and there are so many.
+    /// Steps one logger, if the owner steps them and it exists.
     #[cfg(feature = "test-support")]
     pub(crate) fn step_logger(&self, logger: usize) {
         if let Loggers::Stepped(loggers) = &mut *self.loggers()
@@ -387,7 +392,7 @@ impl Persistence {
         }
     }
 
-    /// The limit was reached.
+    /// The error of a wait that reached its limit.
     #[cold]
     fn not_yet(&self, wrote: bool, limit: Option<Duration>) -> TransactError {
         let reason = self.log.refusal().map(|refusal| refusal.to_string());
@@ -409,11 +414,11 @@ impl Persistence {
         &self.home
     }
 
-    /// What the directory consists of, with the log up to now, as if the database was closed.
+    /// The contents of the directory with the log up to now, as if the database was closed.
     pub(crate) fn manifest_now(&self) -> Manifest {
         let manifest = self.home.manifest();
         let mut now = manifest.clone();
-        // Under the lock: the log has entries of no table that is created later.
+        // Under the manifest's lock: the log has no entries of later tables.
         let (recorded, ends) = self.log.recorded();
         if let Some(current) = now.incarnations.last_mut() {
             (current.durable_epoch, current.ends) = (Some(recorded), ends);
@@ -421,13 +426,13 @@ impl Persistence {
         now
     }
 
-    /// Changes what the directory consists of: durable when this returns.
+    /// Changes the contents of the directory: durable when this returns.
     ///
     /// # Errors
-    /// That the log has stopped. When the manifest cannot be written: the old one is in place and all goes on; or that is not known,
-    /// and then the log stops.
+    /// The log has stopped. Or the manifest cannot be written: if the old one is in place, the database
+    /// continues; if that is unknown, the log stops.
     pub(super) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), LogError> {
-        // Under the manifest's lock, so that nobody builds on what another did not know to be there.
+        // Under the manifest's lock, so that no change depends on a state that another has replaced.
         let mut manifest = self.home.manifest();
         if let Some(reason) = self.log.durable().stop_reason() {
             return Err(LogError::Stopped(reason));
@@ -436,7 +441,7 @@ impl Persistence {
         let mut changed = manifest.clone();
         change(&mut changed);
         if let Some(current) = changed.incarnations.last_mut() {
-            // A reader that finds less later finds damage.
+            // A reader that later finds less than this reports damage.
             current.ends = self.log.ends();
         }
         match changed.write(self.home.disk.as_ref(), &self.home.directory) {
@@ -452,7 +457,7 @@ impl Persistence {
         self.log.check_in_place()
     }
 
-    /// Adds tables that were just made.
+    /// Adds new tables.
     ///
     /// # Errors
     /// As [`Persistence::change`].
@@ -460,7 +465,7 @@ impl Persistence {
         self.change(|manifest| sets.iter().for_each(|set| super::open::add_table(manifest, set, false)))
     }
 
-    /// Begins to log.
+    /// Starts the log.
     pub(crate) fn start(
         options: &Settings,
         Foundation { protocol, environment, .. }: &Foundation,
@@ -474,7 +479,8 @@ impl Persistence {
             let log = log.clone();
             let first = epochs.current();
             if first.0 > UNSAID_MAX {
-                // Of a database that was there before: so that the next recovery is of a snapshot of this opening.
+                // For a database that existed before: the next recovery then restores a snapshot of this
+                // opening.
                 log.record(first);
             }
             epochs.bound_by(Box::new(move |current| said(&log, current)));
@@ -489,10 +495,10 @@ impl Persistence {
         };
         let keeps_versions = protocol.info().capabilities.snapshots != Freshness::None;
         if keeps_versions {
-            // For readers of the durable epoch, should the log stop.
+            // For readers of the durable epoch if the log stops.
             environment.memory.keep_versions(Arc::clone(log.durable().point()));
         }
-        // Many short lives leave many files, however little is in them.
+        // Many short openings leave many files, however little is in them.
         let earlier = home.manifest().incarnations.len().saturating_sub(1) as u64;
         let counted = earlier.saturating_mul(options.checkpoint_bytes.unwrap_or(0) / INCARNATIONS_MAX);
         let recovered_bytes = recovered_bytes.saturating_add(counted);
@@ -518,17 +524,17 @@ impl Persistence {
     }
 }
 
-/// Closing flushes what was committed. What cannot be flushed then is lost as in a power cut. What was flushed the manifest says, so that
-/// damage at the end of the log is not taken for a write that was cut short.
+/// Closing flushes all commits. Those that cannot be flushed are lost as in a power cut. The manifest says how
+/// far the log was flushed, so that later damage at its end is not taken for a torn write.
 impl Persistence {
-    /// Ends the log, once; from then on it takes nothing, and the directory is unlocked.
+    /// Ends the log, once. From then on it takes no commits, and the directory is unlocked.
     ///
     /// # Errors
-    /// What was committed and is not durable. The same each time.
+    /// Commits that are not durable. Each call returns the same.
     pub(crate) fn close(&self) -> Result<(), CloseError> {
         let after = self.advance();
         let is_logger = matches!(&*self.loggers(), Loggers::Threads(threads) if threads.is_current());
-        // A backup under way has the directory. A logger closes the database only where nobody else has it.
+        // A backup under way uses the directory. A logger closes the database only if no other thread has it.
         let _no_backup = (!is_logger).then(|| self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
         let mut closing = self.loggers();
         let own_thread = "the log was closed by its own thread, which does not wait for itself";
@@ -545,8 +551,8 @@ impl Persistence {
                 Loggers::Stepped(loggers) => log.close(loggers, after, note),
                 Loggers::Closed(closed) => return closed,
             };
-            // Whether anything was lost: a log that cannot go on may have flushed all there was, and where the manifest does not say where
-            // it ends a recovery finds out.
+            // Whether commits were lost: a log that stopped may have flushed all of them. If the manifest does
+            // not say where the log ends, a recovery finds out.
             let closed = ended.or_else(|error| match log.statistics().backlog_bytes {
                 0 => Ok(()),
                 lost => {
@@ -563,8 +569,8 @@ impl Persistence {
         };
         let closed = match is_logger {
             false => close(),
-            // A result that a logger woke was the last that kept the database: its thread cannot wait for itself. Where no thread can
-            // be had the log stops where it is.
+            // A result that a logger woke was the last owner of the database: the logger's thread cannot wait
+            // for itself. If no thread can be started, the log stops where it is.
             true => {
                 drop(thread::spawn("seriatim-close", close));
                 early
@@ -577,21 +583,22 @@ impl Persistence {
 
 impl Drop for Persistence {
     fn drop(&mut self) {
-        // Callers that asked for durability were told; to know now there is `Database::close`.
+        // Callers that asked for durability got their answer; `Database::close` reports the rest.
         let _ = self.close();
     }
 }
 
-/// What the disk has said of epochs, and has it say more now and then, though nothing is logged in them.
+/// The newest epoch that the disk has reported. Now and then it makes the log report more, though nothing was
+/// logged.
 fn said(log: &Log, current: Epoch) -> Epoch {
     if log.durable().is_stopped() {
-        // From now on none is told above the durable one.
+        // From now on no epoch above the durable one is reported.
         return current;
     }
     let said = log.mentioned();
     if current.0 >= said.0 + UNSAID_MAX / 2 {
         log.record(current);
-        // Who is told of a full disk, or has found it so, tries again in time: this may be a logger's step.
+        // A logger that found the disk full retries by itself: this may run in its step.
         if !log.refuses() {
             log.wake();
         }
@@ -599,21 +606,21 @@ fn said(log: &Log, current: Epoch) -> Epoch {
     said
 }
 
-/// Ends `epoch`, if it is not over and they are not far; the current epoch.
+/// Ends `epoch`, unless it has ended or epochs are far. Returns the current epoch.
 fn end_epoch(epochs: &Epochs, htm: &Htm, epoch: Epoch) -> Epoch {
     let current = epochs.current();
     if current > epoch { current } else { epochs.advance_unless_far(htm) }
 }
 
-/// Refuses commits while there are still epochs for those under way.
+/// Refuses commits while epochs are left for those under way.
 #[cold]
 pub(crate) fn stop_at_limit(log: &Log) {
     log.stop("the epochs that TIDs have bits for are used up: load the rows into a new database");
 }
 
-/// Withholding results until they are durable, for databases with a log and without.
+/// Withholds results until they are durable, for databases with and without a log.
 impl Inner {
-    /// Refuses what needs the threads of the process that opened the database.
+    /// Refuses actions that need the threads of the process that opened the database.
     ///
     /// # Errors
     /// [`LogError::Forked`].
@@ -644,8 +651,8 @@ impl Inner {
         }
     }
 
-    /// Whether a snapshot with this dependency is to begin again: what it saw is not durable, and waiting for the disk
-    /// takes long.
+    /// Whether a snapshot with this dependency should begin again: its reads are not durable, and waiting for
+    /// the disk takes long.
     #[inline]
     pub(crate) fn is_overtaken(&self, dependency: CommitDependency, limit: Option<Duration>) -> bool {
         let persistence = self.persistence.as_ref();
@@ -653,7 +660,7 @@ impl Inner {
             .is_some_and(|persistence| persistence.must_wait(dependency) && persistence.is_overtaken(dependency, limit))
     }
 
-    /// As [`Inner::wait_until_durable`], for `most` at the longest: whether it may be returned.
+    /// As [`Inner::wait_until_durable`], for at most `most`. Returns whether the result may be returned.
     pub(crate) fn wait_until_durable_within(
         &self,
         dependency: CommitDependency,
@@ -668,14 +675,15 @@ impl Inner {
         }
     }
 
-    /// Whether a submitted result has to wait. Under [`Durability::Sync`] it is flushed although nobody waits for it yet.
+    /// Whether a submitted result has to wait. Under [`Durability::Sync`] it is flushed even if no caller waits
+    /// for it yet.
     #[inline]
     pub(crate) fn must_wait(&self, dependency: CommitDependency) -> bool {
         match &self.persistence {
             None => false,
             Some(persistence) => {
                 let withheld = persistence.must_wait(dependency);
-                if withheld && persistence.mode == Durability::Sync {
+                if withheld && persistence.mode == Durability::Sync && self.process.is_current() {
                     persistence.log.request(dependency.epoch);
                 }
                 withheld
@@ -683,7 +691,7 @@ impl Inner {
         }
     }
 
-    /// Ready when a result with this dependency may be returned; `None` if it always may. Somebody waits for it.
+    /// Ready when a result with this dependency may be returned; `None` if it always may. Requests the flush.
     pub(crate) fn reached(&self, dependency: CommitDependency) -> Option<Reached> {
         self.persistence.as_ref().map(|persistence| {
             persistence.log.request(dependency.epoch);
@@ -691,10 +699,11 @@ impl Inner {
         })
     }
 
-    /// Makes everything committed so far durable.
+    /// Makes all commits so far durable.
     ///
     /// # Errors
-    /// [`TransactError::NotDurable`] if the log has stopped or the disk is full; [`TransactError::NotDurableYet`] beyond the limit.
+    /// [`TransactError::NotDurable`] if the log has stopped or the disk is full;
+    /// [`TransactError::NotDurableYet`] beyond the limit.
     pub(crate) fn flush(&self, limit: Option<Duration>) -> Result<(), TransactError> {
         let Some(persistence) = &self.persistence else { return Ok(()) };
         self.check_process().map_err(|_| TransactError::Forked)?;
@@ -705,7 +714,7 @@ impl Inner {
         }
     }
 
-    /// Why the log takes no commits, as far as it is known now.
+    /// Why the log takes no commits, as far as known now.
     #[cold]
     pub(crate) fn log_stopped(&self) -> TransactError {
         let refusal = self.persistence.as_ref().and_then(|persistence| persistence.log.refusal());
@@ -726,7 +735,7 @@ impl Inner {
     }
 }
 
-/// Why a commit was refused.
+/// The error of a refused commit.
 pub(crate) fn refused(refusal: LogError) -> TransactError {
     match refusal {
         LogError::Full { directory } => TransactError::DiskFull { directory },

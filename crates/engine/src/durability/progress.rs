@@ -1,9 +1,9 @@
-//! How far a recovery is, for the caller that waits for it.
+//! The progress of a recovery, for a waiting caller.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What a recovery is at, in this order.
+/// The phases of a recovery, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RecoveryPhase {
@@ -11,12 +11,12 @@ pub enum RecoveryPhase {
     Checkpoint,
     /// Replaying the log; counted in bytes.
     Log,
-    /// Making secondary indexes; counted in rows.
+    /// Building secondary indexes; counted in rows.
     Indexes,
 }
 
 impl RecoveryPhase {
-    /// In words.
+    /// The phase in words.
     pub const fn name(self) -> &'static str {
         match self {
             RecoveryPhase::Checkpoint => "checkpoint",
@@ -26,15 +26,15 @@ impl RecoveryPhase {
     }
 }
 
-/// How far a recovery is.
+/// The progress of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryProgress {
-    /// What it is at.
+    /// The current phase.
     pub phase: RecoveryPhase,
     /// Bytes or rows done of this phase.
     pub done: u64,
-    /// Bytes or rows of this phase in all; `None` where that is not known beforehand.
+    /// Bytes or rows of this phase in all; `None` if that is not known beforehand.
     pub total: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ pub struct RecoveryProgress {
 pub struct Listener(pub Option<Arc<dyn Fn(RecoveryProgress) + Send + Sync>>);
 
 impl Listener {
-    /// Tells how far it is.
+    /// Reports the progress.
     pub(crate) fn tell(&self, phase: RecoveryPhase, done: u64, total: Option<u64>) {
         if let Some(listener) = &self.0 {
             listener(RecoveryProgress { phase, done, total });

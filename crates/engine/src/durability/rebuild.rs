@@ -1,4 +1,6 @@
-//! Secondary indexes after a recovery: made again from the rows, by ordinary transactions.
+//! Secondary indexes after a recovery: made again from the rows, by ordinary transactions. Primary keys with floats are
+//! compared with their rows meanwhile: revisions before wrote a row at -0.0, or at a NaN of any bits, where none is
+//! looked for now.
 //!
 //! The log does not hold them, so they cannot disagree with it. All threads work on one table at a time.
 
@@ -6,26 +8,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::thread;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnSet, Key, RowRef};
+use seriatim_txn::RowPtr;
 
 use super::rows::{Rows, Stuck, Walker};
 use super::{NO_WORKER, OpenHandle};
 use crate::engine::Inner;
 use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
-use crate::{OpenError, Runner, TransactError};
+use crate::{Abort, OpenError, Runner, TransactError};
 
-/// Fills the indexes of a table from its rows; `done` is told of rows as they are entered. Nobody else uses the database.
+/// Fills the indexes of a table from its rows; `done` gets the number of rows entered. No other thread may use
+/// the database.
 ///
 /// # Errors
-/// No memory; rows that contradict a unique index, which no database wrote.
+/// No memory; rows that contradict a unique index, or whose keys are not what their columns make them.
 pub(crate) fn rebuild(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
     set: &TableSet,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<(), OpenError> {
-    if set.indexes.is_empty() {
+    if set.indexes.is_empty() && !set.primary.codec.has_floats() {
         return Ok(());
     }
     let rows = Rows::new(&set.primary);
@@ -33,10 +37,26 @@ pub(crate) fn rebuild(
     thread::crew(inner.options.index_helpers(), work).into_iter().collect()
 }
 
+/// Refuses a row at another key than that of its columns.
+fn check_key(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(), Abort> {
+    let codec = &set.primary.codec;
+    // SAFETY: a row of the table, readable while the walk shows it.
+    let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+    if !codec.has_floats() || codec.encode_row(row, |own| own == key) {
+        return Ok(());
+    }
+    Err(tx.abort(format!(
+        "table {:?} has a row at key {}, which an earlier revision wrote: -0 and 0 are one key now, and so are all NaNs; \
+         with that revision, delete the row or write it at 0 or at the NaN of `f64::NAN`",
+        set.definition.name,
+        codec.describe(key)
+    )))
+}
+
 /// Conflicts of one chunk after which a rebuild is given up. Far more than helpers can cause each other.
 const REFUSALS_MAX: u32 = 100_000;
 
-/// What stops a walk whose rows go into transactions.
+/// Why a walk ended whose rows go into transactions.
 pub(super) enum Failed {
     Stuck,
     Transact(TransactError),
@@ -60,17 +80,21 @@ fn work(
     let core = inner.environment.core().ok_or_else(no_worker)?;
     let mut walker = Walker::new(inner.protocol.as_ref(), core);
     let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
-    // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
+    // The application's bounds for transactions do not apply: no other thread uses the table, or it requested
+    // this check.
     runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
     runner.tx.ignore_queue();
     loop {
         let more = walker.chunk(rows, |found| {
             let enter = |tx: &TxCore| {
-                let enter = |key: Key<'_>, row| tx.maintain(set, key, None, Some(row), ColumnSet::ALL);
+                let enter = |key: Key<'_>, row| {
+                    check_key(tx, set, key, row)?;
+                    tx.maintain(set, key, None, Some(row), ColumnSet::ALL)
+                };
                 found.iter().try_for_each(|found| set.each_row(found.key, found.row, enter))
             };
-            // Nothing of it is logged, so there is nothing to wait for. Other helpers are in the way for a moment at most, whatever the
-            // user thinks of retries.
+            // Nothing of it is logged, so it need not wait. Conflicts with other helpers are short, so the
+            // application's retry policy does not apply.
             let mut refusals = 0;
             loop {
                 match runner.run(seriatim_txn::Mode::ReadWrite, Origin::Closure, enter) {
@@ -91,6 +115,7 @@ fn work(
             Err(Failed::Transact(TransactError::OutOfMemory { .. })) => {
                 return Err(OpenError::Memory(format!("for the indexes of table {:?}", set.definition.name)));
             }
+            Err(Failed::Transact(TransactError::User(error))) => return Err(OpenError::Invalid(error.to_string())),
             Err(Failed::Transact(error)) => {
                 let table = &set.definition.name;
                 return Err(OpenError::Invalid(format!("the indexes of table {table:?} cannot be rebuilt: {error}")));

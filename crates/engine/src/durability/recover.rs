@@ -1,7 +1,7 @@
-//! Recovery: the checkpoint and the log back into tables.
+//! Recovery: restores the tables from the checkpoint and the log.
 //!
-//! Rows go to where they will stay, by the protocol's own hand, in the order of their TIDs; no transaction runs. What the log
-//! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
+//! The protocol's own code puts each row into its final place, in the order of TIDs; no transaction runs. Log
+//! entries after the durable epoch are ignored. So the tables get the state at the end of that epoch.
 
 use std::collections::HashMap;
 use std::hint::cold_path;
@@ -29,14 +29,14 @@ use crate::protocol::OpenProtocol;
 use crate::settings::Settings;
 use crate::table::TableSet;
 
-/// What opening a database found in its directory.
+/// The result of a recovery.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// Every transaction of an epoch up to this one is there, and nothing of a later one.
+    /// The database has every transaction of an epoch up to this one, and no effect of a later one.
     pub durable_epoch: u64,
-    /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of the snapshot that was recovered: whatever it showed is
-    /// there, and nothing else.
+    /// The number of the recovered snapshot, where durability is by snapshot (option `durable_snapshots` of
+    /// `dbx-tc`). The database has all that this snapshot showed, and nothing else.
     pub durable_snapshot: Option<u64>,
     /// Rows loaded from the checkpoint.
     pub checkpoint_rows: u64,
@@ -48,7 +48,7 @@ pub struct Recovery {
     pub indexed_rows: u64,
     /// How long it took.
     pub duration: Duration,
-    /// What is worth knowing, in words: a torn tail that was left out, say.
+    /// Findings that are not faults, in words, for instance a torn tail that was ignored.
     pub notices: Vec<String>,
 }
 
@@ -56,20 +56,20 @@ pub struct Recovery {
 pub(super) struct Ends {
     /// The newest epoch that counts.
     pub(super) durable: Epoch,
-    /// The newest epoch that the directory mentions, perhaps in what is void.
+    /// The newest epoch that the directory mentions, even in void parts.
     pub(super) newest: Epoch,
     /// The incarnations, all of which have ended.
     pub(super) incarnations: Vec<Incarnation>,
 }
 
 impl Ends {
-    /// Of a directory without a log.
+    /// For a directory without a log.
     pub(super) fn of_nothing() -> Ends {
         Ends { durable: Epoch(0), newest: Epoch(0), incarnations: Vec::new() }
     }
 }
 
-/// A database directory that is read.
+/// A database directory to read.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'d> {
     pub(super) disk: &'d dyn Disk,
@@ -78,17 +78,18 @@ pub(super) struct Source<'d> {
     pub(super) in_use: bool,
 }
 
-/// What recovery made.
+/// The restored tables and where the log ends.
 pub(super) struct Recovered {
     pub(super) tables: Tables,
     pub(super) recovery: Recovery,
     pub(super) ends: Ends,
 }
 
-/// Brings back what the directory holds. Nothing in it changes; what counts of it is on the disk when this returns.
+/// Restores the contents of the directory. Nothing in the directory changes; the parts that count are durable
+/// when this returns.
 ///
 /// # Errors
-/// Damage; no memory; what the file system says.
+/// Damage; no memory; an error of the file system.
 pub(super) fn recover(
     options: &Settings,
     source: Source<'_>,
@@ -121,7 +122,7 @@ pub(super) fn recover(
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
     let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
     let loaded = checkpoint::load(disk, directory, manifest, threads, &applier, &progress)?;
-    // Headers of files were not counted.
+    // The headers of files were not counted.
     progress(checkpoint_bytes);
     let progress = told(RecoveryPhase::Log, replay.bytes());
     let replayed = replay.run(disk, threads, &applier, &progress)?;
@@ -148,7 +149,7 @@ pub(super) fn recover(
     Ok(Recovered { tables, recovery, ends })
 }
 
-/// Where an error says that something is damaged.
+/// The place of the damage that an error reports.
 fn damage(error: &OpenError) -> Option<(PathBuf, u64)> {
     match error {
         OpenError::Storage(StorageError::Corrupt { file, offset, .. }) => Some((file.clone(), *offset)),
@@ -156,15 +157,15 @@ fn damage(error: &OpenError) -> Option<(PathBuf, u64)> {
     }
 }
 
-/// How often a look at a database is begun that what happens to it interrupts.
+/// How often an inspection is repeated because the database changed meanwhile.
 const LOOKS_MAX: usize = 10;
 
-/// Brings back what the directory of a database holds that may be in use. A checkpoint that is completed meanwhile
-/// deletes log, and a batch that is being written may look damaged: so what was read counts if the manifest is still
-/// the same, and damage if it is found twice at one place.
+/// Restores the contents of a directory that may be in use. A checkpoint that completes meanwhile deletes log,
+/// and a batch that is being written may look damaged. So the result counts only if the manifest has not
+/// changed, and damage only if it is found twice at one place.
 ///
 /// # Errors
-/// As [`recover`]; or that the database changed all the time.
+/// As [`recover`]; or the database changed during each attempt.
 pub(super) fn look(
     options: &Settings,
     source: Source<'_>,
@@ -188,11 +189,11 @@ pub(super) fn look(
     Err(OpenError::Storage(StorageError::io("looking at a database in use")(busy)))
 }
 
-/// A table is made for no more rows than this if it is not known that there are so many.
+/// The largest capacity of a table when its number of rows is unknown.
 const CAPACITY_UNSEEN: u64 = 1 << 20;
 
-/// Makes the tables of the manifest, empty. Their capacity is a hint, and memory: of what is beyond `rows_max`, which is more rows than
-/// there are, they are made for little, and grow.
+/// Makes the tables of the manifest, empty. Their capacity is a hint, and costs memory. If the hint exceeds
+/// `rows_max`, which is an upper bound of the rows, the tables are made small, and grow.
 fn make_tables(
     foundation: &Foundation,
     manifest: &Manifest,
@@ -231,10 +232,10 @@ struct Applier<'f> {
     adds_twice: bool,
 }
 
-/// What a thread that applies works with.
+/// The state of a thread that applies versions.
 struct Hand {
     core: Core,
-    /// By table id: where it last was.
+    /// By table id: the leaf used last.
     leaf_hints: Vec<LeafHint>,
     /// By table id: whether it deleted a row.
     deleted: Vec<bool>,
@@ -267,7 +268,7 @@ impl<'f> Applier<'f> {
         self.counting_table(version).expect("others are skipped")
     }
 
-    /// Unlinks the tombstones that were left, and gives the threads' workers back.
+    /// Unlinks the remaining tombstones, and returns the threads' workers.
     fn finish(self) {
         let hands = self.hands.into_iter().map(|hand| hand.into_inner().unwrap_or_else(PoisonError::into_inner));
         let hands: Vec<Hand> = hands.collect();
@@ -281,14 +282,15 @@ impl<'f> Applier<'f> {
             loop {
                 let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(table) = next else { return };
-                // SAFETY: every version was restored, each table is one thread's, and no transaction runs yet.
+                // SAFETY: every version was restored, each table is handled by one thread, and no transaction
+                // runs yet.
                 unsafe { self.protocol.finish_restore(&mut core, table) };
             }
         };
         thread::crew(threads, work);
     }
 
-    /// Puts a version into its table; `guess` is as [`Near`] wants it. The hand is online.
+    /// Puts a version into its table; `guess` is as [`Near`] requires. The hand is online.
     fn put(&self, hand: &mut Hand, guess: Option<RecordPtr>, version: &Version<'_>) -> Result<Outcome, StorageError> {
         let Version { rows, key, tid, changes, .. } = *version;
         let table = self.table(version);
@@ -323,8 +325,8 @@ impl<'f> Applier<'f> {
             None => return Ok(Outcome::Older),
         };
         let near = Near { guess, leaf_hint: &mut hand.leaf_hints[version.table.index()] };
-        // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's; guesses are
-        // records that its index named.
+        // SAFETY: all versions of a key come from one thread; no other thread uses the tables yet; the encoding
+        // is the table's; guesses are records that its index returned.
         let restored = unsafe { self.protocol.restore(&mut hand.core, table, key, near, tid, change) };
         let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
         if let Some(problem) = malformed {

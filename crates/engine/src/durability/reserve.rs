@@ -1,11 +1,12 @@
-//! Space that is set aside, so that a database can be opened on a disk which is full by now, and what is in it be deleted.
+//! Reserved disk space, so that a database can be opened on a full disk and its rows be deleted.
 //!
-//! Opening writes: a manifest, and a first segment for each logger. So each directory has a file of zeros, some times as large as that
-//! takes. Where there is no space for what has to be written the file is cut shorter, and where there is space again it is filled. It
-//! takes what nobody else wants: where there is not room for all of it, it is filled no further than it was when the database was opened.
+//! Opening a database writes a manifest, and a first segment for each logger. So each directory has a file of
+//! zeros that is some times as large. When a write finds no space, the file is cut shorter; when there is space
+//! again, the file is filled. It must not take the last space. If there is not room for all of it, it is only
+//! filled up to its size at the opening.
 //!
-//! It helps where cutting a file gives space back to the next request: not on file systems that give zeros no space, nor if another
-//! process is faster.
+//! This helps if cutting a file frees space for the next request. It does not on file systems that store no
+//! zeros, or if another process is faster.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,32 +20,32 @@ use seriatim_redo::manifest::NotWritten;
 /// The name of the file.
 const RESERVE: &str = "RESERVE";
 
-/// Times a database can be opened on a full disk, if each time ends with a power cut.
+/// How often a database can be opened on a full disk, if each time ends with a power cut.
 const PORTIONS: u64 = 4;
 
-/// What is written at once.
+/// The zeros of one write.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// What is set aside in a directory.
+/// The reserved space of a directory.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// Bytes that one opening takes.
+    /// Bytes that one opening needs.
     portion: u64,
-    /// Bytes that were there at first.
+    /// Bytes of the file at the opening.
     had: AtomicU64,
 }
 
 impl Reserve {
-    /// Of a directory in which an opening writes so many bytes.
+    /// The reserve of a directory in which an opening writes this many bytes.
     pub(super) fn new(disk: &Arc<dyn Disk>, directory: &Path, portion: u64) -> Reserve {
         let path = directory.join(RESERVE);
         let had = disk.find(&path).ok().flatten().map_or(0, |found| found.bytes);
         Reserve { disk: Arc::clone(disk), path, portion, had: AtomicU64::new(had) }
     }
 
-    /// From now on an opening takes so many bytes.
+    /// Sets the bytes that one opening needs.
     pub(super) fn set_portion(&mut self, bytes: u64) {
         self.portion = bytes;
     }
@@ -54,7 +55,7 @@ impl Reserve {
         self.path.parent() == Some(directory)
     }
 
-    /// Runs `write`, and again each time that it finds no space and some could be given back for it.
+    /// Runs `write`, and repeats it while it finds no space and some can be freed for it.
     pub(super) fn supply<T>(&self, mut write: impl FnMut() -> Result<T, NotWritten>) -> Result<T, LogError> {
         loop {
             match write() {
@@ -65,7 +66,8 @@ impl Reserve {
         }
     }
 
-    /// Gives space back: a portion of it, or all but so many. Whether there was something to give.
+    /// Frees space: one portion, or if `all_but` is not zero, all but that many portions. Returns whether there
+    /// was any.
     pub(super) fn give(&self, all_but: u64) -> bool {
         let give = || {
             let bytes = self.disk.find(&self.path)?.map_or(0, |found| found.bytes);
@@ -83,7 +85,7 @@ impl Reserve {
         give().unwrap_or(false)
     }
 
-    /// Sets aside what is missing, or if there is not space for all of it, what was given.
+    /// Reserves the missing space, or without room for all of it, the space that was freed.
     pub(super) fn fill(&self) {
         let wanted = PORTIONS * self.portion;
         let fill = || {
@@ -108,7 +110,7 @@ impl Reserve {
             self.had.store(wanted, Ordering::Relaxed);
             Ok::<_, std::io::Error>(())
         };
-        // Space, not safety.
+        // This frees space and is not needed for safety.
         let _ = fill();
     }
 }

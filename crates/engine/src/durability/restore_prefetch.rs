@@ -1,12 +1,12 @@
-//! Records of versions that are about to be restored, fetched in waves: all of one wave are on their way to the cache together.
+//! Prefetches records whose versions are about to be restored, in waves: the fetches of one wave overlap.
 //!
 //! | wave | of a hash table | of an ordered one |
 //! |---|---|---|
 //! | 1st | the bucket | looks the record up, then the record |
 //! | 2nd | the record, by the tag in the bucket | |
 //!
-//! A row is nearly always new, so an ordered table is not asked for it: that would be a search in vain. Nothing is unlinked while
-//! tables are restored, so what was found stays good until then; that it has the key, the caller checks.
+//! A row is nearly always new, so an ordered table is not searched in advance. Nothing is unlinked while tables
+//! are restored, so a record that was found stays valid until then. The caller checks that it has the key.
 
 use seriatim_base::prefetch;
 use seriatim_memory::Pinned;
@@ -15,10 +15,10 @@ use seriatim_redo::replay::Version;
 use seriatim_store::{HashHint, LeafHint, RecordPtr};
 use seriatim_txn::Table;
 
-/// Most bytes of a record that are asked for: beyond, the processor's own prefetcher has caught on.
+/// Most bytes of a record that are prefetched: beyond, the processor's own prefetcher follows.
 const BYTES_MAX: usize = 384;
 
-/// Fetches the record that each version is probably of, and tells it where one was found. Leaf hints are by table id.
+/// Prefetches the probable record of each version, and reports each that was found. Leaf hints are by table id.
 pub(super) fn fetch<'v>(
     pin: Pinned<'_>,
     leaf_hints: &mut [LeafHint],
@@ -41,7 +41,7 @@ pub(super) fn fetch<'v>(
     versions.zip(waves).map(second).collect()
 }
 
-/// What the first wave asked for.
+/// The result of the first wave.
 enum Wave {
     Bucket(HashHint),
     Done(Option<RecordPtr>),

@@ -1,4 +1,4 @@
-//! All committed rows of a table, while nobody or everybody uses it: for rebuilding indexes and for checkpoints.
+//! Reads all committed rows of a table, idle or in use: to rebuild indexes and for checkpoints.
 //!
 //! Several threads can share the work on one table: a chunk goes to the thread that asks next.
 
@@ -12,7 +12,7 @@ use seriatim_txn::{Core, Peeked, RowBuffer, RowPtr, Table};
 
 use crate::protocol::OpenProtocol;
 
-/// How many milliseconds a record may stay in the middle of a commit.
+/// How many milliseconds a record may stay locked by a commit.
 const BUSY_MAX: usize = 1000;
 
 /// A walk over one table that several threads share.
@@ -21,7 +21,8 @@ pub(crate) struct Rows<'t> {
     walk: Mutex<Walk>,
 }
 
-/// A row as a walk finds it: readable until the chunk ends, or until [`Take::take`] returns. It may lie in a buffer of the walker.
+/// A row that a walk found, readable until the chunk ends, or until [`Take::take`] returns. It may lie in a
+/// buffer of the walker.
 pub(crate) struct Found<'c> {
     pub(crate) key: Key<'c>,
     pub(crate) tid: Tid,
@@ -40,23 +41,24 @@ pub(crate) trait Take {
     /// Why room could not be made.
     type Error: From<Stuck>;
 
-    /// Takes a row. The worker is online, and holds reclamation back for all: this neither waits nor touches a file.
+    /// Takes a row. The worker is online, and holds back all reclamation: this must neither wait nor access a
+    /// file.
     fn take(&mut self, found: &Found<'_>) -> Room;
 
-    /// Makes room for more, however long it takes. The worker is offline.
+    /// Makes room for more, however long that takes. The worker is offline.
     fn make_room(&mut self) -> Result<(), Self::Error>;
 }
 
-/// A record stayed in the middle of a commit for longer than the bound.
+/// A record was locked by a commit for longer than the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stuck;
 
-/// What one thread that walks needs.
+/// The state of one walking thread.
 pub(crate) struct Walker<'e> {
     pub(crate) protocol: &'e dyn OpenProtocol,
     pub(crate) core: Core,
     records: Vec<RecordPtr>,
-    /// Where rows are copied to, by a protocol that copies: one for each row that is shown at a time.
+    /// Buffers for copied rows, if the protocol copies: one for each row that is shown at a time.
     buffers: Vec<RowBuffer>,
 }
 
@@ -65,11 +67,11 @@ impl<'e> Walker<'e> {
         Walker { protocol, core, records: Vec::new(), buffers: vec![RowBuffer::default()] }
     }
 
-    /// Shows the committed rows of the next chunk, some dozens, to `see`; `false` if there was none left. A row that is linked
-    /// from the first chunk to the last is seen at least once; perhaps twice, with different TIDs.
+    /// Gives the committed rows of the next chunk, some dozens, to `see`; `false` if none was left. A row that
+    /// is linked from the first chunk to the last is seen at least once, perhaps twice with different TIDs.
     ///
     /// # Errors
-    /// What `see` reports; [`Stuck`].
+    /// Errors of `see`; [`Stuck`].
     pub(crate) fn chunk<E: From<Stuck>>(
         &mut self,
         rows: &Rows<'_>,
@@ -86,7 +88,7 @@ impl<'e> Walker<'e> {
         seen.map(|()| more)
     }
 
-    /// Comes online and finds the records of the next chunk; `false` if there was none left.
+    /// Comes online and finds the records of the next chunk; `false` if none was left.
     fn enter_next(&mut self, rows: &Rows<'_>) -> bool {
         self.records.clear();
         self.core.local.enter();
@@ -94,12 +96,12 @@ impl<'e> Walker<'e> {
         rows.table.index.walk(&mut walk, self.core.local.pinned(), &mut self.records)
     }
 
-    /// Shows the committed rows of the next chunk to `taker`, one at a time; `false` if there was none left. The worker is offline
-    /// while `taker` makes room, so those that are left then are looked up again by their keys: one that was there all the time
-    /// is seen, as in [`Walker::chunk`].
+    /// Gives the committed rows of the next chunk to `taker`, one at a time; `false` if none was left. The
+    /// worker is offline while `taker` makes room, so the remaining rows are then looked up again by key. A row
+    /// that exists all the time is seen, as in [`Walker::chunk`].
     ///
     /// # Errors
-    /// What `taker` reports; [`Stuck`].
+    /// Errors of `taker`; [`Stuck`].
     pub(crate) fn chunk_in_pieces<T: Take>(&mut self, rows: &Rows<'_>, taker: &mut T) -> Result<bool, T::Error> {
         let more = self.enter_next(rows);
         let mut left = Vec::new();
@@ -130,7 +132,7 @@ impl<'e> Walker<'e> {
         }
     }
 
-    /// Shows the rows with these keys as long as there is room.
+    /// Gives the rows with these keys to `taker` while there is room.
     fn show_again<T: Take>(
         &mut self,
         table: &Table,
@@ -147,14 +149,15 @@ impl<'e> Walker<'e> {
         Ok(Room::Left)
     }
 
-    /// Shows the committed row of a record, if it has one.
+    /// Gives the committed row of a record to `taker`, if it has one.
     fn show<T: Take>(&mut self, table: &Table, record: RecordPtr, taker: &mut T) -> Result<Room, Stuck> {
         let found = peek(self.protocol, &self.core, table, record, &mut self.buffers[0])?;
         Ok(found.map_or(Room::Left, |found| taker.take(&found)))
     }
 }
 
-/// The newest committed row of a record that the walk, or a lookup, found after the worker of `core` came online; if it has one.
+/// The newest committed row of a record, if it has one. The record was found after the worker of `core` came
+/// online.
 fn peek<'c>(
     protocol: &dyn OpenProtocol,
     core: &'c Core,
@@ -165,7 +168,7 @@ fn peek<'c>(
     for _ in 0..BUSY_MAX {
         let mut backoff = Backoff::new();
         loop {
-            // SAFETY: the callers find the record as they must.
+            // SAFETY: the callers found the record while the worker was online.
             match unsafe { protocol.peek_committed(table, record, core.local.pinned(), buffer) } {
                 Peeked::Row(tid, row) => {
                     // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.
@@ -177,7 +180,7 @@ fn peek<'c>(
                 Peeked::Busy => break,
             }
         }
-        // The thread that commits does not run.
+        // The committing thread may have no processor.
         thread::sleep(Duration::from_millis(1));
     }
     Err(Stuck)
@@ -188,7 +191,7 @@ impl<'t> Rows<'t> {
         Rows { table, walk: Mutex::default() }
     }
 
-    /// How many rows a record's row stands for.
+    /// The number of rows that a record's row stands for.
     pub(crate) fn rows_in(&self, found: &Found<'_>) -> usize {
         // SAFETY: a row of the table, readable while it is shown.
         unsafe { self.table.rows_in(found.row) }

@@ -1,4 +1,4 @@
-//! What only this crate can bring about: a commit that panics, epochs that run out, texts that are too large.
+//! Cases that only this crate can cause: a commit that panics, epochs that run out, texts that are too large.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,10 +8,11 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use seriatim_base::disk::FaultyDisk;
+use seriatim_base::process::in_fork;
 use seriatim_base::rng::seed;
 use seriatim_base::{Epoch, Rng};
-use seriatim_catalog::Table as _;
-use seriatim_txn::Mode;
+use seriatim_catalog::{Key, Table as _};
+use seriatim_txn::{Mode, OnExists};
 
 use super::checkpoint::take_within;
 use super::epochs_left::EPOCH_LIMIT;
@@ -36,7 +37,7 @@ fn note(id: u32, bytes: usize) -> Note {
     Note { id, text: "x".repeat(bytes), other: None }
 }
 
-/// A database on this disk, of the protocol that asks for repairs.
+/// A database on this disk, under the protocol that repairs.
 fn repairing_on(disk: &FaultyDisk) -> Settings {
     Settings { protocol: repairing::NAME.to_owned(), ..on(disk) }
 }
@@ -53,7 +54,7 @@ fn a_panic_in_the_middle_of_a_commit_stops_the_log() {
     MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.push_back(Box::new(|| panic!("in a commit"))));
     let panicked = catch_unwind(AssertUnwindSafe(|| drop(session.submit(|tx| tx.insert(&notes, &note(3, 1))))));
     assert!(panicked.is_err());
-    // At once, although the session has not been used since: waiting for the result must not depend on it.
+    // At once, although the session has not been used since: the wait must not depend on it.
     let error = pending.wait().expect_err("nothing more becomes durable");
     assert!(matches!(&error, TransactError::NotDurable { reason } if reason.contains("panicked")), "{error}");
     let error = other.transact(|tx| tx.insert(&notes, &note(4, 1))).expect_err("it has stopped");
@@ -111,7 +112,7 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
     let error = session.transact(|tx| tx.insert(&notes, &note(2, 1))).expect_err("there are none left");
     assert!(matches!(&error, TransactError::LogStopped { reason } if reason.contains("epochs")), "{error}");
     drop((session, notes, db));
-    // Closing did not use any, or it did: then nobody can write to it any more, and everybody can look.
+    // If closing used the last epoch, the database can no longer be written, but still be inspected.
     match repairing_on(&disk).open() {
         Ok(db) => (0..4).for_each(|_| db.step()),
         Err(error) => assert!(matches!(error, OpenError::Invalid(_)), "{error}"),
@@ -144,7 +145,7 @@ fn a_checkpoint_and_a_check_have_helpers_at_the_same_time_beside_all_workers() {
             assert_eq!(db.checkpoint().expect("the disk works").expect("it is on disk").rows, 1);
             drop(held);
         }
-        // Nobody holds as many; if somebody did it would be told.
+        // No helper holds them; otherwise the error would be reported.
         let held: Vec<_> = std::iter::from_fn(|| environment.core()).collect();
         assert_eq!(held.len(), 16, "two sets, however many are wanted now");
         let error = db.checkpoint().expect_err("no worker is left").to_string();
@@ -184,7 +185,7 @@ fn a_logger_ends_the_epoch_of_who_waits_and_of_nobody_else() {
 fn a_disk_is_behind_while_the_durable_point_has_stood_still_for_long() {
     let behind = Arc::new(Behind::default());
     let mut look = Arc::clone(&behind).watch(Duration::from_millis(10));
-    // It is a few epochs behind all the time.
+    // The durable epoch is always a few epochs behind.
     for epoch in 1..100 {
         look(Epoch(epoch + 4), Epoch(epoch));
         assert!(!behind.is_so());
@@ -199,7 +200,7 @@ fn a_disk_is_behind_while_the_durable_point_has_stood_still_for_long() {
     assert!((5..20).contains(&first) && stuck[first..].iter().all(|is_behind| *is_behind), "{stuck:?}");
     look(Epoch(150), Epoch(149));
     assert!(!behind.is_so());
-    // Somebody may end epochs faster than the ticker.
+    // Flushes may end epochs faster than the ticker.
     for epoch in (1000..100_000).step_by(1000) {
         look(Epoch(epoch), Epoch(epoch - 1));
         assert!(!behind.is_so());
@@ -211,7 +212,10 @@ fn a_share_that_is_none_is_refused() {
     for percent in [0, 101] {
         let error = Settings { checkpoint_share: percent, ..Settings::default() }.open().expect_err("it is no share");
         assert!(
-            matches!(&error, OpenError::Setting { setting: "checkpoint_share", permitted, .. } if permitted == "1 to 100"),
+            matches!(
+                &error,
+                OpenError::Setting { setting: "checkpoint_share", permitted, .. } if permitted == "1 to 100"
+            ),
             "{error}"
         );
     }
@@ -241,15 +245,15 @@ fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
     check(update.expect_err("it does not fit"));
     session.begin(Mode::ReadWrite).expect("a worker is free");
     let abort = session.tx.insert(&notes, &note(3, most + 1)).expect_err("it does not fit");
-    check(session.tx.error_of(&abort));
+    check(session.tx.explain(&abort));
     session.end_explicit();
     session.transact(|tx| tx.insert(&notes, &note(2, 1))).expect("the next one is as any other");
 }
 
-/// A watch by which all work takes the same time, and on which something happens in each sleep.
+/// A watch by which all work takes the same time, and which calls a function in each sleep.
 struct Fake<'f> {
     work: Duration,
-    /// Percent of its time that a thread may work besides its share.
+    /// Percent of its time that a thread may work beyond its share.
     idle: f64,
     passed: Mutex<Passed<'f>>,
 }
@@ -303,7 +307,7 @@ fn take(db: &Engine, share: u32, bytes_per_second: Option<u64>, watch: &Fake<'_>
     take_within(db.inner(), persistence, Limits { share, bytes_per_second, late_after: u64::MAX, watch })
 }
 
-/// A text that does not get smaller.
+/// A text that cannot be compressed.
 fn noise(rng: &mut Rng, bytes: usize) -> String {
     (0..bytes).map(|_| rng.range(0x20, 0x7e) as u8 as char).collect()
 }
@@ -320,7 +324,7 @@ fn with_notes(settings: Settings, rng: &mut Rng, count: u32, bytes: usize) -> (E
     (db, notes)
 }
 
-/// The notes with these ids, as far as they are there.
+/// The notes with these ids, if they exist.
 fn read_notes(db: &Engine, ids: impl Iterator<Item = u32> + Clone) -> Vec<Option<Note>> {
     let notes = db.table::<Note>();
     let get = |tx: &TxCore, id| tx.get(&notes, &id);
@@ -376,7 +380,8 @@ fn the_load_is_what_workers_and_the_log_take_on_average() {
     assert_eq!(look(0, 400, 100), 0.0);
 }
 
-/// Rows that are inserted ahead of the walk, or change before it comes by, are in the log as a whole: first a row, then patches.
+/// Rows that are inserted ahead of the walk, or change before it reaches them, are in the log as whole rows,
+/// followed by patches.
 #[test]
 fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
     const ROWS: u32 = 300;
@@ -411,7 +416,7 @@ fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
             }
         });
         let checkpoint = take(&db, 50, None, &watch).expect("the disk works");
-        // What was passed before the first rest.
+        // The rows that were passed before the first rest.
         assert!((1..100).contains(&checkpoint.rows), "{}: {} rows", protocol.name, checkpoint.rows);
         let patch = logged(&db, &notes, 0..1, "c");
         assert!(patch < TEXT, "{}: nothing is being taken any more: {patch} bytes", protocol.name);
@@ -438,7 +443,7 @@ fn a_checkpoint_that_is_late_rests_no_more() {
         db.step();
     };
     let mut rests = 0;
-    // What is written while it rests for the first time makes it late many times over.
+    // The writes during its first rest make it late many times over.
     let watch = Fake::new(Duration::from_millis(4), || {
         rests += 1;
         write(rests);
@@ -507,5 +512,60 @@ fn closing_ends_the_rest_of_a_checkpoint_and_its_wait_for_the_rate() {
         let error = take(&db, share, rate, &watch).expect_err("it is given up");
         assert!(error.to_string().contains("is being closed"), "{error}");
         assert_eq!(watch.passed().sleeps.len(), 3);
+    }
+}
+
+/// The lock of the loggers is held, and a snapshot would have to be made beyond what the disk has said.
+#[test]
+fn a_fork_waits_for_no_lock_of_the_log() {
+    let disk = FaultyDisk::new(seed("forked"));
+    let protocol_options = vec![("durable_snapshots".to_owned(), 1)];
+    let db = Settings { protocol: "dbx-tc".to_owned(), protocol_options, ..on(&disk) }.open();
+    let db = db.expect("a new database opens");
+    let epochs = &db.inner().environment.epochs;
+    while !epochs.are_far() {
+        epochs.advance(&db.inner().environment.htm);
+    }
+    let inner = Arc::clone(db.inner());
+    let loggers = inner.persistence.as_ref().expect("it is on a disk").loggers();
+    let mut all = Some(db.clone());
+    in_fork(|| {
+        let begun = db.runner().begin(Mode::ReadOnly);
+        assert!(matches!(begun, Err(TransactError::Forked)), "{begun:?}");
+        db.step();
+        assert!(db.clone().close().is_ok());
+        drop(all.take());
+    });
+    drop(loggers);
+}
+
+#[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
+#[table(name = "rated", key(rate), crate = "seriatim_catalog")]
+struct Rated {
+    rate: f64,
+}
+
+/// As revisions before wrote keys: by the total order of IEEE 754.
+#[test]
+fn a_row_at_a_key_that_no_lookup_finds_is_refused_when_the_database_is_opened() {
+    for rate in [-0.0, f64::from_bits(f64::NAN.to_bits() | 1), -f64::NAN, 0.0, f64::NAN, -1.0] {
+        let disk = FaultyDisk::new(seed("floats"));
+        let db = on(&disk).open().expect("a new database opens");
+        let table = db.make::<Rated>().expect("the table is created");
+        let bits = rate.to_bits();
+        let before = Key::Word8(if bits >> 63 == 0 { bits | 1 << 63 } else { !bits });
+        let insert = |tx: &TxCore| tx.insert_at(&table.set, before, |row| Rated { rate }.encode(row), OnExists::Refuse);
+        assert!(*db.runner().transact(insert).expect("nobody is about"));
+        drop(table);
+        db.close().expect("the disk works");
+        let opened = on(&disk).open();
+        let is_one_key = rate == -1.0 || [0.0, f64::NAN].iter().any(|one| one.to_bits() == bits);
+        match opened {
+            Ok(_) => assert!(is_one_key, "{rate:?}"),
+            Err(error) => {
+                assert!(!is_one_key, "{error}");
+                assert!(error.to_string().contains("\"rated\" has a row at key rate "), "{error}");
+            }
+        }
     }
 }

@@ -1,14 +1,15 @@
-//! How much of the time a thread of a checkpoint works, and how fast it writes.
+//! Limits the time that a checkpoint's threads work, and the rate at which they write.
 //!
-//! Invariant: for each time it worked, it rests for as long as its share says, or until its writes keep to the rate, whichever is
-//! longer: what it waits for the rate is rest, and no work. Nothing is pinned or locked meanwhile. However long a rest is, it ends
-//! soon after the database is closed.
+//! Invariant: after work, a thread rests for as long as its share requires, or until its writes keep to the
+//! rate, whichever is longer. Waiting for the rate counts as rest. Nothing is pinned or locked meanwhile.
+//! However long a rest is, it ends soon after the database is closed.
 //!
-//! The share is what it works beside transactions. Processors that transactions leave idle it uses besides: its share is never below
-//! its part of them. How many that are is estimated from how often workers are found busy, and from the time that the log flushes.
+//! The share is the part of a thread's time beside transactions. The checkpoint also uses idle processors: its
+//! share is never below its part of them. Their number is estimated from how often workers are busy, and from
+//! the time that the log flushes.
 //!
-//! Rows that are inserted faster than they are passed would keep a checkpoint from its end, and the log from being cut: so one that
-//! is late works for twice its share, then for three times, and at last only waits for the rate.
+//! If rows are inserted faster than the checkpoint passes them, it never ends, and the log is never cut. So a
+//! late checkpoint works for twice its share, then for three times, and at last waits only for the rate.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,18 +21,18 @@ use super::persistence::Persistence;
 use crate::engine::Inner;
 use crate::settings::{CHECKPOINT_BYTES, Settings};
 
-/// Less work is not worth a rest: sleeping takes some 0.1 ms longer than it is asked to.
+/// The shortest work before a rest: sleeping takes some 0.1 ms longer than requested.
 const WORK_MIN: Duration = Duration::from_millis(1);
 
-/// How long closing waits for a rest.
+/// The longest time for which closing waits for a rest.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 
-/// What threads of a checkpoint leave to others.
+/// The limits of a checkpoint's threads.
 #[derive(Clone, Copy)]
 pub(super) struct Limits<'w> {
-    /// Percent of the time, 1 to 100, for which each works.
+    /// Percent of the time in which each works, 1 to 100.
     pub(super) share: u32,
-    /// Bytes that they write in a second together.
+    /// Bytes a second that all of them write.
     pub(super) bytes_per_second: Option<u64>,
     /// Bytes by which the log may grow before the checkpoint is late.
     pub(super) late_after: u64,
@@ -39,10 +40,11 @@ pub(super) struct Limits<'w> {
 }
 
 impl<'w> Limits<'w> {
-    /// Of a database that takes so many bytes of memory. The log may grow by what is between two checkpoints, or as large as what is in memory:
-    /// recovery then takes no more than twice as long as for the checkpoint alone.
+    /// Limits for a database with this many bytes in memory. The log may grow by the bytes between two
+    /// checkpoints, or by those in memory. Recovery then takes at most twice as long as for the checkpoint
+    /// alone.
     pub(super) fn of(options: &Settings, memory_bytes: usize, watch: &'w dyn Watch) -> Limits<'w> {
-        // Where one thread steps everything, nobody waits for its rests.
+        // If one thread steps all helpers, no other thread gains from its rests.
         let (share, bytes_per_second) = match options.step_helpers {
             true => (100, None),
             false => (options.checkpoint_share, options.checkpoint_bytes_per_second),
@@ -52,52 +54,52 @@ impl<'w> Limits<'w> {
     }
 }
 
-/// Tells the time and what transactions leave idle, and passes the time.
+/// A clock and a sensor for idle processors.
 pub(super) trait Watch: Sync {
-    /// The time since some moment.
+    /// The time since some fixed moment.
     fn time(&self) -> Duration;
 
     /// Sleeps.
     fn sleep(&self, time: Duration);
 
-    /// The part of its time, in percent, that each thread may work without taking it from transactions.
+    /// The percentage of its time that each thread may work without taking it from transactions.
     fn idle(&self) -> f64;
 }
 
-/// The machine's, beside the transactions of a database.
+/// The machine's clock and load, beside the transactions of a database.
 pub(super) struct Machine<'i> {
     inner: &'i Inner,
     persistence: &'i Persistence,
-    /// Threads that share what is idle.
+    /// Threads that share the idle processors.
     threads: f64,
     load: Mutex<Load>,
 }
 
-/// What transactions and log take, in processors, on average over about [`LOAD_TIME`].
+/// The load of transactions and log, in processors, averaged over about [`LOAD_TIME`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     average: f64,
-    /// When it was last looked at, and how long the log had flushed by then.
+    /// When the load was measured last, and the flush time of the log up to then.
     at: Duration,
     flushed: Duration,
 }
 
-/// The time after which a change of the load is seen for the most part.
+/// The time after which the average has mostly followed a change of the load.
 const LOAD_TIME: Duration = Duration::from_millis(30);
 
-/// Looks that are closer together tell nothing of the log.
+/// The shortest interval between two measurements: shorter ones say nothing about the log.
 const LOAD_LOOK: Duration = Duration::from_millis(1);
 
-/// For each processor that runs transactions, another is taken for what their clients do between them.
+/// For each processor that runs transactions, another is assumed for their clients.
 const LOAD_OF_WORKERS: f64 = 2.0;
 
 impl Load {
-    /// At first, with so many workers busy.
+    /// The initial load, with this many busy workers.
     pub(super) fn new(busy: usize, at: Duration, flushed: Duration) -> Load {
         Load { average: LOAD_OF_WORKERS * busy as f64, at, flushed }
     }
 
-    /// Another look. What it comes to now.
+    /// Measures again. Returns the new average.
     pub(super) fn look(
         &mut self,
         busy: impl FnOnce() -> usize,
@@ -145,11 +147,11 @@ impl Watch for Machine<'_> {
     }
 }
 
-/// Has one thread work for its share of the time.
+/// Makes one thread work for its share of the time.
 pub(super) struct Throttle<'w> {
     /// Percent.
     share: f64,
-    /// When it last had rested.
+    /// When it ended its last rest.
     since: Duration,
     watch: &'w dyn Watch,
 }
@@ -159,8 +161,8 @@ impl<'w> Throttle<'w> {
         Throttle { share: f64::from(limits.share), since: limits.watch.time(), watch: limits.watch }
     }
 
-    /// Rests if there was work enough for a rest, and for `ahead` at least; `haste` tells how many times its share it works by now. Whether
-    /// the database is still open.
+    /// Rests if the work since the last rest is worth it, and for at least `ahead`. `haste` returns the current
+    /// multiple of the share. Returns whether the database is still open.
     #[must_use]
     pub(super) fn rest(&mut self, ahead: Duration, haste: &dyn Fn() -> u64, is_closing: &dyn Fn() -> bool) -> bool {
         let worked = self.watch.time().saturating_sub(self.since);
@@ -170,7 +172,7 @@ impl<'w> Throttle<'w> {
         let share = self.share * haste() as f64;
         let mut rested = Duration::ZERO;
         while !is_closing() {
-            // What is idle may change while it rests.
+            // The number of idle processors may change during the rest.
             let share = if share < 100.0 { share.max(self.watch.idle()) } else { share };
             let rest = worked.mul_f64((100.0 / share - 1.0).max(0.0)).max(ahead);
             if rested >= rest {

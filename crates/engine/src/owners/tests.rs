@@ -1,4 +1,4 @@
-//! Owners before a model of an executor: threads that come for work and take their time, as a seed says.
+//! Runs owners with a model of an executor. Threads come for work and take their time, as a seed determines.
 
 use seriatim_base::Rng;
 
@@ -7,7 +7,7 @@ use super::*;
 /// A work by its number, which grows with time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Of this thread.
+    /// A call that belongs to this thread.
     Call(usize),
     Shared,
 }
@@ -23,7 +23,7 @@ struct Model {
     owners: Owners<usize>,
     shared: Shared,
     kinds: Vec<Kind>,
-    /// Which have begun, in this order, and on which thread.
+    /// Works that have begun, in order, with their threads.
     begun: Vec<(usize, usize)>,
 }
 
@@ -50,7 +50,7 @@ impl Model {
         self.tell();
     }
 
-    /// The thread begins what is next; whether there was something.
+    /// The thread begins its next work; returns whether there was any.
     fn turn(&mut self, at: usize) -> bool {
         let work = match self.owners.next(at) {
             Next::Call(work) => work,
@@ -138,7 +138,7 @@ fn a_call_goes_to_the_thread_of_its_lowest_partition_and_others_to_any() {
     }
 }
 
-/// A wake-up would be lost between the two looks.
+/// Without the second check a wake-up would be lost.
 #[test]
 fn a_thread_with_a_call_does_not_lie_down_and_one_that_sleeps_is_woken_by_a_call() {
     let owners = Owners::new(2);

@@ -1,5 +1,6 @@
 //! Data that callers and partitions exchange for divided procedures: see `seriatim::procedure::divided`.
 
+use std::error::Error;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -128,7 +129,7 @@ pub type Wanted<'w> = dyn Fn(&TableDef, &[Value]) -> Result<bool, TransactError>
 /// Errors of `wanted`; a table that is missing, or already has such a row; no memory.
 pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), TransactError> {
     let mut runner = to.runner();
-    let missing = |error: SchemaError| TransactError::User(Box::new(error));
+    let missing = |error: SchemaError| TransactError::User(Arc::new(error));
     for name in tables(from) {
         let (read, written) = (from.open_dyn(&name).map_err(missing)?, to.open_dyn(&name).map_err(missing)?);
         from.each_row(&read, &mut |mut rows| {
@@ -151,7 +152,11 @@ pub fn fill(from: &Engine, to: &Engine, partitions: &Partitions, at: usize) -> R
         let Some(column) = definition.partition_column() else { return Ok(true) };
         let value = row[column.index()].partition_value();
         let found = value.and_then(|value| partitions.of_value(&value).ok());
-        let nowhere = || TransactError::User(format!("a row of {} belongs to no partition", definition.name).into());
+        let nowhere = || {
+            let error: Box<dyn Error + Send + Sync> =
+                format!("a row of {} belongs to no partition", definition.name).into();
+            TransactError::User(error.into())
+        };
         found.map(|found| found == at).ok_or_else(nowhere)
     })
 }

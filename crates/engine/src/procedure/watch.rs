@@ -23,7 +23,7 @@ pub enum KeysSeen {
 /// One access.
 #[derive(Clone, Debug)]
 pub struct Accessed {
-    /// What the access does.
+    /// The kind of the access.
     pub kind: Kind,
     /// The table, by its name.
     pub table: String,

@@ -1,13 +1,16 @@
-//! A protocol for tests: the default one, which hands out copies of rows as a protocol that updates in place would, and overwrites
-//! each with poison as soon as the contract allows ("rules for rows"). A caller that keeps a row too long reads poison.
+//! A protocol for tests that gives out copies of rows, as a protocol that updates in place would. It overwrites
+//! each copy with poison as soon as the contract allows ("rules for rows"). A caller that keeps a row too long
+//! reads poison.
 //!
-//! - Reads lie in memory of the attempt, counted, until the transaction has left. The poisoned copies stay allocated until the next
-//!   transaction of the worker leaves, so that a late reader finds poison there and not a freed block.
-//! - Rows of transient steps lie in the buffer of the scan until its next step, which lies in another block.
-//! - What is peeked lies in the caller's buffer until it is used again.
+//! - Rows that were read lie in memory of the attempt, which is counted, until the transaction ends. The
+//!   poisoned copies stay allocated until the worker's next transaction ends, so that a late reader finds
+//!   poison and not a freed block.
+//! - Rows of transient steps lie in the scan's buffer until its next step, which uses another block.
+//! - Peeked rows lie in the caller's buffer until it is used again.
 //! - Rows are reported from copies that are gone when the report returns.
 //!
-//! What a transaction writes (`Staged`, `Updating::after`), the fixed part of a row and its out-of-line values stay where they are.
+//! Rows that a transaction writes (`Staged`, `Updating::after`), the fixed part of a row and its out-of-line
+//! values are not copied.
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
@@ -19,23 +22,23 @@ use seriatim_txn::{
 
 use super::delegate::delegate;
 
-/// Its name.
+/// The protocol's name.
 pub const NAME: &str = "copying";
 
-/// Every byte of a row that is gone: not an address of this process, nor likely to be a value of a test.
+/// Every byte of a row that is gone: no address of this process, and hardly a value of a test.
 pub const POISON: u8 = 0xD9;
 
-/// Copies a row into a buffer, all of whose other bytes are poison.
+/// Copies a row into a buffer whose other bytes are all poison.
 fn copy(table: &Table, row: RowPtr, buffer: &mut RowBuffer) -> RowPtr {
     buffer.fill(POISON);
     let copy = buffer.room(table);
-    // SAFETY: the inner protocol's row is of this table, and readable until the transaction leaves or the worker goes offline; the
-    // buffer has room for it.
+    // SAFETY: the inner protocol's row is of this table, and readable until the transaction ends or the worker goes
+    // offline; the buffer has room for it.
     unsafe { copy.copy_from_nonoverlapping(row, table.record_layout.row) };
     copy
 }
 
-/// What the inner protocol's peek found, in the caller's buffer.
+/// A row that the inner protocol peeked at, in the caller's buffer.
 pub(super) fn peeked(table: &Table, peeked: Peeked, buffer: &mut RowBuffer) -> Peeked {
     match peeked {
         Peeked::Row(tid, row) => Peeked::Row(tid, copy(table, row, buffer)),
@@ -46,12 +49,12 @@ pub(super) fn peeked(table: &Table, peeked: Peeked, buffer: &mut RowBuffer) -> P
     }
 }
 
-/// The inner protocol's worker, which copies.
+/// The inner protocol's worker, with copies of rows.
 pub(super) struct Copier {
     inner: Box<dyn Worker>,
-    /// Rows that the open transaction was given.
+    /// Rows that the open transaction got.
     copies: Vec<RowBuffer>,
-    /// Those of the last one, poisoned.
+    /// Rows of the previous transaction, poisoned.
     gone: Vec<RowBuffer>,
     /// The block of an earlier step of a scan, poisoned.
     spare: RowBuffer,
@@ -64,7 +67,7 @@ impl Copier {
         Copier { inner, copies, gone, spare: RowBuffer::default(), charge: memory.charge() }
     }
 
-    /// A copy that lasts until the transaction leaves.
+    /// A copy that lasts until the transaction ends.
     fn keep(&mut self, table: &Table, row: RowPtr) -> Result<RowPtr, OpError> {
         let full = |OutOfMemory| OpError::Abort(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory });
         let mut buffer = RowBuffer::default();
@@ -78,7 +81,7 @@ impl Copier {
         row.map(|row| self.keep(table, row)).transpose()
     }
 
-    /// The transaction has left.
+    /// The transaction has ended.
     fn leave(&mut self) {
         self.copies.iter_mut().for_each(|copy| copy.fill(POISON));
         self.gone = std::mem::take(&mut self.copies);
@@ -149,7 +152,7 @@ impl Worker for Copier {
     }
 
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        // Whatever comes of this step, the row of the last one is gone.
+        // The row of the last step is gone in any case.
         scan.buffer.fill(POISON);
         let Some(row) = self.inner.scan_next(table, scan, columns)? else { return Ok(None) };
         if !scan.transient {
@@ -185,10 +188,11 @@ mod tests {
     use crate::index::read_primary;
     use crate::{DynHandle, Engine, Settings, TxCore};
 
-    /// A number that is read from a row that is gone.
+    /// A number read from a row that is gone.
     const GONE: u64 = u64::from_ne_bytes([POISON; 8]);
 
-    /// Cells whose values are ten times their ids, with an index by value; and a worker with an open transaction.
+    /// Cells whose values are ten times their ids, with an index by value; and a worker with an open
+    /// transaction.
     struct Bench {
         engine: Engine,
         cells: DynHandle,
@@ -206,7 +210,7 @@ mod tests {
             let cells = DynHandle::new(engine.create(table).expect("memory"));
             let insert =
                 |tx: &TxCore| (0..5u64).try_for_each(|id| tx.insert_dyn(&cells, &[id, 10 * id].map(Value::from)));
-            engine.runner().transact(insert).expect("nobody is about");
+            engine.runner().transact(insert).expect("no conflict");
             let inner = engine.inner();
             let mut worker = inner.protocol.worker(inner.environment.core().expect("a free slot"));
             worker.begin(Mode::ReadWrite, Priority::NONE);
@@ -217,15 +221,16 @@ mod tests {
             &self.cells.set.primary
         }
 
-        /// The value in a row, or in what is left of it: its memory stays until the next transaction of the worker has left.
+        /// The value in a row, or in its poisoned copy, whose memory stays until the worker's next transaction
+        /// has ended.
         fn value(&self, row: RowPtr) -> u64 {
-            // SAFETY: as said; the column lies in the row version.
+            // SAFETY: as said above; the column lies in the row version.
             unsafe { RowRef::from_raw(row.as_ptr()) }.get::<u64>(&self.table().layout.places[1])
         }
 
         fn read(&mut self, id: u64) -> RowPtr {
             let row = self.worker.read(&self.cells.set.primary, Key::Word8(id), ColumnSet::ALL);
-            row.expect("nobody is about").expect("it is there")
+            row.expect("no conflict").expect("it is there")
         }
 
         fn commit(&mut self, redo: &mut dyn Redo) {
@@ -246,9 +251,9 @@ mod tests {
             let mut bench = Bench::open();
             let first = bench.read(3);
             let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnUse::ALL);
-            let Updating { before, .. } = update.expect("nobody is about").expect("it is there");
+            let Updating { before, .. } = update.expect("no conflict").expect("it is there");
             let deleted = bench.worker.delete(&bench.cells.set.primary, Key::Word8(2));
-            let deleted = deleted.expect("nobody is about").expect("it is there");
+            let deleted = deleted.expect("no conflict").expect("it is there");
             let put = |bench: &mut Bench, exists| {
                 let staged = bench.worker.stage(&bench.cells.set.primary).expect("memory");
                 bench.worker.insert(&bench.cells.set.primary, Key::Word8(1), staged, exists)
@@ -277,7 +282,7 @@ mod tests {
                 if let Some((row, value)) = last {
                     assert_eq!(bench.value(row), if transient { GONE } else { value });
                 }
-                last = row.expect("nobody is about").map(|row| (row, bench.value(row)));
+                last = row.expect("no conflict").map(|row| (row, bench.value(row)));
                 assert_eq!(last.map(|(_, value)| value), (id < 5).then_some(10 * id));
             }
             bench.worker.abort();
@@ -290,7 +295,7 @@ mod tests {
         let Bench { cells, worker, .. } = &mut bench;
         let index = &cells.set.indexes[0].table;
         let mut scan = scan(index, true);
-        let mut step = || worker.scan_next(index, &mut scan, ColumnSet::ALL).expect("nobody is about");
+        let mut step = || worker.scan_next(index, &mut scan, ColumnSet::ALL).expect("no conflict");
         let first = step().expect("an entry");
         // SAFETY: an entry of an index of this table; its block stays with the scan or the worker.
         let key = |entry| unsafe { read_primary(entry, cells.set.primary.class) };
@@ -327,7 +332,7 @@ mod tests {
         bench.worker.core().local.leave();
     }
 
-    /// Keeps what it must not keep.
+    /// Keeps rows that it must not keep.
     #[derive(Default)]
     struct Hoarder {
         rows: Vec<RowPtr>,
@@ -353,9 +358,9 @@ mod tests {
         let mut gone = Vec::new();
         let mut redo = Hoarder { places, ..Hoarder::default() };
         let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnUse::ALL);
-        let Updating { after, .. } = update.expect("nobody is about").expect("it is there");
+        let Updating { after, .. } = update.expect("no conflict").expect("it is there");
         assert_eq!(bench.value(after), 30);
-        // The copies live as long as the listener that makes them: look before that is gone.
+        // The copies live as long as the listener that makes them: check before it is gone.
         let mut copies = CopyingRedo { inner: &mut redo, before: RowBuffer::default(), after: RowBuffer::default() };
         let before = Some(Before { tid: Tid::ZERO, row: after });
         let table = bench.table();

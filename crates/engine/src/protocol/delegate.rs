@@ -1,7 +1,7 @@
-//! What protocols for tests leave to the protocol that they alter.
+//! The methods that protocols for tests delegate to the protocol that they alter.
 
-/// Methods of [`Worker`](seriatim_txn::Worker) that call the same method of `self.inner`: those listed, and those that no protocol for
-/// tests alters.
+/// Methods of [`Worker`](seriatim_txn::Worker) that call the same method of `self.inner`: the listed ones, and
+/// those that no protocol for tests alters.
 macro_rules! delegate {
     ($(fn $($method:tt)*)?) => {
         delegate! { each

@@ -1,5 +1,5 @@
-//! A protocol for tests: the one that repairs, with workers before whose commits others do something, as [`MEANWHILE`] says, and before
-//! whose accesses ([`before_accesses`]).
+//! A protocol for tests: one that repairs, and that runs other work before commits ([`MEANWHILE`]) and before
+//! accesses ([`before_accesses`]).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,16 +13,17 @@ use seriatim_txn::{
 use super::delegate::delegate;
 use super::repairing::MEANWHILE;
 
-/// By name.
+/// The protocol's name.
 pub const NAME: &str = "disturbed";
 
 thread_local! {
-    /// How many repairs commits of this thread asked for.
+    /// The number of repairs that commits of this thread asked for.
     pub static REPAIRS: Cell<u32> = const { Cell::new(0) };
     static BEFORE: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
 }
 
-/// Runs `work`, and `others` before each access and each commit of this thread's transactions in it; what these do is not interrupted.
+/// Runs `work`, and `others` before each access and each commit of this thread's transactions in it. Accesses
+/// of `others` are not disturbed.
 pub fn before_accesses<R>(others: impl FnMut() + 'static, work: impl FnOnce() -> R) -> R {
     BEFORE.set(Some(Box::new(others)));
     let result = work();
@@ -81,7 +82,7 @@ impl Worker for Disturbed {
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         others();
         if let Some(meanwhile) = MEANWHILE.with_borrow_mut(VecDeque::pop_front) {
-            // What others commit meanwhile is disturbed by nobody.
+            // Commits of the other work are not disturbed.
             let rest = MEANWHILE.take();
             meanwhile();
             MEANWHILE.set(rest);

@@ -1,9 +1,11 @@
-//! Protocols for tests: the default one, with workers that ask for repairs as a script says, that note which columns they are asked
-//! for, that copy rows ([`copying`]), or with needs or capabilities that it does not have.
+//! Protocols for tests, made of the default one. Their workers ask for repairs as a script says, or record
+//! which columns they are asked for, or copy rows ([`copying`]). Others state requirements or capabilities that
+//! the default does not have.
 //!
-//! The one that repairs can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
-//! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
-//! something must run again, and of those that do not nothing may have been changed.
+//! The repairing protocol can drop only the newest operations: it drops an operation by a rollback to the
+//! savepoint taken when the operation was named. What dropped operations read stays in the read set. So if a
+//! test changes what was read, the protocol drops everything. All operations that write must then be repeated,
+//! and the reads of the others must be unchanged.
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -28,18 +30,18 @@ use super::disturbing::{self, Disturbed};
 use super::{OpenProtocol, copying};
 use crate::procedure::repair::{Again, Repairs};
 
-/// The one that repairs, by name.
+/// The protocol that repairs.
 pub const NAME: &str = "repairing";
-/// The one that needs a plan.
+/// The protocol that needs a plan.
 pub(crate) const PLANNED: &str = "planned";
-/// The one that is the default in all but its name.
+/// The default protocol under another name.
 pub const PLAIN: &str = "plain";
-/// The one that claims to keep all columns apart, which the default does: it lets pass less.
+/// The protocol that claims to keep all columns apart. The default does, and lets fewer transactions pass.
 pub const GROUPED: &str = "grouped";
-/// The one that needs regions.
+/// The protocol that needs regions.
 pub(crate) const REGIONAL: &str = "regional";
 
-/// What the protocol of this name says of itself, if it is one of these.
+/// The entry of the protocol with this name, if it is one of these.
 pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
     let ProtocolInfo { mut requirements, mut capabilities, .. } = *default;
     let name = match name {
@@ -64,18 +66,18 @@ pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
         }
         _ => return None,
     };
-    // Options are those of the protocol beneath; without them procedures keep what repairs need from the first call on, and repair whatever it
-    // takes.
+    // The options are those of the inner protocol. Without them procedures keep repair data from the first call
+    // on, and repair at any cost.
     let options = if name == disturbing::NAME { default.options } else { &[] };
     Some(ProtocolInfo { name, requirements, capabilities, options, ..*default })
 }
 
 thread_local! {
-    /// What the next commits of this thread answer: operations to repair.
+    /// The results of the next commits of this thread: operations to repair.
     pub static SCRIPT: RefCell<VecDeque<Vec<u16>>> = const { RefCell::new(VecDeque::new()) };
-    /// What others do before the next repairs of this thread begin.
+    /// Work of others before the next repairs of this thread.
     pub static MEANWHILE: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
-    /// What was forgotten on this thread, in order: operation, and whether it was to run again.
+    /// Operations forgotten on this thread, in order, and whether each was to be repeated.
     pub static FORGOTTEN: RefCell<Vec<(u16, bool)>> = const { RefCell::new(Vec::new()) };
     /// The runs of operations named on this thread, in order: operation and iteration.
     pub static NAMED: RefCell<Vec<(u16, u32)>> = const { RefCell::new(Vec::new()) };
@@ -83,11 +85,11 @@ thread_local! {
     pub static BEGUN: RefCell<Vec<Priority>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An operation and the columns that it was asked for.
+/// An operation, and the columns that it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(unreachable_pub, reason = "`test_support` gives it out")]
 pub struct Asked {
-    /// What it does: a scan is asked for each row.
+    /// The kind of operation; a scan is asked for each row.
     pub kind: Kind,
     /// The table, or, as `table.index`, the index.
     pub table: String,
@@ -96,11 +98,11 @@ pub struct Asked {
 }
 
 thread_local! {
-    /// What workers were asked for on this thread, while that is noted.
+    /// The operations that workers of this thread were asked for, while they are recorded.
     static ASKED: RefCell<Option<Vec<Asked>>> = const { RefCell::new(None) };
 }
 
-/// What `work` asks the workers of this thread for, in order.
+/// The operations that `work` asks of this thread's workers, in order.
 #[allow(unreachable_pub, reason = "`test_support` gives it out")]
 pub fn asked(work: impl FnOnce()) -> Vec<Asked> {
     ASKED.set(Some(Vec::new()));
@@ -208,7 +210,7 @@ impl OpenProtocol for Altered {
     }
 }
 
-/// Operations that can be run again together: with those that follow them, and with those that change something after one of them,
+/// Operations that can be repeated together: stale ones, those that depend on them, and later ones that write,
 /// which this protocol drops.
 pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
     let mut again: Vec<u16> = stale.into_iter().map(|id| id as u16).collect();
@@ -233,9 +235,9 @@ pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
 
 struct Repairer {
     inner: Box<dyn Worker>,
-    /// Whether it repairs.
+    /// Whether the worker repairs.
     repairs: bool,
-    /// Operations in the order they were named, and the savepoint before each.
+    /// Operations in the order in which they were named, and the savepoint before each.
     savepoints: Vec<(u16, Savepoint)>,
     begun: Option<(Mode, Priority)>,
 }
@@ -259,7 +261,8 @@ impl Repair for Repairer {
 
 impl Worker for Repairer {
     delegate! {
-        fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
+        fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists)
+            -> Result<Inserted, OpError>;
         fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
         fn abort(&mut self);
     }

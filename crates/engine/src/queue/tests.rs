@@ -1,5 +1,5 @@
-//! Each decision is made once, in the order that was chosen, by one leader at a time. No caller waits for a leader
-//! that is not there.
+//! Each decision is made once, in the chosen order, by one leader at a time. No caller waits for a leader that
+//! does not exist.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Barrier, mpsc};
@@ -20,7 +20,7 @@ type Order = fn(&[Prepared]) -> Vec<usize>;
 
 const AS_THEY_CAME: Order = |batch| (0..batch.len()).collect();
 
-/// Batches of so many decisions, at most, in this order.
+/// Batches of at most this many decisions, in this order.
 #[derive(Debug)]
 struct InOrder {
     batch_max: usize,
@@ -39,17 +39,17 @@ impl Validator for InOrder {
     }
 }
 
-/// A queue that this validator orders. How many transactions are open is not known.
+/// A queue whose batches this validator orders. The number of open transactions is not known.
 fn queue_of(validator: impl Validator + 'static) -> Queue {
     Queue::new(Box::new(validator), None)
 }
 
-/// A queue whose batches are decided as they came.
+/// A queue whose batches are decided in order of arrival.
 fn queue(batch_max: usize, wait: Duration) -> Queue {
     queue_of(InOrder { batch_max, wait, order: AS_THEY_CAME })
 }
 
-/// What was counted, without times.
+/// The counts, without times.
 fn untimed(queue: &Queue) -> QueueStatistics {
     QueueStatistics { stages: Default::default(), order_time: Duration::ZERO, ..queue.statistics() }
 }
@@ -61,7 +61,7 @@ fn counted(decisions: u64, batches: u64, orders_failed: u64) -> QueueStatistics 
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// What a transaction finds that cannot commit any more.
+/// The cause of a transaction that can no longer commit.
 const STALE: Cause = Cause { phase: Phase::Validate, reason: Reason::RecordChanged };
 
 #[test]
@@ -103,7 +103,7 @@ fn a_full_batch_is_decided_in_the_order_that_was_chosen() {
     assert_eq!(untimed(&queue), counted(4, 1, 0));
 }
 
-/// Three decisions of a batch in that order: how often they were made, and what was counted.
+/// Makes three decisions of a batch in this order. Returns how often they were made, and the counts.
 fn decide_three(order: Order) -> (usize, QueueStatistics) {
     let queue = queue_of(InOrder { batch_max: 3, wait: LONG, order });
     let decided = AtomicUsize::new(0);
@@ -135,7 +135,7 @@ fn an_order_that_panics_is_that_of_arrival_and_counted() {
     assert_eq!(decide_three(|_| std::panic::panic_any(PanicsAgain)), once);
 }
 
-/// Submits decisions that tell these numbers.
+/// Submits decisions that report these numbers.
 fn submit(queue: &Queue, numbers: std::ops::Range<u64>, tell: &mpsc::Sender<u64>) {
     for n in numbers {
         let tell = tell.clone();
@@ -169,7 +169,7 @@ fn one_thread_submits_a_batch_and_decides_it_when_it_is_full_or_has_nothing_else
     }
 }
 
-/// Orders batches as they came, when as many leaders are at it as there are `workers`.
+/// Orders batches as they came, once as many leaders order as there are `workers`.
 #[derive(Debug)]
 struct Meets(Barrier);
 
@@ -184,14 +184,14 @@ impl Validator for Meets {
     }
 }
 
-/// Two batches meet while they are ordered, so each has a leader of its own.
+/// Two batches are ordered at the same time, so each has its own leader.
 #[test]
 fn full_batches_are_ordered_at_the_same_time_and_decided_one_at_a_time() {
     const ROUNDS: usize = 50;
     let queue = queue_of(Meets(Barrier::new(2)));
     let (inside, decided) = (AtomicUsize::new(0), AtomicUsize::new(0));
     for _ in 0..ROUNDS {
-        // Nobody leads before all are there.
+        // No thread leads before all are queued.
         queue.state().led = true;
         let (inside, decided, queue) = (&inside, &decided, &queue);
         thread::scope(|scope| {
@@ -216,7 +216,7 @@ fn full_batches_are_ordered_at_the_same_time_and_decided_one_at_a_time() {
     assert_eq!((queue.statistics().batches, queue.statistics().largest), (2 * ROUNDS as u64, 2));
 }
 
-/// Counts the batches that it has begun to order, and fails at two at the same time.
+/// Counts the batches that it has begun to order, and fails if two are ordered at the same time.
 #[derive(Debug)]
 struct OrdersOne {
     begun: Arc<AtomicUsize>,
@@ -242,7 +242,7 @@ impl Validator for OrdersOne {
 fn a_full_batch_is_ordered_while_the_one_before_is_decided() {
     let begun = Arc::new(AtomicUsize::new(0));
     let queue = queue_of(OrdersOne { begun: Arc::clone(&begun), inside: AtomicUsize::new(0) });
-    // Nobody leads before all are there.
+    // No thread leads before all are queued.
     queue.state().led = true;
     thread::scope(|scope| {
         let (queue, begun) = (&queue, &begun);
@@ -268,7 +268,7 @@ fn a_full_batch_is_ordered_while_the_one_before_is_decided() {
     assert_eq!((counted.decisions, counted.batches, counted.orders_failed), (6, 3, 0));
 }
 
-/// Refuses the first of each batch.
+/// Refuses the first transaction of each batch.
 #[derive(Debug)]
 struct Refuses;
 
@@ -284,7 +284,7 @@ impl Validator for Refuses {
 
 const TO_COME: u64 = 100;
 
-/// Tells what it was told, with its number; of a refusal to come, with [`TO_COME`] added.
+/// Reports each call with its number; for `refuse`, with [`TO_COME`] added.
 struct Tells(u64, mpsc::Sender<(u64, Option<Cause>)>);
 
 impl Turn for Tells {
@@ -303,7 +303,7 @@ impl Turn for Tells {
     }
 }
 
-/// Of three the first, which leads, does not end its own recheck before the others have ended theirs.
+/// The first of three, which leads, ends its recheck only after the others have ended theirs.
 struct Rechecks<'t> {
     at: usize,
     done: &'t AtomicUsize,
@@ -332,7 +332,7 @@ impl Turn for Rechecks<'_> {
     }
 }
 
-/// One is stale, and another is ordered by what it is now.
+/// One transaction is stale, and another is ordered by its new input.
 #[test]
 fn what_a_caller_finds_in_its_own_recheck_counts() {
     // The first in the order is decided before the second.
@@ -365,7 +365,8 @@ fn those_that_are_refused_are_told_last() {
     assert_eq!((decisions, left_out, stale), (4, 1, 1));
 }
 
-/// More than a batch was submitted by threads that do other things: who waits leads until its own decision is made.
+/// Threads with other work have submitted more than a batch: a waiting caller leads until its own decision is
+/// made.
 #[test]
 fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
     let queue = queue(4, Duration::ZERO);
@@ -416,9 +417,9 @@ fn decisions_of_many_threads_are_made_once_each_and_never_two_at_a_time() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 2000;
     let queue = queue(3, Duration::ZERO);
-    // Not atomic: the queue keeps them apart.
+    // Not atomic: the queue makes one decision at a time.
     struct Shared(UnsafeCell<u64>);
-    // SAFETY: what is in it is used in decisions only, of which there is one at a time.
+    // SAFETY: the value is used only in decisions, of which there is one at a time.
     unsafe impl Sync for Shared {}
     let sum = Shared(UnsafeCell::new(0));
     let add = |n: u64| {
@@ -453,7 +454,7 @@ impl Validator for Knows {
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
-        // By what they write, as that is their number.
+        // By what they write, which is their number.
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by_key(|&at| batch[at].writes[0]);
         let edges = self.edges.iter().map(|&(first, second)| {
@@ -464,12 +465,12 @@ impl Validator for Knows {
     }
 }
 
-/// A queue whose batches have so many decisions, with these edges between their numbers.
+/// A queue with batches of this size, and these edges between their numbers.
 fn knowing(batch_max: usize, edges: Vec<(usize, usize)>) -> Queue {
     queue_of(Knows { batch_max, edges })
 }
 
-/// What is told to the queue of the decision of this number.
+/// The input of the queue for the decision of this number.
 fn number(at: usize) -> Prepared {
     Prepared { writes: vec![at], ..Prepared::default() }
 }
@@ -497,7 +498,8 @@ fn decisions_without_an_edge_between_them_are_made_at_the_same_time() {
     assert_eq!((queue.statistics().decisions, queue.statistics().batches), (CALLERS as u64, 1));
 }
 
-/// Of batches with random edges, decided by callers and by threads that submit: those that run backward, or to nobody, are passed over.
+/// Batches with random edges, decided by callers and by threads that submit. Edges that point backward, or to
+/// no decision, are ignored.
 #[test]
 fn a_decision_is_made_when_those_before_it_have_been_made() {
     const SEED: u64 = 15;
@@ -536,7 +538,8 @@ fn a_decision_is_made_when_those_before_it_have_been_made() {
     }
 }
 
-/// A round that is there, and that the caller has not been told of, is not its: who tells it would use a frame that is gone.
+/// A caller must not join a round of which it was not told: the thread that tells it would use a frame that is
+/// gone.
 #[test]
 fn a_round_is_joined_when_it_is_told_and_not_before() {
     let head = Head::new();
@@ -546,7 +549,7 @@ fn a_round_is_joined_when_it_is_told_and_not_before() {
     assert!(head.joins(DECIDES).is_some() && head.joins(DECIDES).is_none());
 }
 
-/// The same of callers, whoever goes on when one is about to be told.
+/// The same with callers, whichever thread runs while one is about to be told.
 #[test]
 fn no_caller_is_gone_while_it_is_being_told() {
     for seed in 0..1000 {
@@ -594,7 +597,7 @@ fn a_batch_that_does_not_fill_is_decided_all_the_same() {
     assert_eq!(queue.decide(Prepared::default(), || 7), 7);
 }
 
-/// Those that a full batch has left behind have waited meanwhile, while others were under way.
+/// Decisions that a full batch has left behind have waited while other batches were under way.
 #[test]
 fn who_is_left_behind_does_not_wait_anew() {
     const WAIT: Duration = Duration::from_millis(20);

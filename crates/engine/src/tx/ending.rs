@@ -1,4 +1,4 @@
-//! Attempts that end: commits, decisions that others make, and rolling back.
+//! Ends attempts: commits, decisions by other threads, and roll-backs.
 
 use std::hint::cold_path;
 use std::num::NonZeroU64;
@@ -19,7 +19,7 @@ use crate::runner::Receipt;
 
 use super::{TxCore, Waiting};
 
-/// Nothing is decided but the transaction that has this.
+/// While this exists, no other transaction is decided.
 pub(crate) struct Alone {
     inner: Arc<Inner>,
     turn: u64,
@@ -27,14 +27,15 @@ pub(crate) struct Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        if let Some(queue) = &self.inner.queue {
+        // In a fork another thread may have the queue's lock for ever.
+        if let Some(queue) = self.inner.queue.as_ref().filter(|_| self.inner.process.is_current()) {
             queue.release(self.turn);
         }
     }
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// Commits; the cause if it cannot. A transaction that stopped cannot.
+    /// Commits; the cause if it cannot. A transaction that stopped cannot commit.
     ///
     /// # Errors
     /// The cause.
@@ -52,7 +53,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// As [`TxCore::commit`]; or what is to be repaired, and then the transaction is still open.
+    /// As [`TxCore::commit`]; or the runs to repair, with the transaction still open.
     ///
     /// # Errors
     /// The cause.
@@ -93,7 +94,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// What the transaction did, and what it saw and may tell, later snapshots of the session show.
+    /// Later snapshots of the session show what the transaction did, and what it read and may reveal.
     #[inline]
     fn note_done(&self) {
         if let Some(freshness) = &self.freshness {
@@ -104,7 +105,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The decision was made: if it is to commit, the transaction is closed.
+    /// Called after the decision: closes the transaction if it commits.
     #[inline]
     pub(crate) fn decided(&self, outcome: Result<Outcome, OpError>) -> Result<Outcome, OpError> {
         self.ending.set(false);
@@ -123,7 +124,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         outcome
     }
 
-    /// Transactions that begin from now on are not held, and their decisions are not queued.
+    /// Later transactions are not held, and their decisions are not queued.
     pub(crate) fn ignore_queue(&self) {
         self.queued.set(false);
     }
@@ -140,10 +141,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.inner.queue.as_ref().is_some_and(|queue| queue.has_lost_patience(restarts))
     }
 
-    /// The attempt has begun, and has read nothing. If it was refused too often, nothing is decided until what this gives is dropped.
+    /// Called when the attempt has begun and has read nothing. If it was refused too often, no other
+    /// transaction is decided until the result is dropped.
     #[inline]
     pub(crate) fn decide_alone(&self) -> Option<Alone> {
-        // One that only reads is not queued, but validates, and others change what it has read all the same.
+        // A read-only transaction is not queued; it validates, and others may change what it has read in any
+        // case.
         if !self.queued.get() || !self.has_lost_patience() {
             return None;
         }
@@ -151,7 +154,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Some(Alone { inner: Arc::clone(&self.inner), turn })
     }
 
-    /// What the queue is to be told of the executed transaction; `None` if its decision is not queued.
+    /// The input of the queue for the executed transaction; `None` if its decision is not queued.
     ///
     /// # Errors
     /// A conflict that is already certain.
@@ -162,19 +165,20 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(Some((queue, self.with_known(held.prepare()?))))
     }
 
-    /// What was prepared, with what its worker does not know.
+    /// Completes the input with values that the worker does not know.
     fn with_known(&self, prepared: Prepared) -> Prepared {
         Prepared { restarts: self.attempt.get().saturating_sub(1), weight: self.weight.get(), ..prepared }
     }
 
-    /// As [`TxCore::decide`], when its place in the queue has come: this thread does it, or another while this one waits.
+    /// As [`TxCore::decide`], when its place in the queue has come: by this thread, or by another while this
+    /// one waits.
     #[cold]
     fn decide_queued(&self) -> Result<Outcome, OpError> {
         let Some((queue, prepared)) = self.prepare()? else { return self.decide() };
         queue.decide(prepared, Waits(self))
     }
 
-    /// Whether the executed transaction can still commit: what was prepared, if it is different now.
+    /// Whether the executed transaction can still commit, and the new input of the queue if it has changed.
     pub(crate) fn recheck(&self) -> Result<Option<Prepared>, Cause> {
         let Some(held) = self.worker().detach() else { return Ok(None) };
         match held.recheck() {
@@ -187,7 +191,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The decision will be to abort.
+    /// The transaction will be aborted.
     pub(crate) fn refuse(&self) {
         if let Some(held) = self.worker().detach() {
             held.refuse();
@@ -205,20 +209,20 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
         let decided = self.decide();
         if let Err(OpError::Abort(_)) = decided {
-            // Its thread may have other things to do before it aborts.
+            // Its thread may do other work before it aborts.
             self.refuse();
         }
         if self.worker().core().injects(Fault::DecideTwice) { self.decide() } else { decided }
     }
 
-    /// Has the protocol decide, with the log open for what it writes.
+    /// Lets the protocol decide, with the log open for its writes.
     #[inline]
     fn decide(&self) -> Result<Outcome, OpError> {
         if let Some(log) = self.log.as_ref().filter(|_| self.inner.defers()) {
             cold_path();
             log.borrow_mut().decides();
         }
-        // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
+        // A transaction without writes costs the log nothing, and commits even if the log takes no commits.
         let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
             (None, None) => self.commit_to(&mut NoRedo),
@@ -245,7 +249,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     fn decide_logged(&self, writer: &mut Writer, persistence: &Persistence) -> Result<Outcome, OpError> {
-        // Before the protocol reads the epoch: what it commits from here on is in an epoch that the log knows to be open.
+        // Before the protocol reads the epoch: the log then knows that the epoch of the commit is open.
         if let Err(refusal) = writer.begin(self.inner.environment.epochs.current()) {
             self.refusal.set(Some(refusal));
             return Err(OpError::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
@@ -263,14 +267,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
         outcome
     }
 
-    /// The attempts that follow are a transaction of their own: it has no priority yet, and nothing is to be waited for.
+    /// The next attempts are a new transaction: without a priority, and with nothing to wait for.
     #[inline]
     pub fn renew(&self) {
         self.priority.set(Priority::NONE);
         self.dependency.set(CommitDependency::default());
     }
 
-    /// Proof of a commit of this session's.
+    /// Proof of a commit of this session.
     #[inline]
     pub fn receipt(&self, tid: Tid) -> Receipt {
         let of_epoch = || NonZeroU64::new(tid.epoch().0);
@@ -282,10 +286,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Receipt { tid, database: self.inner.number, snapshot }
     }
 
-    /// Attempts of procedures that follow are of this one.
+    /// Later attempts of procedures belong to this one.
     #[inline]
     pub fn name_procedure(&self, name: &'static str) {
-        if let Some(tracker) = &self.inner.contention {
+        if let Some(tracker) = &self.inner.contention
+            && self.inner.process.is_current()
+        {
             cold_path();
             self.procedure.set(tracker.number_of(name));
         }
@@ -300,22 +306,37 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.deadline.canceller()
     }
 
-    /// What must be durable before the result leaves.
+    /// The session runs a call of an executor from now on. A cancellation by the call's answer lasts until
+    /// [`TxCore::end_call`].
+    pub(crate) fn begin_call(&self) -> Canceller {
+        // Earlier cancellations do not concern the call.
+        self.deadline.set(u64::MAX, true);
+        self.in_call.set(true);
+        self.deadline.canceller()
+    }
+
+    /// The next transaction ignores earlier cancellations.
+    pub fn end_call(&self) {
+        self.in_call.set(false);
+    }
+
+    /// The epoch that must be durable before the result is returned.
     #[inline]
     pub(crate) fn dependency(&self) -> CommitDependency {
         self.dependency.get()
     }
 
-    /// Waits until the result may leave.
+    /// Waits until the result may be returned.
     ///
     /// # Errors
-    /// That the log stopped, or that it took too long.
+    /// The log stopped, or the wait took too long.
     #[inline]
     pub fn wait_until_durable(&self) -> Result<(), TransactError> {
         self.inner.wait_until_durable(self.dependency.get(), self.wait_max.get())
     }
 
-    /// Whether it was a snapshot whose result would have to wait for a disk that is behind: one that begins now shows the durable epoch.
+    /// Whether it was a snapshot whose result would have to wait for a slow disk. A new snapshot shows the
+    /// durable epoch instead.
     #[inline]
     pub fn is_overtaken(&self) -> bool {
         self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.dependency.get(), self.wait_max.get())
@@ -325,7 +346,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.wait_max.get()
     }
 
-    /// Ends an explicit transaction; its result is withheld.
+    /// Commits an explicit transaction; its result is withheld.
     pub(crate) fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
         let tx: &TxCore<W> = self;
         tx.renew();
@@ -340,7 +361,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Ends the attempt without a trace, if it is open, and counts why.
+    /// Rolls back the attempt, if it is open, and counts the cause.
     pub fn roll_back(&mut self, cause: Option<Cause>) {
         self.abandon(cause);
     }
@@ -350,12 +371,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return;
         }
         if !self.inner.process.is_current() {
-            // The locks that it may want are perhaps those of threads that a fork has not got.
+            // Its locks may belong to threads that a fork does not have.
             cold_path();
             self.lease.set(None);
             return;
         }
-        // One that was ended while it was parked is not open either.
+        // A transaction that was ended while it was parked is not open either.
         let Ok(_call) = self.call() else { return };
         let Some(lease) = self.lease.get() else { return };
         if self.ending.get() {
@@ -379,7 +400,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             }
             None => {
                 counters.user_aborted();
-                // The body may tell what it read.
+                // The body may reveal what it read.
                 self.dependency.set(self.dependency.get().with(self.worker().newest()));
                 self.note_done();
             }
@@ -390,20 +411,20 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.close();
     }
 
-    /// As [`TxCore::roll_back`], for the body's own reasons.
+    /// As [`TxCore::roll_back`], for reasons of the body.
     pub fn roll_back_user(&mut self) {
         self.roll_back(None);
     }
 }
 
-const PANICKED: &str = "a worker panicked in the middle of a commit, so what it wrote may be half in memory and half in the log: \
+const PANICKED: &str = "a worker panicked during a commit, whose writes may be incomplete in memory or in the log: \
                         open the database again, and report what it printed";
 
-/// A transaction that does nothing until its decision, which another thread may make, has been made.
+/// A transaction that waits for its decision, which another thread may make.
 struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
 
-// SAFETY: access rule 1: the thread that has it waits meanwhile, so that one thread at a time uses the transaction; and that may move
-// (see above).
+// SAFETY: access rule 1: the owning thread waits meanwhile, so one thread at a time uses the transaction; and
+// the transaction may move to another thread (see above).
 unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
 
 impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
@@ -422,7 +443,7 @@ impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
     }
 }
 
-/// Stops the log when a commit unwinds: what is in memory then is not what is in the log.
+/// Stops the log when a commit unwinds: memory and log may then differ.
 struct StopsLog<'d>(&'d Inner);
 
 impl Drop for StopsLog<'_> {
@@ -434,7 +455,8 @@ impl Drop for StopsLog<'_> {
 
 impl<W: Worker + ?Sized> Drop for TxCore<W> {
     fn drop(&mut self) {
-        // A session dropped while a panic unwinds through its open transaction.
+        // The session may be dropped while a panic unwinds through its open transaction.
         self.roll_back(self.stopped.get());
+        self.end_exclusive();
     }
 }

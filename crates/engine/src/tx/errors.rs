@@ -1,4 +1,4 @@
-//! What an abort stands for.
+//! The error that an abort carries.
 
 use seriatim_catalog::KeyBuf;
 use seriatim_txn::{Cause, ConflictInfo, Reason, Worker};
@@ -9,7 +9,7 @@ use crate::error::{Abort, AbortKind, Conflict, TransactError};
 use super::TxCore;
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// A text found no place: in memory, or in the log.
+    /// The error of a text without room: in memory, or in the log.
     #[cold]
     pub(crate) fn no_room(&self) -> TransactError {
         match self.too_large.borrow().clone() {
@@ -22,20 +22,20 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Why the log did not take the commit.
+    /// Why the log did not accept the commit.
     #[cold]
     pub(crate) fn log_refused(&self) -> TransactError {
         self.refusal.take().map_or_else(|| self.inner.log_stopped(), durability::refused)
     }
 
-    /// Where an attempt stopped for this cause, if that is known. Within a call.
+    /// The place where an attempt stopped for this cause, if it is known. Called within a call.
     pub(super) fn conflict_info(&self, cause: Cause) -> Option<&ConflictInfo> {
-        // A wait that was given up was for what the worker noted.
+        // A wait that was given up was for the conflict that the worker noted.
         let is_of = |info: &&ConflictInfo| info.cause == cause || cause.reason == Reason::WaitTimeout;
         self.worker().conflict_info().filter(is_of)
     }
 
-    /// A conflict with what is known of its place.
+    /// A conflict, with its table and key if they are known.
     pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
         let call = self.lease.get().and_then(|_| self.call().ok());
         let Some(conflict_info) = call.and_then(|_call| self.conflict_info(cause).cloned()) else {
@@ -46,8 +46,17 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Conflict { cause, table, key }
     }
 
-    /// What an abort stands for, outside the retry loop. It may be asked for again.
-    pub fn error_of(&self, abort: &Abort) -> TransactError {
+    /// The error that an abort of an explicit transaction carries. Can be called again.
+    pub fn explain(&self, abort: &Abort) -> TransactError {
+        match abort.is_explained() || abort.cause().is_some() {
+            true => self.error_of(abort),
+            // The caller's own arithmetic has no transaction that could have validated it.
+            false => self.about(|| Abort::explained(abort.kind(), TransactError::of(abort.kind()))).into(),
+        }
+    }
+
+    /// The error that an abort carries, outside the retry loop. Aborts that are no conflicts have been validated.
+    pub(super) fn error_of(&self, abort: &Abort) -> TransactError {
         match abort.kind() {
             _ if abort.is_explained() => abort.clone().into(),
             AbortKind::Stopped(cause) => match cause.reason {

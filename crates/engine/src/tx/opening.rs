@@ -1,10 +1,11 @@
-//! Attempts that begin: a worker is leased, and given back at the end.
+//! Begins attempts: a worker is leased, and returned at the end.
 
 use std::hint::cold_path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Epoch, Hold};
+use seriatim_base::{Epoch, Hold, thread};
 use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Fault, Mode, PartitionSet, Priority, Runs, Worker};
 
@@ -17,19 +18,22 @@ use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::repair::Met;
 
-use super::{Origin, SAVEPOINTS_KEPT, TxCore};
+use super::{Origin, SAVEPOINTS_KEPT, TxCore, WAIT_PAUSE_MAX};
+
+/// How long a transaction waits to begin while another runs exclusively.
+const EXCLUSIVE_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(5) } else { Duration::from_secs(1) };
 
 impl TxCore {
-    /// Opens an attempt. `origin` says who asks.
+    /// Opens an attempt. `origin` says what kind of caller opens it.
     ///
     /// # Errors
-    /// When every worker is busy; of a snapshot, that the disk is behind or full.
+    /// Every worker is busy; for a snapshot, the disk is behind or full.
     pub fn open(&mut self, mode: Mode, attempt: u32, origin: Origin) -> Result<(), TransactError> {
         self.open_or_wait(mode, attempt, origin, true)
     }
 
-    /// As [`TxCore::open`]; if it does not `wait` for a worker, an error says at once that none is free. Nor does it wait for transactions that
-    /// are held.
+    /// As [`TxCore::open`]. Without `wait` it returns an error at once if no worker is free, and the attempt
+    /// does not wait for held transactions.
     #[inline(always)]
     pub(crate) fn open_or_wait(
         &mut self,
@@ -38,26 +42,63 @@ impl TxCore {
         origin: Origin,
         wait: bool,
     ) -> Result<(), TransactError> {
-        // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
+        // A transaction that was leaked instead of dropped is still open: a session has one at a time.
         if self.is_open() {
             cold_path();
             self.roll_back(None);
         }
         self.explicit.set(false);
-        if mode == Mode::ReadOnly {
-            self.wait_until_near()?;
+        match self.enter(mode, origin, wait) {
+            Ok(lease) => {
+                self.begin(lease, mode, attempt, origin, wait);
+                Ok(())
+            }
+            Err(error) => {
+                cold_path();
+                self.end_exclusive();
+                Err(error)
+            }
         }
-        let lease = self.lease(origin, wait)?;
-        self.begin(lease, mode, attempt, origin, wait);
+    }
+
+    #[inline(always)]
+    fn enter(&self, mode: Mode, origin: Origin, wait: bool) -> Result<Lease, TransactError> {
+        if mode == Mode::ReadOnly {
+            self.inner.check_process().map_err(|_| TransactError::Forked)?;
+            self.wait_until_near()?;
+        } else if self.inner.exclusive.is_taken() {
+            cold_path();
+            self.wait_for_exclusive(wait)?;
+        }
+        self.lease(origin, wait)
+    }
+
+    /// Waits while a transaction of another session runs exclusively.
+    ///
+    /// # Errors
+    /// It does so for longer than [`EXCLUSIVE_WAIT_MAX`]; or at once, if this is not to `wait`.
+    #[cold]
+    fn wait_for_exclusive(&self, wait: bool) -> Result<(), TransactError> {
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
+        let began = Instant::now();
+        while self.inner.exclusive.is_taken() && !self.is_exclusive.get() {
+            if !wait {
+                return Err(TransactError::WorkersBusy);
+            }
+            if began.elapsed() >= EXCLUSIVE_WAIT_MAX {
+                return Err(TransactError::Excluded { by: "transactions that were refused many times" });
+            }
+            thread::sleep(WAIT_PAUSE_MAX);
+        }
         Ok(())
     }
 }
 
 impl TxCore {
-    /// Before a snapshot begins that would end an epoch: waits while epochs are far.
+    /// Before a snapshot that would end an epoch: waits while epochs are far.
     ///
     /// # Errors
-    /// The disk is behind, or full, and what is to be shown is in no snapshot that was made.
+    /// The disk is behind, or full, and no existing snapshot shows what this one must show.
     #[inline]
     fn wait_until_near(&self) -> Result<(), TransactError> {
         let (Some(freshness), Some(persistence)) = (&self.freshness, &self.inner.persistence) else { return Ok(()) };
@@ -76,7 +117,31 @@ impl TxCore {
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// A worker of the pool, through the gate. One that is compiled for its protocol takes it from behind `dyn`.
+    /// Later attempts run exclusively, unless another transaction does: no transaction that may write begins meanwhile.
+    /// Each open transaction commits or fails at most once, so this one fails at most as often as there are workers.
+    /// Chains of pieces, which must continue, have a gate of their own.
+    #[cold]
+    pub(crate) fn run_exclusively(&self) {
+        if !self.is_exclusive.get() && self.inner.gate.is_none() && self.inner.exclusive.try_take() {
+            self.is_exclusive.set(true);
+        }
+    }
+
+    /// Ends exclusive execution, if the transaction ran so: other transactions begin again.
+    #[cold]
+    pub fn end_exclusive(&self) {
+        if self.is_exclusive.replace(false) {
+            self.inner.exclusive.give();
+        }
+    }
+
+    /// The number of attempts that the transaction has beyond the retry policy.
+    pub(crate) fn more_attempts(&self) -> u32 {
+        let workers = u32::try_from(self.inner.options.workers).unwrap_or(u32::MAX);
+        if self.is_exclusive.get() { workers } else { 0 }
+    }
+
+    /// A worker of the pool, through the gate. A type compiled for its protocol takes it from behind `dyn`.
     #[inline(always)]
     pub(super) fn lease(&self, origin: Origin, wait: bool) -> Result<Lease, TransactError> {
         let inner = &self.inner;
@@ -85,7 +150,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Err(TransactError::Forked);
         }
         loop {
-            // The gate first: a transaction that waits for chains to end must not hold a worker that they need.
+            // The gate comes first: a transaction that waits for chains to end must not hold a worker that they
+            // need.
             if self.must_enter(origin)
                 && let Some(gate) = &inner.gate
             {
@@ -99,7 +165,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 self.leave_gate();
                 return Err(TransactError::WorkersBusy);
             };
-            // It may have been armed since: once, before anybody could lease this worker.
+            // The gate may have been armed since: once, before any session could lease this worker.
             if !self.must_enter(origin) {
                 return Ok(lease);
             }
@@ -116,7 +182,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if mode == Mode::ReadWrite
             && let Some(writer) = lease.writer
         {
-            // Here nothing is locked yet. If it does not help, the commit says so, should there be anything to commit.
+            // Nothing is locked yet. If the wait does not help, the commit reports it, if it has writes.
             // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
             unsafe { writer.as_ref() }.wait_for_disk();
         }
@@ -145,7 +211,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let bounds = self.bounds.get();
         let age = if mode == Mode::ReadOnly { bounds.snapshot_age } else { bounds.age };
         let last = self.clock.now().saturating_add(age).saturating_add(inner.clock_resolution);
-        self.deadline.set(last, attempt == 1);
+        self.deadline.set(last, attempt == 1 && !self.in_call.get());
         if mode == Mode::ReadOnly {
             inner.pool.reads(lease.slot, &self.deadline);
         }
@@ -170,7 +236,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             && let Some(pieces) = self.worker().pieces()
         {
             pieces.follow();
-            // Later than that: whoever finds this set's group has its windows closed at the commit if it was told of another.
+            // After `follow`: a transaction that finds this set's group, but whose worker follows an older set,
+            // commits with the windows closed.
             if let Some(log) = &self.log {
                 log.borrow_mut().follow(&inner.groups);
             }
@@ -190,7 +257,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The worker begins with a snapshot that is as fresh as the session wants it.
+    /// Begins with a snapshot that is as fresh as the session requires.
     fn begin_bounded(&self, freshness: &SessionFreshness, slot: usize) {
         let own = self.bounds.get().own_commits;
         let (worker, wanted) = (self.worker(), freshness.wanted(own));
@@ -209,7 +276,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let taken = worker.core().taken.take();
             freshness.took(taken);
             let made = taken.map(|taken| taken.made);
-            // One that is of nobody else is of the present.
+            // A snapshot without a time was made for this transaction.
             let age = made.map_or(0, |made| Instant::now().nanoseconds().saturating_sub(made));
             self.inner.pool.counters(slot).snapshot_ages.note(age);
             if let (Some(made), Some(log)) = (made, &self.log) {
@@ -218,7 +285,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// An explicit transaction is open, and waits for its first call.
+    /// Parks an explicit transaction until its first call.
     fn park(&self, slot: usize) {
         self.drop_kept();
         let reaped_in_calls = self.worker().core().injects(Fault::ReapInCall);
@@ -230,7 +297,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         *self.parking.borrow_mut() = Some(parking);
     }
 
-    /// An explicit transaction, if it is one, is in its last call: nobody else ends it.
+    /// Unparks an explicit transaction for its last call: no other thread ends it from now on.
     #[inline]
     pub(super) fn unpark(&self, slot: usize) {
         if let Some(parking) = self.parking.take() {
@@ -246,13 +313,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.inner.pool.give_back(lease);
         }
         if self.mode.get() == Mode::ReadOnly {
-            // Offline by now: it reads nothing more.
+            // The worker is offline by now, and reads nothing more.
             drop(self.hold.take());
         }
         self.leave_gate();
     }
 
-    /// Whether the gate is armed against transactions of this origin, and this one has not gone through it.
+    /// Whether transactions of this origin must enter the gate, and this one has not.
     #[inline]
     fn must_enter(&self, origin: Origin) -> bool {
         let armed = self.inner.gate.as_deref().is_some_and(Gate::is_armed);
@@ -276,7 +343,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.unplanned[usize::from(mode == Mode::ReadOnly)]
     }
 
-    /// The calls that follow belong to this operation of a procedure, for protocols that repair.
+    /// The following accesses belong to this operation of a procedure, for protocols that repair.
     pub fn name_operation(&self, operation: u16, iteration: u32) {
         if let Ok(_call) = self.call()
             && let Some(repair) = self.worker().repair()
@@ -290,7 +357,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The worker drops what these runs read and wrote; whether they are to run again.
+    /// The worker drops what these runs read and wrote; `again` says whether they will be repeated.
     pub fn forget_runs(&self, runs: Runs, again: bool) {
         if let Ok(_call) = self.call()
             && let Some(repair) = self.worker().repair()
@@ -303,7 +370,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The attempt that has begun runs whole. So did one before, in these regions, which the worker is to count as its own.
+    /// The attempt that has begun runs whole. `regions` are counts of an earlier whole attempt, which the
+    /// worker adds to its own.
     pub(crate) fn begin_whole(&self, regions: RegionStatistics) {
         if let Ok(_call) = self.call() {
             self.worker().begin_whole(PartitionSet::ALL);
@@ -311,7 +379,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The attempt that has begun runs whole in these partitions, so many, which this thread owns.
+    /// The attempt that has begun runs whole in these partitions, `count` in number, which this thread owns.
     pub(crate) fn begin_in(&self, partitions: PartitionSet, count: usize) {
         self.worker().begin_whole(partitions);
         if let Some(lease) = self.lease.get() {
@@ -319,7 +387,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// A repair has made so many runs of operations again.
+    /// A repair has repeated this many runs of operations.
     pub fn note_repair(&self, runs: u64) {
         let saved = match self.call() {
             Ok(_call) => self.worker().repair().map_or(0, |repair| repair.lookups_saved()),
@@ -331,18 +399,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.met.set(Met::Conflict);
     }
 
-    /// A repair that the commit asked for is not made: it would be little less than all.
+    /// Notes that a repair was not made, as it would repeat too much.
     pub(crate) fn refuse_repair(&self) {
         self.met.set(Met::Refused);
     }
 
-    /// What became of repairs since this was asked last: of the last that a commit asked for.
+    /// The outcome of the last repair that a commit requested, since the last call.
     #[inline]
     pub fn take_met(&self) -> Met {
         self.met.take()
     }
 
-    /// Which records the runs of an operation touched: [`seriatim_txn::Repair::touched`].
+    /// The records that the runs of an operation accessed: [`seriatim_txn::Repair::touched`].
     pub fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         if let Ok(_call) = self.call()
             && let Some(repair) = self.worker().repair()

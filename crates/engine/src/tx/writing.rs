@@ -1,4 +1,4 @@
-//! Writing, on encoded keys: shared by derived and declared tables.
+//! Writes on encoded keys, shared by derived and declared tables.
 
 use std::hint::cold_path;
 use std::panic::Location;
@@ -20,14 +20,14 @@ use super::{Position, TxCore};
 pub(crate) enum NotEncoded {
     /// No memory for a long text.
     OutOfMemory(seriatim_catalog::OutOfMemory),
-    /// A value does not fit its column; the caller knows which.
+    /// A value does not fit its column; the caller knows which one.
     Unfit,
 }
 
-/// Stores the long texts of rows being written.
+/// Stores the long texts of rows that are being written.
 pub(crate) struct OutOfLineValues<'t, W: Worker + ?Sized> {
     tx: &'t TxCore<W>,
-    /// Whose rows, and bytes that a text may have at most; `None`: what is not logged.
+    /// The table, and the most bytes of a text; `None` for rows that are not logged.
     bound: Option<(&'t TableSet, usize)>,
 }
 
@@ -36,15 +36,15 @@ impl<'t, W: Worker + ?Sized> OutOfLineValues<'t, W> {
         OutOfLineValues { tx, bound: Some((set, set.text_bytes_max)) }
     }
 
-    /// Of an index.
+    /// For an index.
     pub(crate) fn unlogged(tx: &'t TxCore<W>) -> OutOfLineValues<'t, W> {
         OutOfLineValues { tx, bound: None }
     }
 }
 
 impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
-    /// A text that finds no place ends the transaction, whatever the body does with the error: the row that it belongs to may be
-    /// half written. Of several such texts the first is reported.
+    /// A text that does not fit ends the transaction, even if the body ignores the error: its row may be half
+    /// written. The first such text is reported.
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
         let refuse = || {
             cold_path();
@@ -54,7 +54,7 @@ impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
         if let Some((set, most)) = self.bound
             && bytes.len() > most
         {
-            // Promise (g): the text may have been made of values that did not exist together.
+            // Promise (g): the text may be made of values that never existed together.
             match self.tx.validate() {
                 Ok(()) => {
                     *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
@@ -67,7 +67,7 @@ impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
     }
 }
 
-/// Writing, on encoded keys: shared by derived and declared tables.
+/// Writes on encoded keys, shared by derived and declared tables.
 impl<W: Worker + ?Sized> TxCore<W> {
     /// Notes that a key was written.
     #[inline]
@@ -78,14 +78,16 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Runs a write that can fail half-way for a reason the body may choose to ignore: then nothing of it stays.
+    /// Runs a write that can fail half-way for a reason that the body may ignore: nothing of a failed write
+    /// remains.
     pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         let _call = self.call()?;
         let position = self.position()?;
         self.keep_or_roll_back(position, write())
     }
 
-    /// The result of writes since the position; they are undone if it is an abort that the body may choose to ignore.
+    /// The result of writes since the position. They are rolled back if the result is an abort that the body
+    /// may ignore.
     #[inline]
     fn keep_or_roll_back<R>(&self, position: Position, result: Result<R, Abort>) -> Result<R, Abort> {
         if result.is_err() && self.stopped.get().is_none() {
@@ -101,7 +103,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Inserts the row that `encode` writes; `false` if the key exists and was to be left.
+    /// Inserts the row that `encode` writes; `false` if the key exists and must not be replaced.
     ///
     /// # Errors
     /// A conflict, a duplicate key of a unique index, no memory.
@@ -115,7 +117,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.insert_encoded(set, key, |writer| encode(writer).map_err(NotEncoded::OutOfMemory), exists)
     }
 
-    /// As [`TxCore::insert_at`], where `encode` may also find that the row's values do not fit.
+    /// As [`TxCore::insert_at`], where `encode` may also find a value that does not fit.
     #[inline]
     pub(crate) fn insert_encoded(
         &self,
@@ -152,7 +154,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let place = self.append_place(set, key);
         let row = place.unwrap_or_else(|| self.scratch_row(set));
         let mut out_of_line_values = OutOfLineValues::of(self, set);
-        // SAFETY: a zeroed row of the table's layout, which is ours until the next operation.
+        // SAFETY: a zeroed row of the table's layout, private until the next operation.
         let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
         match encode(&mut writer) {
             Ok(()) if place.is_some() => {
@@ -189,7 +191,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
 
-    // What does not depend on the row's type stands apart, here and below: one copy of it stays in the instruction cache.
+    // Here and below, code that does not depend on the row's type is separate: one copy of it stays in the
+    // instruction cache.
 
     /// A place for the row to insert.
     #[inline(never)]
@@ -200,7 +203,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.operate(|worker| worker.stage(&set.primary))
     }
 
-    /// Gives the place of a row back that was not written.
+    /// Discards the place of a row that was not written.
     #[cold]
     fn not_encoded(&self, set: &TableSet, staged: Staged, error: NotEncoded) -> Abort {
         match error {
@@ -229,8 +232,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Inserts a staged row of a table without indexes, in a transaction that is not recorded; `false` if the key exists and was to be
-    /// left.
+    /// Inserts a staged row of a table without indexes, in a transaction that is not recorded. `false` if the
+    /// key exists and must not be replaced.
     #[inline(never)]
     pub(crate) fn insert_row(
         &self,
@@ -242,14 +245,15 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(!matches!(self.insert_staged(table, key, staged, exists)?, Inserted::Exists(_)))
     }
 
-    /// Gives the place of a row back for whose long text there is no memory.
+    /// Discards the place of a row whose long text found no memory.
     #[cold]
     pub(crate) fn discard_row(&self, table: &seriatim_txn::Table, staged: Staged) -> Abort {
         self.worker().discard(table, staged);
         self.out_of_memory()
     }
 
-    /// Hands a staged row to the worker. If the transaction stops before, or while it waits, it is given back.
+    /// Passes a staged row to the worker. If the transaction stops before that, or while it waits, the row is
+    /// discarded.
     #[inline]
     pub(crate) fn insert_staged(
         &self,
@@ -271,7 +275,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         inserted
     }
 
-    /// The row, then its index entries.
+    /// Inserts the row, then its index entries.
     #[inline]
     fn insert_parts(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
         let table = &set.primary;
@@ -284,19 +288,19 @@ impl<W: Worker + ?Sized> TxCore<W> {
         };
         self.wrote(table, key);
         if !set.indexes.is_empty() {
-            // The row now lies in the transaction's own row version: read it back from there.
+            // The row is now in the transaction's own row version: read it from there.
             let after = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
             self.maintain(set, key, before, after, ColumnSet::ALL)?;
         }
         Ok(true)
     }
 
-    /// Updates the row at `key` in `change`, which reads and sets these columns only and returns those it set; it is not called if
-    /// there is no such row.
+    /// Updates the row at `key` by `change`, which reads and sets only these columns, and returns those that it
+    /// set. `change` is not called if there is no such row.
     ///
     /// # Errors
     /// A conflict, a duplicate key of a unique index, a handle of another database.
-    // What `change` comes to, it leaves where it is wanted: large results are not handed from function to function.
+    // `change` stores its result in the caller's frame: large results are not moved from function to function.
     #[inline]
     pub fn change_at(
         &self,
@@ -308,7 +312,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let _call = self.call()?;
         let Some(row) = self.begin_update(set, key, columns)? else { return Ok(()) };
         let mut out_of_line_values = OutOfLineValues::of(self, set);
-        // SAFETY: a private row version of the table's layout; access rule 2 keeps others away while it is written.
+        // SAFETY: a private row version of the table's layout; access rule 2 excludes other operations while it
+        // is written.
         let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns.either());
         let undo = UndoUpdate { tx: self, set };
         let dirty = change(writer);
@@ -316,7 +321,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.end_update(set, key, dirty)
     }
 
-    /// The row to be changed, if there is one. Operations are refused until the update ends.
+    /// The row to change, if there is one. Operations are refused until the update ends.
     #[inline(never)]
     fn begin_update(&self, set: &TableSet, key: Key<'_>, columns: ColumnUse) -> Result<Option<RowPtr>, Abort> {
         self.own(set)?;
@@ -339,7 +344,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(Some(rows.after))
     }
 
-    /// The row was changed.
+    /// Called after the row was changed.
     #[inline(never)]
     fn end_update(&self, set: &TableSet, key: Key<'_>, dirty: ColumnSet) -> Result<(), Abort> {
         let update = self.admit();
@@ -353,8 +358,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The row was changed: now its index entries. If they cannot follow it, for a reason that the body may choose to ignore, nothing
-    /// of the update stays.
+    /// Updates the index entries of a changed row. If that fails for a reason that the body may ignore, nothing
+    /// of the update remains.
     #[inline(never)]
     fn follow(&self, set: &TableSet, key: Key<'_>, update: Update, dirty: ColumnSet) -> Result<(), Abort> {
         let Update { rows: Updating { before, after }, position, .. } = update;
@@ -370,7 +375,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The closure of an update, which is given, has ended: operations are admitted again, unless it stopped the transaction.
+    /// The closure of the update has ended: operations are admitted again, unless it stopped the transaction.
     #[inline]
     fn admit(&self) -> Option<Update> {
         let update = self.updating.take()?;
@@ -380,7 +385,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Some(update)
     }
 
-    /// Updates the row at `key` in `change`, which returns its result and the columns it set.
+    /// Updates the row at `key` by `change`, which returns its result and the columns that it set.
     pub(crate) fn update_at<R>(
         &self,
         set: &TableSet,
@@ -397,8 +402,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(value)
     }
 
-    /// As [`TxCore::update_at`], where `change` may fail. What it wrote before stays in the transaction, which therefore must
-    /// not be committed.
+    /// As [`TxCore::update_at`], for a `change` that may fail. Its earlier writes remain in the transaction,
+    /// which therefore must not commit.
     pub(crate) fn try_update_at<R, E>(
         &self,
         set: &TableSet,
@@ -413,7 +418,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         })
     }
 
-    /// Adds to a column of the row at `key`, for a caller at this place; whether there is one.
+    /// Adds to a column of the row at `key`, for a caller at this place. Returns whether there is a row.
     ///
     /// # Errors
     /// A conflict; overflow; a duplicate key of a unique index; a handle of another database.
@@ -490,7 +495,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory })
     }
 
-    /// Deletes an index entry that must be there.
+    /// Deletes an index entry that must exist.
     pub(crate) fn unlink_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<(), Abort> {
         self.operate(|worker| worker.delete(table, key))?;
         self.note(table, key, ColumnSet::ALL);
@@ -515,7 +520,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(())
     }
 
-    /// An abort that says which key exists already.
+    /// An abort that names the key that exists already.
     #[cold]
     pub fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         self.about(|| {
@@ -524,7 +529,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         })
     }
 
-    /// An abort that says which row does not exist.
+    /// An abort that names the row that does not exist.
     #[cold]
     pub fn missing_at(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         self.about(|| {
@@ -538,9 +543,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         (table.unwrap_or_default(), key.unwrap_or_default())
     }
 
-    /// An abort that tells of what was read; a conflict instead if that was not true of one state (promise g).
+    /// An abort that reveals what was read. If the reads were not consistent, a conflict instead (promise g).
     #[cold]
-    fn about(&self, abort: impl FnOnce() -> Abort) -> Abort {
+    pub(super) fn about(&self, abort: impl FnOnce() -> Abort) -> Abort {
         let _call = match self.call() {
             Ok(call) => call,
             Err(abort) => return abort,
@@ -552,23 +557,24 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 }
 
-/// The columns whose indexes are to follow: none if the change failed. A duplicate found there would hide why.
+/// The columns whose indexes must be updated: none if the change failed. A duplicate key there would hide the
+/// failure.
 pub fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
     if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
-/// An update whose closure runs.
+/// An update whose closure is running.
 #[derive(Clone, Copy)]
 pub(super) struct Update {
     rows: Updating,
-    /// Where to go back to if the row cannot be changed together with its index entries.
+    /// The position to roll back to if the index entries cannot be updated.
     position: Option<Position>,
     /// Operations that were left until the next check.
     left: u32,
 }
 
-/// Should the closure of an update panic, the row becomes what it was: its index entries were not brought after it, and the body may
-/// catch the panic and commit. To be forgotten once the closure has returned.
+/// Restores the row if the closure of an update panics: its index entries were not updated, and the body may
+/// catch the panic and commit. Forgotten once the closure has returned.
 struct UndoUpdate<'t, W: Worker + ?Sized> {
     tx: &'t TxCore<W>,
     set: &'t TableSet,

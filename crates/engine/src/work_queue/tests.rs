@@ -1,4 +1,5 @@
-//! The queue before a model of an executor: threads that come for work, take their time and hold transactions, as a seed says.
+//! Runs the queue with a model of an executor. Threads come for work, take their time and hold transactions, as
+//! a seed determines.
 
 use std::collections::HashMap;
 
@@ -6,13 +7,13 @@ use seriatim_base::Rng;
 
 use super::*;
 
-/// What the model knows of a work.
+/// The model's knowledge of a work.
 #[derive(Clone, Debug)]
 struct Known {
     /// Whether it is a call of a batch.
     rows: Option<Vec<(u64, bool)>>,
     runs_alone: bool,
-    /// The batch that it came in.
+    /// The batch to which it belongs.
     batch: Option<u64>,
     /// When it began, and on which thread.
     began: Option<(u64, usize)>,
@@ -31,7 +32,7 @@ impl Known {
 struct Model {
     queue: WorkQueue<usize>,
     works: Vec<Known>,
-    /// Of each thread, the work that it runs.
+    /// For each thread, the work that it runs.
     runs: Vec<Option<usize>>,
     holds: Vec<bool>,
     open_batches: Vec<Option<OpenBatch<usize>>>,
@@ -40,9 +41,9 @@ struct Model {
     begun: Vec<usize>,
     /// The newest batch of which a call has begun.
     newest: u64,
-    /// The queue is told of the first row of each call alone: a mistake that must be noticed.
+    /// The queue gets only the first row of each call: a fault that the test must notice.
     misses_rows: bool,
-    /// Of all batches, how much larger a share was than another of its batch, at most.
+    /// The largest difference between two shares of a batch.
     uneven: usize,
 }
 
@@ -142,8 +143,8 @@ impl Model {
         }
     }
 
-    /// Whether nobody will begin it if those that run by themselves wait: it is neither behind a call that began on a thread that comes
-    /// back for it, nor with a thread that places a batch.
+    /// Whether no thread will begin the call while threads that run work by themselves are away. It is not
+    /// behind a call of a thread that comes back, and no thread places its batch.
     fn is_stuck(&self, work: usize) -> bool {
         let is_open = |open_batch: &Option<OpenBatch<usize>>| {
             open_batch.as_ref().is_some_and(|batch| batch.calls.iter().any(|(call, _)| call.work == work))
@@ -153,7 +154,7 @@ impl Model {
             let comes_back = runs.is_none_or(|runs| !self.works[runs].runs_alone);
             comes_back && components.front().is_some_and(|component| component.has_begun && has(component))
         });
-        // While a batch is being placed that others wait for, there is a thread that goes on.
+        // A batch that is being placed has a thread that comes back.
         let goes_on = self.open_batches.iter().any(Option::is_some);
         !behind && !goes_on && !self.open_batches.iter().any(is_open)
     }
@@ -162,7 +163,7 @@ impl Model {
         self.works.iter().all(|work| work.ended.is_some())
     }
 
-    /// Of calls of one batch that conflict, those that did not run one after another on one thread.
+    /// Conflicting calls of one batch that did not run one after another on one thread.
     fn apart(&self) -> usize {
         let mut batches: HashMap<u64, Vec<&Known>> = HashMap::new();
         for work in self.works.iter().filter(|work| work.batch.is_some()) {
@@ -180,7 +181,7 @@ impl Model {
     }
 }
 
-/// A random run: how many calls ran apart from those they conflict with, and what was counted.
+/// A random run. Returns how many calls ran apart from those with which they conflict, and the counts.
 fn run(seed: u64, misses_rows: bool) -> (usize, BatchStatistics) {
     let (model, counted) = run_placing(Placement::Components, seed, misses_rows);
     (model.apart(), counted)
@@ -211,7 +212,7 @@ fn run_placing(placement: Placement, seed: u64, misses_rows: bool) -> (Model, Ba
             model.queue.ended(500, rng.below(1500));
         }
         let thread = rng.below(threads as u64) as usize;
-        // One thread may be held up, so that it falls behind.
+        // One thread may be slow, so that it falls behind.
         if thread != slow || rng.percent(2) {
             model.turn(thread, &mut rng);
         }
@@ -266,7 +267,7 @@ fn call(queue: &mut WorkQueue<&'static str>, name: &'static str, rows: &[(u64, b
     queue.push_call(name, footprint);
 }
 
-/// What the thread begins next; it places batches.
+/// The work that the thread begins next; it also places batches.
 fn begins(queue: &mut WorkQueue<&'static str>, thread: usize) -> Option<&'static str> {
     loop {
         match queue.next(thread, false) {
@@ -381,4 +382,34 @@ fn rows_are_told_apart_by_table_and_key() {
         assert!(!rows[at + 1..].contains(one), "{at}");
     }
     assert_eq!(row("t", Key::Word8(1)), rows[0]);
+}
+
+#[test]
+fn what_is_removed_is_begun_by_no_thread_and_is_in_the_way_of_nothing() {
+    let mut queue = WorkQueue::new(2, 4);
+    let call = |row| {
+        let mut footprint = Footprint::default();
+        footprint.add("table", Key::Word8(row), true);
+        footprint
+    };
+    // A component of two calls, and one of a single call that is on the thread that forms the batch.
+    [(0, 7), (1, 7), (2, 8), (3, 8)].into_iter().for_each(|(work, row)| queue.push_call(work, call(row)));
+    let Next::Batch(mut open_batch) = queue.next(0, false) else { panic!("four calls") };
+    open_batch.decide();
+    queue.place(0, open_batch);
+    queue.push(4, true);
+    queue.push_call(5, call(9));
+    queue.push_call(6, call(9));
+    let mut removed = queue.remove(|work| [0, 1, 3, 4, 5].contains(work));
+    removed.sort_unstable();
+    assert_eq!(removed, [0, 1, 3, 4, 5]);
+    let mut begun = Vec::new();
+    for thread in [0, 1, 0, 1] {
+        if let Next::Work(work) = queue.next(thread, false) {
+            begun.push(work);
+        }
+    }
+    begun.sort_unstable();
+    assert_eq!(begun, [2, 6], "work by itself, which was removed, keeps no call back");
+    assert!(!queue.has_next(0, false) && !queue.has_next(1, false));
 }

@@ -151,3 +151,14 @@ fn what_a_large_transaction_retired_comes_back_to_a_worker_that_goes_on() {
         assert_eq!((local.waiting(), memory.noted_bytes(), memory.in_use_bytes()), (0, 0, 0), "round {round}");
     }
 }
+
+#[test]
+fn a_fork_drops_lists_although_another_thread_had_the_lock() {
+    let memory = memory(1);
+    let mut charge = memory.charge();
+    charge.set(1 << 20);
+    let mut charge = Some(charge);
+    let held = memory.0.heap.state.lock().expect("no panic");
+    seriatim_base::process::in_fork(|| drop(charge.take()));
+    drop(held);
+}

@@ -2,6 +2,7 @@
 //! durable.
 
 use super::*;
+use seriatim_base::process::in_fork;
 use seriatim_base::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -62,7 +63,7 @@ fn a_dropped_future_leaves_nothing_behind() {
     let mut reached = durable.reached(Epoch(6));
     assert!(poll(&mut reached, &woken).is_pending());
     drop(reached);
-    assert_eq!((durable.waiters().wakers.len(), Arc::strong_count(&woken)), (0, 1));
+    assert_eq!((durable.waiters().expect("no fork").wakers.len(), Arc::strong_count(&woken)), (0, 1));
 }
 
 #[test]
@@ -82,4 +83,27 @@ fn waiting_threads_wake_when_the_point_moves_and_when_the_log_stops() {
     });
     assert_eq!(durable.stop_reason().as_deref(), Some("first"));
     durable.wait(Epoch(10)).expect("what was durable stays so");
+}
+
+#[test]
+fn a_fork_waits_for_no_lock_that_was_held_when_it_was_made() {
+    let durable = Arc::new(Durable::new(Epoch(5)));
+    let woken = Arc::new(Woken::default());
+    let [mut polled, mut later, mut there] = [8, 9, 5].map(|epoch| durable.reached(Epoch(epoch)));
+    assert!(poll(&mut polled, &woken).is_pending());
+    let mut polled = Some(polled);
+    let held = durable.waiters().expect("this is the process that made it");
+    in_fork(|| {
+        drop(polled.take());
+        assert!(matches!(poll(&mut later, &woken), Poll::Ready(Err(LogError::Forked))));
+        assert!(matches!(poll(&mut there, &woken), Poll::Ready(Ok(()))));
+        assert!(matches!(durable.wait(Epoch(8)), Err(LogError::Forked)));
+        assert!(matches!(durable.wait_timeout(Epoch(8), Duration::MAX), Err(LogError::Forked)));
+        assert!(durable.wait(Epoch(5)).is_ok());
+        durable.publish(Epoch(9));
+        durable.stop("a fork stops nothing");
+        assert_eq!(durable.epoch(), Epoch(5));
+        assert!(durable.stop_reason().is_some_and(|reason| reason.contains("forked")));
+    });
+    drop(held);
 }

@@ -265,6 +265,7 @@ impl Session {
     /// Finds a procedure in the registry, adds it to the session's list, and returns its place.
     #[cold]
     fn look_up(&mut self, name: &str, is_it: &dyn Fn(&Entry) -> bool) -> Result<usize, TransactError> {
+        self.runner.check_process()?;
         let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = registry.entries.iter().find(|entry| is_it(entry)).cloned() else {
             return Err(TransactError::UnknownProcedure { name: name.to_owned(), known: registry.names() });
@@ -345,6 +346,7 @@ fn follow_schedule(
     checker: Option<&PlanChecker<'_>>,
     body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
 ) -> Result<Committed<()>, TransactError> {
+    runner.check_process()?;
     if entry.strategy == CallStrategy::Repaired {
         return run_with_checker(runner, Steps::Whole(Some(&entry.repairs)), checker, body);
     }

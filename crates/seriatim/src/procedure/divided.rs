@@ -10,7 +10,7 @@
 use std::any::{TypeId, type_name};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use seriatim_catalog::{Key, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{BOOKS, Call, Fragment, Lock, Reply, Undivided};
@@ -30,7 +30,8 @@ use crate::{Abort, Database, Receipt, Session, TransactError, Tx};
 
 /// The error of a call whose execution contradicts its plan.
 fn unsound(what: impl Into<String>) -> TransactError {
-    TransactError::User(what.into().into())
+    let error: Box<dyn std::error::Error + Send + Sync> = what.into().into();
+    TransactError::User(error.into())
 }
 
 /// The result of a fragment.
@@ -168,7 +169,7 @@ impl Database {
     /// data determine how many rounds it has. An empty list if the database has no partitions.
     pub fn divide(&self) -> Result<Divided, Undivided> {
         let Some(partitions) = self.engine().partitions() else { return Err(Undivided(Vec::new())) };
-        let entries = self.procedures().read().unwrap_or_else(PoisonError::into_inner).entries.clone();
+        let entries = self.entries();
         let schema = self.engine().schema();
         let (mut procedures, mut refused, mut locking) = (Vec::new(), Vec::new(), Locking::default());
         for entry in entries {

@@ -8,6 +8,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+use seriatim_base::process::FORKED;
 use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_engine::procedure::execution::Passes;
 use seriatim_engine::procedure::gate::Gate;
@@ -242,6 +243,8 @@ pub enum RegisterError {
     /// Registration waited for 1 s in vain. The set cannot change while a chain of pieces runs. Procedures cannot start
     /// to run in pieces while transactions are open.
     Busy,
+    /// The process was forked from the one that opened the database.
+    Forked,
 }
 
 impl fmt::Display for RegisterError {
@@ -256,6 +259,7 @@ impl fmt::Display for RegisterError {
             RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
             RegisterError::Refused(refusals) => refusals.fmt(f),
             RegisterError::Chop(error) => error.fmt(f),
+            RegisterError::Forked => write!(f, "nothing was registered: {FORKED}"),
             RegisterError::Busy => f.write_str(
                 "open transactions did not end within 1 s; register when none is open and no procedure is running",
             ),
@@ -269,7 +273,7 @@ impl std::error::Error for RegisterError {
             RegisterError::Schema { error, .. } => Some(error),
             RegisterError::Refused(refusals) => Some(refusals),
             RegisterError::Chop(error) => Some(error),
-            RegisterError::Exists { .. } | RegisterError::Busy => None,
+            RegisterError::Exists { .. } | RegisterError::Busy | RegisterError::Forked => None,
         }
     }
 }
@@ -301,6 +305,9 @@ impl Database {
     /// A name that is taken; a table that is missing or declared differently; a body that the analysis refuses. Each
     /// error gives the place in the source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
+        if self.engine().is_forked() {
+            return Err(RegisterError::Forked);
+        }
         let schema = self.engine().schema();
         let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
         let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
@@ -383,13 +390,21 @@ impl Database {
     /// # Errors
     /// The set cannot be chopped.
     pub fn chopping(&self, options: Options) -> Result<Chopping, ChopError> {
-        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
-        analysis::chop(registry.entries.iter().map(|entry| &*entry.plan), options)
+        analysis::chop(self.entries().iter().map(|entry| &*entry.plan), options)
+    }
+
+    /// The registered procedures, in order of registration; none in a fork, where another thread may have the lock for
+    /// ever.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        match self.engine().is_forked() {
+            true => Vec::new(),
+            false => self.procedures().read().unwrap_or_else(PoisonError::into_inner).entries.clone(),
+        }
     }
 
     /// Returns the names of the registered procedures, in order of registration.
     pub fn procedure_names(&self) -> Vec<String> {
-        self.procedures().read().unwrap_or_else(PoisonError::into_inner).names()
+        self.entries().iter().map(|entry| entry.name.to_owned()).collect()
     }
 
     /// Returns the analysis of a registered procedure: data that can be displayed.
@@ -416,8 +431,7 @@ impl Database {
     /// # }
     /// ```
     pub fn plan(&self, procedure: &str) -> Option<Arc<Plan>> {
-        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
-        registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
+        self.entries().iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
     }
 
     /// Returns a registered procedure divided by partition: what
@@ -430,8 +444,8 @@ impl Database {
     /// Returns, as text, which operations of a registered procedure a repair runs again. `seriatim plan` prints it.
     /// It does not depend on the protocol.
     pub fn repairs(&self, procedure: &str) -> Option<String> {
-        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
-        let entry = registry.entries.iter().find(|entry| entry.name == procedure)?;
+        let entries = self.entries();
+        let entry = entries.iter().find(|entry| entry.name == procedure)?;
         Some(show::repairs(&entry.plan, entry.repairs.followers(), entry.follows_schedule))
     }
 
@@ -526,6 +540,27 @@ mod tests {
             return Err(tx.abort("no label"));
         }
         Ok(last)
+    }
+
+    #[test]
+    fn a_fork_does_not_wait_for_the_registry() {
+        let db = Database::builder().open().expect("in memory");
+        db.create::<Counter>().expect("a valid table");
+        db.create::<Label>().expect("a valid table");
+        db.register(crate::procedures![count_until]).expect("a sound set");
+        let (executor, _bodies) = crate::Executor::apart(&db, 1).expect("valid");
+        let registry = db.procedures().write().expect("nobody panicked");
+        let mut all = Some((db.clone(), executor));
+        seriatim_base::process::in_fork(|| {
+            let called = db.session().call(count_until, &Vec::new());
+            assert!(matches!(called, Err(crate::TransactError::Forked)), "{called:?}");
+            let called = all.as_ref().map(|(_, executor)| executor.call(count_until, Vec::new()).wait());
+            assert!(matches!(called, Some(Err(crate::TransactError::Forked))), "{called:?}");
+            assert!(matches!(db.register(crate::procedures![count_until]), Err(RegisterError::Forked)));
+            assert!(db.procedure_names().is_empty() && db.plan("count_until").is_none());
+            drop(all.take());
+        });
+        drop(registry);
     }
 
     #[test]

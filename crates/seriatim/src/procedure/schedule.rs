@@ -339,6 +339,7 @@ impl<'p> Schedule<'p> {
             // The visible pieces must be completed: the piece ignores the cancellation and runs as in a first
             // attempt.
             tx.roll_back(Some(cause));
+            tx.end_call();
             open(tx, 1)?;
             return Ok(Next::Repeat);
         }
@@ -416,6 +417,7 @@ pub(crate) fn run_with_checker(
         let (committed, repeated) = (schedule.committed(), schedule.repeated());
         let failure = match (result, committed) {
             (Ok(Ok(value)), Some(tid)) if !runner.tx.is_open() => {
+                runner.tx.end_exclusive();
                 return Ok(Committed { value, receipt: runner.tx.receipt(tid), attempts: attempts + repeated });
             }
             (Ok(Ok(())), _) => panic!("a procedure ended before its schedule"),

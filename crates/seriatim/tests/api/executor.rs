@@ -750,6 +750,56 @@ fn what_is_cancelled_before_it_begins_is_not_run_and_makes_room_at_once() {
 }
 
 #[test]
+fn what_is_cancelled_does_not_stay_in_the_queue() {
+    let of_partitions = Database::builder().executor_queue_max(2).partitions(2).open().expect("valid settings");
+    let (plain, _, executor, plug) = with_room_for_two();
+    let owned = plugged(&of_partitions, 1);
+    let token = Arc::new(());
+    for (executor, partition) in [(&executor, None), (&owned.0, Some(1))] {
+        for at in 0..200 {
+            let held = Arc::clone(&token);
+            let body = move |_: &Tx| Ok(drop(Arc::clone(&held)));
+            let held = Arc::clone(&token);
+            let running = match (at % 2, partition) {
+                (0, _) => executor.run(move |session| session.transact(|_| Ok(drop(Arc::clone(&held))))),
+                (_, None) => executor.transact(body),
+                (_, Some(partition)) => executor.transact_at(partition, body),
+            };
+            assert!(running.cancel() && running.is_done(), "it has not begun");
+            assert!(matches!(running.wait(), Err(TransactError::Cancelled)));
+            assert!(Arc::strong_count(&token) <= 1 + 17, "{} closures after {at} calls", Arc::strong_count(&token));
+        }
+        assert_eq!(executor.queued(), 0);
+        let last = executor.transact(|_| Ok(7));
+        assert!(!last.is_done());
+    }
+    drop((plug, executor, owned, plain));
+    assert_eq!(Arc::strong_count(&token), 1);
+}
+
+#[test]
+fn work_by_itself_that_is_cancelled_runs_no_further_transaction() {
+    let db = Database::builder().open().expect("in memory");
+    let counters = db.create::<Counter>().expect("a valid table");
+    let executor = db.executor(1).expect("a thread");
+    let (begins, begun) = mpsc::channel();
+    let (tells, told) = mpsc::channel::<()>();
+    let running = executor.run(move |session| {
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect("a new key");
+        begins.send(()).expect("somebody listens");
+        told.recv().expect("it is told");
+        let first = session.transact(|_| Ok(()));
+        assert!(matches!(first, Err(TransactError::Cancelled)));
+        session.snapshot(|_| Ok(()))
+    });
+    begun.recv().expect("it begins");
+    assert!(!running.cancel(), "it has begun");
+    tells.send(()).expect("it waits for that");
+    assert!(matches!(running.wait(), Err(TransactError::Cancelled)));
+    assert_eq!(wait_for(executor.run(|session| session.transact(|_| Ok(7)))).expect("it is not cancelled").value, 7);
+}
+
+#[test]
 fn what_is_cancelled_while_it_runs_ends_and_the_next_in_its_session_does_not() {
     let db = Database::builder().open().expect("in memory");
     let counters = db.create::<Counter>().expect("a valid table");

@@ -42,7 +42,7 @@ fn a_bodys_own_error_comes_out_with_its_type() {
         assert_eq!(error.to_string(), "7 missing");
         assert!(error.source().is_none() && !error.is_retryable() && !error.is_maybe_committed());
         let TransactError::User(error) = error else { panic!("the body's") };
-        assert_eq!(*error.downcast::<Insufficient>().expect("its type"), Insufficient { missing: 7 });
+        assert_eq!(error.downcast_ref::<Insufficient>(), Some(&Insufficient { missing: 7 }));
         assert_eq!(*session.transact(|tx| count(tx, &people)).expect("no conflict"), 0);
 
         let error = session.snapshot(|tx| Err::<(), _>(tx.abort("just words"))).expect_err("aborted");
@@ -50,6 +50,43 @@ fn a_bodys_own_error_comes_out_with_its_type() {
         let open = session.begin().expect("a worker");
         let abort = open.abort(Insufficient { missing: 1 });
         assert_eq!(open.explain(&abort).user(), Some(&Insufficient { missing: 1 }));
+    });
+}
+
+#[test]
+fn an_abort_keeps_its_cause_when_the_transaction_stops_later_and_not_when_it_had_stopped() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        let canceller = session.canceller();
+        let stop = |tx: &Tx| {
+            canceller.cancel();
+            let stopped = tx.get(&people, &(1, Reverse(1))).map(drop).expect_err("it was cancelled");
+            assert_eq!(stopped.cause().map(|cause| cause.reason), Some(Reason::Cancelled));
+        };
+        let error = session.transact(|tx| {
+            let own = tx.abort(Insufficient { missing: 7 });
+            stop(tx);
+            Err::<(), _>(own)
+        });
+        let error = error.expect_err("aborted");
+        assert_eq!(error.user(), Some(&Insufficient { missing: 7 }), "{error}");
+        let error = session.transact(|tx| {
+            let missing = tx.require(&people, &(1, Reverse(1))).map(drop);
+            stop(tx);
+            missing
+        });
+        assert!(matches!(error, Err(TransactError::MissingRow { .. })), "{error:?}");
+        let error = session.transact(|tx| {
+            stop(tx);
+            Err::<(), _>(tx.abort(Insufficient { missing: 7 }))
+        });
+        assert!(matches!(error, Err(TransactError::Cancelled)), "{error:?}");
+        let open = session.begin().expect("a worker");
+        let own = open.abort(Insufficient { missing: 7 });
+        stop(&open);
+        assert_eq!(open.explain(&own).user(), Some(&Insufficient { missing: 7 }));
+        let late = open.abort(Insufficient { missing: 8 });
+        assert!(matches!(open.explain(&late), TransactError::Cancelled));
     });
 }
 

@@ -396,19 +396,13 @@ fn a_checkpoint_finds_room_on_a_full_disk_in_what_is_left_of_the_reserve() {
         let put = db.session().transact(|tx| tx.put(&accounts, &Account { balance, ..account(1) }));
         put.expect("the disk works");
     }
-    drop((accounts, db));
-    // Each opening takes its part of the reserve, and a killed process gives none of it back.
+    // As after some openings on the full disk, each of which ended with a power cut.
     let reserve = || disk.find(Path::new("/db/RESERVE")).expect("no faults").map_or(0, |found| found.bytes);
-    let portion = reserve() / 4;
-    assert!(portion > 0);
-    disk.open(Path::new("/db/RESERVE"), Opening::Write)
-        .and_then(|file| file.set_bytes(2 * portion))
-        .expect("it is there");
+    let left = reserve() / 8;
+    disk.open(Path::new("/db/RESERVE"), Opening::Write).and_then(|file| file.set_bytes(left)).expect("it is there");
     disk.set_capacity(disk.used_bytes());
-    let db = small("auto", &disk).open().expect("the reserve is room for it");
-    assert!(reserve() <= portion, "{} of {portion}", reserve());
-    db.checkpoint().expect("the rest of it is room for a checkpoint");
-    assert!(reserve() > portion, "there is room again");
+    db.checkpoint().expect("what is left of the reserve is room for it");
+    assert!(reserve() >= left && left > 0, "there is room again");
     assert_eq!(rows(&db).len(), 1);
 }
 

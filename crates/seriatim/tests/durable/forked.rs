@@ -5,19 +5,10 @@ use std::mem::forget;
 use std::process::{Command, Stdio};
 
 use seriatim::{Builder, Database, Durability, Handle, SchemaError, StorageError, Table, TransactError};
+use seriatim_base::process::in_fork;
 
 use crate::accounts::{Account, account};
 use crate::locks::Home;
-
-/// Ends the process with an error if it unwinds: a fork must not continue as the test.
-struct Fails;
-
-impl Drop for Fails {
-    fn drop(&mut self) {
-        // SAFETY: `_exit` ends the process and runs no handlers.
-        unsafe { libc::_exit(101) }
-    }
-}
 
 /// Seconds after which a fork that hangs is killed, so that the test fails.
 const HANGS: u32 = 600;
@@ -40,24 +31,6 @@ fn status_of(child: i32) -> i32 {
     // SAFETY: the child is of this process, and `status` is valid memory.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     status
-}
-
-/// Runs `body` in a fork, and then ends the fork.
-fn in_fork(body: impl FnOnce()) {
-    match fork() {
-        0 => {
-            let fails = Fails;
-            body();
-            forget(fails);
-            // SAFETY: as above.
-            unsafe { libc::_exit(0) }
-        }
-        child => {
-            assert!(child > 0, "{}", std::io::Error::last_os_error());
-            let status = status_of(child);
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
-        }
-    }
 }
 
 #[derive(Table)]

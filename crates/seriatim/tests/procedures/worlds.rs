@@ -170,6 +170,83 @@ fn missing_rows_and_overflow_mean_the_same_however_a_transaction_is_written() {
     });
 }
 
+#[derive(Table, Clone, Debug)]
+#[table(name = "rating", key(rate), ordered)]
+#[table(index(name = "by_grade", columns(grade), ordered))]
+#[table(index(name = "by_mark", columns(mark), hash, unique))]
+struct Rating {
+    rate: f64,
+    grade: Option<f64>,
+    mark: f64,
+}
+
+#[procedure]
+fn marked(tx: &Tx, rate: f64, mark: f64) -> Result<(u8, u8), Abort> {
+    let rating = tx.get::<Rating>(rate)?;
+    let found = tx.get_by::<Rating>(Rating::BY_MARK, mark)?;
+    let has_rate = if rating.is_some() { 1 } else { 0 };
+    let has_mark = if found.is_some() { 1 } else { 0 };
+    Ok((has_rate, has_mark))
+}
+
+#[procedure]
+fn count_to(tx: &Tx, high: f64) -> Result<u32, Abort> {
+    let mut count = 0;
+    for rating in tx.scan::<Rating>(..=high)? {
+        if rating.mark == rating.mark {
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+#[test]
+fn there_is_one_zero_and_one_nan_among_keys() {
+    let odd_nan = -f64::from_bits(f64::NAN.to_bits() | 7);
+    each(|setting| {
+        let db = setting.builder().open().expect("a valid setting");
+        let ratings = db.create::<Rating>().expect("a valid table");
+        let (by_grade, by_mark) = (ratings.index(Rating::BY_GRADE), ratings.index(Rating::BY_MARK));
+        db.register(procedures![marked, count_to]).expect("a sound set");
+        let mut session = db.session();
+        let rating = |rate: f64| Rating { rate, grade: Some(rate), mark: rate };
+        let rows = [odd_nan, 1.0, -0.0, -1.0];
+        session.transact(|tx| rows.iter().try_for_each(|&rate| tx.insert(&ratings, &rating(rate)))).expect("new keys");
+        for (rate, same) in [(-0.0, 0.0), (0.0, -0.0), (f64::NAN, odd_nan), (odd_nan, f64::NAN)] {
+            for (rate, mark) in [(rate, 7.0), (8.0, same)] {
+                let twice = session.transact(|tx| tx.insert(&ratings, &Rating { rate, grade: None, mark }));
+                assert!(matches!(twice, Err(TransactError::Duplicate { .. })), "{rate} {mark}: {twice:?}");
+            }
+            assert_eq!(session.call(marked, &(rate, same)).expect("no conflict").value, (1, 1), "{rate}");
+            assert_eq!(session.interpret(marked, &(rate, same)).expect("no conflict").value, (1, 1), "{rate}");
+            let found = session.transact(|tx| {
+                let row = tx.require(&ratings, &rate)?.mark().to_bits();
+                let by_mark = tx.get_by(&by_mark, &rate)?.map(|row| row.rate().to_bits());
+                let of_grade = tx.count_by(&by_grade, Some(rate)..=Some(same))?;
+                Ok((row, by_mark, of_grade))
+            });
+            let (row, by_mark, of_grade) = found.expect("no conflict").value;
+            assert_eq!((Some(row), of_grade), (by_mark, 1), "{rate}: the row keeps its bits");
+        }
+        let order = session.snapshot(|tx| tx.scan(&ratings, ..).map(|row| Ok(row?.rate().to_bits())).collect());
+        let order: Vec<u64> = order.expect("no conflict").into_value();
+        assert_eq!(order, [-1.0, -0.0, 1.0, odd_nan].map(f64::to_bits), "NaN is greater than all numbers");
+        for (high, wanted) in [(-0.5, 1), (-0.0, 2), (0.0, 2), (f64::INFINITY, 3), (odd_nan, 3)] {
+            assert_eq!(session.call(count_to, &high).expect("no conflict").value, wanted, "to {high}");
+            assert_eq!(session.interpret(count_to, &high).expect("no conflict").value, wanted, "to {high}");
+        }
+        let counts = session.transact(|tx| {
+            let below = tx.count_by(&by_grade, ..Some(0.0))?;
+            Ok((below, tx.count_by(&by_grade, Some(-0.0)..)?, tx.count_by(&by_grade, Some(f64::INFINITY)..)?))
+        });
+        assert_eq!(counts.expect("no conflict").value, (1, 3, 1));
+        // The other zero is the same key: the entries of indexes stay where they are.
+        session.transact(|tx| tx.update(&ratings, &0.0, |row| row.set_mark(0.0))).expect("its own key");
+        session.transact(|tx| tx.delete(&ratings, &0.0)).expect("it is there");
+        assert_eq!(session.call(marked, &(-0.0, -0.0)).expect("no conflict").value, (0, 0));
+    });
+}
+
 #[test]
 fn an_overflow_is_told_of_at_the_line_of_the_arithmetic() {
     let db = Database::in_memory().expect("memory");

@@ -2,7 +2,7 @@
 //! afterwards that began before.
 
 use seriatim::rng::seed;
-use seriatim::{Abort, Handle, ReadTx, RetryPolicy, TransactError, Tx};
+use seriatim::{Abort, Decimal, Handle, ReadTx, RetryPolicy, TransactError, Tx};
 use seriatim_suite::explore::{Cell, CellRow, CellUpdate};
 use seriatim_suite::{Setting, matrix_of_steps};
 
@@ -17,8 +17,8 @@ struct Kind {
     write: fn(&Tx, &Handle<Cell>, u32) -> Result<(), Abort>,
     /// What fails on Y as it was.
     fail: fn(&Tx, &Handle<Cell>, u32) -> Result<(), Abort>,
-    /// Whether an operation of the transaction says so, and not the body.
-    is_an_operations: bool,
+    /// Whether it is an error and not a panic.
+    is_an_error: bool,
     /// Whether this is what is reported; `None`: a panic.
     is_it: fn(Option<&TransactError>) -> bool,
 }
@@ -33,7 +33,7 @@ fn value(tx: &ReadTx, cells: &Handle<Cell>, id: u32) -> Result<i64, Abort> {
 /// The message of the deliberate panic.
 const PANIC: &str = "a deliberate panic on the value of Y";
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind {
         name: "an error of the body's own",
         before: Some(7),
@@ -42,15 +42,26 @@ const KINDS: [Kind; 6] = [
             7 => Err(tx.abort(std::fmt::Error)),
             _ => Ok(()),
         },
-        is_an_operations: false,
+        is_an_error: true,
         is_it: |error| error.is_some_and(|error| error.user::<std::fmt::Error>().is_some()),
+    },
+    Kind {
+        name: "arithmetic of the body's own that overflows",
+        before: Some(i64::MAX),
+        write: SET,
+        fail: |tx, cells, y| {
+            (Decimal::<0>::from_units(value(tx, cells, y)?) + Decimal::from_units(1))?;
+            Ok(())
+        },
+        is_an_error: true,
+        is_it: |error| matches!(error, Some(TransactError::Overflow { .. })),
     },
     Kind {
         name: "a duplicate key",
         before: Some(7),
         write: |tx, cells, y| tx.delete(cells, &y).map(drop),
         fail: |tx, cells, y| tx.insert(cells, &Cell { id: y, value: 1 }),
-        is_an_operations: true,
+        is_an_error: true,
         is_it: |error| matches!(error, Some(TransactError::Duplicate { .. })),
     },
     Kind {
@@ -58,7 +69,7 @@ const KINDS: [Kind; 6] = [
         before: None,
         write: |tx, cells, y| tx.insert(cells, &Cell { id: y, value: 1 }),
         fail: |tx, cells, y| tx.require(cells, &y).map(drop),
-        is_an_operations: true,
+        is_an_error: true,
         is_it: |error| matches!(error, Some(TransactError::MissingRow { .. })),
     },
     Kind {
@@ -66,7 +77,7 @@ const KINDS: [Kind; 6] = [
         before: Some(i64::MAX),
         write: SET,
         fail: |tx, cells, y| tx.add(cells, &y, CellRow::VALUE, 1).map(drop),
-        is_an_operations: true,
+        is_an_error: true,
         is_it: |error| matches!(error, Some(TransactError::Overflow { .. })),
     },
     Kind {
@@ -77,7 +88,7 @@ const KINDS: [Kind; 6] = [
             assert!(value(tx, cells, y)? != 7, "{PANIC}");
             Ok(())
         },
-        is_an_operations: false,
+        is_an_error: false,
         is_it: |error| error.is_none(),
     },
     Kind {
@@ -91,7 +102,7 @@ const KINDS: [Kind; 6] = [
             };
             tx.update(cells, &y, update).map(drop)
         },
-        is_an_operations: false,
+        is_an_error: false,
         is_it: |error| error.is_none(),
     },
 ];
@@ -100,7 +111,7 @@ const KINDS: [Kind; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Closure,
-    /// Its caller is told at once by the operation that failed.
+    /// Its caller is told at once.
     Explicit,
 }
 
@@ -167,7 +178,7 @@ fn report(setting: &Setting, kind: &Kind, way: Way, writes_first: bool) -> bool 
 fn what_a_body_reports_existed_together() {
     let settings = matrix_of_steps(seed("reports"));
     for kind in &KINDS {
-        let ways: &[Way] = if kind.is_an_operations { &[Way::Closure, Way::Explicit] } else { &[Way::Closure] };
+        let ways: &[Way] = if kind.is_an_error { &[Way::Closure, Way::Explicit] } else { &[Way::Closure] };
         for (&way, writes_first) in ways.iter().flat_map(|way| [(way, true), (way, false)]) {
             let reported = settings.iter().filter(|setting| report(setting, kind, way, writes_first)).count();
             // Under protocols that lock what they read, X is not changed.

@@ -1,4 +1,4 @@
-//! Several threads restore at once, through guesses fetched ahead, while the tables they restore into grow.
+//! Several threads restore at the same time, with prefetched guesses, into tables that grow.
 
 use seriatim_base::rng::seed;
 use seriatim_base::{Rng, TableId, Tid};
@@ -11,11 +11,12 @@ use crate::testing::Handle;
 use crate::{Abort, Engine, Settings, TxCore, available_protocols};
 
 const THREADS: usize = 4;
-/// Keys of each table, far more than it is made for. The first ones, one for each thread, change in every transaction.
+/// Keys of each table, far more than its capacity. The first ones, one for each thread, change in every
+/// transaction.
 const KEYS: u64 = 8_000;
 const KEYS_A_TRANSACTION: u64 = 20;
 const PASSES: u64 = 3;
-/// Versions handed over at once, as a replay does.
+/// Versions handed over at once, as in a replay.
 const RUN_VERSIONS: usize = 32;
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
@@ -67,7 +68,7 @@ fn sorted(id: u64, count: u64) -> Sorted {
     Sorted { name: name(id), count, text: text(count) }
 }
 
-/// A change that was made, as a log tells it.
+/// A change, as the log has it.
 struct Made {
     table: TableId,
     thread: usize,
@@ -83,7 +84,7 @@ enum Encoded {
     Delete,
 }
 
-/// Changes a row at random; how, if it did.
+/// Changes a row at random; returns the change, if any.
 fn change<T: Table>(
     tx: &TxCore,
     table: &Handle<T>,
@@ -124,7 +125,7 @@ fn change<T: Table>(
     Ok(Some(Made { table: primary.id, thread: id as usize % THREADS, key: buf, tid, change }))
 }
 
-/// The tables, their rows by id, and how many there are.
+/// The tables, their rows by id, and the number of rows.
 struct Three {
     named: Handle<Named>,
     numbered: Handle<Numbered>,
@@ -150,10 +151,10 @@ impl Three {
             Ok::<_, Abort>((named, numbered, tx.get(&self.sorted, &name(id))?))
         };
         let read = db.runner().transact(|tx| (0..KEYS).map(|id| row(tx, id)).collect::<Result<Rows, _>>());
-        read.expect("nobody is about").into_value()
+        read.expect("no conflict").into_value()
     }
 
-    /// Changes rows at random, and tells how in order of the TIDs.
+    /// Changes rows at random; returns the changes in order of their TIDs.
     fn change(&self, db: &Engine, rng: &mut Rng) -> Vec<Made> {
         let mut all = Vec::new();
         for pass in 0..PASSES {
@@ -170,15 +171,15 @@ impl Three {
                     }
                     Ok(made)
                 });
-                all.extend(made.expect("nobody is about").into_value());
+                all.extend(made.expect("no conflict").into_value());
             }
         }
         all
     }
 }
 
-/// As [`Apply::apply_all`], with the guess of another row of the table for each: as where two keys differ in what the bucket does not
-/// keep, which is one time in many thousands.
+/// As [`Apply::apply_all`], with the guess of another row of the table for each. That happens if two keys
+/// differ only in bits that the bucket does not keep: once in many thousands.
 fn wrong_guesses(applier: &Applier<'_>, thread: usize, versions: &[Version<'_>], outcomes: &mut Vec<Outcome>) {
     let mut hand = applier.hands[thread].lock().expect("nobody panicked");
     let hand = &mut *hand;
@@ -193,7 +194,8 @@ fn wrong_guesses(applier: &Applier<'_>, thread: usize, versions: &[Version<'_>],
     hand.core.local.leave();
 }
 
-/// Hands what was made to the applier, each key's to one thread; the outcomes, and how often leaves and buckets were split.
+/// Passes the changes to the applier, those of a key to one thread. Returns the outcomes, and the numbers of
+/// split leaves and buckets.
 fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> (Vec<Outcome>, [u64; 2]) {
     let splits = || [RarePath::LeafSplit, RarePath::BucketSplit].map(taken);
     let restore = |thread, threads| {
@@ -262,7 +264,7 @@ fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
         assert!(splits.iter().all(|&splits| splits > 0), "{}: tables grow: {splits:?}", protocol.name);
         assert_eq!(outcomes.len(), all.len());
         assert!(outcomes.iter().all(|&outcome| outcome == Outcome::Applied), "{}", protocol.name);
-        // Again, as a log tells what a checkpoint has: tombstones still know how old they are.
+        // Again, as the log repeats changes that a checkpoint has: tombstones still know their age.
         let (again, _) = restore(&applier, &tables.sets, &all);
         assert!(again.iter().all(|&outcome| outcome == Outcome::Older), "{}", protocol.name);
         applier.finish();
