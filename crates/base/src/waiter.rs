@@ -1,10 +1,10 @@
-//! Threads that wait for each other, and simulated cores that do: one says who it is and sleeps, another wakes it.
+//! Waiting threads and simulated cores. One registers itself and sleeps, another one wakes it.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// A thread, or a simulated core, for those who wake it.
+/// A thread or a simulated core that can be woken.
 #[derive(Clone, Debug)]
 pub struct Waiter(Who);
 
@@ -16,7 +16,7 @@ enum Who {
 }
 
 impl Waiter {
-    /// The caller.
+    /// The calling thread or core.
     pub fn current() -> Waiter {
         #[cfg(feature = "simulate")]
         if let Some(core) = crate::simulated::core() {
@@ -25,8 +25,8 @@ impl Waiter {
         Waiter(Who::Thread(std::thread::current()))
     }
 
-    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken by others of
-    /// its machine only.
+    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken only by cores
+    /// of its machine.
     pub fn wake(&self) {
         match &self.0 {
             Who::Thread(thread) => thread.unpark(),
@@ -36,8 +36,8 @@ impl Waiter {
     }
 }
 
-/// Sleeps until the caller is woken through its [`Waiter`], or until this time; or for less, so the caller
-/// looks whether it has what it waits for.
+/// Sleeps until the caller is woken through its [`Waiter`], or until this time. May return early, so the caller
+/// checks its condition again.
 pub fn wait(until: Option<Instant>) {
     #[cfg(feature = "simulate")]
     if crate::simulated::park(until.map(Instant::nanoseconds)) {
@@ -54,7 +54,7 @@ pub fn wait(until: Option<Instant>) {
     }
 }
 
-/// On a simulated core: work without steps takes so long. On a thread nothing: there it takes the time that it takes.
+/// On a simulated core: work without steps takes this long. On a thread this does nothing.
 #[inline]
 pub fn work(time: Duration) {
     #[cfg(feature = "simulate")]
@@ -70,7 +70,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn who_waits_is_woken_also_if_it_waits_later() {
+    fn a_waiter_is_woken_even_if_it_waits_later() {
         let (who, told) = mpsc::channel();
         let waits = crate::thread::spawn("waits", move || {
             who.send(Waiter::current()).expect("a listener");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_until_a_time_and_work_takes_no_time_of_threads() {
+    fn waiting_ends_at_the_given_time_and_work_takes_no_time_of_threads() {
         let began = Instant::now();
         work(Duration::from_secs(3600));
         let until = began.after(Duration::from_millis(20));

@@ -1,4 +1,5 @@
-//! `seriatim figures`: draws the papers' figures. Each point is a command of this program, run in a process of its own.
+//! `seriatim figures`: draws the papers' figures. Each point is a command of this program, run in its own
+//! process.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ use seriatim_figures::{
 use crate::Failure;
 use crate::machine::{self, Machine};
 
-/// How long a point may take beyond what it measures: loading many warehouses, and checking them, on a slow machine.
+/// The time that a point may take in addition to its measurement: loading and checking many warehouses on a
+/// slow machine.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -48,8 +50,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match crate::args::is_json(matches) {
         true => say!("{report}\n")?,
         false => say!(
-            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; {} relations hold, {} differ, \
-             {} cannot be told\n",
+            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; {} \
+             relations \
+             hold, {} differ, {} cannot be told\n",
             directory.display(),
             summary.measured,
             summary.reused,
@@ -106,14 +109,14 @@ fn measure(
     Ok(summary)
 }
 
-/// What measures: this program, by a checksum, since a revision may have been changed since.
+/// Identifies this program by a checksum, since the working tree may have changed since its revision.
 fn origin(program: &Path) -> Result<Origin, Failure> {
     let bytes = std::fs::read(program).map_err(|error| Failure::Run(format!("{}: {error}", program.display())))?;
     let program = format!("crc32 {:08x}", crc32fast::hash(&bytes));
     Ok(Origin { revision: machine::revision().to_owned(), program, machine: json!(Machine::here()) })
 }
 
-/// Runs commands of this program in their order, so many at a time.
+/// Runs commands of this program in order, `jobs` at a time.
 fn points(program: &Path, commands: &[&[String]], jobs: usize, hear: &mut dyn FnMut(usize, Answer)) {
     let (next, (sender, answers)) = (AtomicUsize::new(0), mpsc::channel());
     thread::scope(|scope| {
@@ -123,7 +126,7 @@ fn points(program: &Path, commands: &[&[String]], jobs: usize, hear: &mut dyn Fn
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(arguments) = commands.get(at) else { return };
-                    // Who hears ends after the last of us.
+                    // The receiver lives until the last sender has ended.
                     let _ = sender.send((at, point(program, arguments)));
                 }
             });
@@ -143,7 +146,7 @@ fn point(program: &Path, arguments: &[String]) -> Answer {
     }
 }
 
-/// What came of a process, which is ended when patience is.
+/// The result of a process, which is killed when it exceeds its time.
 fn answer(mut child: Child, patience: Duration) -> Answer {
     let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         unreachable!("both are pipes")
@@ -158,14 +161,13 @@ fn answer(mut child: Child, patience: Duration) -> Answer {
         match ended {
             Ok(Some(status)) => match (status.code(), serde_json::from_str(&output)) {
                 (Some(0), Ok(report)) => Answer::Report(report),
-                (Some(0), Err(error)) => Answer::Failed(format!("its output is no object of JSON: {error}")),
-                // Arguments that cannot be: this program has no such protocol, option or back end, or this
-                // machine does not.
+                (Some(0), Err(error)) => Answer::Failed(format!("its output is not a JSON object: {error}")),
+                // Invalid arguments: this program lacks the protocol, option or back end, or this machine does.
                 (Some(2), _) => Answer::NotHere(last),
                 (Some(_), _) => Answer::Failed(last),
                 (None, _) => Answer::Failed(format!("{status}: {last}")),
             },
-            Ok(None) => Answer::Failed(format!("it was ended after {} s: {last}", patience.as_secs())),
+            Ok(None) => Answer::Failed(format!("it was killed after {} s: {last}", patience.as_secs())),
             Err(error) => Answer::Failed(format!("it cannot be waited for: {error}")),
         }
     })
@@ -173,12 +175,12 @@ fn answer(mut child: Child, patience: Duration) -> Answer {
 
 fn text(from: &mut impl Read) -> String {
     let mut bytes = Vec::new();
-    // What was read until then is what there is.
+    // On an error, the bytes read so far are returned.
     let _ = from.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Waits for the end; `None` if the process had to be ended.
+/// Waits for the process. Returns `None` if it had to be killed.
 fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let begin = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -201,13 +203,13 @@ mod tests {
     use super::*;
     use seriatim_figures::FIGURES;
 
-    /// Options and protocols that figures ask for, which this program does not have yet: their points are left
-    /// out visibly.
+    /// Options and protocols that figures use and this program lacks. Their points are left out, and the page
+    /// says so.
     const AWAITED: [&str; 3] = ["--simulate-cores", "occ", "hto"];
 
-    /// A slip in a figure's command would look like a program that cannot run it.
+    /// A mistake in a figure's command would look like a program that cannot run it.
     #[test]
-    fn commands_of_figures_are_understood_or_awaited() {
+    fn commands_of_figures_are_valid_or_known_to_be_missing() {
         for (size, figure) in
             [Size::Small, Size::Large].into_iter().flat_map(|size| FIGURES.iter().map(move |figure| (size, figure)))
         {
@@ -224,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Options of a protocol, which are only known when the database opens.
+    /// Checks options of a protocol, which are otherwise known only when the database opens.
     fn check_options(arguments: &[String]) {
         let after = |name: &str| {
             let pairs = arguments.windows(2).filter(move |pair| pair[0] == name).map(|pair| pair[1].as_str());
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_a_process_is_told_apart() {
+    fn results_of_processes_are_distinguished() {
         let patience = Duration::from_secs(60);
         assert_eq!(answer(shell("echo talk >&2; echo '{\"a\": 1}'"), patience), Answer::Report(json!({ "a": 1 })));
         let unknown = answer(shell("echo seed 1 >&2; echo seriatim: no such protocol >&2; exit 2"), patience);
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_run_so_many_at_a_time_and_each_once() {
+    fn each_command_runs_once_and_few_run_at_a_time() {
         let commands: Vec<Vec<String>> = (0..7).map(|at| vec!["-c".to_owned(), format!("echo {at}")]).collect();
         let commands: Vec<&[String]> = commands.iter().map(|arguments| &arguments[..]).collect();
         for jobs in [1, 3] {
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_a_process_that_hangs_is_ended() {
+    fn canary_a_process_that_hangs_is_killed() {
         let hung = answer(shell("exec sleep 600"), Duration::from_millis(50));
         assert!(matches!(&hung, Answer::Failed(why) if why.contains("ended after")), "{hung:?}");
     }

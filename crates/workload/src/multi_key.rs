@@ -130,7 +130,8 @@ pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
     Ok(Box::new(MultiKey::new(Options { records, theta })))
 }
 
-/// A record. It counts its updates and holds the sum of what they added, so that a lost or half installed update shows.
+/// A record. It counts its updates and has the sum of their amounts, so that a lost or half installed update is
+/// noticed.
 #[derive(Table, Clone, Debug, PartialEq, Eq)]
 #[table(name = "record", key(key), hash)]
 pub struct Record {
@@ -138,7 +139,7 @@ pub struct Record {
     pub key: u64,
     /// Updates so far.
     pub updates: u64,
-    /// Sum of what they added, modulo 2^64.
+    /// The sum of their amounts, modulo 2^64.
     pub value: u64,
 }
 

@@ -55,7 +55,7 @@ impl Zipfian {
         false
     }
 
-    /// Draws from `0..n` from now on; costs two powers, whatever n. Shrinking is ignored.
+    /// Draws from `0..n` from now on. Costs two powers for any `n`. A smaller `n` is ignored.
     pub fn grow(&mut self, n: u64) {
         if n <= self.n {
             return;

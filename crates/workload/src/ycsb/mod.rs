@@ -100,14 +100,14 @@ pub struct Ycsb {
     shared: Arc<Shared>,
 }
 
-/// What terminals and the check share.
+/// The state that terminals and the check share.
 struct Shared {
     /// The key that the next insert takes.
     next_key: AtomicU64,
     ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed.
+/// The commits of one terminal.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {
